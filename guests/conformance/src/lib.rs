@@ -1,0 +1,197 @@
+//! Answers as the A2A conformance kits expect.
+//!
+//! The kits tell an agent what to do by the beginning of the message's id, their successor by the first word of its
+//! text. Both are looked at, so that one component serves both. Run it with `a2a.reply = "task"`.
+
+use serde_json::json;
+use talaria_guest::events::{self, Artifact, Event};
+use talaria_guest::{
+    Content, Description, Executor, Failure, FailureKind, FinalState, Outcome, Part, Turn, control, settings,
+};
+
+/// What a message asks for. Longer prefixes stand before the ones that they begin with.
+const SCRIPT: &[(&str, Act)] = &[
+    ("tck-complete-task", Act::Complete),
+    ("tck-artifact-text", Act::Artifact(Kind::Text)),
+    ("tck-artifact-file-url", Act::Artifact(Kind::FileUrl)),
+    ("tck-artifact-file", Act::Artifact(Kind::File)),
+    ("tck-artifact-data", Act::Artifact(Kind::Data)),
+    ("tck-message-response", Act::Message),
+    ("tck-input-required", Act::AskBack),
+    ("tck-multi-turn", Act::AskBack),
+    ("tck-reject-task", Act::Reject),
+    ("tck-task-failure", Act::Fail),
+    ("tck-stream-artifact-chunked", Act::Chunks),
+    ("tck-stream-chunked", Act::Chunks),
+    ("tck-stream-artifact-file", Act::Artifact(Kind::File)),
+    ("tck-stream-artifact-text", Act::Artifact(Kind::Text)),
+    ("tck-stream-002", Act::Complete),
+    ("tck-stream-", Act::Artifact(Kind::Text)),
+    ("test-resubscribe-message-id", Act::Linger),
+    ("tck-long-running", Act::Linger),
+    ("tck-cancel", Act::Linger),
+];
+
+/// How long a lingering task works; the kits resubscribe within it.
+const LINGER_MS: u32 = 4_000;
+/// How long the 0.3 kit's tasks work before they ask.
+const WORK_MS: u32 = 1_000;
+
+#[derive(Clone, Copy)]
+enum Act {
+    Complete,
+    Artifact(Kind),
+    Message,
+    AskBack,
+    Reject,
+    Fail,
+    Chunks,
+    Linger,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    File,
+    FileUrl,
+    Data,
+}
+
+#[derive(serde::Deserialize)]
+struct Settings {
+    otherwise: Otherwise,
+}
+
+/// What a message gets that is in no script.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Otherwise {
+    Complete,
+    InputRequired,
+}
+
+struct Conformance;
+
+impl Executor for Conformance {
+    fn describe() -> Description {
+        Description {
+            display_name: "A2A conformance".into(),
+            settings_schema: json!({
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "otherwise": {
+                        "enum": ["complete", "input-required"],
+                        "description": "What a message gets that is in no script: the 0.3 kit wants input-required",
+                        "default": "complete",
+                    },
+                },
+            })
+            .to_string(),
+            streaming: true,
+            ..Description::new(
+                "conformance",
+                env!("CARGO_PKG_VERSION"),
+                "Answers as the A2A conformance kits expect, with no upstream",
+            )
+        }
+    }
+
+    fn execute(turn: Turn) -> Result<Outcome, Failure> {
+        let word = turn.text.split_whitespace().next().unwrap_or_default();
+        let asked = SCRIPT
+            .iter()
+            .find(|(prefix, _)| turn.message.id.starts_with(prefix) || word.starts_with(prefix))
+            .map(|(_, act)| *act);
+        match asked {
+            Some(act) => perform(act),
+            None => otherwise(&turn),
+        }
+    }
+}
+
+fn otherwise(turn: &Turn) -> Result<Outcome, Failure> {
+    let settings: Settings = settings(&turn.settings)?;
+    match settings.otherwise {
+        Otherwise::Complete => Ok(Outcome::text(format!("Completed: {}", turn.text))),
+        Otherwise::InputRequired => {
+            emit(Event::Status("Working on it".into()))?;
+            control::sleep(WORK_MS);
+            perform(Act::AskBack)
+        }
+    }
+}
+
+fn perform(act: Act) -> Result<Outcome, Failure> {
+    match act {
+        Act::Complete => Ok(completed("Hello from TCK")),
+        Act::Artifact(kind) => {
+            emit(artifact(kind.part(), false, true))?;
+            Ok(completed("Done"))
+        }
+        Act::Message => Ok(Outcome {
+            metadata: Some(json!({ "talaria/reply": "message" }).to_string()),
+            ..Outcome::text("Direct message response")
+        }),
+        Act::AskBack => {
+            Ok(Outcome::new(FinalState::InputRequired, vec![Part::text("Please provide more input")]))
+        }
+        Act::Reject => Ok(Outcome::new(FinalState::Rejected, vec![Part::text("rejected")])),
+        Act::Fail => Err(Failure::new(FailureKind::Internal, "failed as asked")),
+        Act::Chunks => {
+            emit(artifact(Part::text("chunk-1 "), false, false))?;
+            emit(artifact(Part::text("chunk-2"), true, true))?;
+            Ok(completed("Done"))
+        }
+        Act::Linger => {
+            emit(Event::Status("Working on it".into()))?;
+            control::sleep(LINGER_MS);
+            Ok(completed("Done"))
+        }
+    }
+}
+
+/// Completed, with a text in the status and no answer of its own.
+fn completed(status: &str) -> Outcome {
+    Outcome {
+        metadata: Some(json!({ "talaria/status": status }).to_string()),
+        ..Outcome::new(FinalState::Completed, Vec::new())
+    }
+}
+
+fn artifact(part: Part, append: bool, last: bool) -> Event {
+    Event::Artifact(Artifact {
+        id: "tck-artifact".into(),
+        name: Some("tck".into()),
+        description: None,
+        parts: vec![part],
+        append,
+        last,
+        metadata: None,
+    })
+}
+
+fn emit(event: Event) -> Result<(), Failure> {
+    events::emit(&event).map_err(|error| Failure::new(FailureKind::Internal, error.message))
+}
+
+impl Kind {
+    fn part(self) -> Part {
+        match self {
+            Self::Text => Part::text("Generated text content"),
+            Self::Data => Part::new(Content::Data(json!({ "key": "value", "count": 42 }).to_string())),
+            Self::File => file(Content::Bytes(b"tck".to_vec())),
+            Self::FileUrl => file(Content::Uri("https://example.com/output.txt".into())),
+        }
+    }
+}
+
+fn file(content: Content) -> Part {
+    Part {
+        media_type: Some("text/plain".into()),
+        filename: Some("output.txt".into()),
+        ..Part::new(content)
+    }
+}
+
+talaria_guest::export!(Conformance);

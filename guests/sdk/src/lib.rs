@@ -1,0 +1,183 @@
+//! Write a Talaria executor in Rust: implement [`Executor`], then one macro line.
+//!
+//! ```ignore
+//! use talaria_guest::{Description, Executor, Failure, Outcome, Turn};
+//!
+//! struct Echo;
+//!
+//! impl Executor for Echo {
+//!     fn describe() -> Description {
+//!         Description::new("echo", env!("CARGO_PKG_VERSION"), "Says what it hears")
+//!     }
+//!
+//!     fn execute(turn: Turn) -> Result<Outcome, Failure> {
+//!         Ok(Outcome::text(turn.text))
+//!     }
+//! }
+//!
+//! talaria_guest::export!(Echo);
+//! ```
+//!
+//! Code is straight-line: a call to [`http`], [`events::ask`] or [`control::sleep`] waits, and the host runs other
+//! turns meanwhile. Each turn has an instance of its own, so a `static` lives for one turn.
+
+use serde::de::DeserializeOwned;
+
+/// The generated bindings of the contract, `talaria:executor@0.1.0`.
+#[expect(missing_docs, reason = "generated; the documentation is in the WIT files")]
+#[allow(clippy::all, clippy::indexing_slicing, unreachable_pub, reason = "generated")]
+pub mod bindings {
+    wit_bindgen::generate!({
+        path: "../../wit/0.1.0",
+        world: "executor",
+        generate_all,
+        pub_export_macro: true,
+        export_macro_name: "export_strategy",
+        default_bindings_module: "talaria_guest::bindings",
+        additional_derives: [Clone],
+    });
+}
+
+pub use bindings::talaria::executor::{callback, config, control, events, http, log, span, state, types};
+pub use types::{
+    Capabilities, Content, Description, Failure, FailureKind, FinalState, Message, Needs, Outcome, Part, Role,
+    SetupContext, Turn, Usage,
+};
+
+mod request;
+pub use request::Request;
+
+/// A transport strategy: one way of reaching an agent.
+pub trait Executor {
+    /// Who the component is.
+    fn describe() -> Description;
+
+    /// Proves that the upstream can be reached. [`FailureKind::Upstream`] means "loaded, not ready".
+    ///
+    /// # Errors
+    /// A [`Failure`] that says what to fix.
+    fn setup(context: SetupContext) -> Result<(), Failure> {
+        let _ = context;
+        Ok(())
+    }
+
+    /// Executes a turn.
+    ///
+    /// # Errors
+    /// A [`Failure`] whose message the caller reads.
+    fn execute(turn: Turn) -> Result<Outcome, Failure>;
+
+    /// Stops the upstream's work for a cancelled turn. Runs in a fresh instance.
+    ///
+    /// # Errors
+    /// A [`Failure`] for the operator's log.
+    fn cancel(turn: Turn, checkpoint: Option<Vec<u8>>) -> Result<(), Failure> {
+        let _ = (turn, checkpoint);
+        Ok(())
+    }
+}
+
+/// Makes a type that implements [`Executor`] the component's export.
+#[macro_export]
+macro_rules! export {
+    ($executor:ident) => {
+        $crate::bindings::export_strategy!($executor with_types_in $crate::bindings);
+    };
+}
+
+impl<T: Executor> bindings::exports::talaria::executor::strategy::Guest for T {
+    fn describe() -> Description {
+        T::describe()
+    }
+
+    fn setup(context: SetupContext) -> Result<(), Failure> {
+        T::setup(context)
+    }
+
+    fn execute(turn: Turn) -> Result<Outcome, Failure> {
+        T::execute(turn)
+    }
+
+    fn cancel(turn: Turn, checkpoint: Option<Vec<u8>>) -> Result<(), Failure> {
+        T::cancel(turn, checkpoint)
+    }
+}
+
+/// The settings, as the executor's own type.
+///
+/// # Errors
+/// [`FailureKind::InvalidSettings`], naming the setting.
+pub fn settings<T: DeserializeOwned>(json: &str) -> Result<T, Failure> {
+    serde_json::from_str(json)
+        .map_err(|error| Failure::new(FailureKind::InvalidSettings, format!("settings: {error}")))
+}
+
+impl Description {
+    /// A component with no settings, no needs and no deltas.
+    #[must_use]
+    pub fn new(name: &str, version: &str, description: &str) -> Self {
+        Self {
+            name: name.into(),
+            display_name: name.into(),
+            description: description.into(),
+            version: version.into(),
+            settings_schema: r#"{"type":"object","additionalProperties":false}"#.into(),
+            capabilities: Capabilities::default(),
+            idle_timeout_seconds: None,
+            streaming: false,
+            needs: Needs { egress: Vec::new(), secrets: Vec::new(), callbacks: false },
+            metadata: None,
+        }
+    }
+}
+
+#[expect(clippy::derivable_impls, reason = "the type is generated")]
+impl Default for Capabilities {
+    fn default() -> Self {
+        Self {
+            heartbeat: false,
+            scheduler: false,
+            session: false,
+            status_mgmt: false,
+            retry: false,
+            activity_decoration: false,
+            channel_dispatch: false,
+        }
+    }
+}
+
+impl Part {
+    /// Plain text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new(Content::Text(text.into()))
+    }
+
+    /// Any content, with nothing else said about it.
+    #[must_use]
+    pub fn new(content: Content) -> Self {
+        Self { content, media_type: None, filename: None, metadata: None }
+    }
+}
+
+impl Outcome {
+    /// Completed, with a text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new(FinalState::Completed, vec![Part::text(text)])
+    }
+
+    /// Any end, with these parts.
+    #[must_use]
+    pub fn new(state: FinalState, parts: Vec<Part>) -> Self {
+        Self { state, parts, usage: None, metadata: None }
+    }
+}
+
+impl Failure {
+    /// A failure that is not worth a retry.
+    #[must_use]
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retryable: false, details: None }
+    }
+}

@@ -1,0 +1,55 @@
+//! A request, built in one expression.
+
+use crate::http;
+
+/// A request to be sent with [`Request::fetch`] or [`Request::open`].
+#[must_use = "a request does nothing until it is sent"]
+pub struct Request(http::Request);
+
+impl Request {
+    /// A request without headers and body.
+    pub fn new(method: &str, url: impl Into<String>) -> Self {
+        Self(http::Request {
+            method: method.into(),
+            url: url.into(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            timeout_ms: None,
+            max_bytes: None,
+        })
+    }
+
+    /// Adds a header. `{secret:NAME}` in the value is filled in by the host.
+    pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.0.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets a JSON body and its content type.
+    pub fn json(mut self, body: &serde_json::Value) -> Self {
+        self.0.body = body.to_string().into_bytes();
+        self.header("content-type", "application/json")
+    }
+
+    /// Bounds the whole exchange.
+    pub fn timeout_ms(mut self, ms: u32) -> Self {
+        self.0.timeout_ms = Some(ms);
+        self
+    }
+
+    /// Sends it and reads the whole response.
+    ///
+    /// # Errors
+    /// The host's [`http::Error`].
+    pub fn fetch(self) -> Result<http::Response, http::Error> {
+        http::fetch(&self.0)
+    }
+
+    /// Sends it and returns as soon as the response's head is there.
+    ///
+    /// # Errors
+    /// The host's [`http::Error`].
+    pub fn open(self) -> Result<http::Exchange, http::Error> {
+        http::open(&self.0)
+    }
+}

@@ -1,0 +1,188 @@
+//! Does to the host whatever its prompt says: `VERB [ARGUMENT]`. For the host's tests.
+
+use serde_json::{Value, json};
+use talaria_guest::events::{self, Artifact, Event};
+use talaria_guest::{
+    Content, Description, Executor, Failure, FailureKind, FinalState, Needs, Outcome, Part, Request, SetupContext, Turn,
+    callback, config, control, http, log, span, state,
+};
+
+struct Probe;
+
+impl Executor for Probe {
+    fn describe() -> Description {
+        Description {
+            settings_schema: json!({
+                "type": "object",
+                "properties": { "base_url": { "type": "string", "default": "http://127.0.0.1:9/" } },
+            })
+            .to_string(),
+            needs: Needs {
+                egress: vec!["GET {setting:base_url}/*".into(), "POST {setting:base_url}/*".into()],
+                secrets: vec!["PROBE_KEY".into()],
+                callbacks: true,
+            },
+            streaming: true,
+            ..Description::new("probe", env!("CARGO_PKG_VERSION"), "Does what its prompt says")
+        }
+    }
+
+    fn setup(context: SetupContext) -> Result<(), Failure> {
+        let settings: Value = talaria_guest::settings(&context.settings)?;
+        match settings.get("setup").and_then(Value::as_str) {
+            Some("down") => Err(Failure::new(FailureKind::Upstream, "the upstream is down")),
+            Some("invalid") => Err(Failure::new(FailureKind::InvalidSettings, "settings.setup is invalid")),
+            _ => Ok(()),
+        }
+    }
+
+    fn execute(turn: Turn) -> Result<Outcome, Failure> {
+        let (verb, argument) = turn.text.split_once(' ').unwrap_or((&turn.text, ""));
+        match verb {
+            "echo" => Ok(Outcome::text(argument)),
+            "turn" => Ok(Outcome::text(
+                json!({
+                    "task": turn.task_id, "context": turn.context_id, "message": turn.message.id, "text": turn.text,
+                    "history": turn.history.len(), "settings": turn.settings, "streaming": turn.streaming,
+                    "budget_ms": turn.budget_ms, "principal": turn.principal.map(|principal| principal.name),
+                    "session_message": turn.session.message_id, "async_delivery": turn.session.async_delivery,
+                    "metadata": turn.metadata, "base_url": config::get("base_url"),
+                })
+                .to_string(),
+            )),
+            "parts" => Ok(Outcome::new(FinalState::Completed, turn.message.parts)),
+            "ask-back" => Ok(Outcome::new(FinalState::InputRequired, vec![Part::text(argument)])),
+            "reject" => Ok(Outcome::new(FinalState::Rejected, vec![Part::text(argument)])),
+            "fail" => Err(Failure::new(FailureKind::Upstream, argument)),
+            "spin" => loop {
+                core::hint::black_box(0);
+            },
+            "panic" => {
+                #[expect(clippy::panic, reason = "that is what was asked for")]
+                {
+                    panic!("{argument}")
+                }
+            }
+            "recurse" => Ok(Outcome::text(recurse(1).to_string())),
+            "allocate" => {
+                let mut held = Vec::new();
+                loop {
+                    held.push(vec![1_u8; 1 << 20]);
+                    core::hint::black_box(&held);
+                }
+            }
+            "hold" => {
+                let megabytes: usize = argument.parse().unwrap_or(1);
+                let held = vec![1_u8; megabytes << 20];
+                Ok(Outcome::text(core::hint::black_box(&held).len().to_string()))
+            }
+            "sleep" => Ok(Outcome::text(control::sleep(argument.parse().unwrap_or(0)).to_string())),
+            "remaining" => Ok(Outcome::text(control::remaining_ms().to_string())),
+            "log" => {
+                log::write(log::Level::Info, argument, Some(r#"{"from":"probe"}"#));
+                Ok(Outcome::text("logged"))
+            }
+            "flood" => {
+                for line in 0..100_000 {
+                    log::write(log::Level::Info, &format!("line {line}"), None);
+                }
+                Ok(Outcome::text("flooded"))
+            }
+            "emit" => {
+                for word in argument.split_inclusive(' ') {
+                    emit(&Event::TextDelta(word.into()))?;
+                }
+                Ok(Outcome::new(FinalState::Completed, Vec::new()))
+            }
+            "emit-status" => {
+                emit(&Event::Status(argument.into()))?;
+                Ok(Outcome::text("said"))
+            }
+            "emit-artifact" => {
+                for (piece, last) in [("one ", false), ("two", true)] {
+                    emit(&Event::Artifact(Artifact {
+                        id: "a1".into(),
+                        name: Some("numbers".into()),
+                        description: None,
+                        parts: vec![Part::text(piece)],
+                        append: last,
+                        last,
+                        metadata: None,
+                    }))?;
+                }
+                Ok(Outcome::text("emitted"))
+            }
+            "emit-huge" => {
+                let error = events::emit(&Event::TextDelta("x".repeat(argument.parse().unwrap_or(0)))).err();
+                Ok(Outcome::text(error.map_or("taken".into(), |error| error.message)))
+            }
+            "huge-reply" => Ok(Outcome::text("x".repeat(argument.parse().unwrap_or(0)))),
+            "bad-metadata" => Ok(Outcome { metadata: Some("{not json".into()), ..Outcome::text("said") }),
+            "fetch" => Ok(Outcome::text(fetch(argument, &[]))),
+            "fetch-with-key" => Ok(Outcome::text(fetch(argument, &[("authorization", "Bearer {secret:PROBE_KEY}")]))),
+            "has-secret" => Ok(Outcome::text(config::has_secret(argument).to_string())),
+            "sse" => {
+                let exchange = Request::new("GET", argument).open().map_err(upstream)?;
+                let mut seen = Vec::new();
+                while let Some(event) = exchange.next_event().map_err(upstream)? {
+                    seen.push(json!({ "event": event.event, "data": event.data, "id": event.id }));
+                }
+                Ok(Outcome::text(Value::from(seen).to_string()))
+            }
+            "set" => {
+                let (key, value) = argument.split_once(' ').unwrap_or((argument, ""));
+                let value = (!value.is_empty()).then_some(value.as_bytes());
+                Ok(Outcome::text(state::set(key, value).map_or_else(|error| error.message, |()| "set".into())))
+            }
+            "get" => Ok(Outcome::text(match state::get(argument) {
+                Ok(Some(value)) => String::from_utf8_lossy(&value).into_owned(),
+                Ok(None) => "(none)".into(),
+                Err(error) => error.message,
+            })),
+            "unsupported" => {
+                let callback = callback::expect("m1").err().map(|error| format!("{:?}", error.kind));
+                let ask = events::ask(&[Part::text("?")]).err().map(|error| format!("{:?}", error.kind));
+                let checkpoint = state::checkpoint(b"here").err().map(|error| format!("{:?}", error.kind));
+                Ok(Outcome::text(json!([callback, ask, checkpoint]).to_string()))
+            }
+            "span" => {
+                let span = span::Span::new("probe.work", &[("kind".into(), "test".into())]);
+                span.set("step", "two");
+                span.event("halfway");
+                Ok(Outcome::text("spanned"))
+            }
+            "file" => Ok(Outcome::text(format!("{:?}", std::fs::read_to_string(argument).err()))),
+            "env" => Ok(Outcome::text(std::env::vars().count().to_string())),
+            "data" => Ok(Outcome::new(
+                FinalState::Completed,
+                vec![Part::new(Content::Data(r#"{"key":"value"}"#.into()))],
+            )),
+            _ => Err(Failure::new(FailureKind::InvalidTurn, format!("no verb {verb}"))),
+        }
+    }
+}
+
+fn recurse(depth: u64) -> u64 {
+    if core::hint::black_box(depth) == u64::MAX { 0 } else { recurse(depth + 1) + core::hint::black_box(1) }
+}
+
+fn emit(event: &Event) -> Result<(), Failure> {
+    events::emit(event).map_err(|error| Failure::new(FailureKind::Internal, error.message))
+}
+
+fn upstream(error: http::Error) -> Failure {
+    Failure::new(FailureKind::Upstream, format!("{:?}: {}", error.kind, error.message))
+}
+
+fn fetch(url: &str, headers: &[(&str, &str)]) -> String {
+    let mut request = Request::new("GET", url);
+    for (name, value) in headers {
+        request = request.header(name, *value);
+    }
+    match request.fetch() {
+        Ok(response) => format!("{} {}", response.status, String::from_utf8_lossy(&response.body)),
+        Err(error) => format!("{:?}: {}", error.kind, error.message),
+    }
+}
+
+talaria_guest::export!(Probe);

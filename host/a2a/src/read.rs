@@ -1,0 +1,289 @@
+//! Reading JSON that strangers wrote: tolerant in form, strict in substance, and every complaint has a path.
+//!
+//! Tolerant as ProtoJSON asks: camelCase or snake_case names, `null` for absent, integers as strings, base64 of
+//! either alphabet with or without padding, unknown fields ignored. Strict in the rest: a field of the wrong type is
+//! refused, never dropped.
+//!
+//! Walks an owned [`Value`] and moves strings and objects out of it, so a request is copied once, by the parser. A
+//! derived `Deserialize` would do neither: its errors have no paths, and it knows one spelling a field.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::{Map, Value};
+use talaria_turns::{Id, Metadata};
+
+use crate::refusal::Violation;
+
+/// A place in the request: a list on the stack, written out only when something is wrong there.
+#[derive(Clone, Copy)]
+pub(crate) enum Path<'p> {
+    /// The parameters themselves.
+    Root,
+    /// A member of an object.
+    Field(&'p Path<'p>, &'static str),
+    /// An element of a list.
+    Index(&'p Path<'p>, usize),
+}
+
+/// The members of an object that are yet to be read.
+pub(crate) struct Fields<'p> {
+    members: Map<String, Value>,
+    /// Whether any name has an underscore: only then is the second spelling looked for.
+    snake: bool,
+    path: Path<'p>,
+}
+
+/// Either alphabet, padding or none, whatever the last bits hold.
+const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_decode_allow_trailing_bits(true)
+    .with_decode_padding_mode(DecodePaddingMode::Indifferent);
+const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+
+// === impl Path ===
+
+impl Path<'_> {
+    /// A complaint about this place; `description` continues the sentence that the path begins.
+    pub(crate) fn refuse(&self, description: impl Into<String>) -> Violation {
+        Violation { field: self.to_string(), description: description.into() }
+    }
+
+    /// A complaint about the type of what is here.
+    pub(crate) fn wrong(&self, wanted: &str, found: &Value) -> Violation {
+        self.refuse(format!("must be {wanted}, not {}", kind(found)))
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => f.write_str("params"),
+            Self::Field(Path::Root, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+// === impl Fields ===
+
+impl<'p> Fields<'p> {
+    /// The members of `value`, which must be an object.
+    pub(crate) fn of(value: Value, path: Path<'p>) -> Result<Self, Violation> {
+        match value {
+            Value::Object(members) => {
+                let snake = members.keys().any(|name| name.contains('_'));
+                Ok(Self { members, snake, path })
+            }
+            other => Err(path.wrong("an object", &other)),
+        }
+    }
+
+    /// The place of a member.
+    pub(crate) fn at<'s>(&'s self, name: &'static str) -> Path<'s> {
+        Path::Field(&self.path, name)
+    }
+
+    /// The place of the object.
+    pub(crate) fn path(&self) -> Path<'p> {
+        self.path
+    }
+
+    /// Whether the member was written at all, be it as `null`.
+    pub(crate) fn is_written(&self, name: &'static str) -> bool {
+        self.members.contains_key(name)
+    }
+
+    /// A member of any type; `null` is absent.
+    pub(crate) fn any(&mut self, name: &'static str) -> Option<Value> {
+        let mut value = self.members.swap_remove(name);
+        if value.is_none() && self.snake && name.contains(|c: char| c.is_ascii_uppercase()) {
+            value = self.members.swap_remove(&snake_case(name));
+        }
+        value.filter(|value| !value.is_null())
+    }
+
+    /// A string, be it empty.
+    pub(crate) fn text(&mut self, name: &'static str) -> Result<Option<String>, Violation> {
+        self.any(name).map(|value| string(value, self.at(name))).transpose()
+    }
+
+    /// A string; empty is absent, as ProtoJSON has it where a field has no presence of its own.
+    pub(crate) fn string(&mut self, name: &'static str) -> Result<Option<String>, Violation> {
+        Ok(self.text(name)?.filter(|text| !text.is_empty()))
+    }
+
+    /// An id; empty is absent.
+    pub(crate) fn id<K>(&mut self, name: &'static str) -> Result<Option<Id<K>>, Violation> {
+        let Some(text) = self.string(name)? else { return Ok(None) };
+        text.parse()
+            .map(Some)
+            .map_err(|error: talaria_turns::InvalidId| self.at(name).refuse(error.to_string()))
+    }
+
+    /// An id that must be there.
+    pub(crate) fn required_id<K>(&mut self, name: &'static str) -> Result<Id<K>, Violation> {
+        self.id(name)?.ok_or_else(|| self.at(name).refuse("is required and must not be empty"))
+    }
+
+    /// Bytes in base64.
+    pub(crate) fn bytes(&mut self, name: &'static str) -> Result<Option<Vec<u8>>, Violation> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let engine = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
+        engine
+            .decode(text)
+            .map(Some)
+            .map_err(|error| self.at(name).refuse(format!("must be base64: {error}")))
+    }
+
+    /// Yes or no.
+    pub(crate) fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, Violation> {
+        match self.any(name) {
+            None => Ok(None),
+            Some(Value::Bool(yes)) => Ok(Some(yes)),
+            Some(other) => Err(self.at(name).wrong("true or false", &other)),
+        }
+    }
+
+    /// A count: an integer from 0 to 2147483647, as a number or as a string.
+    pub(crate) fn count(&mut self, name: &'static str) -> Result<Option<usize>, Violation> {
+        let Some(value) = self.any(name) else { return Ok(None) };
+        let number = match &value {
+            // Whole numbers may be written with a point or an exponent.
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) => text.parse::<i64>().ok().map(|number| number as f64),
+            _ => None,
+        };
+        let Some(number) = number.filter(|number| number.fract() == 0.0) else {
+            return Err(self.at(name).wrong("an integer", &value));
+        };
+        if !(0.0..=f64::from(i32::MAX)).contains(&number) {
+            return Err(self.at(name).refuse("must be from 0 to 2147483647"));
+        }
+        Ok(Some(number as usize))
+    }
+
+    /// An object taken as it is.
+    pub(crate) fn metadata(&mut self, name: &'static str) -> Result<Option<Metadata>, Violation> {
+        match self.any(name) {
+            None => Ok(None),
+            Some(Value::Object(members)) => Ok(Some(members)),
+            Some(other) => Err(self.at(name).wrong("an object", &other)),
+        }
+    }
+
+    /// An object, read by `read`.
+    pub(crate) fn object<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(Fields<'_>) -> Result<T, Violation>,
+    ) -> Result<Option<T>, Violation> {
+        self.any(name).map(|value| read(Fields::of(value, self.at(name))?)).transpose()
+    }
+
+    /// A list, each element read by `read`; absent is empty.
+    pub(crate) fn list<T>(
+        &mut self,
+        name: &'static str,
+        mut read: impl FnMut(Value, Path<'_>) -> Result<T, Violation>,
+    ) -> Result<Vec<T>, Violation> {
+        match self.any(name) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(elements)) => {
+                let path = self.at(name);
+                let read = |(index, element)| read(element, Path::Index(&path, index));
+                elements.into_iter().enumerate().map(read).collect()
+            }
+            Some(other) => Err(self.at(name).wrong("a list", &other)),
+        }
+    }
+
+    /// A list of strings; absent is empty.
+    pub(crate) fn strings(&mut self, name: &'static str) -> Result<Vec<String>, Violation> {
+        self.list(name, string)
+    }
+}
+
+fn string(value: Value, path: Path<'_>) -> Result<String, Violation> {
+    match value {
+        Value::String(text) => Ok(text),
+        other => Err(path.wrong("a string", &other)),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn snake_case(camel: &str) -> String {
+    let mut snake = String::with_capacity(camel.len() + 4);
+    for c in camel.chars() {
+        if c.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(c.to_ascii_lowercase());
+    }
+    snake
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fields(value: Value) -> Fields<'static> {
+        Fields::of(value, Path::Root).unwrap()
+    }
+
+    #[test]
+    fn both_spellings_are_read_and_null_is_absent() {
+        let mut read = fields(json!({ "context_id": "c", "taskId": "t", "messageId": null, "x_y": 1 }));
+        assert_eq!(read.string("contextId"), Ok(Some("c".into())));
+        assert_eq!(read.string("taskId"), Ok(Some("t".into())));
+        assert_eq!(read.string("messageId"), Ok(None));
+    }
+
+    #[test]
+    fn counts_may_be_strings_but_not_negative_or_broken() {
+        for good in [json!(10), json!("10"), json!(10.0), json!(1e1)] {
+            assert_eq!(fields(json!({ "n": good })).count("n"), Ok(Some(10)), "{good}");
+        }
+        for bad in [json!(-1), json!("-1"), json!(1.5), json!("ten"), json!(true), json!(2_147_483_648_u64)] {
+            let violation = fields(json!({ "n": bad })).count("n").unwrap_err();
+            assert_eq!(violation.field, "n", "{bad}");
+        }
+    }
+
+    #[test]
+    fn base64_of_either_alphabet_with_or_without_padding() {
+        for good in ["+/8=", "-_8=", "+/8", "-_8"] {
+            assert_eq!(fields(json!({ "raw": good })).bytes("raw"), Ok(Some(vec![0xfb, 0xff])), "{good}");
+        }
+        assert_eq!(fields(json!({ "raw": "" })).bytes("raw"), Ok(Some(Vec::new())));
+        for bad in ["+_8=", "a", "hello world", "====", "ü"] {
+            assert_eq!(fields(json!({ "raw": bad })).bytes("raw").unwrap_err().field, "raw", "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_complaint_names_the_place_and_what_was_found() {
+        let violation = fields(json!({ "parts": [{}, { "tags": ["a", 1] }] }))
+            .list("parts", |part, path| Fields::of(part, path)?.strings("tags"))
+            .unwrap_err();
+        assert_eq!(violation.field, "parts[1].tags[1]");
+        assert_eq!(violation.description, "must be a string, not a number");
+        let violation = Fields::of(json!([]), Path::Root).err().unwrap();
+        assert_eq!(violation.field, "params");
+    }
+}

@@ -1,0 +1,122 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use talaria_turns::{Content, Event, Message, Part, State, Status, Task, Timestamp};
+
+use super::decode::{message, part};
+use super::encode::{AnswerOut, MessageOut, PartOut};
+use crate::operation::{Addressed, Answer, Sent, View};
+use crate::read::{Fields, Path};
+use crate::refusal::Violation;
+use crate::samples;
+
+fn read_part(value: Value) -> Result<Part, Violation> {
+    part(value, Path::Index(&Path::Field(&Path::Root, "parts"), 0))
+}
+
+fn read_message(value: Value) -> Result<Addressed, Violation> {
+    message(Fields::of(value, Path::Field(&Path::Root, "message")).unwrap())
+}
+
+fn write_message(addressed: &Addressed) -> String {
+    let Addressed { message, task, context } = addressed;
+    let out = MessageOut { message, task: task.as_ref(), context: context.as_ref(), is_result: false };
+    serde_json::to_string(&out).unwrap()
+}
+
+#[test]
+fn a_task_is_written_with_kinds_and_what_it_cost() {
+    let mut task = Task::new("t1".parse().unwrap(), "c1".parse().unwrap());
+    let status =
+        Status { state: State::Completed, message: None, at: Timestamp::from_millis(1_794_793_978_686) };
+    let metadata = json!({ "talaria/reply": "task", "usage": { "input_tokens": 1 } }).as_object().cloned();
+    task.apply(&Event::Status { status, metadata }).unwrap();
+    task.history.push(Message { id: "m1".parse().unwrap(), ..Message::agent(vec![Part::text("hi")]) });
+    let answer = Answer::Sent(Sent::Task(View { task: Arc::new(task), history_length: None }));
+    assert_eq!(
+        serde_json::to_string(&AnswerOut(&answer)).unwrap(),
+        concat!(
+            r#"{"kind":"task","id":"t1","contextId":"c1","status":{"state":"completed","#,
+            r#""timestamp":"2026-11-16T01:52:58.686Z"},"history":[{"kind":"message","messageId":"m1","#,
+            r#""contextId":"c1","taskId":"t1","role":"agent","parts":[{"kind":"text","text":"hi"}]}],"#,
+            r#""metadata":{"usage":{"input_tokens":1}},"usage":{"input_tokens":1}}"#
+        )
+    );
+}
+
+#[test]
+fn the_forms_that_peers_send_are_read() {
+    let text = Part::text("hi");
+    for form in [
+        json!({ "kind": "text", "text": "hi" }),
+        json!({ "type": "text", "text": "hi" }),
+        json!({ "text": "hi" }),
+        json!({ "root": { "kind": "text", "text": "hi" } }),
+        json!({ "root": { "text": "hi" }, "kind": null }),
+    ] {
+        assert_eq!(read_part(form.clone()), Ok(text.clone()), "{form}");
+    }
+    let file = Part {
+        media_type: Some("text/plain".into()),
+        filename: Some("o.txt".into()),
+        ..Part::new(Content::Bytes(b"tck".into()))
+    };
+    for form in [
+        json!({ "kind": "file", "file": { "bytes": "dGNr", "mimeType": "text/plain", "name": "o.txt" } }),
+        json!({ "file": { "bytes": "dGNr", "mime_type": "text/plain", "name": "o.txt", "uri": null } }),
+    ] {
+        assert_eq!(read_part(form.clone()), Ok(file.clone()), "{form}");
+    }
+    for form in [
+        json!({ "kind": "data", "data": { "value": [1] }, "metadata": { "data_part_compat": true } }),
+        json!({ "data": [1] }),
+    ] {
+        assert_eq!(read_part(form.clone()), Ok(Part::new(Content::Data(json!([1])))), "{form}");
+    }
+}
+
+#[test]
+fn parts_that_say_one_thing_and_hold_another_are_refused() {
+    for (bad, field) in [
+        (json!({}), "parts[0]"),
+        (json!({ "kind": "text" }), "parts[0].text"),
+        (json!({ "kind": "file" }), "parts[0].file"),
+        (json!({ "kind": "data" }), "parts[0].data"),
+        (json!({ "kind": "image", "text": "a" }), "parts[0].kind"),
+        (json!({ "kind": "text", "data": {} }), "parts[0].kind"),
+        (json!({ "kind": "text", "text": "a", "data": {} }), "parts[0]"),
+        (json!({ "kind": "file", "file": {} }), "parts[0].file"),
+        (json!({ "kind": "file", "file": { "bytes": "", "uri": "x:y" } }), "parts[0].file"),
+        (json!({ "kind": "file", "file": "x:y" }), "parts[0].file"),
+        (json!({ "kind": 1, "text": "a" }), "parts[0].kind"),
+        (json!({ "root": { "text": 1 } }), "parts[0].root.text"),
+    ] {
+        assert_eq!(read_part(bad.clone()).unwrap_err().field, field, "{bad}");
+    }
+}
+
+#[test]
+fn a_message_may_leave_out_its_kind_but_not_lie_about_it() {
+    let form =
+        |kind: Value| json!({ "kind": kind, "messageId": "m", "role": "user", "parts": [{ "text": "hi" }] });
+    assert!(read_message(form(json!("message"))).is_ok());
+    assert!(read_message(form(Value::Null)).is_ok());
+    assert_eq!(read_message(form(json!("task"))).unwrap_err().field, "message.kind");
+}
+
+proptest! {
+    #[test]
+    fn a_part_comes_back_as_it_was(sample in samples::part_of_03()) {
+        let written = serde_json::to_string(&PartOut(&sample)).unwrap();
+        prop_assert_eq!(read_part(serde_json::from_str(&written).unwrap()).unwrap(), sample);
+    }
+
+    #[test]
+    fn a_message_comes_back_as_it_was(sample in samples::message(samples::part_of_03())) {
+        let written = write_message(&sample);
+        let read = read_message(serde_json::from_str(&written).unwrap()).unwrap();
+        prop_assert_eq!(write_message(&read), written);
+        prop_assert_eq!(read, sample);
+    }
+}

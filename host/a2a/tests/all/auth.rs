@@ -1,0 +1,60 @@
+//! Callers with tokens: the wrong one ends at the door, and each sees only its own tasks.
+
+use secrecy::SecretString;
+use serde_json::json;
+use talaria_a2a::{Config, Token};
+use talaria_turns::Limits;
+
+use crate::kit::{Host, message};
+
+const PLATFORM: (&str, &str) = ("authorization", "Bearer s3cret");
+const PEER: (&str, &str) = ("authorization", "bearer other");
+
+fn two_callers(config: &mut Config) {
+    let token = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).unwrap();
+    config.tokens = vec![token("platform", "s3cret"), token("peer", "other")];
+}
+
+#[tokio::test]
+async fn a_missing_or_wrong_token_ends_at_the_door() {
+    let host = Host::with(two_callers, Limits::default()).await;
+    let params = json!({ "message": message("hi") });
+    for headers in [vec![], vec![("authorization", "Bearer wrong")], vec![("authorization", "Basic s3cret")]]
+    {
+        let answer = host.call_as(&headers, "SendMessage", &params).await;
+        assert_eq!(answer.status, 401, "{headers:?}");
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+        assert_eq!(answer.json()["error"]["status"], "UNAUTHENTICATED");
+    }
+    assert_eq!(host.made(), 0);
+    assert_eq!(host.call_as(&[PLATFORM], "SendMessage", &params).await.status, 200);
+    assert_eq!(host.made(), 1);
+}
+
+#[tokio::test]
+async fn anothers_task_looks_like_none() {
+    let host = Host::with(two_callers, Limits::default()).await;
+    let asked = host.call_as(&[PLATFORM], "SendMessage", &json!({ "message": message("ask") })).await.json();
+    let id = asked["result"]["task"]["id"].clone();
+    let mut answer = message("that one");
+    answer["taskId"] = id.clone();
+    for (method, params) in [
+        ("GetTask", json!({ "id": id })),
+        ("tasks/get", json!({ "id": id })),
+        ("SendMessage", json!({ "message": answer })),
+    ] {
+        let foreign = host.call_as(&[PEER], method, &params).await.json();
+        assert_eq!(foreign["error"]["code"], -32001, "{method}");
+        let mut missing = params.clone();
+        if method == "SendMessage" {
+            missing["message"]["taskId"] = json!("none")
+        } else {
+            missing["id"] = json!("none")
+        }
+        let missing = host.call_as(&[PEER], method, &missing).await.json();
+        let told = foreign["error"].to_string().replace(id.as_str().unwrap(), "none");
+        assert_eq!(told, missing["error"].to_string(), "{method}: nothing tells the two apart");
+    }
+    assert_eq!(host.call_as(&[PLATFORM], "GetTask", &json!({ "id": id })).await.json()["result"]["id"], id);
+    assert_eq!(host.made(), 1);
+}

@@ -1,0 +1,148 @@
+//! One server, two versions: each caller is answered in its own, and what lies behind is the same.
+
+use serde_json::{Value, json};
+use talaria_a2a::ReplyAs;
+use talaria_turns::Limits;
+
+use crate::kit::{Host, message, message_03};
+
+/// Replaces what differs from run to run, so that the rest can be compared with a golden file.
+fn settled(mut value: Value) -> Value {
+    fn walk(value: &mut Value) {
+        match value {
+            Value::Array(elements) => elements.iter_mut().for_each(walk),
+            Value::Object(members) => {
+                for (name, value) in members {
+                    match (name.as_str(), &value) {
+                        ("timestamp", Value::String(at)) => {
+                            assert!(at.len() == 24 && at.ends_with('Z'), "UTC with milliseconds: {at}");
+                            *value = json!("[timestamp]");
+                        }
+                        ("id" | "taskId" | "contextId", Value::String(_)) => {
+                            *value = json!(format!("[{name}]"))
+                        }
+                        ("messageId", Value::String(id)) if id != "m1" => *value = json!("[messageId]"),
+                        _ => walk(value),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    walk(&mut value);
+    value
+}
+
+#[tokio::test]
+async fn the_same_turns_in_both_versions() {
+    let host = Host::start().await;
+    for word in ["hello", "fail", "ask", "reject", "file", "as-task", "cost"] {
+        let one = host.call("SendMessage", &json!({ "message": message(word) })).await;
+        insta::assert_json_snapshot!(format!("v1_{word}"), settled(one));
+        let old = host.call("message/send", &json!({ "message": message_03(word) })).await;
+        insta::assert_json_snapshot!(format!("v03_{word}"), settled(old));
+    }
+}
+
+#[tokio::test]
+async fn a_message_says_where_it_belongs_and_the_task_is_there() {
+    let host = Host::start().await;
+    let sent = host.call("SendMessage", &json!({ "message": message("hello") })).await;
+    let reply = &sent["result"]["message"];
+    let context = reply["contextId"].as_str().unwrap();
+    let task = host.call("GetTask", &json!({ "id": reply["taskId"] })).await["result"].clone();
+    assert_eq!(task["contextId"], context);
+    assert_eq!(task["artifacts"][0]["parts"], reply["parts"]);
+    let old = host.call("tasks/get", &json!({ "id": reply["taskId"] })).await["result"].clone();
+    assert_eq!((&old["kind"], &old["status"]["state"]), (&json!("task"), &json!("completed")));
+
+    let mut chosen = message("hello");
+    chosen["contextId"] = json!("mine");
+    let sent = host.call("SendMessage", &json!({ "message": chosen })).await;
+    assert_eq!(sent["result"]["message"]["contextId"], "mine", "a context may be the caller's choice");
+}
+
+#[tokio::test]
+async fn an_answer_is_a_task_where_the_configuration_or_the_executor_says_so() {
+    let host = Host::with(|config| config.reply = ReplyAs::Task, Limits::default()).await;
+    let sent =
+        async |word| host.call("SendMessage", &json!({ "message": message(word) })).await["result"].clone();
+    assert!(sent("hello").await.get("task").is_some());
+    assert!(sent("as-message").await.get("message").is_some(), "the executor's word comes first");
+    assert!(!sent("as-message").await.to_string().contains("talaria/reply"), "and stays with us");
+}
+
+#[tokio::test]
+async fn history_is_cut_to_the_length_asked_for() {
+    let host = Host::start().await;
+    let asked =
+        host.call("SendMessage", &json!({ "message": message("ask") })).await["result"]["task"].clone();
+    let mut second = message("as-task");
+    second["taskId"] = asked["id"].clone();
+    let done = host.call("SendMessage", &json!({ "message": second })).await["result"]["task"].clone();
+    assert_eq!(done["contextId"], asked["contextId"], "the context is inferred from the task");
+    assert_eq!(done["history"].as_array().unwrap().len(), 3, "two messages and the question between them");
+    for (length, shown) in [(json!(0), 0), (json!(2), 2), (json!("2"), 2), (json!(99), 3), (Value::Null, 3)] {
+        for method in ["GetTask", "tasks/get"] {
+            let params = json!({ "id": asked["id"], "historyLength": length });
+            let task = host.call(method, &params).await["result"].clone();
+            let history = task.get("history").map_or(0, |history| history.as_array().unwrap().len());
+            assert_eq!(history, shown, "{method} {length}");
+        }
+    }
+    let params = json!({ "message": message("as-task"), "configuration": { "historyLength": 0 } });
+    assert!(host.call("SendMessage", &params).await["result"]["task"].get("history").is_none());
+}
+
+#[tokio::test]
+async fn a_send_that_does_not_wait_is_answered_at_once() {
+    let host = Host::start().await;
+    let one = json!({ "message": message("wait"), "configuration": { "return_immediately": true } });
+    let old = json!({ "message": message_03("wait"), "configuration": { "blocking": false } });
+    let one = host.call("SendMessage", &one).await["result"]["task"].clone();
+    assert_eq!(one["status"]["state"], "TASK_STATE_SUBMITTED");
+    let old = host.call("message/send", &old).await["result"].clone();
+    assert_eq!((&old["kind"], &old["status"]["state"]), (&json!("task"), &json!("submitted")));
+    host.script.go.add_permits(2);
+    for task in [one, old] {
+        let ended = host.ended(&task["id"].as_str().unwrap().parse().unwrap()).await;
+        assert_eq!(ended["status"]["state"], "TASK_STATE_COMPLETED");
+    }
+}
+
+#[tokio::test]
+async fn the_version_comes_by_header_or_query_and_is_echoed() {
+    let host = Host::start().await;
+    let call = |method: &str, message: Value| {
+        json!({ "jsonrpc": "2.0", "id": "x", "method": method, "params": { "message": message } }).to_string()
+    };
+    let (one, old) = (call("SendMessage", message("hi")), call("message/send", message_03("hi")));
+    for (path, headers, body, version) in [
+        ("/", vec![("A2A-Version", "1.0")], &one, "1.0"),
+        ("/", vec![("a2a-version", "1.1")], &one, "1.0"),
+        ("/?A2A-Version=1.0", vec![], &one, "1.0"),
+        ("/", vec![], &old, "0.3"),
+        ("/", vec![("A2A-Version", "")], &old, "0.3"),
+        ("/", vec![("A2A-Version", "0.3.0")], &old, "0.3"),
+    ] {
+        let answer = host.request("POST", path, &headers, body.as_bytes()).await;
+        assert_eq!(answer.header("a2a-version"), Some(version), "{path} {headers:?}");
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        assert!(answer.json().get("result").is_some(), "{path} {headers:?}");
+    }
+}
+
+/// The platform fills in an envelope, renames `type` to `kind`, and reads the first text of kind `text`.
+#[tokio::test]
+async fn the_platform_finds_its_text_its_trace_and_its_usage() {
+    let host = Host::start().await;
+    let message = json!({
+        "messageId": "m1", "role": "user",
+        "parts": [{ "type": "text", "text": "cost" }, { "root": { "text": "of it" } }],
+        "metadata": { "history": [{ "role": "user", "parts": [{ "kind": "text", "text": "before" }] }] },
+    });
+    let result = host.call("message/send", &json!({ "message": message })).await["result"].clone();
+    assert_eq!(result["parts"][0], json!({ "kind": "text", "text": "echo: cost of it" }));
+    assert_eq!(result["metadata"]["tool_trace"][0]["tool"], "ls");
+    assert_eq!(result["usage"], json!({ "input_tokens": 3, "output_tokens": 5 }));
+}

@@ -1,0 +1,77 @@
+//! What one executor may do: where it may call, with which secrets, within which bounds.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::pattern::Pattern;
+use crate::secrets::Secrets;
+use crate::target::Target;
+
+/// The grant of one executor. Immutable; shared behind an `Arc` and replaced as a whole.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// The executor's name, for messages and the log.
+    pub executor: String,
+    /// The calls it may make; none means none.
+    pub patterns: Vec<Pattern>,
+    /// The secrets it may name in headers, each bound to its destinations.
+    pub secrets: Secrets,
+    /// The bounds of each of its calls.
+    pub bounds: Bounds,
+}
+
+/// Bounds of one call. What a guest asks for is capped by them, never raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Deadline of a whole call: the default, and the cap of what a request asks for. 600 s: an agent's turn as the
+    /// seeds bound it.
+    pub timeout: Duration,
+    /// Bytes of a request's body. 16 MiB: what the platform's proxy lets into a turn.
+    pub request_body: usize,
+    /// Bytes of a response's body that is buffered (`fetch`). 16 MiB: a quarter of the default guest memory.
+    pub response_body: usize,
+    /// Bytes of a response's body that is streamed (`open`), all together. 64 MiB: what the platform's proxy takes as
+    /// a reply.
+    pub stream_bytes: usize,
+    /// Bytes of all header names and values, each way. 64 KiB: above what common servers send or take.
+    pub header_bytes: usize,
+    /// Number of headers, each way. 100, which is also where the HTTP/1.1 client stops.
+    pub headers: usize,
+    /// Bytes of one server-sent event. 1 MiB: far above a tool call's arguments.
+    pub sse_event: usize,
+}
+
+// === impl Access ===
+
+impl Access {
+    /// The call's target, if the policy allows it.
+    pub(crate) fn admit(&self, method: &str, url: &str) -> Result<Target, Error> {
+        let target = Target::parse(method, url)?;
+        if self.patterns.iter().any(|pattern| pattern.matches(&target)) {
+            return Ok(target);
+        }
+        tracing::warn!(executor = %self.executor, method = %target.method, url = %target, "egress denied");
+        Err(Error::denied(format!(
+            "executor {} may not call {} {target}; grant it with egress = [\"{}\"]",
+            self.executor,
+            target.method,
+            Pattern::of(&target)
+        )))
+    }
+}
+
+// === impl Bounds ===
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(600),
+            request_body: 16 << 20,
+            response_body: 16 << 20,
+            stream_bytes: 64 << 20,
+            header_bytes: 64 << 10,
+            headers: 100,
+            sse_event: 1 << 20,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The process-wide client: one pool for all executors, one function that every call goes through.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::RootCertStore;
+use tracing::field;
+
+use crate::access::Access;
+use crate::connect::Connector;
+use crate::error::Error;
+use crate::exchange::{Deadline, Exchange, Frames};
+use crate::headers;
+
+/// How much an HTTP/2 peer may send on one stream before the guest reads. Small against the connection's window, so that
+/// a guest that does not read cannot stall the other turns on the same connection.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// The window of a whole HTTP/2 connection: 64 guests that do not read.
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// HTTP/2 header block, like the default of [`Bounds::header_bytes`](crate::Bounds::header_bytes).
+const HEADER_LIST: u32 = 64 << 10;
+/// A dead HTTP/2 connection is noticed after interval and timeout, not at the end of a 600 s turn.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The pooled client. Cheap to clone; all clones share the pool.
+#[derive(Debug, Clone)]
+pub struct Egress {
+    client: Client<Connector, Full<Bytes>>,
+}
+
+/// How connections are made and kept.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// For name, TCP and TLS together. 10 s: three SYN retries.
+    pub connect_timeout: Duration,
+    /// How long an unused connection is kept. 90 s: a little above the keep-alive of common servers.
+    pub idle_timeout: Duration,
+    /// How many unused connections are kept for one host. 64: the turns that a small host runs at once.
+    pub idle_per_host: usize,
+    /// Whom to trust with `https`.
+    pub roots: Roots,
+}
+
+/// The certificates that `https` trusts.
+#[derive(Debug, Clone, Default)]
+pub enum Roots {
+    /// Those of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`; read on the first `https` call.
+    #[default]
+    System,
+    /// These.
+    Given(Arc<RootCertStore>),
+}
+
+/// A call as a guest asks for it.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// The method, in any case.
+    pub method: String,
+    /// An absolute URL.
+    pub url: String,
+    /// Headers; a value may hold `{secret:NAME}`.
+    pub headers: Vec<(String, String)>,
+    /// The body; its length is sent, so `content-length` must not be among the headers.
+    pub body: Bytes,
+    /// Deadline of the whole call, capped by [`Bounds::timeout`](crate::Bounds::timeout).
+    pub timeout: Option<Duration>,
+    /// Most bytes of the response's body, capped by the bound of `fetch` or `open`.
+    pub max_bytes: Option<usize>,
+}
+
+/// A whole response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The status, whatever it is: a 3xx is not followed, a 5xx is not an error here.
+    pub status: u16,
+    /// The headers that flow back: not those of the connection, no `set-cookie`, none that is not UTF-8.
+    pub headers: Vec<(String, String)>,
+    /// The body as sent; nothing is decompressed.
+    pub body: Bytes,
+}
+
+// === impl Egress ===
+
+impl Egress {
+    /// Makes the client; nothing is read or connected until the first call.
+    pub fn new(config: Config) -> Self {
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .pool_idle_timeout(config.idle_timeout)
+            .pool_max_idle_per_host(config.idle_per_host)
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
+            .http2_max_header_list_size(HEADER_LIST)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .http2_keep_alive_timeout(PING_TIMEOUT)
+            .build(Connector::new(config.connect_timeout, config.roots));
+        Self { client }
+    }
+
+    /// Makes a call and reads the whole response. One deadline covers everything from the connection to the last byte.
+    pub async fn fetch(&self, access: &Access, request: Request) -> Result<Response, Error> {
+        let most = access.bounds.response_body;
+        self.send(access, request, most).await?.collect().await
+    }
+
+    /// Makes a call and returns as soon as the response's headers are there. The body is pulled by the exchange's
+    /// reads. The request's one deadline goes on: it covers the headers and every read, however many.
+    pub async fn open(&self, access: &Access, request: Request) -> Result<Exchange, Error> {
+        let most = access.bounds.stream_bytes;
+        self.send(access, request, most).await
+    }
+
+    #[tracing::instrument(
+        name = "egress.send",
+        skip_all,
+        fields(executor = %access.executor, method = field::Empty, url = field::Empty, status = field::Empty)
+    )]
+    async fn send(&self, access: &Access, request: Request, most: usize) -> Result<Exchange, Error> {
+        let bounds = &access.bounds;
+        let deadline =
+            Deadline::after(request.timeout.map_or(bounds.timeout, |asked| asked.min(bounds.timeout)));
+        let target = access.admit(&request.method, &request.url)?;
+        let span = tracing::Span::current();
+        span.record("method", target.method.as_str()).record("url", field::display(&target));
+
+        let headers = headers::outgoing(access, &target, request.headers)?;
+        if request.body.len() > bounds.request_body {
+            let (length, most) = (request.body.len(), bounds.request_body);
+            return Err(Error::invalid(format!("the body is {length} bytes; at most {most} may be sent")));
+        }
+        let mut outgoing = http::Request::new(Full::new(request.body));
+        *outgoing.uri_mut() = target.uri()?;
+        *outgoing.headers_mut() = headers;
+        let authority = target.authority();
+        *outgoing.method_mut() = target.method;
+
+        let response = deadline.bound(self.client.request(outgoing), &authority).await?;
+        let (head, body) = response.map_err(|error| Error::from_client(&error, &authority))?.into_parts();
+        span.record("status", head.status.as_u16());
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Error::protocol(format!("the server switched protocols unasked ({authority})")));
+        }
+        let headers = headers::incoming(&head.headers, bounds)?;
+        let most = request.max_bytes.map_or(most, |asked| asked.min(most));
+        let frames = Frames::new(body, most, authority)?;
+        Ok(Exchange::new(head.status.as_u16(), headers, frames, deadline, bounds.sse_event))
+    }
+}
+
+// === impl Config ===
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(90),
+            idle_per_host: 64,
+            roots: Roots::System,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! How a connection is made: name, address, TCP, TLS, each with a failure of its own.
+//!
+//! The whole way has one timeout. TLS is set up on the first `https` call, so that a host that only talks to its
+//! neighbour on loopback never reads the system's certificates.
+//!
+//! **The address check goes here.** A granted name can resolve to a special address (metadata service, loopback), so the
+//! *resolved* address must be looked at, and the connection made to the address that was looked at. Names pass
+//! [`Resolver`]; a literal address skips the resolver and passes [`Tcp`] only. Connections are pooled for all executors
+//! together, so the check must not depend on the executor; if it ever does, the pool must be split with it.
+
+use std::error::Error as StdError;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use http::uri::Scheme;
+use hyper_rustls::{DefaultServerNameResolver, HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
+use hyper_util::rt::TokioIo;
+use rustls::{CertificateError, ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+use tower_service::Service;
+
+use crate::client::Roots;
+use crate::error::{ErrorKind, Pretty};
+
+/// TCP keep-alive: below the five minutes after which common NATs and load balancers forget an idle connection, since a
+/// turn may wait 600 s for its first byte.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
+
+/// Makes connections for the pool.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    tcp: Tcp,
+    tls: Arc<Tls>,
+    timeout: Duration,
+}
+
+/// The TCP step, with failures in our words.
+#[derive(Clone)]
+struct Tcp {
+    http: HttpConnector<Resolver>,
+    timeout: Duration,
+}
+
+/// The system's resolver, with a failure that can be told from a refused connection.
+#[derive(Clone)]
+struct Resolver {
+    system: GaiResolver,
+}
+
+/// The TLS configuration, made when first needed.
+struct Tls {
+    roots: Roots,
+    config: OnceCell<Arc<ClientConfig>>,
+}
+
+/// Why there is no connection. The message is what users read as the reason of "unreachable".
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("name not found ({name})")]
+    Name { name: String },
+    #[error("{reason} ({authority})")]
+    Tcp { reason: String, authority: String },
+    #[error("connecting timed out after {} ({authority})", Pretty(*.after))]
+    TimedOut { after: Duration, authority: String },
+    #[error("{reason} ({authority})")]
+    Tls { reason: String, authority: String },
+    #[error("no root certificates found; install ca-certificates or set SSL_CERT_FILE")]
+    NoRoots,
+}
+
+// === impl Connector ===
+
+impl Connector {
+    pub(crate) fn new(timeout: Duration, roots: Roots) -> Self {
+        let mut http = HttpConnector::new_with_resolver(Resolver { system: GaiResolver::new() });
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        http.set_keepalive(Some(KEEPALIVE));
+        // Divided among the addresses of a name, so that a dead first one leaves time for the next.
+        http.set_connect_timeout(Some(timeout));
+        let tls = Arc::new(Tls { roots, config: OnceCell::new() });
+        Self { tcp: Tcp { http, timeout }, tls, timeout }
+    }
+
+    async fn connect(mut self, uri: Uri) -> Result<Stream, Failure> {
+        if uri.scheme() != Some(&Scheme::HTTPS) {
+            return Ok(MaybeHttpsStream::Http(self.tcp.call(uri).await?));
+        }
+        let config = self.tls.config().await?;
+        let authority = authority(&uri);
+        let names = Arc::new(DefaultServerNameResolver::default());
+        let mut https = HttpsConnector::new(self.tcp, config, true, names);
+        https.call(uri).await.map_err(|error| match error.downcast::<Failure>() {
+            Ok(failure) => *failure,
+            Err(error) => Failure::handshake(&*error, &authority),
+        })
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = Failure;
+    type Future = Connecting<Stream>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let after = self.timeout;
+        let authority = authority(&uri);
+        let connecting = self.clone().connect(uri);
+        Box::pin(async move {
+            let timed_out = |_elapsed| Failure::TimedOut { after, authority };
+            tokio::time::timeout(after, connecting).await.map_err(timed_out)?
+        })
+    }
+}
+
+/// `host:port`, with the port that applies.
+fn authority(uri: &Uri) -> String {
+    let port = uri.port_u16().unwrap_or(if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 });
+    format!("{}:{port}", uri.host().unwrap_or_default())
+}
+
+// === impl Tcp ===
+
+impl Service<Uri> for Tcp {
+    type Response = TokioIo<TcpStream>;
+    type Error = Failure;
+    type Future = Connecting<TokioIo<TcpStream>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// A literal address in `uri` is to be checked here, before anything is sent to it.
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let after = self.timeout;
+        let authority = authority(&uri);
+        let connecting = self.http.call(uri);
+        Box::pin(async move { connecting.await.map_err(|error| Failure::tcp(&error, authority, after)) })
+    }
+}
+
+// === impl Resolver ===
+
+impl Service<Name> for Resolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = Failure;
+    type Future = Connecting<Self::Response>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let host = name.as_str().to_owned();
+        let resolving = self.system.call(name);
+        Box::pin(async move {
+            match resolving.await {
+                // The check of resolved addresses goes here: what it drops is never connected to.
+                Ok(addresses) => Ok(addresses.collect::<Vec<_>>().into_iter()),
+                Err(error) => {
+                    tracing::debug!(%error, name = host, "name not resolved");
+                    Err(Failure::Name { name: host })
+                }
+            }
+        })
+    }
+}
+
+// === impl Tls ===
+
+impl Tls {
+    /// The configuration; a failure is not kept, so that installing the certificates helps without a restart.
+    async fn config(&self) -> Result<Arc<ClientConfig>, Failure> {
+        let made = self.config.get_or_try_init(|| async {
+            let roots = match &self.roots {
+                Roots::Given(roots) => Arc::clone(roots),
+                // Reads some hundred files or one large one.
+                Roots::System => {
+                    tokio::task::spawn_blocking(system_roots).await.map_err(|_cancelled| Failure::NoRoots)?
+                }
+            };
+            if roots.is_empty() {
+                return Err(Failure::NoRoots);
+            }
+            client_config(roots).map(Arc::new)
+        });
+        made.await.cloned()
+    }
+}
+
+fn system_roots() -> Arc<RootCertStore> {
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        tracing::debug!(%error, "root certificates not read");
+    }
+    let mut roots = RootCertStore::empty();
+    let (added, ignored) = roots.add_parsable_certificates(found.certs);
+    tracing::debug!(added, ignored, "root certificates loaded");
+    Arc::new(roots)
+}
+
+fn client_config(roots: Arc<RootCertStore>) -> Result<ClientConfig, Failure> {
+    // Given here and not installed for the process: no other crate decides our cryptography.
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Failure::Tls { reason: error.to_string(), authority: "configuration".to_owned() })?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+// === impl Failure ===
+
+impl Failure {
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Name { .. } => ErrorKind::Dns,
+            Self::Tcp { .. } | Self::TimedOut { .. } => ErrorKind::Connect,
+            Self::Tls { .. } | Self::NoRoots => ErrorKind::Tls,
+        }
+    }
+
+    fn tcp(error: &(dyn StdError + 'static), authority: String, after: Duration) -> Self {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(Self::Name { name }) = error.downcast_ref() {
+                return Self::Name { name: name.clone() };
+            }
+            match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+                Some(io::ErrorKind::TimedOut) => return Self::TimedOut { after, authority },
+                Some(kind) => return Self::Tcp { reason: kind.to_string(), authority },
+                None => cause = error.source(),
+            }
+        }
+        Self::Tcp { reason: "no connection".to_owned(), authority }
+    }
+
+    /// What the TLS step failed with: `io::Error`s around a `rustls::Error`, or around nothing of it.
+    fn handshake(error: &(dyn StdError + 'static), authority: &str) -> Self {
+        tracing::debug!(error = ?error, authority, "tls handshake failed");
+        let mut inner = Some(error);
+        while let Some(error) = inner {
+            if let Some(error) = error.downcast_ref::<rustls::Error>() {
+                return Self::tls(error, authority);
+            }
+            // `source` of an `io::Error` skips the error it holds.
+            inner = match error.downcast_ref::<io::Error>().map(io::Error::get_ref) {
+                Some(Some(held)) => Some(held),
+                Some(None) => None,
+                None => error.source(),
+            };
+        }
+        Self::Tls {
+            reason: "connection closed during the TLS handshake".to_owned(),
+            authority: authority.to_owned(),
+        }
+    }
+
+    pub(crate) fn tls(error: &rustls::Error, authority: &str) -> Self {
+        let reason = match error {
+            rustls::Error::InvalidCertificate(error) => match error {
+                CertificateError::UnknownIssuer => "the certificate's issuer is not trusted".to_owned(),
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                    "the certificate is for another name".to_owned()
+                }
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    "the certificate has expired".to_owned()
+                }
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    "the certificate is not valid yet; check the clock".to_owned()
+                }
+                other => format!("bad certificate: {other}"),
+            },
+            rustls::Error::InvalidMessage(_) => "the server does not speak TLS; is it http://?".to_owned(),
+            other => format!("TLS failed: {other}"),
+        };
+        Self::Tls { reason, authority: authority.to_owned() }
+    }
+}

@@ -1,0 +1,138 @@
+//! What went wrong with a call, as the guest may read it.
+//!
+//! The kind is decided by the type of the error that the client gave, never by its text. The message is ours: short,
+//! lower case, with the destination in brackets, and never with a header's value in it. What the libraries said goes
+//! to the log at `debug`.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use crate::connect::Failure;
+
+/// Why a call failed, for code that decides what to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The policy says no: no pattern matches, or a secret is unknown, unset or bound elsewhere.
+    Denied,
+    /// The request itself cannot be sent: a bad URL, method, header, or a body above the bound.
+    InvalidRequest,
+    /// The host's name does not resolve.
+    Dns,
+    /// No connection: refused, unreachable, or not made within the connect timeout.
+    Connect,
+    /// No secure connection: no trusted roots, a bad certificate, or no TLS at the other end.
+    Tls,
+    /// The deadline of the call passed.
+    TimedOut,
+    /// The response, its headers, or one of its events is above the bound.
+    TooLarge,
+    /// The other end broke HTTP: cut the response short, sent garbage, or events that are not UTF-8.
+    Protocol,
+}
+
+/// A failed call: a kind to act on and a message fit for the guest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+}
+
+/// A duration as people write it: `10s`, `250ms`.
+pub(crate) struct Pretty(pub(crate) Duration);
+
+// === impl Error ===
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    pub(crate) fn denied(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Denied, message)
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidRequest, message)
+    }
+
+    pub(crate) fn too_large(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::TooLarge, message)
+    }
+
+    pub(crate) fn protocol(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Protocol, message)
+    }
+
+    pub(crate) fn timed_out(limit: Duration, authority: &str) -> Self {
+        Self::new(ErrorKind::TimedOut, format!("timed out after {} ({authority})", Pretty(limit)))
+    }
+
+    /// What happened, for code.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What happened, for people; the same text as `Display`.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Reads the kind and the reason out of whatever the HTTP client failed with.
+    pub(crate) fn from_client(error: &(dyn StdError + 'static), authority: &str) -> Self {
+        tracing::debug!(error = ?error, authority, "egress failed");
+        let mut cause = Some(error);
+        let mut http = None;
+        while let Some(error) = cause {
+            if let Some(failure) = error.downcast_ref::<Failure>() {
+                return Self::new(failure.kind(), failure.to_string());
+            }
+            if let Some(error) = error.downcast_ref::<io::Error>() {
+                return Self::from_io(error, authority);
+            }
+            if let Some(error) = error.downcast_ref::<hyper::Error>() {
+                http = Some(error);
+            }
+            cause = error.source();
+        }
+        match http {
+            Some(error) if error.is_parse_too_large() => {
+                Self::too_large(format!("the response's headers are too large or too many ({authority})"))
+            }
+            Some(error) if error.is_parse() => {
+                Self::protocol(format!("the response is not valid HTTP ({authority})"))
+            }
+            Some(error) if error.is_incomplete_message() || error.is_canceled() || error.is_closed() => {
+                Self::protocol(format!("connection closed before the end of the response ({authority})"))
+            }
+            _ => Self::protocol(format!("the HTTP exchange broke off ({authority})")),
+        }
+    }
+
+    fn from_io(error: &io::Error, authority: &str) -> Self {
+        // With TLS 1.3 a refusal by the server arrives after the handshake, inside the first read.
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(error) => {
+                let failure = Failure::tls(error, authority);
+                Self::new(failure.kind(), failure.to_string())
+            }
+            None if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Self::protocol(format!("connection closed before the end of the response ({authority})"))
+            }
+            None => Self::protocol(format!("{} ({authority})", error.kind())),
+        }
+    }
+}
+
+// === impl Pretty ===
+
+impl fmt::Display for Pretty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.subsec_millis() {
+            0 => write!(f, "{}s", self.0.as_secs()),
+            _ => write!(f, "{}ms", self.0.as_millis()),
+        }
+    }
+}

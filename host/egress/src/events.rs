@@ -1,0 +1,153 @@
+//! Server-sent events, parsed by the host with a bound on each.
+//!
+//! The parser buffers an event until its blank line, without a limit of its own. So the bytes are counted before it
+//! sees them: an event, or an endless line, that passes the bound ends the call, and at most the bound is ever buffered.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use sse_stream::SseByteStream;
+
+use crate::error::Error;
+use crate::exchange::Frames;
+
+/// One server-sent event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SseEvent {
+    /// The event's name; `message` if it has none.
+    pub event: String,
+    /// The data lines, joined with line feeds.
+    pub data: String,
+    /// The event's own id, not inherited from an earlier one.
+    pub id: Option<String>,
+}
+
+/// The events of a body.
+pub(crate) struct Events {
+    parser: SseByteStream<Bounded<Frames>>,
+}
+
+/// Passes bytes on as long as no event in them is longer than `most`.
+struct Bounded<S> {
+    chunks: S,
+    most: usize,
+    measure: Measure,
+    failed: bool,
+}
+
+/// Where in the event stream we are: bytes of the open event and of its open line.
+#[derive(Debug, Default)]
+struct Measure {
+    /// Complete lines of the event so far; comments do not count, the parser drops them.
+    event: usize,
+    line: usize,
+    comment: bool,
+    /// The last byte was a carriage return: a line feed now belongs to it.
+    after_cr: bool,
+}
+
+// === impl Events ===
+
+impl Events {
+    pub(crate) fn new(frames: Frames, most: usize) -> Self {
+        let bounded = Bounded { chunks: frames, most, measure: Measure::default(), failed: false };
+        Self { parser: SseByteStream::new(bounded) }
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Option<SseEvent>, Error> {
+        while let Some(block) = self.parser.next().await {
+            let block = block.map_err(from_parser)?;
+            let Some(data) = block.data else { continue };
+            let event = block.event.filter(|name| !name.is_empty()).unwrap_or_else(|| "message".to_owned());
+            return Ok(Some(SseEvent { event, data, id: block.id }));
+        }
+        Ok(None)
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Events")
+    }
+}
+
+fn from_parser(error: sse_stream::Error) -> Error {
+    match error {
+        sse_stream::Error::Body(error) => match error.downcast::<Error>() {
+            Ok(error) => *error,
+            Err(_) => Error::protocol("the event stream broke off"),
+        },
+        _ => Error::protocol("the event stream is not valid UTF-8"),
+    }
+}
+
+// === impl Bounded ===
+
+impl<S: Stream<Item = Result<Bytes, Error>> + Unpin> Stream for Bounded<S> {
+    type Item = Result<Bytes, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        let too_large = || Error::too_large(format!("an event is longer than {} bytes", this.most));
+        if this.failed {
+            return Poll::Ready(Some(Err(too_large())));
+        }
+        let Some(chunk) = ready!(this.chunks.poll_next_unpin(cx)).transpose()? else {
+            return Poll::Ready(None);
+        };
+        match this.measure.admit(&chunk, this.most) {
+            Ok(()) => Poll::Ready(Some(Ok(chunk))),
+            Err(0) => {
+                this.failed = true;
+                Poll::Ready(Some(Err(too_large())))
+            }
+            // The events before the long one are good: they go first.
+            Err(good) => {
+                this.failed = true;
+                Poll::Ready(Some(Ok(chunk.slice(..good))))
+            }
+        }
+    }
+}
+
+// === impl Measure ===
+
+impl Measure {
+    /// Follows the bytes; fails with the end of the last complete event if one passes `most`.
+    fn admit(&mut self, bytes: &[u8], most: usize) -> Result<(), usize> {
+        let mut complete = 0;
+        for (at, byte) in bytes.iter().enumerate() {
+            let after_cr = std::mem::take(&mut self.after_cr);
+            match byte {
+                b'\n' if after_cr => {}
+                b'\n' | b'\r' => {
+                    self.after_cr = *byte == b'\r';
+                    if self.line == 0 {
+                        self.event = 0;
+                        complete = at + 1;
+                    } else if !self.comment {
+                        self.event += self.line + 1;
+                    }
+                    self.line = 0;
+                    self.comment = false;
+                }
+                byte => {
+                    if self.line == 0 {
+                        self.comment = *byte == b':';
+                    }
+                    self.line += 1;
+                }
+            }
+            if self.event + self.line > most {
+                return Err(complete);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Headers, both ways: what a guest may set, and what it gets to see.
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use crate::access::{Access, Bounds};
+use crate::error::Error;
+use crate::target::Target;
+
+/// Headers of one connection, or that the client sets itself: a guest that sets one is told so.
+const CONTROLLED: [HeaderName; 8] = [
+    header::HOST,
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::CONTENT_LENGTH,
+    header::UPGRADE,
+    header::TE,
+    header::TRAILER,
+    header::EXPECT,
+];
+
+/// The same without a constant in `http`. All of `proxy-*` comes on top.
+const CONTROLLED_BY_NAME: [&str; 2] = ["keep-alive", "http2-settings"];
+
+/// The headers to send: the guest's, checked, with secrets filled in and marked sensitive.
+pub(crate) fn outgoing(
+    access: &Access,
+    target: &Target,
+    given: Vec<(String, String)>,
+) -> Result<HeaderMap, Error> {
+    let Bounds { headers: most, header_bytes, .. } = access.bounds;
+    if given.len() > most {
+        return Err(Error::invalid(format!("{} headers; at most {most} may be sent", given.len())));
+    }
+    let mut headers = HeaderMap::new();
+    let mut bytes = 0usize;
+    for (name, value) in given {
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_invalid| Error::invalid(format!("{name:?} is not a header name")))?;
+        if is_controlled(&name) {
+            return Err(Error::invalid(format!("header {name} is set by the host; remove it")));
+        }
+        let value = match access.secrets.fill(&value, &access.executor, target)? {
+            None => to_value(&name, value)?,
+            Some(filled) => {
+                let mut value = to_value(&name, filled)?;
+                value.set_sensitive(true);
+                value
+            }
+        };
+        bytes = bytes.saturating_add(name.as_str().len()).saturating_add(value.len());
+        if bytes > header_bytes {
+            return Err(Error::invalid(format!(
+                "the headers are longer than {header_bytes} bytes; send fewer"
+            )));
+        }
+        // Fails only beyond 32768 entries, where `append` would panic.
+        headers.try_append(name, value).map_err(|_full| Error::invalid("too many headers; send fewer"))?;
+    }
+    Ok(headers)
+}
+
+fn to_value(name: &HeaderName, value: String) -> Result<HeaderValue, Error> {
+    HeaderValue::from_maybe_shared(Bytes::from(value)).map_err(|_invalid| {
+        Error::invalid(format!(
+            "the value of header {name} holds a line break or control character; remove it"
+        ))
+    })
+}
+
+fn is_controlled(name: &HeaderName) -> bool {
+    CONTROLLED.contains(name)
+        || CONTROLLED_BY_NAME.contains(&name.as_str())
+        || name.as_str().starts_with("proxy-")
+}
+
+/// The headers that flow back: without those of the connection, without cookies (there is no jar, and a session is not
+/// the guest's to keep), and without values that are not UTF-8, since the guest's strings are.
+pub(crate) fn incoming(headers: &HeaderMap, bounds: &Bounds) -> Result<Vec<(String, String)>, Error> {
+    if headers.len() > bounds.headers {
+        return Err(Error::too_large(format!("the response has more than {} headers", bounds.headers)));
+    }
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if bytes > bounds.header_bytes {
+        return Err(Error::too_large(format!(
+            "the response's headers are longer than {} bytes",
+            bounds.header_bytes
+        )));
+    }
+    let visible = headers.iter().filter(|(name, _)| !stays_here(name, headers));
+    Ok(visible
+        .filter_map(|(name, value)| {
+            let value = std::str::from_utf8(value.as_bytes()).ok()?;
+            Some((name.as_str().to_owned(), value.to_owned()))
+        })
+        .collect())
+}
+
+fn stays_here(name: &HeaderName, headers: &HeaderMap) -> bool {
+    let cookie = *name == header::SET_COOKIE || name.as_str() == "set-cookie2";
+    let of_the_connection = is_controlled(name) && *name != header::CONTENT_LENGTH;
+    cookie || of_the_connection || is_named_by_connection(name, headers)
+}
+
+/// `connection: close, x-hop` makes `x-hop` a header of the connection too.
+fn is_named_by_connection(name: &HeaderName, headers: &HeaderMap) -> bool {
+    let options = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    options.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case(name.as_str()))
+}

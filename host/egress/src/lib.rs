@@ -1,0 +1,39 @@
+//! Every outbound HTTP call of a guest, in one place, denied by default.
+//!
+//! A call passes these gates in order, and the first that refuses answers:
+//!
+//! 1. the URL is parsed strictly ([`Pattern`] says what is refused and why);
+//! 2. one of the executor's granted patterns must match method, scheme, host, port and path;
+//! 3. the headers are checked, and `{secret:NAME}` is filled in where the secret is bound to this destination;
+//! 4. sizes and the deadline of [`Bounds`] hold from the first byte sent to the last byte read.
+//!
+//! The guest never sees a secret's bytes: it names one, the host fills it in after the policy said yes. Secrets are
+//! filled into header values only; in a URL `{secret:` is refused, in a body it is sent as written.
+//!
+//! Deliberately absent: redirects (a 3xx is an answer like any other, since following one would leave the grant),
+//! cookies, proxies from the environment, decompression, `CONNECT` and `TRACE` (a tunnel has no policy, and a trace
+//! echoes the secrets that were filled in).
+//!
+//! Failures are one [`Error`] with a [kind](ErrorKind) to act on and a sentence that a guest may show.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod client;
+mod connect;
+mod error;
+mod events;
+mod exchange;
+mod headers;
+mod pattern;
+mod secrets;
+mod target;
+
+pub use access::{Access, Bounds};
+pub use client::{Config, Egress, Request, Response, Roots};
+pub use error::{Error, ErrorKind};
+pub use events::SseEvent;
+pub use exchange::Exchange;
+pub use pattern::{InvalidPattern, Pattern};
+pub use secrecy::SecretString;
+pub use secrets::{InvalidSecret, Secrets};

@@ -1,0 +1,154 @@
+//! Secrets that a guest may name but never sees.
+//!
+//! A header value may hold `{secret:NAME}`. It is filled in only when the call matches one of the patterns that the
+//! secret is bound to: a guest with two grants cannot send one upstream's key to the other.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use http::HeaderValue;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::error::Error;
+use crate::pattern::Pattern;
+use crate::target::Target;
+
+const OPEN: &str = "{secret:";
+
+/// The secrets of one executor, by name.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    by_name: BTreeMap<String, Secret>,
+}
+
+#[derive(Clone)]
+struct Secret {
+    value: SecretString,
+    destinations: Vec<Pattern>,
+}
+
+/// A secret that could never be sent in a header.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSecret {
+    /// The name could not be written inside `{secret:…}`.
+    #[error("bad secret name {name:?}; use letters, digits, _ - and . only")]
+    Name {
+        /// The name as given.
+        name: String,
+    },
+    /// The value holds a line break or another control character.
+    #[error(
+        "the value of secret {name} holds a line break or control character; remove it (a file's last newline counts)"
+    )]
+    Value {
+        /// The secret's name; its value is nobody's business.
+        name: String,
+    },
+}
+
+// === impl Secrets ===
+
+impl Secrets {
+    /// No secrets.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a secret for the calls that match one of `destinations`. An empty value is a secret that is known but
+    /// not set: naming it is denied with that reason. A name that is there already is replaced.
+    pub fn insert(
+        &mut self,
+        name: impl Into<String>,
+        value: SecretString,
+        destinations: Vec<Pattern>,
+    ) -> Result<(), InvalidSecret> {
+        let name = name.into();
+        if !is_name(&name) {
+            return Err(InvalidSecret::Name { name });
+        }
+        if HeaderValue::from_bytes(value.expose_secret().as_bytes()).is_err() {
+            return Err(InvalidSecret::Value { name });
+        }
+        self.by_name.insert(name, Secret { value, destinations });
+        Ok(())
+    }
+
+    /// Whether the secret is known and has a value.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.by_name.get(name).is_some_and(Secret::is_set)
+    }
+
+    /// The names, set or not, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+
+    /// The values that are set, for the redactor.
+    pub fn values(&self) -> impl Iterator<Item = &SecretString> {
+        self.by_name.values().filter(|secret| secret.is_set()).map(|secret| &secret.value)
+    }
+
+    /// The header value with its secrets filled in, or `None` if it names none.
+    pub(crate) fn fill(
+        &self,
+        template: &str,
+        executor: &str,
+        target: &Target,
+    ) -> Result<Option<String>, Error> {
+        if !template.contains(OPEN) {
+            return Ok(None);
+        }
+        let mut filled = String::with_capacity(template.len());
+        let mut rest = template;
+        while let Some((before, after)) = rest.split_once(OPEN) {
+            let Some((name, after)) = after.split_once('}').filter(|(name, _)| is_name(name)) else {
+                return Err(Error::invalid(
+                    "a header has {secret: without a name and }; write {secret:NAME}",
+                ));
+            };
+            filled.push_str(before);
+            filled.push_str(self.expose(name, executor, target)?);
+            rest = after;
+        }
+        filled.push_str(rest);
+        Ok(Some(filled))
+    }
+
+    fn expose(&self, name: &str, executor: &str, target: &Target) -> Result<&str, Error> {
+        let message = match self.by_name.get(name) {
+            Some(secret) if !secret.is_set() => {
+                format!(
+                    "secret {name} of executor {executor} is not set; set it in the environment or in its file"
+                )
+            }
+            Some(secret) if secret.destinations.iter().any(|pattern| pattern.matches(target)) => {
+                return Ok(secret.value.expose_secret());
+            }
+            Some(_) => format!(
+                "executor {executor} may not send secret {name} to {} {target}; bind it to \"{}\"",
+                target.method,
+                Pattern::of(target)
+            ),
+            None => format!("executor {executor} has no secret {name}; grant it with secrets = [\"{name}\"]"),
+        };
+        tracing::warn!(executor, secret = name, method = %target.method, url = %target, "secret denied");
+        Err(Error::denied(message))
+    }
+}
+
+/// Names only; a value has no business in a debug line.
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_name.keys()).finish()
+    }
+}
+
+impl Secret {
+    fn is_set(&self) -> bool {
+        !self.value.expose_secret().is_empty()
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+}

@@ -1,0 +1,92 @@
+//! A guest names a secret; only the right destination ever gets it.
+
+use talaria_egress::{Access, ErrorKind, InvalidSecret, SecretString, Secrets};
+
+use crate::server::{Server, echo};
+use crate::{access, egress, fails, get, text, with_header};
+
+const VALUE: &str = "s3cr3t-value";
+
+fn with_secret(mut access: Access, name: &str, value: &str, destinations: &[&str]) -> Access {
+    let destinations = destinations.iter().map(|pattern| pattern.parse().expect("a pattern")).collect();
+    access.secrets.insert(name, SecretString::from(value), destinations).expect("a secret");
+    access
+}
+
+#[tokio::test]
+async fn a_secret_is_filled_in_where_it_is_bound() {
+    let server = Server::start(echo).await;
+    let access = with_secret(access(&[&server.pattern()]), "KEY", VALUE, &[&server.pattern()]);
+    let access = with_secret(access, "other.KEY-2", "two", &[&server.pattern()]);
+    let request = with_header(get(server.url("/")), "authorization", "Bearer {secret:KEY}");
+    let request = with_header(request, "x-both", "{secret:KEY}/{secret:other.KEY-2}{}");
+    let response = egress().fetch(&access, request).await.expect("an answer");
+    let expected = format!("authorization: Bearer {VALUE}\nx-both: {VALUE}/two{{}}\n");
+    assert!(text(&response).contains(&expected), "{}", text(&response));
+}
+
+#[tokio::test]
+async fn a_secret_bound_elsewhere_is_denied() {
+    let server = Server::start(echo).await;
+    let bound = [
+        format!("POST http://{}/", server.address),
+        format!("* http://{}/other", server.address),
+        "* http://api.example.com/*".to_owned(),
+    ];
+    let bound: Vec<&str> = bound.iter().map(String::as_str).collect();
+    let access = with_secret(access(&[&server.pattern()]), "KEY", VALUE, &bound);
+    let request = with_header(get(server.url("/?q")), "x-key", "{secret:KEY}");
+    let error = fails(egress().fetch(&access, request).await, ErrorKind::Denied);
+    assert_eq!(
+        error.message(),
+        format!(
+            "executor probe may not send secret KEY to GET http://{0}/; bind it to \"GET http://{0}/\"",
+            server.address
+        )
+    );
+    assert_eq!(server.connections(), 0, "a denied secret reached the server");
+}
+
+#[tokio::test]
+async fn unknown_and_unset_secrets_are_denied_by_name() {
+    let server = Server::start(echo).await;
+    let access = with_secret(access(&[&server.pattern()]), "EMPTY", "", &[&server.pattern()]);
+    let request = with_header(get(server.url("/")), "x", "{secret:NOPE}");
+    let error = fails(egress().fetch(&access, request).await, ErrorKind::Denied);
+    assert_eq!(error.message(), "executor probe has no secret NOPE; grant it with secrets = [\"NOPE\"]");
+    let request = with_header(get(server.url("/")), "x", "{secret:EMPTY}");
+    let error = fails(egress().fetch(&access, request).await, ErrorKind::Denied);
+    assert!(error.message().starts_with("secret EMPTY of executor probe is not set"), "{error}");
+    for broken in ["{secret:", "{secret:}", "{secret:A B}", "{secret:KEY"] {
+        let request = with_header(get(server.url("/")), "x", broken);
+        fails(egress().fetch(&access, request).await, ErrorKind::InvalidRequest);
+    }
+    assert_eq!(server.connections(), 0, "a refused secret reached the server");
+}
+
+#[tokio::test]
+async fn a_body_is_sent_as_written() {
+    let server = Server::start(echo).await;
+    let access = with_secret(access(&[&server.pattern()]), "KEY", VALUE, &[&server.pattern()]);
+    let response =
+        egress().fetch(&access, crate::post(server.url("/"), "{secret:KEY}")).await.expect("an answer");
+    assert!(text(&response).ends_with("\n\n{secret:KEY}"), "{}", text(&response));
+}
+
+#[test]
+fn values_are_checked_and_never_shown() {
+    let mut secrets = Secrets::new();
+    let rejected = secrets.insert("KEY", SecretString::from("line\nbreak"), vec![]);
+    assert_eq!(rejected, Err(InvalidSecret::Value { name: "KEY".into() }));
+    let rejected = secrets.insert("K}Y", SecretString::from("x"), vec![]);
+    assert_eq!(rejected, Err(InvalidSecret::Name { name: "K}Y".into() }));
+    secrets.insert("KEY", SecretString::from(VALUE), vec![]).expect("a secret");
+    secrets.insert("EMPTY", SecretString::from(""), vec![]).expect("a secret");
+
+    assert!(secrets.is_set("KEY") && !secrets.is_set("EMPTY") && !secrets.is_set("NOPE"));
+    assert_eq!(secrets.names().collect::<Vec<_>>(), ["EMPTY", "KEY"]);
+    assert_eq!(secrets.values().count(), 1);
+    let access = Access { secrets, ..Access::default() };
+    let debug = format!("{access:?}");
+    assert!(debug.contains("KEY") && !debug.contains(VALUE), "{debug}");
+}

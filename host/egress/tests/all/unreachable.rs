@@ -1,0 +1,40 @@
+//! The reason that users read when an upstream is not there.
+
+use std::time::Duration;
+
+use talaria_egress::{Config, Egress, ErrorKind};
+use tokio::net::TcpListener;
+
+use crate::{access, egress, fails, get};
+
+#[tokio::test]
+async fn a_refused_connection_says_so() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let access = access(&[&format!("GET http://{address}/")]);
+    let error = fails(egress().fetch(&access, get(format!("http://{address}/"))).await, ErrorKind::Connect);
+    assert_eq!(error.message(), format!("connection refused ({address})"));
+}
+
+#[tokio::test]
+async fn an_unknown_name_says_so() {
+    let access = access(&["GET http://foo.invalid/"]);
+    let error = fails(egress().fetch(&access, get("http://foo.invalid/")).await, ErrorKind::Dns);
+    assert_eq!(error.message(), "name not found (foo.invalid)");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_not_made_in_time_says_so() {
+    // TLS to a server that never answers the handshake: the connect timeout covers that step too.
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let egress = Egress::new(Config {
+        connect_timeout: Duration::from_millis(50),
+        roots: crate::tls::authority(),
+        ..Config::default()
+    });
+    let access = access(&[&format!("GET https://{address}/")]);
+    let error = fails(egress.fetch(&access, get(format!("https://{address}/"))).await, ErrorKind::Connect);
+    assert_eq!(error.message(), format!("connecting timed out after 50ms ({address})"));
+}

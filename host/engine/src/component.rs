@@ -1,0 +1,250 @@
+//! A component, loaded: checked, compiled or taken from the cache, linked, and asked who it is.
+//!
+//! Only `.wasm` is accepted. A precompiled file is machine code, and an operator's folder is no place to take machine
+//! code from.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sha2::{Digest as _, Sha256};
+use tracing::{debug, warn};
+
+use crate::contract::{self, bindings};
+use crate::host::{Ctx, Purpose};
+use crate::limits::Limits;
+use crate::pool::{Engine, Pool};
+use crate::{Description, executor};
+
+/// A component that fits the contract and has said who it is.
+pub struct Component {
+    pub(crate) engine: Engine,
+    pub(crate) pre: bindings::ExecutorPre<Ctx>,
+    digest: String,
+    description: Description,
+}
+
+/// What happens while a component is loaded, for people who wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It is compiled; the first time, or after an upgrade.
+    Compiling {
+        /// Size of the component.
+        bytes: usize,
+    },
+    /// It was compiled.
+    Compiled {
+        /// How long it took.
+        took: Duration,
+    },
+}
+
+/// Why a component was refused. The host goes on without it.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Larger than any honest component.
+    #[error("it has {bytes} bytes; {MAX_BYTES} are the most")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// Truncated, a core module, or something else.
+    #[error("it is not a component: {0}")]
+    NotAComponent(String),
+    /// It exports something, but no executor.
+    #[error("it is of another world: it does not export talaria:executor/strategy (it exports: {exports})")]
+    OtherWorld {
+        /// What it exports.
+        exports: String,
+    },
+    /// It was built for another version of the contract.
+    #[error(
+        "it was built for contract {found} and this host speaks {offered}; rebuild it against wit/{offered}"
+    )]
+    OtherVersion {
+        /// The component's.
+        found: String,
+        /// The host's.
+        offered: String,
+    },
+    /// It wants something that no host gives.
+    #[error(
+        "it imports `{import}`, which this host does not offer (built for contract {found}, this host speaks {offered})"
+    )]
+    UnknownImport {
+        /// The import.
+        import: String,
+        /// The component's version.
+        found: String,
+        /// The host's.
+        offered: String,
+    },
+    /// Names fit, types do not.
+    #[error("its types do not fit the contract {contract}: {0}", contract = crate::CONTRACT)]
+    Mismatch(String),
+    /// It does not compile, or needs more than a slot has.
+    #[error("it does not compile: {0}")]
+    Compile(String),
+    /// It did not say who it is.
+    #[error("`describe` failed: {0}")]
+    Describe(String),
+}
+
+/// The largest component. Python's are 18 MiB.
+const MAX_BYTES: usize = 128 << 20;
+/// What `describe` may take, an interpreter's start included.
+const DESCRIBE: Duration = Duration::from_secs(5);
+
+// === impl Component ===
+
+impl Component {
+    /// Loads a component. `progress` hears of stages that take a while.
+    ///
+    /// # Errors
+    /// [`LoadError`], which says what is wrong with the component.
+    pub async fn load(
+        engine: &Engine,
+        wasm: impl Into<Arc<[u8]>>,
+        progress: impl Fn(Stage) + Send,
+    ) -> Result<Self, LoadError> {
+        let wasm: Arc<[u8]> = wasm.into();
+        if wasm.len() > MAX_BYTES {
+            return Err(LoadError::TooLarge { bytes: wasm.len() });
+        }
+        contract::check(&wasm)?;
+        let digest = hex(&Sha256::digest(&wasm));
+        let (pool, loaded) = Self::code(engine, &wasm, &digest, progress).await?;
+        let pre = pool
+            .linker
+            .instantiate_pre(&loaded)
+            .and_then(bindings::ExecutorPre::new)
+            .map_err(|error| LoadError::Mismatch(format!("{error:#}")))?;
+        let description = describe(&pool.engine, &pre).await?;
+        Ok(Self { engine: engine.clone(), pre, digest, description })
+    }
+
+    /// The component's digest, sha256 in hex.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Who the component says it is.
+    #[must_use]
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// The machine code, from the cache or compiled now, in the pool that it fits.
+    async fn code<'e>(
+        engine: &'e Engine,
+        wasm: &Arc<[u8]>,
+        digest: &str,
+        progress: impl Fn(Stage) + Send,
+    ) -> Result<(&'e Pool, wasmtime::component::Component), LoadError> {
+        if let Some(path) = engine.cache().and_then(|cache| cache.get(digest)) {
+            match place(engine, &Code::File(path)) {
+                Ok(placed) => return Ok(placed),
+                Err(error) => {
+                    debug!(%error, digest, "the cached component does not load; compiling it again")
+                }
+            }
+        }
+        progress(Stage::Compiling { bytes: wasm.len() });
+        let started = Instant::now();
+        // Which pool compiles does not matter: they differ in slots, not in code.
+        let [compiler, _] = engine.pools().map(|pool| pool.engine.clone());
+        let bytes = Arc::clone(wasm);
+        let code = tokio::task::spawn_blocking(move || compiler.precompile_component(&bytes))
+            .await
+            .map_err(|_| LoadError::Compile("the compiler panicked".into()))?
+            .map_err(|error| LoadError::Compile(format!("{error:#}")))?;
+        progress(Stage::Compiled { took: started.elapsed() });
+        let code = match engine.cache().map(|cache| cache.put(digest, &code)) {
+            Some(Ok(path)) => Code::File(path),
+            Some(Err(error)) => {
+                warn!(%error, "a compiled component was not kept; it is compiled again at the next start");
+                Code::Bytes(code)
+            }
+            None => Code::Bytes(code),
+        };
+        place(engine, &code).map_err(|error| LoadError::Compile(format!("{error:#}")))
+    }
+}
+
+impl fmt::Debug for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Component")
+            .field("name", &self.description.name)
+            .field("digest", &self.digest)
+            .finish()
+    }
+}
+
+enum Code {
+    File(PathBuf),
+    Bytes(Vec<u8>),
+}
+
+/// Maps the code into the first pool that it fits.
+fn place<'e>(
+    engine: &'e Engine,
+    code: &Code,
+) -> wasmtime::Result<(&'e Pool, wasmtime::component::Component)> {
+    let [compiled, scripted] = engine.pools();
+    match map(&compiled.engine, code) {
+        Ok(component) => Ok((compiled, component)),
+        Err(_) => Ok((scripted, map(&scripted.engine, code)?)),
+    }
+}
+
+#[expect(unsafe_code, reason = "the code was compiled by this process, or by one of ours: see `cache`")]
+fn map(engine: &wasmtime::Engine, code: &Code) -> wasmtime::Result<wasmtime::component::Component> {
+    match code {
+        // SAFETY: `cache` hands out only files that nobody but us can have written, and `put` writes only what the
+        // compiler gave.
+        Code::File(path) => unsafe { wasmtime::component::Component::deserialize_file(engine, path) },
+        // SAFETY: these bytes come from the compiler, in this process.
+        Code::Bytes(bytes) => unsafe { wasmtime::component::Component::deserialize(engine, bytes) },
+    }
+}
+
+async fn describe(engine: &wasmtime::Engine, pre: &bindings::ExecutorPre<Ctx>) -> Result<Description, LoadError> {
+    let limits = Limits { deadline: DESCRIBE, cpu: DESCRIBE, ..Limits::default() };
+    let ctx = Ctx::new(Purpose::Describe, &limits);
+    let described = executor::call(engine, ctx, limits.deadline, async |store| {
+        let instance = pre.instance_pre().instantiate_async(&mut *store).await?;
+        // The types of exports are checked here, against an instance.
+        match bindings::Executor::new(&mut *store, &instance) {
+            Ok(executor) => executor.talaria_executor_strategy().call_describe(store).await.map(Ok),
+            Err(error) => Ok(Err(LoadError::Mismatch(format!("{error:#}")))),
+        }
+    });
+    let description = described.await.map_err(|end| LoadError::Describe(end.to_string()))??;
+    check(&description).map_err(LoadError::Describe)?;
+    Ok(description)
+}
+
+fn check(description: &Description) -> Result<(), String> {
+    let name = &description.name;
+    let valid = !name.is_empty()
+        && name.len() <= 64
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if !valid {
+        return Err(format!("`name` is {name:?}; 1 to 64 characters of a-z, 0-9 and - are allowed"));
+    }
+    match serde_json::from_str::<serde_json::Value>(&description.settings_schema) {
+        Ok(serde_json::Value::Object(_)) => Ok(()),
+        Ok(_) => Err("`settings-schema` is not a JSON object".into()),
+        Err(error) => Err(format!("`settings-schema` is not JSON: {error}")),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

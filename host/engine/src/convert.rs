@@ -1,0 +1,172 @@
+//! Between the domain's nouns and the contract's. What comes from a guest is scrubbed here.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use talaria_observe::Redactor;
+use talaria_turns::{Content, FailureKind, FinalState, Message, Metadata, Outcome, Part, Role, Turn, Usage};
+use tokio::time::Instant;
+
+use crate::contract::bindings::talaria::executor::types as wit;
+
+pub(crate) fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// A duration as people write it: `600s`, `1.5s`.
+pub(crate) fn seconds(duration: Duration) -> String {
+    format!("{}s", duration.as_secs_f64())
+}
+
+// === to the guest ===
+
+pub(crate) fn turn(turn: Turn, settings: &str, deadline: Instant) -> wit::Turn {
+    let session = wit::Session {
+        platform: "a2a".into(),
+        source: String::new(),
+        chat_id: turn.context.to_string(),
+        chat_name: String::new(),
+        thread_id: String::new(),
+        user_id: turn.principal.name().unwrap_or_default().to_owned(),
+        user_name: String::new(),
+        key: String::new(),
+        id: String::new(),
+        message_id: turn.message.id.to_string(),
+        cwd: String::new(),
+        async_delivery: turn.async_delivery,
+    };
+    wit::Turn {
+        task_id: turn.task.to_string(),
+        context_id: turn.context.to_string(),
+        message: message(turn.message),
+        text: turn.text,
+        history: turn.history.into_iter().map(message).collect(),
+        workspace: None,
+        session,
+        principal: turn.principal.name().map(|name| wit::Principal { name: name.to_owned(), metadata: None }),
+        settings: settings.to_owned(),
+        streaming: turn.streaming,
+        budget_ms: millis(deadline.saturating_duration_since(Instant::now())),
+        checkpoint: None,
+        metadata: turn.metadata.map(text_of),
+    }
+}
+
+fn message(message: Message) -> wit::Message {
+    wit::Message {
+        id: message.id.to_string(),
+        role: match message.role {
+            Role::User => wit::Role::User,
+            Role::Agent => wit::Role::Agent,
+        },
+        parts: message.parts.into_iter().map(part).collect(),
+        metadata: message.metadata.map(text_of),
+    }
+}
+
+fn part(part: Part) -> wit::Part {
+    wit::Part {
+        content: match part.content {
+            Content::Text(text) => wit::Content::Text(text),
+            Content::Data(data) => wit::Content::Data(data.to_string()),
+            Content::Uri(uri) => wit::Content::Uri(uri),
+            Content::Bytes(bytes) => wit::Content::Bytes(bytes),
+        },
+        media_type: part.media_type,
+        filename: part.filename,
+        metadata: part.metadata.map(text_of),
+    }
+}
+
+fn text_of(metadata: Metadata) -> String {
+    Value::Object(metadata).to_string()
+}
+
+// === from the guest ===
+
+pub(crate) fn outcome(outcome: wit::Outcome, redactor: &Redactor) -> Result<Outcome, String> {
+    Ok(Outcome {
+        state: match outcome.state {
+            wit::FinalState::Completed => FinalState::Completed,
+            wit::FinalState::InputRequired => FinalState::InputRequired,
+            wit::FinalState::AuthRequired => FinalState::AuthRequired,
+            wit::FinalState::Rejected => FinalState::Rejected,
+        },
+        parts: parts(outcome.parts, redactor)?,
+        usage: outcome
+            .usage
+            .map(|usage| Usage { input_tokens: usage.input_tokens, output_tokens: usage.output_tokens }),
+        metadata: metadata("outcome.metadata", outcome.metadata, redactor)?,
+    })
+}
+
+pub(crate) fn failure_kind(kind: wit::FailureKind) -> FailureKind {
+    match kind {
+        wit::FailureKind::InvalidTurn => FailureKind::InvalidTurn,
+        wit::FailureKind::InvalidSettings => FailureKind::InvalidSettings,
+        wit::FailureKind::Upstream => FailureKind::Upstream,
+        wit::FailureKind::Denied => FailureKind::Denied,
+        wit::FailureKind::TimedOut => FailureKind::TimedOut,
+        wit::FailureKind::Cancelled => FailureKind::Cancelled,
+        wit::FailureKind::Internal => FailureKind::Internal,
+    }
+}
+
+pub(crate) fn parts(parts: Vec<wit::Part>, redactor: &Redactor) -> Result<Vec<Part>, String> {
+    parts
+        .into_iter()
+        .map(|part| {
+            Ok(Part {
+                content: match part.content {
+                    wit::Content::Text(text) => Content::Text(redactor.redact(&text).into_owned()),
+                    wit::Content::Data(data) => Content::Data(json("part.data", &data, redactor)?),
+                    wit::Content::Uri(uri) => Content::Uri(redactor.redact(&uri).into_owned()),
+                    wit::Content::Bytes(bytes) => Content::Bytes(bytes),
+                },
+                media_type: part.media_type,
+                filename: part.filename,
+                metadata: metadata("part.metadata", part.metadata, redactor)?,
+            })
+        })
+        .collect()
+}
+
+pub(crate) fn part_size(part: &wit::Part) -> usize {
+    let content = match &part.content {
+        wit::Content::Text(text) | wit::Content::Data(text) | wit::Content::Uri(text) => text.len(),
+        wit::Content::Bytes(bytes) => bytes.len(),
+    };
+    content + part.metadata.as_ref().map_or(0, String::len)
+}
+
+pub(crate) fn metadata(
+    field: &str,
+    text: Option<String>,
+    redactor: &Redactor,
+) -> Result<Option<Metadata>, String> {
+    match text.map(|text| json(field, &text, redactor)).transpose()? {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(metadata)) => Ok(Some(metadata)),
+        Some(_) => Err(format!("{field} is not a JSON object")),
+    }
+}
+
+/// A guest's JSON, with every text in it scrubbed. The parser bounds its depth.
+pub(crate) fn json(field: &str, text: &str, redactor: &Redactor) -> Result<Value, String> {
+    let mut value = serde_json::from_str(text).map_err(|error| format!("{field} is not JSON: {error}"))?;
+    scrub(&mut value, redactor);
+    Ok(value)
+}
+
+fn scrub(value: &mut Value, redactor: &Redactor) {
+    match value {
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(scrubbed) = redactor.redact(text) {
+                *text = scrubbed;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| scrub(item, redactor)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| scrub(field, redactor)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

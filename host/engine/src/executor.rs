@@ -1,0 +1,263 @@
+//! An executor: a component with settings, a grant and limits. Every call gets an instance of its own.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use secrecy::ExposeSecret;
+use serde_json::{Map, Value};
+use talaria_egress::Access;
+use talaria_observe::Redactor;
+use talaria_turns::{Failure, FailureKind, Outcome, Scope, Turn};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use tracing::{debug, warn};
+use wasmtime::{PoolConcurrencyLimitError, Store, Trap};
+
+use crate::component::Component;
+use crate::contract::bindings::talaria::executor::types as wit;
+use crate::convert;
+use crate::host::{Ctx, Purpose};
+use crate::limits::Limits;
+
+/// What makes a component an executor.
+pub struct Spec {
+    /// The name that it is configured under.
+    pub name: String,
+    /// The component.
+    pub component: Arc<Component>,
+    /// Its settings, defaults filled in.
+    pub settings: Map<String, Value>,
+    /// What it may reach.
+    pub access: Arc<Access>,
+    /// What it may use.
+    pub limits: Limits,
+}
+
+/// A named, configured component.
+pub struct Executor {
+    shared: Arc<Shared>,
+    component: Arc<Component>,
+    room: Semaphore,
+}
+
+/// What every call of an executor sees.
+pub(crate) struct Shared {
+    pub(crate) name: String,
+    pub(crate) settings: Map<String, Value>,
+    pub(crate) settings_text: String,
+    pub(crate) access: Arc<Access>,
+    pub(crate) egress: talaria_egress::Egress,
+    pub(crate) redactor: Redactor,
+    pub(crate) limits: Limits,
+}
+
+/// How a call ended when the guest did not return.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum End {
+    #[error("it took longer than {0:?}")]
+    Deadline(Duration),
+    #[error("it computed for longer than {0:?}")]
+    Cpu(Duration),
+    #[error("it wanted more memory than the {0} bytes that it may have")]
+    Memory(usize),
+    #[error("no slot is free for another instance")]
+    Busy,
+    #[error("it trapped: {0}")]
+    Trap(String),
+}
+
+/// How long a probe may take at most, the upstream's slowness included.
+const SETUP: Duration = Duration::from_secs(15);
+
+// === impl Executor ===
+
+impl Executor {
+    /// Puts a component to work.
+    #[must_use]
+    pub fn new(spec: Spec) -> Self {
+        let Spec { name, component, settings, access, limits } = spec;
+        let redactor = Redactor::new(access.secrets.values().map(ExposeSecret::expose_secret));
+        let shared = Arc::new(Shared {
+            settings_text: Value::Object(settings.clone()).to_string(),
+            name,
+            settings,
+            access,
+            egress: component.engine.egress().clone(),
+            redactor,
+            limits,
+        });
+        Self { shared, component, room: Semaphore::new(limits.concurrency) }
+    }
+
+    /// The component.
+    #[must_use]
+    pub fn component(&self) -> &Component {
+        &self.component
+    }
+
+    /// Its settings, defaults filled in.
+    #[must_use]
+    pub fn settings(&self) -> &Map<String, Value> {
+        &self.shared.settings
+    }
+
+    /// The probe: whether the executor can reach what it needs.
+    ///
+    /// # Errors
+    /// [`FailureKind::Upstream`]: loaded, not ready. [`FailureKind::InvalidSettings`] and
+    /// [`FailureKind::Internal`]: not fit for traffic.
+    pub async fn setup(&self) -> Result<(), Failure> {
+        let limits = Limits { deadline: SETUP, ..self.shared.limits };
+        let context = wit::SetupContext {
+            reason: wit::SetupReason::Load,
+            settings: self.shared.settings_text.clone(),
+            workspace: None,
+            budget_ms: convert::millis(SETUP),
+            metadata: None,
+        };
+        let ctx = Ctx::new(Purpose::Setup(Arc::clone(&self.shared)), &limits);
+        let result = call(self.component.pre.engine(), ctx, SETUP, async |store| {
+            let instance = self.component.pre.instantiate_async(&mut *store).await?;
+            instance.talaria_executor_strategy().call_setup(store, &context).await
+        })
+        .await;
+        match result {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(failure)) => Err(self.review(failure)),
+            Err(end) => Err(self.ended(&end)),
+        }
+    }
+
+    async fn run(&self, turn: Turn, scope: Scope, deadline: Instant) -> Result<Outcome, Failure> {
+        let ctx = Ctx::new(
+            Purpose::Execute { shared: Arc::clone(&self.shared), scope, deadline },
+            &self.shared.limits,
+        );
+        let turn = convert::turn(turn, &self.shared.settings_text, deadline);
+        let left = deadline.saturating_duration_since(Instant::now());
+        let result = call(self.component.pre.engine(), ctx, left, async |store| {
+            let instance = self.component.pre.instantiate_async(&mut *store).await?;
+            let result = instance.talaria_executor_strategy().call_execute(&mut *store, &turn).await?;
+            // Text that was held back, in case a secret was being spelled out.
+            store.data_mut().flush().await;
+            Ok(result)
+        })
+        .await;
+        match result {
+            Ok(Ok(outcome)) => convert::outcome(outcome, &self.shared.redactor).map_err(|why| {
+                Failure::new(FailureKind::Internal, format!("the executor's answer is malformed: {why}"))
+            }),
+            Ok(Err(failure)) => Err(self.review(failure)),
+            Err(End::Deadline(_)) => Err(self.ended(&End::Deadline(self.shared.limits.deadline))),
+            Err(end) => Err(self.ended(&end)),
+        }
+    }
+
+    /// A guest's failure, fit for a caller. Its details are for the log.
+    fn review(&self, failure: wit::Failure) -> Failure {
+        if let Some(details) = &failure.details {
+            let details = self.shared.redactor.redact(details);
+            debug!(executor = self.shared.name, %details, "the guest gave details of a failure");
+        }
+        Failure {
+            kind: convert::failure_kind(failure.kind),
+            message: self.shared.redactor.redact(&failure.message).into_owned(),
+            retryable: failure.retryable,
+        }
+    }
+
+    /// What a caller reads of a guest that was stopped. The trap itself is for the log.
+    fn ended(&self, end: &End) -> Failure {
+        warn!(executor = self.shared.name, %end, "a guest was stopped");
+        let (kind, message) = match end {
+            End::Deadline(after) => (
+                FailureKind::TimedOut,
+                format!("the turn took longer than {} and was stopped", convert::seconds(*after)),
+            ),
+            End::Cpu(after) => (
+                FailureKind::TimedOut,
+                format!("the executor computed for longer than {} and was stopped", convert::seconds(*after)),
+            ),
+            End::Memory(limit) => {
+                (FailureKind::Internal, format!("the executor ran out of its {} MiB of memory", limit >> 20))
+            }
+            End::Busy => (FailureKind::Busy, "no room for another turn now; try again later".into()),
+            End::Trap(_) => {
+                (FailureKind::Internal, "the executor crashed; the operator's log has the details".into())
+            }
+        };
+        Failure { retryable: matches!(end, End::Busy), ..Failure::new(kind, message) }
+    }
+}
+
+#[async_trait]
+impl talaria_turns::Executor for Executor {
+    fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
+        let limit = self.shared.limits.deadline;
+        let deadline = Instant::now() + limit;
+        // Waiting for a turn's place counts like everything else.
+        let Ok(Ok(_place)) = timeout_at(deadline, self.room.acquire()).await else {
+            return Err(self.ended(&End::Deadline(limit)));
+        };
+        // The guest's state machine is large; the callers' futures stay small.
+        Box::pin(self.run(turn, scope, deadline)).await
+    }
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor")
+            .field("name", &self.shared.name)
+            .field("component", &self.component)
+            .finish()
+    }
+}
+
+/// Makes a store, calls the guest in it, and sorts out how it ended. Dropping the future ends the guest.
+pub(crate) async fn call<T>(
+    engine: &wasmtime::Engine,
+    ctx: Ctx,
+    within: Duration,
+    guest: impl AsyncFnOnce(&mut Store<Ctx>) -> wasmtime::Result<T>,
+) -> Result<T, End> {
+    let mut store = Store::new(engine, ctx);
+    let limits = *store.data().limits();
+    store.limiter(|ctx| &mut ctx.memory);
+    store.set_hostcall_fuel(limits.call_bytes);
+    store.set_epoch_deadline(1);
+    store.call_hook(|mut cx, hook| {
+        cx.data_mut().cpu.hook(hook);
+        Ok(())
+    });
+    store.epoch_deadline_callback(|mut cx| Ok(cx.data_mut().cpu.tick()));
+
+    match tokio::time::timeout(within, guest(&mut store)).await {
+        Ok(Ok(value)) => Ok(value),
+        Err(_) => Err(End::Deadline(within)),
+        Ok(Err(error)) => Err(end(&error, store.data(), &limits)),
+    }
+}
+
+fn end(error: &wasmtime::Error, ctx: &Ctx, limits: &Limits) -> End {
+    if error.is::<PoolConcurrencyLimitError>() {
+        return End::Busy;
+    }
+    if ctx.memory.refused {
+        return End::Memory(limits.memory);
+    }
+    if matches!(error.downcast_ref(), Some(Trap::Interrupt)) && ctx.cpu.exhausted() {
+        return End::Cpu(limits.cpu);
+    }
+    let said = ctx.last_words();
+    End::Trap(if said.is_empty() {
+        format!("{error:#}")
+    } else {
+        format!("{said} ({:#})", error.root_cause())
+    })
+}

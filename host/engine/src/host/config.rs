@@ -1,0 +1,16 @@
+//! `config`: settings by name, and which secrets are there. Never a secret's value.
+
+use wasmtime::Result;
+
+use super::Ctx;
+use crate::contract::bindings::talaria::executor::config as wit;
+
+impl wit::Host for Ctx {
+    fn get(&mut self, name: String) -> Result<Option<String>> {
+        Ok(self.shared().and_then(|shared| shared.settings.get(&name)).map(ToString::to_string))
+    }
+
+    fn has_secret(&mut self, name: String) -> Result<bool> {
+        Ok(self.shared().is_some_and(|shared| shared.access.secrets.is_set(&name)))
+    }
+}

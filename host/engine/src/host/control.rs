@@ -1,0 +1,31 @@
+//! `control`: the turn's clock.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wasmtime::Result;
+
+use super::{Ctx, Purpose};
+use crate::contract::bindings::talaria::executor::control as wit;
+use crate::convert;
+
+impl wit::Host for Ctx {
+    fn remaining_ms(&mut self) -> Result<u32> {
+        Ok(match &self.purpose {
+            Purpose::Execute { deadline, .. } => {
+                convert::millis(deadline.saturating_duration_since(Instant::now()))
+            }
+            Purpose::Describe | Purpose::Setup(_) => convert::millis(self.limits.deadline),
+        })
+    }
+
+    /// A cancelled turn is dropped where it waits, so a guest that asks is not cancelled.
+    fn cancelled(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
+    async fn sleep(&mut self, ms: u32) -> Result<bool> {
+        tokio::time::sleep(Duration::from_millis(ms.into())).await;
+        Ok(true)
+    }
+}

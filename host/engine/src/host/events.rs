@@ -1,0 +1,138 @@
+//! `events`: what a turn says while it runs. Everything is scrubbed on the way out.
+
+use talaria_turns::{Artifact, Emitted, ToolProgress, ToolState};
+use wasmtime::Result;
+
+use super::{Ctx, types};
+use crate::contract::bindings::talaria::executor::events as wit;
+use crate::convert;
+
+/// The largest event. Larger results belong into several pieces.
+const MAX_EVENT: usize = 1 << 20;
+
+fn refused(kind: wit::ErrorKind, message: impl Into<String>) -> wit::Error {
+    wit::Error { kind, message: message.into() }
+}
+
+impl wit::Host for Ctx {
+    async fn emit(&mut self, event: wit::Event) -> Result<Result<(), wit::Error>> {
+        Ok(self.say(event).await)
+    }
+
+    fn scrub(&mut self, text: String) -> Result<String> {
+        Ok(self.shared().map_or_else(|| text.clone(), |shared| shared.redactor.redact(&text).into_owned()))
+    }
+
+    async fn ask(&mut self, _parts: Vec<types::Part>) -> Result<Result<types::Message, wit::Error>> {
+        Ok(Err(refused(
+            wit::ErrorKind::Unsupported,
+            "this host cannot ask yet; end the turn with input-required",
+        )))
+    }
+}
+
+impl Ctx {
+    async fn say(&mut self, event: wit::Event) -> Result<(), wit::Error> {
+        let bytes = size(&event);
+        if bytes > MAX_EVENT {
+            return Err(refused(
+                wit::ErrorKind::TooLarge,
+                format!("the event has {bytes} bytes; {MAX_EVENT} are the most"),
+            ));
+        }
+        if self.emitted.saturating_add(bytes) > self.limits.emit_bytes {
+            return Err(refused(
+                wit::ErrorKind::TooLarge,
+                format!(
+                    "the turn has emitted {} bytes; {} are the most",
+                    self.emitted, self.limits.emit_bytes
+                ),
+            ));
+        }
+        let (Some(shared), Some(scope)) = (self.shared().cloned(), self.scope().cloned()) else {
+            return Err(refused(wit::ErrorKind::Unsupported, "only a turn can emit"));
+        };
+        let emitted = match event {
+            wit::Event::TextDelta(text) => {
+                let deltas = self.deltas.get_or_insert_with(|| shared.redactor.stream());
+                Emitted::TextDelta(deltas.push(&text))
+            }
+            wit::Event::Artifact(artifact) => convert_artifact(artifact, &shared.redactor)
+                .map_err(|why| refused(wit::ErrorKind::Invalid, why))?,
+            wit::Event::Status(text) => Emitted::Status(shared.redactor.redact(&text).into_owned()),
+            wit::Event::ToolProgress(tool) => Emitted::Tool(
+                convert_tool(tool, &shared.redactor).map_err(|why| refused(wit::ErrorKind::Invalid, why))?,
+            ),
+            wit::Event::Custom(custom) => Emitted::Custom {
+                name: custom.name,
+                value: convert::json("value", &custom.value, &shared.redactor)
+                    .map_err(|why| refused(wit::ErrorKind::Invalid, why))?,
+            },
+        };
+        self.emitted += bytes;
+        if matches!(&emitted, Emitted::TextDelta(text) if text.is_empty()) {
+            return Ok(());
+        }
+        scope.emit(emitted).await.map_err(|over| refused(wit::ErrorKind::Cancelled, over.to_string()))
+    }
+}
+
+fn size(event: &wit::Event) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    match event {
+        wit::Event::TextDelta(delta) => delta.len(),
+        wit::Event::Status(status) => status.len(),
+        wit::Event::Artifact(artifact) => {
+            let own = artifact.id.len()
+                + text(&artifact.name)
+                + text(&artifact.description)
+                + text(&artifact.metadata);
+            own + artifact.parts.iter().map(convert::part_size).sum::<usize>()
+        }
+        wit::Event::ToolProgress(tool) => {
+            tool.id.len() + tool.name.len() + text(&tool.label) + text(&tool.metadata)
+        }
+        wit::Event::Custom(custom) => custom.name.len() + custom.value.len(),
+    }
+}
+
+fn convert_artifact(
+    artifact: wit::Artifact,
+    redactor: &talaria_observe::Redactor,
+) -> Result<Emitted, String> {
+    if artifact.id.is_empty() {
+        return Err("artifact.id must not be empty".into());
+    }
+    if artifact.parts.is_empty() {
+        return Err("artifact.parts must not be empty".into());
+    }
+    Ok(Emitted::Artifact {
+        append: artifact.append,
+        last: artifact.last,
+        artifact: Artifact {
+            id: artifact.id,
+            name: artifact.name,
+            description: artifact.description,
+            parts: convert::parts(artifact.parts, redactor)?,
+            metadata: convert::metadata("artifact.metadata", artifact.metadata, redactor)?,
+            extensions: Vec::new(),
+        },
+    })
+}
+
+fn convert_tool(
+    tool: wit::ToolProgress,
+    redactor: &talaria_observe::Redactor,
+) -> Result<ToolProgress, String> {
+    Ok(ToolProgress {
+        id: tool.id,
+        name: tool.name,
+        state: match tool.state {
+            wit::ToolState::Started => ToolState::Started,
+            wit::ToolState::Completed => ToolState::Completed,
+            wit::ToolState::Failed => ToolState::Failed,
+        },
+        label: tool.label.map(|label| redactor.redact(&label).into_owned()),
+        metadata: convert::metadata("metadata", tool.metadata, redactor)?,
+    })
+}

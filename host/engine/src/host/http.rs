@@ -1,0 +1,116 @@
+//! `http`: outbound calls, all through the egress.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use talaria_egress::{Error, ErrorKind, Request};
+use wasmtime::Result;
+use wasmtime::component::Resource;
+
+use super::Ctx;
+use crate::contract::bindings::talaria::executor::http as wit;
+
+/// A response whose body is still coming. Dropping it closes the connection.
+#[expect(unreachable_pub, reason = "the generated bindings export it again")]
+pub struct Exchange(talaria_egress::Exchange);
+
+impl Ctx {
+    fn offered(&self) -> Result<&std::sync::Arc<crate::executor::Shared>, wit::Error> {
+        self.shared().ok_or_else(|| wit::Error {
+            kind: wit::ErrorKind::Unsupported,
+            message: "describe has no egress".into(),
+        })
+    }
+}
+
+impl wit::Host for Ctx {
+    async fn fetch(&mut self, request: wit::Request) -> Result<Result<wit::Response, wit::Error>> {
+        let shared = match self.offered() {
+            Ok(shared) => shared,
+            Err(error) => return Ok(Err(error)),
+        };
+        let response = shared.egress.fetch(&shared.access, convert(request)).await;
+        Ok(match response {
+            Ok(response) => Ok(wit::Response {
+                status: response.status,
+                headers: response.headers,
+                body: response.body.into(),
+            }),
+            Err(error) => Err(failed(&error)),
+        })
+    }
+
+    async fn open(&mut self, request: wit::Request) -> Result<Result<Resource<Exchange>, wit::Error>> {
+        let shared = match self.offered() {
+            Ok(shared) => shared,
+            Err(error) => return Ok(Err(error)),
+        };
+        match shared.egress.open(&shared.access, convert(request)).await {
+            Ok(exchange) => Ok(Ok(self.table.push(Exchange(exchange))?)),
+            Err(error) => Ok(Err(failed(&error))),
+        }
+    }
+}
+
+impl wit::HostExchange for Ctx {
+    async fn status(&mut self, exchange: Resource<Exchange>) -> Result<u16> {
+        Ok(self.table.get(&exchange)?.0.status())
+    }
+
+    async fn headers(&mut self, exchange: Resource<Exchange>) -> Result<Vec<wit::Header>> {
+        Ok(self.table.get(&exchange)?.0.headers().to_vec())
+    }
+
+    async fn read(
+        &mut self,
+        exchange: Resource<Exchange>,
+        max: u32,
+    ) -> Result<Result<Option<Vec<u8>>, wit::Error>> {
+        let exchange = self.table.get_mut(&exchange)?;
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        Ok(exchange.0.read(max).await.map(|bytes| bytes.map(Into::into)).map_err(|error| failed(&error)))
+    }
+
+    async fn next_event(
+        &mut self,
+        exchange: Resource<Exchange>,
+    ) -> Result<Result<Option<wit::SseEvent>, wit::Error>> {
+        let exchange = self.table.get_mut(&exchange)?;
+        let next = exchange.0.next_event().await;
+        Ok(next
+            .map(|event| {
+                event.map(|event| wit::SseEvent { event: event.event, data: event.data, id: event.id })
+            })
+            .map_err(|error| failed(&error)))
+    }
+
+    async fn drop(&mut self, exchange: Resource<Exchange>) -> Result<()> {
+        self.table.delete(exchange)?;
+        Ok(())
+    }
+}
+
+fn convert(request: wit::Request) -> Request {
+    Request {
+        method: request.method,
+        url: request.url,
+        headers: request.headers,
+        body: Bytes::from(request.body),
+        timeout: request.timeout_ms.map(|ms| Duration::from_millis(ms.into())),
+        max_bytes: request.max_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+    }
+}
+
+fn failed(error: &Error) -> wit::Error {
+    let kind = match error.kind() {
+        ErrorKind::Denied => wit::ErrorKind::Denied,
+        ErrorKind::InvalidRequest => wit::ErrorKind::InvalidRequest,
+        ErrorKind::Dns => wit::ErrorKind::Dns,
+        ErrorKind::Connect => wit::ErrorKind::Connect,
+        ErrorKind::Tls => wit::ErrorKind::Tls,
+        ErrorKind::TimedOut => wit::ErrorKind::TimedOut,
+        ErrorKind::TooLarge => wit::ErrorKind::TooLarge,
+        ErrorKind::Protocol => wit::ErrorKind::Protocol,
+    };
+    wit::Error { kind, message: error.message().to_owned() }
+}

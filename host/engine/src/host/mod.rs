@@ -1,0 +1,113 @@
+//! What a guest can reach: one module for each import of the contract.
+//!
+//! [`Ctx`] is the state of one call. What it offers depends on why the guest was called: only a turn has a task to
+//! talk to, and `describe` has nothing at all.
+
+pub(crate) mod callback;
+mod config;
+mod control;
+mod events;
+pub(crate) mod http;
+mod log;
+pub(crate) mod span;
+mod state;
+mod stderr;
+
+use std::sync::Arc;
+
+use talaria_observe::RedactorStream;
+use talaria_turns::{Emitted, Scope};
+use tokio::time::Instant;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use crate::contract::bindings::talaria::executor::types;
+use crate::executor::Shared;
+use crate::limits::{Cpu, Limits, Memory};
+
+/// Why the guest was called.
+pub(crate) enum Purpose {
+    Describe,
+    Setup(Arc<Shared>),
+    Execute { shared: Arc<Shared>, scope: Scope, deadline: Instant },
+}
+
+/// The state of one call.
+pub(crate) struct Ctx {
+    purpose: Purpose,
+    limits: Limits,
+    pub(crate) memory: Memory,
+    pub(crate) cpu: Cpu,
+    table: ResourceTable,
+    /// Made when the guest first asks: most turns never do.
+    wasi: Option<Box<WasiCtx>>,
+    stderr: stderr::LastWords,
+    log_lines: u32,
+    emitted: usize,
+    deltas: Option<RedactorStream>,
+}
+
+impl Ctx {
+    pub(crate) fn new(purpose: Purpose, limits: &Limits) -> Self {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(limits.resources);
+        Self {
+            purpose,
+            limits: *limits,
+            memory: Memory::new(limits.memory),
+            cpu: Cpu::new(limits.cpu),
+            table,
+            wasi: None,
+            stderr: stderr::LastWords::default(),
+            log_lines: 0,
+            emitted: 0,
+            deltas: None,
+        }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What the guest wrote to its standard error: a panic's message, most of the time.
+    pub(crate) fn last_words(&self) -> String {
+        let said = self.stderr.text();
+        self.shared().map_or_else(String::new, |shared| shared.redactor.redact(said.trim()).into_owned())
+    }
+
+    /// Emits what was held back of the text deltas.
+    pub(crate) async fn flush(&mut self) {
+        let rest = self.deltas.as_mut().map(RedactorStream::finish).unwrap_or_default();
+        if let (Some(scope), false) = (self.scope(), rest.is_empty()) {
+            let _ = scope.emit(Emitted::TextDelta(rest)).await;
+        }
+    }
+
+    fn shared(&self) -> Option<&Arc<Shared>> {
+        match &self.purpose {
+            Purpose::Describe => None,
+            Purpose::Setup(shared) | Purpose::Execute { shared, .. } => Some(shared),
+        }
+    }
+
+    fn scope(&self) -> Option<&Scope> {
+        match &self.purpose {
+            Purpose::Execute { scope, .. } => Some(scope),
+            Purpose::Describe | Purpose::Setup(_) => None,
+        }
+    }
+}
+
+impl types::Host for Ctx {}
+
+/// An empty WASI: clocks and random numbers work; there are no files, sockets, arguments or variables.
+impl WasiView for Ctx {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let ctx = self.wasi.get_or_insert_with(|| {
+            let mut wasi = WasiCtx::builder();
+            wasi.stderr(self.stderr.clone()).allow_tcp(false).allow_udp(false);
+            Box::new(wasi.build())
+        });
+        WasiCtxView { ctx, table: &mut self.table }
+    }
+}

@@ -1,0 +1,39 @@
+//! `span`: stretches of a guest's work in the host's trace.
+
+use wasmtime::Result;
+use wasmtime::component::Resource;
+
+use super::Ctx;
+use crate::contract::bindings::talaria::executor::span as wit;
+
+/// A stretch of work; it ends when the guest drops it.
+#[expect(unreachable_pub, reason = "the generated bindings export it again")]
+pub struct Span(tracing::Span);
+
+impl wit::Host for Ctx {}
+
+impl wit::HostSpan for Ctx {
+    fn new(&mut self, name: String, attributes: Vec<(String, String)>) -> Result<Resource<Span>> {
+        // Span names are static in the tracing crate; exporters take `otel.name` instead.
+        let span =
+            tracing::info_span!(target: "guest", "guest.span", otel.name = name, attributes = ?attributes);
+        Ok(self.table.push(Span(span))?)
+    }
+
+    fn set(&mut self, span: Resource<Span>, key: String, value: String) -> Result<()> {
+        let span = &self.table.get(&span)?.0;
+        tracing::info!(target: "guest", parent: span, key, value, "span attribute");
+        Ok(())
+    }
+
+    fn event(&mut self, span: Resource<Span>, name: String) -> Result<()> {
+        let span = &self.table.get(&span)?.0;
+        tracing::info!(target: "guest", parent: span, name, "span event");
+        Ok(())
+    }
+
+    fn drop(&mut self, span: Resource<Span>) -> Result<()> {
+        self.table.delete(span)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! `state`: what an executor remembers of a conversation.
+
+use talaria_turns::StoreError;
+use wasmtime::Result;
+
+use super::Ctx;
+use crate::contract::bindings::talaria::executor::state as wit;
+
+/// The longest key.
+const MAX_KEY: usize = 256;
+/// The largest value. It is for ids and cursors, not for documents.
+const MAX_VALUE: usize = 64 << 10;
+
+fn refused(kind: wit::ErrorKind, message: impl Into<String>) -> wit::Error {
+    wit::Error { kind, message: message.into() }
+}
+
+fn unavailable(error: &StoreError) -> wit::Error {
+    tracing::warn!(%error, "an executor's state was not stored");
+    refused(wit::ErrorKind::Unavailable, "the store did not take it")
+}
+
+impl Ctx {
+    fn remembering(&self, key: &str) -> Result<&talaria_turns::Scope, wit::Error> {
+        if key.len() > MAX_KEY {
+            return Err(refused(wit::ErrorKind::TooLarge, format!("the key is longer than {MAX_KEY} bytes")));
+        }
+        self.scope().ok_or_else(|| refused(wit::ErrorKind::Unsupported, "only a turn has state"))
+    }
+}
+
+impl wit::Host for Ctx {
+    async fn get(&mut self, key: String) -> Result<Result<Option<Vec<u8>>, wit::Error>> {
+        let scope = match self.remembering(&key) {
+            Ok(scope) => scope,
+            Err(error) => return Ok(Err(error)),
+        };
+        let value = scope.state(&key).await;
+        Ok(value.map(|value| value.map(|value| value.to_vec())).map_err(|error| unavailable(&error)))
+    }
+
+    async fn set(&mut self, key: String, value: Option<Vec<u8>>) -> Result<Result<(), wit::Error>> {
+        let scope = match self.remembering(&key) {
+            Ok(scope) => scope,
+            Err(error) => return Ok(Err(error)),
+        };
+        if value.as_ref().is_some_and(|value| value.len() > MAX_VALUE) {
+            return Ok(Err(refused(
+                wit::ErrorKind::TooLarge,
+                format!("the value is larger than {MAX_VALUE} bytes"),
+            )));
+        }
+        Ok(scope.set_state(&key, value.map(Into::into)).await.map_err(|error| unavailable(&error)))
+    }
+
+    async fn checkpoint(&mut self, _data: Vec<u8>) -> Result<Result<(), wit::Error>> {
+        Ok(Err(refused(wit::ErrorKind::Unsupported, "this host keeps no checkpoints yet")))
+    }
+}

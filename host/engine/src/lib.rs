@@ -1,0 +1,30 @@
+//! The WebAssembly host: the only crate that names wasmtime.
+//!
+//! It loads components that fit the contract in `wit/`, and runs each turn in a fresh instance of one, under a
+//! deadline, a CPU budget and a memory limit. A turn is a future: dropping it ends the guest wherever it waits and
+//! releases everything that it held (instance, connections, stack). One instance is never shared by two turns,
+//! since one trap would end both.
+//!
+//! What a guest can reach is what [`host`] links, and nothing else: the contract's imports, and a WASI 0.2 that is
+//! empty but for clocks and random numbers.
+
+mod cache;
+mod component;
+mod contract;
+mod convert;
+mod executor;
+mod host;
+mod limits;
+mod pool;
+mod settings;
+
+pub use cache::UntrustedFolder;
+pub use component::{Component, LoadError, Stage};
+pub use contract::bindings::talaria::executor::types::{Capabilities, Description, Needs};
+pub use executor::{Executor, Spec};
+pub use limits::Limits;
+pub use pool::{Engine, EngineConfig, EngineError};
+pub use settings::{UnknownSetting, fill_in, with_defaults};
+
+/// The contract that this host speaks, as the WIT package names it.
+pub const CONTRACT: &str = "talaria:executor@0.1.0";

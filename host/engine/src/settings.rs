@@ -1,0 +1,72 @@
+//! Settings, and the patterns that name them.
+
+use serde_json::{Map, Value};
+
+/// A pattern names a setting that has no text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{pattern}` names the setting `{name}`, which is not set to a text")]
+pub struct UnknownSetting {
+    /// The pattern.
+    pub pattern: String,
+    /// The setting.
+    pub name: String,
+}
+
+/// `settings` with the defaults of a component's schema below them.
+#[must_use]
+pub fn with_defaults(schema: &Value, settings: &Map<String, Value>) -> Map<String, Value> {
+    let mut filled = Map::new();
+    if let Some(Value::Object(properties)) = schema.get("properties") {
+        for (name, property) in properties {
+            if let Some(default) = property.get("default") {
+                filled.insert(name.clone(), default.clone());
+            }
+        }
+    }
+    filled.extend(settings.clone());
+    filled
+}
+
+/// Fills `{setting:NAME}` in an egress pattern of a component's needs. Slashes at a value's end are dropped, as
+/// executors drop them from base URLs.
+///
+/// # Errors
+/// [`UnknownSetting`] where the setting is absent or no text.
+pub fn fill_in(pattern: &str, settings: &Map<String, Value>) -> Result<String, UnknownSetting> {
+    let mut filled = String::new();
+    let mut rest = pattern;
+    while let Some((before, after)) = rest.split_once("{setting:") {
+        let (name, after) = after.split_once('}').unwrap_or((after, ""));
+        let Some(value) = settings.get(name).and_then(Value::as_str) else {
+            return Err(UnknownSetting { pattern: pattern.to_owned(), name: name.to_owned() });
+        };
+        filled.push_str(before);
+        filled.push_str(value.trim_end_matches('/'));
+        rest = after;
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pattern_takes_the_settings_value_or_its_default() {
+        let schema = json!({ "properties": { "base_url": { "default": "http://127.0.0.1:8642/v1" } } });
+        let settings = with_defaults(&schema, &Map::new());
+        assert_eq!(
+            fill_in("POST {setting:base_url}/chat/completions", &settings).unwrap(),
+            "POST http://127.0.0.1:8642/v1/chat/completions"
+        );
+        let own = json!({ "base_url": "https://example.com/" }).as_object().cloned().unwrap();
+        assert_eq!(
+            fill_in("GET {setting:base_url}/health", &with_defaults(&schema, &own)).unwrap(),
+            "GET https://example.com/health"
+        );
+        assert_eq!(fill_in("GET {setting:nope}/", &settings).unwrap_err().name, "nope");
+    }
+}

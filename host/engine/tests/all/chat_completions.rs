@@ -1,0 +1,25 @@
+//! The chat-completions executor, as the seeds' bridge was, against a gateway that behaves like hermes-agent.
+
+mod cancelled;
+mod denied;
+mod errors;
+mod failed_in_200;
+mod probe;
+mod request;
+mod shapes;
+mod streamed;
+
+use talaria_testkit::{FakeGateway, Reply, Rig};
+
+/// The gateway's key; the executor may name it and never sees it.
+const KEY: &str = "API_SERVER_KEY";
+
+/// The executor, pointed at this gateway, with the grant that its settings imply.
+async fn rig(gateway: &FakeGateway) -> Rig {
+    Rig::new("chat-completions").await.setting("base_url", gateway.base_url())
+}
+
+/// A gateway that answers `hi`.
+async fn polite() -> FakeGateway {
+    FakeGateway::always(Reply::completion("hi")).await
+}

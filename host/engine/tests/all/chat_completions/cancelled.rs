@@ -1,0 +1,84 @@
+//! A turn that is dropped lets its connection go, whatever it was waiting for.
+
+use std::sync::Arc;
+
+use talaria_testkit::{FakeGateway, Reply, Stream, soon};
+use talaria_turns::{Emitted, Turn};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::rig;
+
+#[tokio::test]
+async fn while_the_gateway_thinks() {
+    for streaming in [false, true] {
+        let gateway = FakeGateway::always(Reply::hang()).await;
+        let rig = rig(&gateway).await;
+        tokio::select! {
+            ran = rig.execute(Turn { streaming, ..rig.turn("hello") }) => panic!("nobody answers: {ran:?}"),
+            () = gateway.asked(1) => {}
+        }
+        gateway.let_go().await;
+    }
+}
+
+#[tokio::test]
+async fn in_the_middle_of_a_stream() {
+    let gateway = FakeGateway::always(Stream::new().delta(&"word ".repeat(1_000)).hang()).await;
+    let rig = rig(&gateway).await;
+    let (running, mut said) = rig.begin(Turn { streaming: true, ..rig.turn("hello") });
+    tokio::select! {
+        result = running => panic!("the stream never ends: {result:?}"),
+        first = soon("a first delta", said.recv()) => assert!(matches!(first, Some(Emitted::TextDelta(_))), "{first:?}"),
+    }
+    gateway.let_go().await;
+    assert_eq!(said.recv().await, None, "nothing is said after the end");
+}
+
+#[tokio::test]
+async fn while_nobody_reads_what_it_says() {
+    // More events than wait for their reader, who has gone for a walk.
+    let stream = (0..1_000).fold(Stream::new(), |stream, _| stream.delta(&"word ".repeat(100)));
+    let gateway = FakeGateway::always(stream.finish("stop")).await;
+    let rig = rig(&gateway).await;
+    let (running, said) = rig.begin(Turn { streaming: true, ..rig.turn("hello") });
+    let full = async {
+        while said.len() < said.max_capacity() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        result = running => panic!("it did not wait: {result:?}"),
+        () = soon("the turn says a lot", full) => {}
+    }
+    gateway.let_go().await;
+}
+
+#[tokio::test]
+async fn a_thousand_times_without_a_trace() {
+    let gateway = FakeGateway::always(Reply::hang()).await;
+    let rig = rig(&gateway).await;
+    // More in all than the engine has slots, so each must come back.
+    for round in 1..=10 {
+        let mut turns = JoinSet::new();
+        for _ in 0..100 {
+            let (running, said) = rig.begin(rig.turn("hello"));
+            turns.spawn(async move { (running.await, said) });
+        }
+        gateway.asked(round * 100).await;
+        turns.shutdown().await;
+        gateway.let_go().await;
+    }
+}
+
+#[tokio::test]
+async fn a_slow_gateway_is_waited_for() {
+    let released = Arc::new(Notify::new());
+    let gateway = FakeGateway::always(Reply::completion("at last").slow(&released)).await;
+    let rig = rig(&gateway).await;
+    let (ran, ()) = tokio::join!(rig.run("hello"), async {
+        gateway.asked(1).await;
+        released.notify_one();
+    });
+    assert_eq!(ran.text(), "at last");
+}

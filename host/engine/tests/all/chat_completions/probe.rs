@@ -1,0 +1,67 @@
+//! The probe at load: can the gateway be reached?
+
+use talaria_testkit::{FakeGateway, Reply, Rig};
+use talaria_turns::FailureKind;
+use tokio::net::TcpListener;
+
+use super::{KEY, polite, rig};
+
+#[tokio::test]
+async fn a_gateway_that_answers_is_ready() {
+    let gateway = polite().await;
+    rig(&gateway)
+        .await
+        .secret(KEY, "k-0123456789abcdef")
+        .executor()
+        .setup()
+        .await
+        .expect("a probe that passes");
+    assert_eq!(
+        (gateway.probes(), gateway.requests().len()),
+        (1, 0),
+        "its health was asked for and nothing else"
+    );
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_down_is_not() {
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let rig = Rig::new("chat-completions").await.setting("base_url", format!("http://{address}/v1"));
+    let failure = rig.executor().setup().await.expect_err("nothing listens there");
+    assert_eq!(failure.kind, FailureKind::Upstream, "loaded, not ready");
+    assert_eq!(failure.message, format!("[hermes-agent unreachable] connection refused ({address})"));
+}
+
+#[tokio::test]
+async fn a_grant_without_the_health_route_is_not_held_against_it() {
+    let gateway = polite().await;
+    let grant = format!("POST {}/chat/completions", gateway.base_url());
+    rig(&gateway).await.grant([grant.as_str()]).executor().setup().await.expect("a probe that is skipped");
+    assert_eq!(gateway.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_gateway_without_a_health_route_is_ready_and_a_broken_one_is_not() {
+    let gateway = FakeGateway::start(|request| match request.path.as_str() {
+        "/none/health" => Reply::status(404, "text/plain", "404: Not Found"),
+        _ => Reply::status(503, "application/json", r#"{"error":{"code":"gateway_draining"}}"#),
+    })
+    .await;
+    let base = gateway.base_url().replace("/v1", "");
+    let at = async |path: &str| {
+        let rig = Rig::new("chat-completions").await.setting("base_url", format!("{base}/{path}"));
+        rig.executor().setup().await
+    };
+    at("none").await.expect("some OpenAI-shaped gateways have no such route");
+    let failure = at("draining").await.expect_err("it says so itself");
+    assert_eq!(failure.kind, FailureKind::Upstream);
+    assert!(failure.message.starts_with("[hermes-agent error 503] "), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn settings_that_are_no_text_are_refused() {
+    let gateway = polite().await;
+    let rig = rig(&gateway).await.setting("model", 42);
+    let failure = rig.executor().setup().await.expect_err("a model is a text");
+    assert_eq!(failure.kind, FailureKind::InvalidSettings);
+}

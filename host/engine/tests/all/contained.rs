@@ -1,0 +1,169 @@
+//! A guest can harm only its own turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use talaria_egress::{Access, Config, Egress};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
+use talaria_store::Memory;
+use talaria_testkit::{FakeGateway, Reply, Rig, guest, soon};
+use talaria_turns::{ContextId, Executor as _, FailureKind, Principal, Scope};
+
+#[tokio::test]
+async fn a_guest_that_spins_is_stopped_at_its_deadline() {
+    let limits = Limits { deadline: Duration::from_millis(200), ..Limits::default() };
+    let ran = Rig::new("probe").await.limits(limits).run("spin").await;
+    assert_eq!(ran.failure().kind, FailureKind::TimedOut);
+    assert_eq!(ran.failure().message, "the turn took longer than 0.2s and was stopped");
+}
+
+#[tokio::test]
+async fn a_guest_that_spins_is_stopped_at_its_cpu_budget() {
+    let limits = Limits { cpu: Duration::from_millis(50), ..Limits::default() };
+    let ran = Rig::new("probe").await.limits(limits).run("spin").await;
+    assert_eq!(ran.failure().message, "the executor computed for longer than 0.05s and was stopped");
+}
+
+#[tokio::test]
+async fn waiting_costs_no_cpu_budget() {
+    let limits = Limits { cpu: Duration::from_millis(100), ..Limits::default() };
+    let ran = Rig::new("probe").await.limits(limits).run("sleep 400").await;
+    assert_eq!(ran.text(), "true");
+}
+
+#[tokio::test]
+async fn a_guest_that_waits_is_stopped_at_its_deadline() {
+    let limits = Limits { deadline: Duration::from_millis(100), ..Limits::default() };
+    let ran = Rig::new("probe").await.limits(limits).run("sleep 600000").await;
+    assert_eq!(ran.failure().kind, FailureKind::TimedOut);
+}
+
+/// One thread for everything: a guest that computes must still let others run.
+#[tokio::test(flavor = "current_thread")]
+async fn others_run_while_a_guest_spins() {
+    let limits =
+        Limits { deadline: Duration::from_secs(600), cpu: Duration::from_secs(600), ..Limits::default() };
+    let rig = Rig::new("probe").await.limits(limits);
+    tokio::select! {
+        ran = rig.run("spin") => panic!("it ended: {ran:?}"),
+        () = soon("other turns run", async {
+            for _ in 0..20 {
+                assert_eq!(rig.run("echo hi").await.text(), "hi");
+            }
+        }) => {}
+    }
+}
+
+#[tokio::test]
+async fn a_guest_that_takes_memory_gets_no_more_than_its_limit() {
+    let limits = Limits { memory: 8 << 20, ..Limits::default() };
+    let rig = Rig::new("probe").await.limits(limits);
+    assert_eq!(rig.run("allocate").await.failure().message, "the executor ran out of its 8 MiB of memory");
+    assert_eq!(rig.run("hold 4").await.text(), (4 << 20).to_string());
+    assert_eq!(rig.run("hold 16").await.failure().kind, FailureKind::Internal);
+}
+
+#[tokio::test]
+async fn a_panic_and_a_deep_recursion_fail_their_turn_without_details() {
+    let rig = Rig::new("probe").await;
+    for verb in ["panic at 10.0.0.1 with /etc/passwd", "recurse"] {
+        let ran = rig.run(verb).await;
+        assert_eq!(ran.failure().kind, FailureKind::Internal, "{verb}");
+        assert_eq!(
+            ran.failure().message,
+            "the executor crashed; the operator's log has the details",
+            "{verb}"
+        );
+    }
+    assert_eq!(rig.run("echo still here").await.text(), "still here");
+}
+
+#[tokio::test]
+async fn floods_and_giants_are_bounded() {
+    let limits = Limits { call_bytes: 2 << 20, ..Limits::default() };
+    let rig = Rig::new("probe").await.limits(limits);
+    assert_eq!(rig.run("flood").await.text(), "flooded", "the lines are dropped, not the turn");
+    let refused = rig.run("emit-huge 1500000").await;
+    assert_eq!(refused.text(), "the event has 1500000 bytes; 1048576 are the most");
+    assert_eq!(rig.run("huge-reply 3000000").await.failure().kind, FailureKind::Internal);
+    assert_eq!(rig.run("huge-reply 1000").await.text().len(), 1000);
+}
+
+#[tokio::test]
+async fn state_is_bounded() {
+    let rig = Rig::new("probe").await;
+    let long = "k".repeat(300);
+    assert!(rig.run(&format!("set {long} v")).await.text().contains("longer than 256 bytes"));
+    let large = "v".repeat(70_000);
+    assert!(rig.run(&format!("set k {large}")).await.text().contains("larger than 65536 bytes"));
+}
+
+/// An engine with room for one turn, so that what is not released is missed at once.
+async fn narrow(concurrency: usize) -> Arc<Executor> {
+    let cache = std::env::current_exe().unwrap().parent().unwrap().join("testkit-components");
+    let config = EngineConfig { slots: 1, scripted_slots: 1, cache_dir: Some(cache) };
+    let engine = Engine::new(&config, Egress::new(Config::default())).unwrap();
+    let component = Component::load(&engine, guest("probe"), |_| ()).await.unwrap();
+    Arc::new(Executor::new(Spec {
+        name: "probe".into(),
+        component: Arc::new(component),
+        settings: serde_json::Map::new(),
+        access: Arc::new(Access::default()),
+        limits: Limits { concurrency, deadline: Duration::from_secs(60), ..Limits::default() },
+    }))
+}
+
+async fn run(executor: &Executor, rig: &Rig, text: &str) -> Result<String, talaria_turns::Failure> {
+    let (scope, _said) =
+        Scope::new(8, Arc::new(Memory::new(10)), Principal::anyone(), ContextId::fresh(), executor.name());
+    let outcome = executor.execute(rig.turn(text), scope).await?;
+    Ok(talaria_turns::message_text(&outcome.parts))
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_gives_its_slot_back() {
+    let rig = Rig::new("probe").await;
+    let executor = narrow(10).await;
+    for _ in 0..3 {
+        let cancelled =
+            tokio::time::timeout(Duration::from_millis(50), run(&executor, &rig, "sleep 600000")).await;
+        assert!(cancelled.is_err());
+        assert_eq!(run(&executor, &rig, "echo hi").await.unwrap(), "hi");
+    }
+}
+
+#[tokio::test]
+async fn a_full_pool_is_a_failure_that_says_try_again() {
+    let rig = Rig::new("probe").await;
+    let executor = narrow(10).await;
+    let waiting = run(&executor, &rig, "sleep 600000");
+    tokio::pin!(waiting);
+    // Until it holds the slot.
+    assert!(tokio::time::timeout(Duration::from_millis(50), &mut waiting).await.is_err());
+    let busy = run(&executor, &rig, "echo hi").await.unwrap_err();
+    assert_eq!((busy.kind, busy.retryable), (FailureKind::Busy, true));
+}
+
+#[tokio::test]
+async fn turns_beyond_the_executors_concurrency_wait_for_their_place() {
+    let rig = Rig::new("probe").await;
+    let executor = narrow(1).await;
+    let turns = (0..5).map(|_| run(&executor, &rig, "echo hi"));
+    for result in futures_util::future::join_all(turns).await {
+        assert_eq!(result.unwrap(), "hi");
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_closes_its_connections() {
+    let gateway = FakeGateway::always(Reply::hang()).await;
+    let url = format!("{}/x", gateway.base_url());
+    let rig = Rig::new("probe").await.grant([format!("GET {url}").as_str()]);
+    let prompt = format!("fetch {url}");
+    tokio::select! {
+        ran = rig.run(&prompt) => panic!("it ended: {ran:?}"),
+        () = gateway.asked(1) => {}
+    }
+    gateway.let_go().await;
+    assert_eq!(gateway.connections(), 0);
+}

@@ -1,0 +1,41 @@
+//! The contract is whole, and an author can work from its comments.
+
+use std::path::Path;
+
+/// Every item of the WIT files has a comment above it.
+#[test]
+fn every_item_is_explained() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/0.1.0");
+    let mut items = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut explained = false;
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.starts_with("///") {
+                explained = true;
+                continue;
+            }
+            let plain = line.is_empty()
+                || line == "}"
+                || ["package ", "use ", "import ", "export "].iter().any(|start| line.starts_with(start));
+            if !plain {
+                items += 1;
+                assert!(explained, "{}:{}: nothing explains `{line}`", path.display(), number + 1);
+            }
+            explained = false;
+        }
+    }
+    assert!(items > 150, "the contract has {items} items; is the folder right?");
+}
+
+/// JavaScript engines disagree about them, so they would make a component work in one and not in the other.
+#[test]
+fn there_are_no_64_bit_integers() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/0.1.0");
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        assert!(!text.contains("u64") && !text.contains("s64"));
+    }
+}

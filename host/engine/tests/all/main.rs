@@ -1,0 +1,9 @@
+//! What the engine promises, on real components.
+
+mod chat_completions;
+mod conformance;
+mod contained;
+mod contract;
+mod loads;
+mod reach;
+mod runs;

@@ -1,0 +1,133 @@
+//! A turn reaches the guest whole, and what the guest says comes back.
+
+use serde_json::{Value, json};
+use talaria_testkit::Rig;
+use talaria_turns::{Content, Emitted, FailureKind, FinalState, Message, Metadata, Part, Principal, Turn};
+
+#[tokio::test]
+async fn the_guest_is_told_everything_about_the_turn() {
+    let rig = Rig::new("probe").await.setting("base_url", "http://127.0.0.1:1");
+    let turn = rig.turn("turn");
+    let metadata: Metadata = json!({ "a": 1 }).as_object().cloned().unwrap();
+    let turn = Turn {
+        history: vec![Message::agent(vec![Part::text("before")])],
+        principal: Principal::named("alice"),
+        metadata: Some(metadata),
+        ..turn
+    };
+    let (task, context, message) =
+        (turn.task.to_string(), turn.context.to_string(), turn.message.id.to_string());
+    let ran = rig.execute(turn).await;
+    let told: Value = serde_json::from_str(ran.text()).unwrap();
+    assert_eq!(told["task"], task);
+    assert_eq!(told["context"], context);
+    assert_eq!((&told["message"], &told["session_message"]), (&message.clone().into(), &message.into()));
+    assert_eq!(told["text"], "turn");
+    assert_eq!(told["history"], 1);
+    assert_eq!(told["principal"], "alice");
+    assert_eq!(told["streaming"], false);
+    assert_eq!(told["async_delivery"], false);
+    assert_eq!(told["metadata"], r#"{"a":1}"#);
+    assert_eq!(told["settings"], r#"{"base_url":"http://127.0.0.1:1"}"#);
+    assert_eq!(told["base_url"], r#""http://127.0.0.1:1""#);
+    let budget = told["budget_ms"].as_u64().unwrap();
+    assert!((500_000..=600_000).contains(&budget), "{budget}");
+}
+
+#[tokio::test]
+async fn parts_of_every_kind_pass_through_unchanged() {
+    let rig = Rig::new("probe").await;
+    let parts = vec![
+        Part::text("parts"),
+        Part::new(Content::Data(json!({ "deep": [1, null, { "x": "ü" }] }))),
+        Part { media_type: Some("image/png".into()), ..Part::new(Content::Bytes(vec![0, 159, 255])) },
+        Part {
+            filename: Some("a.txt".into()),
+            ..Part::new(Content::Uri("https://example.com/a.txt".into()))
+        },
+        Part { metadata: json!({ "k": "v" }).as_object().cloned(), ..Part::text("last") },
+    ];
+    let mut turn = rig.turn_of(parts.clone());
+    turn.text = "parts".into();
+    assert_eq!(rig.execute(turn).await.result.unwrap().parts, parts);
+}
+
+#[tokio::test]
+async fn every_end_of_a_turn_comes_back() {
+    let rig = Rig::new("probe").await;
+    let asked = rig.run("ask-back which one?").await.result.unwrap();
+    assert_eq!((asked.state, asked.parts), (FinalState::InputRequired, vec![Part::text("which one?")]));
+    assert_eq!(rig.run("reject no").await.result.unwrap().state, FinalState::Rejected);
+    let failed = rig.run("fail [upstream] 500").await;
+    assert_eq!(failed.failure().kind, FailureKind::Upstream);
+    assert_eq!(failed.failure().message, "[upstream] 500");
+}
+
+#[tokio::test]
+async fn events_come_out_in_order() {
+    let rig = Rig::new("probe").await;
+    let words: Vec<String> = (0..100).map(|n| format!("w{n} ")).collect();
+    let ran = rig.stream(&format!("emit {}end", words.concat())).await;
+    assert_eq!(ran.deltas().concat(), format!("{}end", words.concat()));
+
+    let ran = rig.run("emit-artifact").await;
+    assert!(matches!(
+        ran.events.as_slice(),
+        [
+            Emitted::Artifact { append: false, last: false, .. },
+            Emitted::Artifact { append: true, last: true, .. }
+        ]
+    ));
+    assert_eq!(rig.run("emit-status working").await.events, [Emitted::Status("working".into())]);
+}
+
+#[tokio::test]
+async fn secrets_that_a_guest_spells_out_do_not_get_out() {
+    let rig = Rig::new("probe").await.secret("PROBE_KEY", "correct-horse-battery");
+    assert_eq!(
+        rig.run("echo the key is sk-abcdefghijklmnopqrstuvwx ok").await.text().matches("sk-abc").count(),
+        0
+    );
+    let said = rig.run("echo it is correct-horse-battery ok").await;
+    assert!(!said.text().contains("correct-horse"), "{}", said.text());
+    let failed = rig.run("fail HTTP 401 sk-abcdefghijklmnopqrstuvwx").await;
+    assert!(!failed.failure().message.contains("sk-abc"), "{}", failed.failure().message);
+    let streamed =
+        rig.stream("emit the key is correct-horse-battery or sk-abcdefghijklmnopqrstuvwx ok").await;
+    let said = streamed.deltas().concat();
+    assert!(!said.contains("correct-horse") && !said.contains("sk-abc"), "{said}");
+    assert!(said.starts_with("the key is ") && said.ends_with(" ok"), "{said}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_malformed_fails_the_turn_and_says_where() {
+    let failed = Rig::new("probe").await.run("bad-metadata").await;
+    assert_eq!(failed.failure().kind, FailureKind::Internal);
+    assert!(failed.failure().message.contains("outcome.metadata"), "{}", failed.failure().message);
+}
+
+#[tokio::test]
+async fn what_this_host_does_not_offer_yet_says_so() {
+    let ran = Rig::new("probe").await.run("unsupported").await;
+    let kinds: Vec<String> = serde_json::from_str(ran.text()).unwrap();
+    assert_eq!(kinds, ["ErrorKind::Unsupported"; 3]);
+}
+
+#[tokio::test]
+async fn the_probe_tells_an_upstream_that_is_down_from_settings_that_are_wrong() {
+    let rig = Rig::new("probe").await;
+    assert_eq!(rig.executor().setup().await, Ok(()));
+    let down = Rig::new("probe").await.setting("setup", "down").executor().setup().await.unwrap_err();
+    assert_eq!(down.kind, FailureKind::Upstream);
+    let invalid = Rig::new("probe").await.setting("setup", "invalid").executor().setup().await.unwrap_err();
+    assert_eq!(invalid.kind, FailureKind::InvalidSettings);
+}
+
+#[tokio::test]
+async fn an_instance_is_never_used_twice() {
+    // The guest would count up in a static; with an instance a turn there is nothing to count.
+    let rig = Rig::new("probe").await;
+    assert_eq!(rig.run("set key value").await.text(), "set");
+    assert_eq!(rig.run("get key").await.text(), "value", "state is the only memory");
+    assert_eq!(rig.run("span").await.text(), "spanned");
+}

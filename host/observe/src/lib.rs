@@ -1,0 +1,17 @@
+//! What the outside gets to see: logs, and the redaction that every outgoing text passes.
+//!
+//! - [`scrub`] takes out what looks like a secret, by rules.
+//! - [`Redactor`] also takes out the secrets that are known by value; [`RedactorStream`] does the same for text that
+//!   arrives in pieces.
+//! - [`logs::init`] sends events to stderr, each line scrubbed.
+
+#![forbid(unsafe_code)]
+
+pub mod logs;
+mod redactor;
+mod scrub;
+mod stream;
+
+pub use redactor::Redactor;
+pub use scrub::scrub;
+pub use stream::RedactorStream;

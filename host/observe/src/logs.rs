@@ -1,0 +1,100 @@
+//! Logs: events to stderr, as text for people or as JSON for machines, every line scrubbed.
+
+use std::io::{self, IsTerminal, Write};
+use std::str::FromStr;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::scrub::scrub;
+
+/// How a log line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// One compact line; in colour if stderr is a terminal.
+    #[default]
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// The logs could not be started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InitError {
+    /// The filter cannot be read.
+    #[error("bad log filter {filter:?}: {problem}; write one like info,talaria=debug")]
+    Filter {
+        /// The filter as given.
+        filter: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The process has its logs already.
+    #[error("the logs of this process were started already")]
+    AlreadyStarted,
+    /// The name of a format that does not exist.
+    #[error("unknown log format {name:?}; write text or json")]
+    Format {
+        /// The name as given.
+        name: String,
+    },
+}
+
+/// Stderr behind the scrubber.
+struct Scrubbed<W>(W);
+
+/// Starts the logs of this process: once, before anything is worth a line. The filter is written as in `RUST_LOG`,
+/// for example `info,talaria=debug`.
+pub fn init(format: Format, filter: &str) -> Result<(), InitError> {
+    let filter = parse_filter(filter)?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Scrubbed(io::stderr));
+    match format {
+        Format::Text => logs.with_ansi(io::stderr().is_terminal()).compact().try_init(),
+        Format::Json => logs.json().flatten_event(true).try_init(),
+    }
+    .map_err(|_already| InitError::AlreadyStarted)
+}
+
+fn parse_filter(filter: &str) -> Result<EnvFilter, InitError> {
+    EnvFilter::try_new(filter)
+        .map_err(|error| InitError::Filter { filter: filter.to_owned(), problem: error.to_string() })
+}
+
+// === impl Format ===
+
+impl FromStr for Format {
+    type Err = InitError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(InitError::Format { name: name.to_owned() }),
+        }
+    }
+}
+
+// === impl Scrubbed ===
+
+impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for Scrubbed<M> {
+    type Writer = Scrubbed<M::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Scrubbed(self.0.make_writer())
+    }
+}
+
+/// An event is written with one call, so that a secret is never cut in two here.
+impl<W: Write> Write for Scrubbed<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.write_all(scrub(&String::from_utf8_lossy(line)).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests;

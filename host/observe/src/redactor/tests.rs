@@ -1,0 +1,46 @@
+//! Known values go wherever they stand.
+
+use proptest::prelude::*;
+
+use super::{Cow, Redactor};
+use crate::stream::tests::{KNOWN, texts};
+
+#[test]
+fn known_values_go_wherever_they_stand() {
+    let redactor =
+        Redactor::new(["correct horse", "correct horse battery", " hunter2hunter2\n", "short", "REDACTED"]);
+    for (text, expected) in [
+        ("a hunter2hunter2.", "a [REDACTED:secret]."),
+        ("xhunter2hunter2hunter2hunter2y", "x[REDACTED:secret][REDACTED:secret]y"),
+        ("correct horse battery correct horse", "[REDACTED:secret] [REDACTED:secret]"),
+        ("X_TOKEN=hunter2hunter2", "X_TOKEN=[REDACTED:secret]"),
+        ("X_TOKEN=hunter2hunter2more", "X_TOKEN=[REDACTED:token]"),
+        ("short REDACTED correct", "short REDACTED correct"),
+    ] {
+        assert_eq!(redactor.redact(text), expected);
+        assert_eq!(redactor.redact(expected), expected);
+    }
+}
+
+#[test]
+fn ordinary_text_is_borrowed() {
+    let redactor = Redactor::new(["hunter2hunter2"]);
+    assert!(matches!(redactor.redact("nothing to see"), Cow::Borrowed("nothing to see")));
+}
+
+#[test]
+fn values_are_not_shown() {
+    assert_eq!(format!("{:?}", Redactor::new(["hunter2hunter2", "short"])), "Redactor(1 known)");
+}
+
+proptest! {
+    #[test]
+    fn no_known_value_is_left_and_twice_is_once(text in texts()) {
+        let redactor = Redactor::new(KNOWN);
+        let once = redactor.redact(&text).into_owned();
+        for value in KNOWN {
+            prop_assert!(!once.contains(value), "{} is left in {}", value, once);
+        }
+        prop_assert_eq!(redactor.redact(&once), once.as_str());
+    }
+}

@@ -1,0 +1,179 @@
+//! Redaction of text that arrives in pieces.
+//!
+//! A secret may be cut anywhere, so the tail that could still become one is held back. A cut is safe behind a
+//! [delimiter](crate::scrub::is_delimiter) unless something is open there that reaches across it: `Bearer ` or `NAME = `
+//! before its value, a quoted value before its closing quote, a private key before its end, a known secret that has
+//! white space in it. Then the cut moves in front of what is open.
+//!
+//! **Promise:** the pieces that come out are together what [`Redactor::redact`] makes of the whole, as long as no such
+//! stretch is longer than [`HOLD`]. A longer one is let go, redacted as far as it is known: memory stays bounded, and a
+//! secret that lies across the cut may be recognised in part only. A private key is the exception: what follows it is
+//! swallowed to its end, whatever its length.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::redactor::Redactor;
+use crate::scrub::{NAME, PEM_BEGIN, PEM_GAP, PEM_HEADERS, PRIVATE_KEY, is_delimiter, scrub_private_keys};
+
+/// The most that is held back, in bytes: a private key of 4096 bits has 3.2 KiB, tokens have far less.
+pub(crate) const HOLD: usize = 4 * 1024;
+
+/// How far before a cut something open is looked for: what is open for longer than [`HOLD`] is let go anyway.
+const WINDOW: usize = 2 * HOLD;
+
+/// Stands for a private key whose beginning has been let go already.
+const OPEN_KEY: &str = "-----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAA";
+
+static OPEN: LazyLock<Option<Open>> = LazyLock::new(|| Open::compile().ok());
+
+/// Redacts a text piece by piece. Made by [`Redactor::stream`].
+#[derive(Debug)]
+pub struct RedactorStream {
+    redactor: Redactor,
+    held: String,
+    /// `held` starts with [`OPEN_KEY`], whose label is out already.
+    in_key: bool,
+}
+
+struct Open {
+    /// A private key that is not at its end, from its first dash to the end of the text.
+    key: Regex,
+    /// Words that make a value of what follows, at the end of the text.
+    value: Regex,
+}
+
+// === impl RedactorStream ===
+
+impl RedactorStream {
+    pub(crate) fn new(redactor: Redactor) -> Self {
+        Self { redactor, held: String::new(), in_key: false }
+    }
+
+    /// Takes the next piece and gives what is certain by now, which may be nothing.
+    pub fn push(&mut self, delta: &str) -> String {
+        self.held.push_str(delta);
+        let mut out = self.release(self.safe_cut());
+        if self.held.len() > HOLD {
+            self.relieve(&mut out);
+        }
+        out
+    }
+
+    /// Gives the rest. The stream is then as new.
+    pub fn finish(&mut self) -> String {
+        self.release(self.held.len())
+    }
+
+    /// Redacts and removes what is before the cut.
+    fn release(&mut self, cut: usize) -> String {
+        let Some((before, rest)) = self.held.split_at_checked(cut) else { return String::new() };
+        if before.is_empty() {
+            return String::new();
+        }
+        let redacted = self.redactor.redact(before);
+        let out = match redacted.strip_prefix(PRIVATE_KEY) {
+            Some(behind) if self.in_key => behind.to_owned(),
+            _ => redacted.into_owned(),
+        };
+        self.in_key = false;
+        self.held = rest.to_owned();
+        out
+    }
+
+    /// Lets go of a stretch that became too long.
+    fn relieve(&mut self, out: &mut String) {
+        if let Some(start) = open_key(&self.held) {
+            if !self.in_key {
+                out.push_str(&self.release(start));
+                out.push_str(PRIVATE_KEY);
+            }
+            // The last characters stay: they may be the beginning of the key's last line.
+            let tail = self.held.get(self.held.floor_char_boundary(self.held.len().saturating_sub(100))..);
+            self.held = format!("{OPEN_KEY}{}", tail.unwrap_or_default());
+            self.in_key = true;
+            return;
+        }
+        // Between tokens where there is such a place, else at the end.
+        let soft = |char: char| is_delimiter(char) || ",;|&(){}[]<>\"'".contains(char);
+        let cut = self.held.rfind(soft).filter(|at| *at >= HOLD / 2);
+        let cut = cut.and_then(|at| Some(at + self.held.get(at..)?.chars().next()?.len_utf8()));
+        out.push_str(&self.release(cut.unwrap_or(self.held.len())));
+    }
+
+    /// The last place where nothing is open.
+    fn safe_cut(&self) -> usize {
+        let mut end = self.held.len();
+        while let Some(before) = self.held.get(..end)
+            && let Some((at, delimiter)) = before.char_indices().rfind(|(_, char)| is_delimiter(*char))
+        {
+            let cut = at + delimiter.len_utf8();
+            match self.open_before(cut) {
+                None => return cut,
+                // Always further left, so that the search ends.
+                Some(start) => end = start.min(at),
+            }
+        }
+        0
+    }
+
+    /// Where something starts that is open at the cut. Where the text had to be rewritten to see it, the place is not
+    /// known, and the answer is just before the cut.
+    fn open_before(&self, cut: usize) -> Option<usize> {
+        let from = self.held.ceil_char_boundary(cut.saturating_sub(WINDOW));
+        let window = self.held.get(from..cut)?;
+        if let Some(start) = open_key(window) {
+            return Some(from + start);
+        }
+        let place = |text: &Cow<'_, str>, start: usize| match text {
+            Cow::Borrowed(_) => from + start,
+            Cow::Owned(_) => cut - 1,
+        };
+        let text = scrub_private_keys(Cow::Borrowed(window));
+        if let Some(start) = self.open_known(&text) {
+            return Some(place(&text, start));
+        }
+        let text = crate::scrub::rewrite(text, |text| self.redactor.remove_known(text));
+        match &*OPEN {
+            Some(open) => open.value.find(&text).map(|found| place(&text, found.start())),
+            None => Some(from),
+        }
+    }
+
+    /// Where a known secret starts whose beginning is the end of the text. Only those with a delimiter inside can be
+    /// cut by a cut behind a delimiter.
+    fn open_known(&self, text: &str) -> Option<usize> {
+        let starts = self.redactor.known().iter().flat_map(|value| {
+            let cuts = value.char_indices().filter(|(_, char)| is_delimiter(*char));
+            cuts.filter_map(|(at, char)| value.get(..at + char.len_utf8()))
+        });
+        starts.filter(|start| text.ends_with(start)).map(|start| text.len() - start.len()).min()
+    }
+}
+
+/// Where a private key starts that the text leaves open.
+fn open_key(text: &str) -> Option<usize> {
+    let start = text.rfind("-----BEGIN ")?;
+    let open = OPEN.as_ref()?;
+    text.get(start..).is_some_and(|key| open.key.is_match(key)).then_some(start)
+}
+
+// === impl Open ===
+
+impl Open {
+    fn compile() -> Result<Self, regex::Error> {
+        let line = "[A-Za-z0-9+/=]";
+        let key = format!(
+            "^(?:-----BEGIN [A-Z0-9 ]*|{PEM_BEGIN}{PEM_HEADERS}(?:{PEM_GAP}{line}{{16,}})*{PEM_GAP}{line}{{0,80}}{PEM_GAP}(?:-{{1,5}}|-----E|-----EN|-----END[A-Z0-9 ]*-{{0,4}})?)$"
+        );
+        let value = format!(
+            r#"(?:(?i-u:bearer)[ \t]+|{NAME}[ \t]*(?:=[ \t]*(?:(?i-u:Bearer|Basic|Token)[ \t]+|\\?"[^"\n]*|'[^'\n]*)?)?)$"#
+        );
+        Ok(Self { key: Regex::new(&key)?, value: Regex::new(&value)? })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

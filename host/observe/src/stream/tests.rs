@@ -1,0 +1,178 @@
+//! Pieces come out as the whole would.
+
+use proptest::prelude::*;
+
+use super::{HOLD, RedactorStream};
+use crate::redactor::Redactor;
+
+pub(crate) const KNOWN: [&str; 4] =
+    ["correct horse battery", "battery staple x", "hunter2hunter2", "日本 の 秘密 です"];
+
+/// Secrets of every kind, their beginnings and ends, and what surrounds them, glued together at random.
+pub(crate) fn texts() -> impl Strategy<Value = String> {
+    let secrets = prop::sample::select(vec![
+        "sk-proj-abcdefghijklmnop",
+        "ghp_a1a1a1a1a1a1a1a1a1a1a1",
+        "AKIAIOSFODNN7EXAMPLE",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+        "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA7Kz==",
+        "postgres://app:hunter22@db:5432/x",
+        "zzzzzzzzzz",
+        "short",
+        "pässwörd1",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo\n4lgOEePzNm0tRgeLezV6ffAt0gun\nab==\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\\nMIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo\\n-----END PRIVATE KEY-----",
+    ]);
+    let known = prop::sample::select(KNOWN.to_vec());
+    let openers = prop::sample::select(vec![
+        "X_TOKEN=",
+        "my_api_key = ",
+        "DB_PASSWORD=\"",
+        "DB_PASSWORD='",
+        "A_SECRET=\\\"",
+        "Bearer ",
+        "bearer\t",
+        "X_KEY",
+        "=",
+        " = ",
+        "X_TOKEN=Bearer ",
+        "-----BEGIN ",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----END PRIVATE KEY-----",
+        "MIIEowIBAAKCAQEAu1SU",
+        "Proc-Type: 4,ENCRYPTED",
+        "https://u:",
+        "@",
+        "\"",
+        "'",
+        "\\\"",
+        "[REDACTED:token]",
+        "correct ",
+        "battery ",
+        "日本 ",
+    ]);
+    let glue = prop::sample::select(vec![
+        "",
+        "",
+        " ",
+        " ",
+        "  ",
+        "\t",
+        "\n",
+        "\r\n",
+        "\\n",
+        ". ",
+        ",",
+        "word",
+        " a longer word ",
+        "你好",
+        "。",
+        "\u{a0}",
+        "ü",
+        "-",
+        "/",
+    ]);
+    let fragment = prop_oneof![
+        4 => secrets.prop_map(str::to_owned),
+        1 => known.prop_map(str::to_owned),
+        4 => openers.prop_map(str::to_owned),
+        5 => glue.prop_map(str::to_owned),
+        1 => "[a-zA-Z0-9+/=_. -]{0,12}",
+    ];
+    prop::collection::vec(fragment, 0..14).prop_map(|fragments| fragments.concat())
+}
+
+fn pieces<'t>(text: &'t str, cuts: &[usize]) -> Vec<&'t str> {
+    let mut cuts: Vec<usize> =
+        cuts.iter().map(|cut| text.floor_char_boundary(cut % (text.len() + 1))).collect();
+    cuts.extend([0, text.len()]);
+    cuts.sort_unstable();
+    cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
+}
+
+fn stream<'t>(redactor: &Redactor, pieces: impl IntoIterator<Item = &'t str>) -> String {
+    let mut stream = redactor.stream();
+    let mut out: String = pieces.into_iter().map(|piece| stream.push(piece)).collect();
+    out.push_str(&stream.finish());
+    assert!(stream.held.is_empty() && !stream.in_key);
+    out
+}
+
+fn by_char(text: &str) -> impl Iterator<Item = &str> {
+    text.char_indices().map(|(at, char)| &text[at..at + char.len_utf8()])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn pieces_are_together_what_the_whole_would_be(text in texts(), cuts in prop::collection::vec(any::<usize>(), 0..20)) {
+        let redactor = Redactor::new(KNOWN);
+        let whole = redactor.redact(&text).into_owned();
+        prop_assert_eq!(stream(&redactor, pieces(&text, &cuts)), whole.as_str());
+        prop_assert_eq!(stream(&redactor, by_char(&text)), whole.as_str());
+    }
+
+    #[test]
+    fn little_is_ever_held(text in texts(), repeat in 1usize..40) {
+        let text = text.repeat(repeat);
+        let mut stream = Redactor::new(KNOWN).stream();
+        for piece in pieces(&text, &(0..text.len()).step_by(37).collect::<Vec<_>>()) {
+            stream.push(piece);
+            prop_assert!(stream.held.len() <= HOLD, "{} bytes are held", stream.held.len());
+        }
+    }
+}
+
+/// What comes out at once, and what only at the end.
+fn at_once(stream: &mut RedactorStream, text: &str) -> (String, String) {
+    (stream.push(text), stream.finish())
+}
+
+#[test]
+fn ordinary_text_flows_word_by_word() {
+    let mut stream = Redactor::default().stream();
+    for (text, now, later) in [
+        ("Hello wor", "Hello ", "wor"),
+        ("Hello world ", "Hello world ", ""),
+        ("你好，世界", "你好，世界", ""),
+        ("see: Bearer ", "see: ", "Bearer "),
+        ("a Bearer token and", "a Bearer token ", "and"),
+        ("set X_TOKEN ", "set ", "X_TOKEN "),
+        ("set X_TOKEN now ", "set X_TOKEN now ", ""),
+        ("X_TOKEN=\"one two ", "", "X_TOKEN=\"[REDACTED:token]"),
+        ("-----BEGIN of the end ", "-----BEGIN of the end ", ""),
+        ("-----BEGIN PRIVATE KEY----- opens a key", "-----BEGIN PRIVATE KEY----- opens a ", "key"),
+    ] {
+        assert_eq!(at_once(&mut stream, text), (now.to_owned(), later.to_owned()), "{text}");
+    }
+}
+
+#[test]
+fn a_long_run_is_let_go_and_redacted() {
+    let redactor = Redactor::new(KNOWN);
+    let list: String = (0..2000).map(|index| format!("{index},")).collect();
+    assert_eq!(stream(&redactor, by_char(&list)), list);
+    let token = "sk-proj-abcdefghijklmnop";
+    let list: String = (0..2000).map(|index| format!("{index},{token},")).collect();
+    let out = stream(&redactor, by_char(&list));
+    assert_eq!(out, redactor.redact(&list), "commas are good places to cut");
+    let blob = "q83vEjRWeJCrze8S".repeat(1000);
+    let out = stream(&redactor, by_char(&blob));
+    assert!(!out.contains("q83v"), "{out}");
+}
+
+#[test]
+fn a_private_key_of_any_length_is_swallowed() {
+    let line = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA7Kzq83vEjRWeJCrze8SNF\n";
+    let end = "c2hvcnQ=\n-----END RSA PRIVATE KEY-----";
+    let text =
+        format!("before X_KEY=\"-----BEGIN RSA PRIVATE KEY-----\n{}{end}\" after. {end} z", line.repeat(300));
+    let redactor = Redactor::new(KNOWN);
+    let whole = redactor.redact(&text).into_owned();
+    assert_eq!(whole, format!("before X_KEY=\"[REDACTED:private_key]\" after. {end} z"));
+    assert_eq!(stream(&redactor, by_char(&text)), whole);
+    assert_eq!(stream(&redactor, pieces(&text, &(0..text.len()).step_by(1000).collect::<Vec<_>>())), whole);
+    let cut_off = &text[..10_000];
+    assert_eq!(stream(&redactor, by_char(cut_off)), redactor.redact(cut_off));
+}

@@ -1,0 +1,201 @@
+//! The running product: bound, loaded, served, drained.
+//!
+//! The order is the promise: the port is bound before anything slow, so that a taken one fails at once; executors are
+//! loaded and probed before the first request is read; on the way out no new turn is taken, those under way get a
+//! grace, and their callers get an answer before the sockets close.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use talaria_a2a::{CardConfig, ReplyAs, Server, Skill, Token};
+use talaria_store::Memory;
+use talaria_turns::{Limits, Turns};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use crate::config::{Config, Reply, StoreUrl};
+use crate::demo;
+use crate::executors::{Executors, Readiness};
+use crate::output;
+
+/// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Everything, ready to run.
+pub(crate) struct App {
+    listener: TcpListener,
+    server: Server,
+    turns: Turns,
+    tracker: TaskTracker,
+    shutdown: CancellationToken,
+    banner: Banner,
+}
+
+/// What is where, for whoever started it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Banner {
+    url: String,
+    card: String,
+    executors: Vec<Line>,
+    refused: Vec<Refused>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    demo_gateway: Option<String>,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    name: String,
+    default: bool,
+    readiness: Readiness,
+}
+
+#[derive(Debug, Serialize)]
+struct Refused {
+    name: String,
+    reason: String,
+}
+
+// === impl App ===
+
+impl App {
+    /// Binds, loads and probes.
+    pub(crate) async fn build(mut config: Config, demo: bool) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(config.a2a.listen).await.with_context(|| {
+            format!("cannot listen on {}; choose another with --listen", config.a2a.listen)
+        })?;
+        let bound = listener.local_addr()?;
+        let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
+        let gateway = if demo {
+            let gateway = demo::start(&tracker, shutdown.clone()).await?;
+            config.use_gateway(&gateway.base_url, gateway.api_key.clone())?;
+            Some(gateway.base_url)
+        } else {
+            None
+        };
+        let executors = Executors::load(&config, &output::note).await?.with_default()?;
+        let banner = Banner::new(&config, bound, &executors, gateway);
+        let store = match config.store {
+            StoreUrl::Memory => Arc::new(Memory::new(usize::try_from(config.limits.tasks.get())?)),
+        };
+        let limits = Limits { turns: usize::try_from(config.limits.turns.get())?, ..Limits::default() };
+        let turns = Turns::new(store, Arc::new(executors), limits);
+        let server = Server::new(server_config(&config, bound)?, turns.clone());
+        Ok(Self { listener, server, turns, tracker, shutdown, banner })
+    }
+
+    /// What is where.
+    pub(crate) fn banner(&self) -> &Banner {
+        &self.banner
+    }
+
+    /// Serves until `stop`, then drains.
+    pub(crate) async fn run(self, stop: impl Future<Output = ()>) {
+        self.tracker.spawn(self.server.serve(self.listener, self.shutdown.clone()));
+        stop.await;
+        info!(under_way = self.turns.under_way(), grace = ?GRACE, "shutting down");
+        let failed = self.turns.drain(GRACE).await;
+        if failed > 0 {
+            warn!(failed, "turns did not end within the grace");
+        }
+        self.shutdown.cancel();
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}
+
+fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a2a::Config> {
+    let card = &config.a2a.card;
+    let tokens = config.a2a.tokens.iter().map(|token| Token::new(token.name.clone(), token.token.clone()));
+    let mut server = talaria_a2a::Config::new(config.a2a.public_url(bound));
+    server.card = CardConfig {
+        name: card.name.clone(),
+        description: card.description.clone(),
+        version: card.version.clone(),
+        skills: card
+            .skills
+            .iter()
+            .map(|skill| Skill {
+                id: skill.id.clone(),
+                name: skill.name.clone(),
+                description: skill.description.clone(),
+                tags: skill.tags.clone(),
+                examples: skill.examples.clone(),
+                input_modes: Vec::new(),
+                output_modes: Vec::new(),
+            })
+            .collect(),
+        ..CardConfig::default()
+    };
+    server.tokens = tokens.collect::<Result<_, _>>()?;
+    server.reply = match config.a2a.reply {
+        Reply::Message => ReplyAs::Message,
+        Reply::Task => ReplyAs::Task,
+    };
+    server.limits.body = usize::try_from(config.a2a.max_body.bytes())?;
+    Ok(server)
+}
+
+// === impl Banner ===
+
+impl Banner {
+    fn new(config: &Config, bound: SocketAddr, executors: &Executors, demo_gateway: Option<String>) -> Self {
+        let url = config.a2a.public_url(bound);
+        Self {
+            card: format!("{}/.well-known/agent-card.json", url.trim_end_matches('/')),
+            url,
+            executors: executors
+                .loaded()
+                .map(|(name, loaded)| Line {
+                    name: name.as_str().to_owned(),
+                    default: name == executors.default_name(),
+                    readiness: loaded.readiness.clone(),
+                })
+                .collect(),
+            refused: executors
+                .refused()
+                .map(|(name, reason)| Refused { name: name.as_str().to_owned(), reason: reason.to_owned() })
+                .collect(),
+            demo_gateway,
+            warnings: config.warnings.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Banner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url, card, executors, refused, demo_gateway, warnings } = self;
+        writeln!(f, "Talaria {} serves A2A at {url}", env!("CARGO_PKG_VERSION"))?;
+        writeln!(f, "  card      {card}")?;
+        for Line { name, default, readiness } in executors {
+            let default = if *default { " (default)" } else { "" };
+            writeln!(f, "  executor  {name}{default}: {readiness}")?;
+        }
+        for Refused { name, reason } in refused {
+            writeln!(f, "  refused   {name}: {reason}")?;
+        }
+        if let Some(gateway) = demo_gateway {
+            writeln!(f, "  gateway   {gateway} (built in, for the demo)")?;
+        }
+        for warning in warnings {
+            writeln!(f, "  warning   {warning}")?;
+        }
+        let url = url.trim_end_matches('/');
+        let program = std::env::args().next().unwrap_or_else(|| "talaria".into());
+        write!(
+            f,
+            r#"
+Try it in another terminal:
+  {program} send {url} "hello"
+or
+  curl -s {url}/ -H 'content-type: application/json' -H 'a2a-version: 1.0' -d '{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{{"messageId":"m1","role":"ROLE_USER","parts":[{{"text":"hello"}}]}}}}}}'
+"#
+        )
+    }
+}

@@ -1,0 +1,263 @@
+//! The command line: what can be asked for, in words that a newcomer can live from.
+//!
+//! Nothing is done here. A command line that cannot be understood ends with 64, like any other bad configuration, and
+//! not with clap's 2; asking for help or the version is a success.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::{Overrides, Period};
+use crate::output::Format;
+
+/// A command line, configuration or address that cannot be used (`EX_USAGE`).
+pub(crate) const EXIT_USAGE: u8 = 64;
+
+/// Talaria carries an agent's turns: an A2A server whose transports are sandboxed WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(
+    name = "talaria",
+    version,
+    max_term_width = 110,
+    after_help = "\
+Try it without an agent of your own:
+  talaria serve --demo
+  talaria send http://127.0.0.1:8000 'hello'
+
+Exit codes: 0 done, 1 failed, 64 the command line or the configuration cannot be used."
+)]
+pub(crate) struct Cli {
+    /// How results are printed: for people, or as one JSON document
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT", display_order = 900)]
+    pub(crate) output: Format,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve A2A: take messages, run them through an executor, answer.
+    Serve(Serve),
+    /// Check the configuration and the executors, and say what each needs and is granted.
+    Check(Check),
+    /// Send a message to an A2A agent and print its reply.
+    Send(Send),
+}
+
+/// `talaria serve`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without a file and without flags it serves on 127.0.0.1:8000 and forwards every message to the Hermes gateway at
+HERMES_API_BASE (http://127.0.0.1:8642/v1), with API_SERVER_KEY as its key.
+
+Examples:
+  talaria serve --demo                                    a gateway that answers by itself is built in
+  HERMES_API_BASE=http://gateway:8642/v1 talaria serve    another gateway
+  talaria serve --config /etc/talaria.toml                everything else: docs/configuration.md
+  talaria serve --log debug,hyper=info --log-format json")]
+pub(crate) struct Serve {
+    /// The configuration file [default: talaria.toml in the working directory, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Start a stand-in for the Hermes gateway in this process, so that turns are answered without one
+    #[arg(long)]
+    pub(crate) demo: bool,
+    /// The address to listen on, before the file's `a2a.listen` [default: 127.0.0.1:8000]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
+    // A doc comment here would replace the command's own.
+    #[command(flatten)]
+    pub(crate) log: Log,
+}
+
+/// What is logged, and how.
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    /// What is logged: a level (error, warn, info, debug, trace), or levels by target
+    #[arg(
+        long = "log",
+        value_name = "FILTER",
+        env = "RUST_LOG",
+        default_value = "info",
+        hide_env_values = true
+    )]
+    pub(crate) filter: String,
+    /// How it is logged
+    #[arg(long = "log-format", value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) format: LogFormat,
+}
+
+/// How log lines look: for people, or one JSON object a line.
+// No comments on the values: clap would make a paragraph of each in every help.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// `talaria check`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Loads everything as `talaria serve` would, probes the executors, and opens no port. Exit code 0: all is well;
+1: an executor does not load or its upstream does not answer; 64: the configuration cannot be used.
+
+Examples:
+  talaria check
+  talaria check --config /etc/talaria.toml --output json")]
+pub(crate) struct Check {
+    /// The configuration file [default: talaria.toml in the working directory, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// `talaria send`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The reply's text goes to standard output, state and ids go to standard error. Exit code 0: the agent answered;
+1: it failed, refused, or could not be reached; 64: the command line cannot be used.
+
+Examples:
+  talaria send http://127.0.0.1:8000 'hello'
+  talaria send http://127.0.0.1:8000 'and then?' --context 0190d5a0-…     the conversation goes on
+  git diff | talaria send https://agents.example.com - --token-env AGENT_TOKEN
+  talaria send http://127.0.0.1:8000 'hello' --output json                the whole result")]
+pub(crate) struct Send {
+    /// The agent's address: where its card is found under /.well-known/agent-card.json
+    pub(crate) url: String,
+    /// The message; `-` reads it from standard input (at most 1 MiB)
+    pub(crate) text: String,
+    /// Speak this version of A2A [default: the newest that the agent offers]
+    #[arg(long, value_enum, value_name = "VERSION")]
+    pub(crate) protocol: Option<Protocol>,
+    /// Go on with this conversation: the context id of an earlier reply
+    #[arg(long, value_name = "ID")]
+    pub(crate) context: Option<String>,
+    /// Go on with this task: the task id of a reply that asked for more
+    #[arg(long, value_name = "ID")]
+    pub(crate) task: Option<String>,
+    /// The environment variable that holds the token to send along
+    #[arg(long, value_name = "NAME")]
+    pub(crate) token_env: Option<String>,
+    /// How long to wait for the reply
+    #[arg(long, value_name = "TIME", default_value_t = Period::secs(600))]
+    pub(crate) timeout: Period,
+    /// Print the reply as it comes; not in this version
+    #[arg(long, hide = true)]
+    pub(crate) stream: bool,
+}
+
+/// A version of A2A.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Protocol {
+    #[value(name = "0.3")]
+    V0_3,
+    #[value(name = "1.0")]
+    V1_0,
+}
+
+// === impl Cli ===
+
+impl Cli {
+    /// Reads the process's arguments. Help, version and mistakes are printed here; what is left is the exit code.
+    pub(crate) fn read() -> Result<Self, ExitCode> {
+        Self::try_parse().map_err(|error| {
+            // To standard output for help, to standard error for mistakes; a reader that went away is no failure.
+            drop(error.print());
+            match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+                _ => ExitCode::from(EXIT_USAGE),
+            }
+        })
+    }
+}
+
+impl From<&Serve> for Overrides {
+    fn from(serve: &Serve) -> Self {
+        Self { file: serve.config.clone(), listen: serve.listen }
+    }
+}
+
+impl From<&Check> for Overrides {
+    fn from(check: &Check) -> Self {
+        Self { file: check.config.clone(), listen: None }
+    }
+}
+
+impl Protocol {
+    /// As it is written on the wire.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::V0_3 => "0.3",
+            Self::V1_0 => "1.0",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn serve_takes_its_flags() {
+        let cli =
+            parse("talaria serve --config a.toml --demo --listen 127.0.0.1:1 --log warn --log-format json")
+                .expect("valid");
+        let Command::Serve(serve) = cli.command else { panic!("serve") };
+        let overrides = Overrides::from(&serve);
+        assert_eq!(overrides.file, Some("a.toml".into()));
+        assert_eq!(overrides.listen, Some(([127, 0, 0, 1], 1).into()));
+        assert!(serve.demo);
+        assert_eq!((serve.log.filter.as_str(), serve.log.format), ("warn", LogFormat::Json));
+    }
+
+    #[test]
+    fn send_takes_its_flags() {
+        let line = "talaria send http://a hi --protocol 0.3 --context c --task t --token-env T --timeout 2m --output json";
+        let cli = parse(line).expect("valid");
+        assert_eq!(cli.output, Format::Json);
+        let Command::Send(send) = cli.command else { panic!("send") };
+        assert_eq!((send.url.as_str(), send.text.as_str()), ("http://a", "hi"));
+        assert_eq!(send.protocol, Some(Protocol::V0_3));
+        assert_eq!((send.context.as_deref(), send.task.as_deref()), (Some("c"), Some("t")));
+        assert_eq!(send.timeout, Period::secs(120));
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let error = |line: &str| parse(line).expect_err("a mistake").to_string();
+        assert!(error("talaria serv").contains("a similar subcommand exists: 'serve'"));
+        assert!(error("talaria serve --listen here").contains("invalid socket address syntax"));
+        assert!(error("talaria send http://a hi --timeout soon").contains("`soon` is no duration"));
+        assert!(error("talaria send http://a hi --protocol 2.0").contains("[possible values: 0.3, 1.0]"));
+    }
+
+    #[test]
+    fn help_is_as_reviewed() {
+        for (name, arguments) in [
+            ("talaria", "talaria --help"),
+            ("serve", "talaria serve --help"),
+            ("check", "talaria check --help"),
+            ("send", "talaria send --help"),
+        ] {
+            let help = parse(arguments).expect_err("help is no command").to_string();
+            insta::assert_snapshot!(format!("help-{name}"), help);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Executors: `[executor.NAME]` as written, and what becomes of it.
+//!
+//! A built-in executor needs no section: its settings come from the environment of the seeds, and its grant is the one
+//! that its settings imply. What a section says replaces that part only. An executor of the operator's own gets exactly
+//! what its section grants: nothing, if it grants nothing.
+
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use secrecy::SecretString;
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use talaria_egress::{Pattern, Secrets};
+
+use super::env::Env;
+use super::file::count;
+use super::secret::{self, SecretGrant};
+use super::source::Problem;
+use super::value::{BUILTIN, ComponentRef, ExecutorName, HttpUrl, Period, Size};
+
+/// The executor of the seeds, and the default.
+pub(crate) const CHAT_COMPLETIONS: &str = "chat-completions";
+
+/// The gateway's address in a workspace, as the seeds have it.
+pub(crate) const GATEWAY: &str = "http://127.0.0.1:8642/v1";
+
+/// The gateway's key, by the name that the seeds give it.
+const GATEWAY_KEY: &str = "API_SERVER_KEY";
+
+/// What a guest may have at most: the size of a slot in the engine's pool.
+const MEMORY_CEILING: Size = Size::mib(256);
+
+/// `[executor.NAME]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "executor.NAME")]
+pub(crate) struct ExecutorSection {
+    /// The component: a path, relative to this file, or `builtin:NAME`.
+    ///
+    /// Default: the built-in component of that name, else `NAME.wasm` in `executors.dir`
+    ///
+    /// Example: `component = "my-agent.wasm"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) component: Option<ComponentRef>,
+    /// How long a turn may take, waiting included.
+    ///
+    /// Example: `deadline = "120s"`
+    pub(crate) deadline: Period,
+    /// How many of its turns run at once; a further one is refused at once.
+    ///
+    /// Example: `concurrency = 10`
+    pub(crate) concurrency: NonZeroU32,
+    /// What the component itself is told; it says what it understands. Built in: `base_url`, `model` and `system_prompt`
+    /// for `chat-completions`. `HERMES_API_BASE` overrides `base_url` of `executor.chat-completions`.
+    ///
+    /// Example: `settings = { base_url = "http://127.0.0.1:8642/v1", model = "hermes-agent" }`
+    #[serde(deserialize_with = "settings")]
+    pub(crate) settings: Map<String, Value>,
+    /// What the component may do.
+    pub(crate) grant: GrantSection,
+}
+
+/// `[executor.NAME.grant]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "executor.NAME.grant")]
+pub(crate) struct GrantSection {
+    /// The calls that it may make: method, address, and `*` at the end for everything below.
+    ///
+    /// Default: what the settings of a built-in component imply; nothing for any other
+    ///
+    /// Example: `egress = ["POST https://api.example.com/v1/*"]`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) egress: Option<Vec<Pattern>>,
+    /// The secrets that may be filled into its calls, by name, each towards everything in `egress` or towards `to` only.
+    /// A secret's value is the environment variable of that name, or the file that `NAME_FILE` names.
+    ///
+    /// Default: `API_SERVER_KEY` for `builtin:chat-completions`; none for any other
+    ///
+    /// Example: `secrets = ["MODEL_KEY", { name = "SEARCH_KEY", to = ["https://search.example.com/*"] }]`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) secrets: Option<Vec<SecretGrant>>,
+    /// How much memory one turn may use; at most `256MiB`.
+    ///
+    /// Example: `memory = "128MiB"`
+    pub(crate) memory: Size,
+}
+
+/// An executor, ready to be loaded.
+#[derive(Debug, Clone)]
+pub(crate) struct Executor {
+    /// Its name.
+    pub(crate) name: ExecutorName,
+    /// Its component; a path is usable as it is.
+    pub(crate) component: ComponentRef,
+    /// How long a turn may take.
+    pub(crate) deadline: Duration,
+    /// How many of its turns run at once.
+    pub(crate) concurrency: NonZeroU32,
+    /// What the component is told, as the contract's JSON.
+    pub(crate) settings: Map<String, Value>,
+    /// What it may do.
+    pub(crate) grant: Grant,
+}
+
+/// What an executor may do.
+#[derive(Debug, Clone)]
+pub(crate) struct Grant {
+    /// The calls that it may make.
+    pub(crate) egress: Vec<Pattern>,
+    /// The secrets that may be filled in, each with its destinations; one that is not set is there without a value.
+    pub(crate) secrets: Secrets,
+    /// How much memory one turn may use.
+    pub(crate) memory: Size,
+}
+
+/// What an executor's configuration is read against.
+pub(crate) struct Surroundings<'a> {
+    /// The environment, for secrets.
+    pub(crate) env: Env<'a>,
+    /// Where relative paths start.
+    pub(crate) folder: &'a Path,
+    /// `HERMES_API_BASE`.
+    pub(crate) api_base: Option<&'a HttpUrl>,
+}
+
+// === impl ExecutorSection ===
+
+impl Default for ExecutorSection {
+    fn default() -> Self {
+        Self {
+            component: None,
+            deadline: Period::secs(600),
+            concurrency: count::<1000>(),
+            settings: Map::new(),
+            grant: GrantSection::default(),
+        }
+    }
+}
+
+impl Default for GrantSection {
+    fn default() -> Self {
+        Self { egress: None, secrets: None, memory: Size::mib(64) }
+    }
+}
+
+/// A free table, as JSON. What JSON does not have is refused (not-a-number) or becomes text (dates).
+fn settings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+    members(toml::Table::deserialize(deserializer)?).map_err(de::Error::custom)
+}
+
+fn members(table: toml::Table) -> Result<Map<String, Value>, String> {
+    let member = |(key, value)| match json(value) {
+        Ok(value) => Ok((key, value)),
+        Err(what) => Err(format!("`{key}`: {what}")),
+    };
+    table.into_iter().map(member).collect()
+}
+
+fn json(value: toml::Value) -> Result<Value, String> {
+    Ok(match value {
+        toml::Value::String(text) => Value::String(text),
+        toml::Value::Integer(number) => Value::from(number),
+        toml::Value::Float(number) if number.is_finite() => Value::from(number),
+        toml::Value::Float(_) => return Err("no number that JSON has; a component is given JSON".into()),
+        toml::Value::Boolean(flag) => Value::Bool(flag),
+        toml::Value::Datetime(date) => Value::String(date.to_string()),
+        toml::Value::Array(values) => Value::Array(values.into_iter().map(json).collect::<Result<_, _>>()?),
+        toml::Value::Table(table) => Value::Object(members(table)?),
+    })
+}
+
+// === impl Executor ===
+
+impl Executor {
+    /// Makes an executor of its section. `dropped` is its component in the folder of executors. Keys in problems start
+    /// below the section.
+    pub(crate) fn resolve(
+        name: ExecutorName,
+        section: ExecutorSection,
+        dropped: Option<PathBuf>,
+        around: &Surroundings<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Problem> {
+        let ExecutorSection { component, deadline, concurrency, mut settings, grant } = section;
+        let component = match (component, dropped) {
+            (Some(ComponentRef::File(path)), _) => ComponentRef::File(around.folder.join(path)),
+            (Some(builtin), _) => builtin,
+            (None, Some(path)) => ComponentRef::File(path),
+            (None, None) if BUILTIN.contains(&name.as_str()) => {
+                ComponentRef::Builtin(name.as_str().to_owned())
+            }
+            (None, None) => {
+                let what = format!(
+                    "not given; give a path or `builtin:NAME`, or put `{name}.wasm` into `executors.dir`"
+                );
+                return Err(problem("component", what));
+            }
+        };
+        let base_url = base_url(&name, &component, &mut settings, around.api_base)?;
+        let implied = match &base_url {
+            Some(base) if is_chat_completions(&component) => implied(base)?,
+            _ => Vec::new(),
+        };
+        let by_default: Vec<SecretGrant> = match is_chat_completions(&component) {
+            true => vec![SecretGrant { name: GATEWAY_KEY.into(), to: Vec::new() }],
+            false => Vec::new(),
+        };
+        if grant.memory > MEMORY_CEILING {
+            return Err(problem(
+                "grant.memory",
+                format!("{} is more than a guest can have; {MEMORY_CEILING} is the most", grant.memory),
+            ));
+        }
+        let egress = grant.egress.unwrap_or(implied);
+        let mut secrets = Secrets::new();
+        for (index, wanted) in grant.secrets.as_ref().unwrap_or(&by_default).iter().enumerate() {
+            let key = format!("grant.secrets[{index}]");
+            let destinations = destinations(wanted, &egress).map_err(|what| problem(&key, what))?;
+            let value = secret::by_name(&wanted.name, &around.env).map_err(|what| problem(&key, what))?;
+            if value.is_none() && grant.secrets.is_some() {
+                let name = format!("{}, which executor.{name} is granted,", wanted.name);
+                warnings.push(format!(
+                    "{name} is not set; set it, or {}_FILE to the path of its file",
+                    wanted.name
+                ));
+            }
+            secrets
+                .insert(&wanted.name, value.unwrap_or_default(), destinations)
+                .map_err(|error| problem(&key, error.to_string()))?;
+        }
+        let grant = Grant { egress, secrets, memory: grant.memory };
+        Ok(Self { name, component, deadline: deadline.get(), concurrency, settings, grant })
+    }
+
+    /// Points a `chat-completions` executor at a gateway, with the grant that this implies.
+    pub(crate) fn point_at(&mut self, base: &HttpUrl, key: SecretString) -> Result<(), Problem> {
+        let egress = implied(base)?;
+        let mut secrets = Secrets::new();
+        secrets
+            .insert(GATEWAY_KEY, key, egress.clone())
+            .map_err(|error| problem("grant.secrets", error.to_string()))?;
+        self.settings.insert("base_url".into(), base.as_str().into());
+        self.grant = Grant { egress, secrets, memory: self.grant.memory };
+        Ok(())
+    }
+}
+
+fn problem(key: &str, what: impl Into<String>) -> Problem {
+    Problem { key: key.to_owned(), what: what.into() }
+}
+
+fn is_chat_completions(component: &ComponentRef) -> bool {
+    matches!(component, ComponentRef::Builtin(name) if name == CHAT_COMPLETIONS)
+}
+
+/// Settles `settings.base_url`: the environment before the file before the default, without a trailing slash.
+fn base_url(
+    name: &ExecutorName,
+    component: &ComponentRef,
+    settings: &mut Map<String, Value>,
+    api_base: Option<&HttpUrl>,
+) -> Result<Option<HttpUrl>, Problem> {
+    let builtin = is_chat_completions(component);
+    let base = match (api_base, settings.get("base_url")) {
+        (Some(base), _) if name.as_str() == CHAT_COMPLETIONS => base.clone(),
+        (_, Some(Value::String(text))) if builtin => {
+            text.parse().map_err(|what: String| problem("settings.base_url", what))?
+        }
+        (_, Some(_)) if builtin => {
+            return Err(problem("settings.base_url", "not a string; write it in quotes"));
+        }
+        (_, None) if builtin => GATEWAY.parse().map_err(|what: String| problem("settings.base_url", what))?,
+        _ => return Ok(None),
+    };
+    settings.insert("base_url".into(), base.as_str().into());
+    Ok(Some(base))
+}
+
+/// The calls that `chat-completions` makes: the turn, and the questions of its probe.
+fn implied(base: &HttpUrl) -> Result<Vec<Pattern>, Problem> {
+    let calls = ["POST {}/chat/completions", "GET {}/health", "GET {}/models"];
+    let patterns = calls.iter().map(|call| call.replace("{}", base.as_str()).parse());
+    patterns.collect::<Result<_, talaria_egress::InvalidPattern>>().map_err(|error| {
+        let what = format!("`{base}` cannot be called: {}", error.problem);
+        problem("settings.base_url", what)
+    })
+}
+
+/// Where a secret may go: where the grant says, else wherever the executor may call.
+fn destinations(wanted: &SecretGrant, egress: &[Pattern]) -> Result<Vec<Pattern>, String> {
+    if wanted.to.is_empty() {
+        return Ok(egress.to_vec());
+    }
+    let pattern = |to: &String| match to.contains(' ') {
+        true => to.parse(),
+        false => format!("* {to}").parse(),
+    };
+    let patterns = wanted.to.iter().map(pattern);
+    patterns.collect::<Result<_, talaria_egress::InvalidPattern>>().map_err(|error| error.to_string())
+}

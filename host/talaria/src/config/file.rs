@@ -1,0 +1,386 @@
+//! The shape of `talaria.toml`: one struct a section, exactly as written.
+//!
+//! These structs are also the reference: the JSON Schema (`docs/talaria.schema.json`) and the table
+//! (`docs/configuration.md`) are generated from them. So every field has a sentence, a `Default:` line where the
+//! default is not a plain value, and an `Example:`. Unknown keys are errors everywhere.
+//!
+//! Nothing is decided here: what the environment and the flags add, and what must fit together, is
+//! [`Config::load`](super::Config::load)'s part.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::executor::ExecutorSection;
+use super::secret::SecretRef;
+use super::value::{ExecutorName, HttpUrl, Size, StoreUrl};
+
+/// The whole file.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table of sections")]
+#[schemars(rename = "talaria.toml")]
+pub(crate) struct File {
+    /// The public server.
+    pub(crate) a2a: A2a,
+    /// Push notifications. No effect in this version.
+    pub(crate) push: Option<Push>,
+    /// Where executors receive out-of-band replies. No effect in this version.
+    pub(crate) callback: Option<Callback>,
+    /// Console, metrics and health. No effect in this version.
+    pub(crate) admin: Option<Admin>,
+    /// Where tasks are kept.
+    pub(crate) store: Store,
+    /// Which executors there are.
+    pub(crate) executors: Executors,
+    /// One executor each, by name. `chat-completions` and `conformance` exist without a section.
+    pub(crate) executor: BTreeMap<ExecutorName, ExecutorSection>,
+    /// The WebAssembly engine.
+    pub(crate) engine: Engine,
+    /// How much is taken on at once.
+    pub(crate) limits: Limits,
+}
+
+/// `[a2a]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "a2a")]
+pub(crate) struct A2a {
+    /// The address to listen on. Beyond loopback it needs `a2a.auth.tokens`, or `a2a.auth.open = true`.
+    ///
+    /// Default: `127.0.0.1:8000`; in a workspace (`WORKSPACE_ID` is set) `0.0.0.0:8000`
+    ///
+    /// Example: `listen = "127.0.0.1:9000"`
+    #[schemars(with = "Option<String>")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// The address that the agent card tells callers to use.
+    ///
+    /// Default: `http://` and the address that is listened on
+    ///
+    /// Example: `url = "https://agents.example.com/hermes"`
+    pub(crate) url: Option<HttpUrl>,
+    /// What a blocking send is answered with when its turn only returned text.
+    ///
+    /// Example: `reply = "task"`
+    pub(crate) reply: Reply,
+    /// The largest request body; a larger one is refused unread.
+    ///
+    /// Example: `max_body = "4MiB"`
+    pub(crate) max_body: Size,
+    /// Who may call.
+    pub(crate) auth: Auth,
+    /// What the agent card says.
+    pub(crate) card: Card,
+}
+
+/// What a blocking send is answered with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Reply {
+    /// A message where text is all there is, else a task.
+    #[default]
+    Message,
+    /// Always a task.
+    Task,
+}
+
+/// `[a2a.auth]`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "a2a.auth")]
+pub(crate) struct Auth {
+    /// The callers: each sends its token as `Authorization: Bearer TOKEN`. The token itself is given by reference.
+    ///
+    /// Example: `tokens = [{ name = "platform", token = { env = "PLATFORM_TOKEN" } }]`
+    pub(crate) tokens: Vec<Token>,
+    /// Lets everybody who reaches the address call, without a token.
+    ///
+    /// Default: `false`; on loopback, or in a workspace (`WORKSPACE_ID` is set), nobody needs a token unless there are tokens
+    ///
+    /// Example: `open = true`
+    pub(crate) open: Option<bool>,
+}
+
+/// A caller.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table like { name = \"…\", token = { env = \"…\" } }")]
+#[schemars(rename = "a2a.auth.tokens")]
+pub(crate) struct Token {
+    /// Who calls with this token; tasks belong to this name.
+    ///
+    /// Example: `name = "platform"`
+    pub(crate) name: String,
+    /// Where the token is: an environment variable or a file.
+    ///
+    /// Example: `token = { file = "/run/secrets/platform" }`
+    pub(crate) token: SecretRef,
+}
+
+/// `[a2a.card]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "a2a.card")]
+pub(crate) struct Card {
+    /// The agent's name.
+    ///
+    /// Example: `name = "Research agent"`
+    pub(crate) name: String,
+    /// What the agent is for, in a sentence.
+    ///
+    /// Example: `description = "Finds and summarises papers."`
+    pub(crate) description: String,
+    /// The agent's version.
+    ///
+    /// Default: the version of talaria
+    ///
+    /// Example: `version = "2.1.0"`
+    pub(crate) version: Option<String>,
+    /// What the agent can do, for callers that choose among agents.
+    ///
+    /// Default: one skill, `chat`
+    ///
+    /// Example: `skills = [{ id = "papers", name = "Papers", description = "Finds papers.", tags = ["search"] }]`
+    pub(crate) skills: Option<Vec<Skill>>,
+    /// Offers streaming. No effect in this version.
+    ///
+    /// Example: `streaming = false`
+    pub(crate) streaming: bool,
+    /// Offers push notifications. No effect in this version.
+    ///
+    /// Example: `push_notifications = false`
+    pub(crate) push_notifications: bool,
+    /// Offers an extended card to callers with a token. No effect in this version.
+    ///
+    /// Example: `extended_card = false`
+    pub(crate) extended_card: bool,
+    /// The protocol extensions that the card declares.
+    ///
+    /// Example: `extensions = [{ uri = "https://example.com/ext/v1", required = false }]`
+    pub(crate) extensions: Vec<Extension>,
+}
+
+/// A skill on the card.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table like { id = \"…\", name = \"…\", description = \"…\" }")]
+#[schemars(rename = "a2a.card.skills")]
+pub(crate) struct Skill {
+    /// Its id, unique on the card.
+    ///
+    /// Example: `id = "papers"`
+    pub(crate) id: String,
+    /// Its name, for people.
+    ///
+    /// Example: `name = "Papers"`
+    pub(crate) name: String,
+    /// What it does.
+    ///
+    /// Example: `description = "Finds papers."`
+    pub(crate) description: String,
+    /// Words to find it by.
+    ///
+    /// Example: `tags = ["search"]`
+    #[serde(default)]
+    pub(crate) tags: Vec<String>,
+    /// Prompts that show its use.
+    ///
+    /// Example: `examples = ["papers on sandboxing"]`
+    #[serde(default)]
+    pub(crate) examples: Vec<String>,
+}
+
+/// A protocol extension on the card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table like { uri = \"…\", required = false }")]
+#[schemars(rename = "a2a.card.extensions")]
+pub(crate) struct Extension {
+    /// The URI that names it.
+    ///
+    /// Example: `uri = "https://example.com/ext/v1"`
+    pub(crate) uri: String,
+    /// Whether a caller must know it.
+    ///
+    /// Example: `required = true`
+    #[serde(default)]
+    pub(crate) required: bool,
+}
+
+/// `[push]`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "push")]
+pub(crate) struct Push {
+    /// Allows webhooks on loopback and private addresses.
+    ///
+    /// Example: `allow_private = true`
+    pub(crate) allow_private: bool,
+}
+
+/// `[callback]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "callback")]
+pub(crate) struct Callback {
+    /// The address to listen on; the path is `/a2a/reply`.
+    ///
+    /// Example: `listen = "127.0.0.1:8646"`
+    #[schemars(with = "String")]
+    pub(crate) listen: SocketAddr,
+}
+
+/// `[admin]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "admin")]
+pub(crate) struct Admin {
+    /// The address to listen on.
+    ///
+    /// Example: `listen = "127.0.0.1:8001"`
+    #[schemars(with = "String")]
+    pub(crate) listen: SocketAddr,
+}
+
+/// `[store]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "store")]
+pub(crate) struct Store {
+    /// Where tasks are kept. This version knows `memory:` only: tasks are gone when the process ends.
+    ///
+    /// Example: `url = "memory:"`
+    pub(crate) url: StoreUrl,
+}
+
+/// `[executors]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "executors")]
+pub(crate) struct Executors {
+    /// A folder of executors: each `NAME.wasm` in it is the executor `NAME`, configured by a `NAME.toml` beside it
+    /// with the keys of `[executor.NAME]`.
+    ///
+    /// Default: `executors`, if that folder exists
+    ///
+    /// Example: `dir = "/etc/talaria/executors"`
+    pub(crate) dir: Option<PathBuf>,
+    /// The executor that takes a turn when nothing else is said.
+    ///
+    /// Example: `default = "my-agent"`
+    pub(crate) default: ExecutorName,
+}
+
+/// `[engine]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "engine")]
+pub(crate) struct Engine {
+    /// How many instances of compiled components (Rust and the like) can run at once.
+    ///
+    /// Example: `slots = 200`
+    pub(crate) slots: NonZeroU32,
+    /// How many instances of components that bring an interpreter (JavaScript, Python) can run at once.
+    ///
+    /// Example: `scripted_slots = 20`
+    pub(crate) scripted_slots: NonZeroU32,
+    /// The folder for compiled components. Nobody else may be able to write to it.
+    ///
+    /// Default: `$XDG_CACHE_HOME/talaria`, else `~/.cache/talaria`, else nothing is kept
+    ///
+    /// Example: `cache_dir = "/var/cache/talaria"`
+    pub(crate) cache_dir: Option<PathBuf>,
+}
+
+/// `[limits]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "limits")]
+pub(crate) struct Limits {
+    /// How many turns run at once, over all executors; a further one is refused at once.
+    ///
+    /// Example: `turns = 200`
+    pub(crate) turns: NonZeroU32,
+    /// How many tasks are kept in memory; the oldest finished ones go first.
+    ///
+    /// Example: `tasks = 50_000`
+    pub(crate) tasks: NonZeroU32,
+}
+
+// === defaults ===
+
+/// A positive number.
+pub(crate) const fn count<const N: u32>() -> NonZeroU32 {
+    match NonZeroU32::new(N) {
+        Some(count) => count,
+        None => NonZeroU32::MIN,
+    }
+}
+
+const fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+impl Default for A2a {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            url: None,
+            reply: Reply::default(),
+            max_body: Size::mib(16),
+            auth: Auth::default(),
+            card: Card::default(),
+        }
+    }
+}
+
+impl Default for Card {
+    fn default() -> Self {
+        Self {
+            name: "Talaria".into(),
+            description: "An agent behind Talaria.".into(),
+            version: None,
+            skills: None,
+            streaming: false,
+            push_notifications: false,
+            extended_card: false,
+            extensions: Vec::new(),
+        }
+    }
+}
+
+impl Default for Callback {
+    fn default() -> Self {
+        Self { listen: loopback(8646) }
+    }
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self { listen: loopback(8001) }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self { url: StoreUrl::Memory }
+    }
+}
+
+impl Default for Executors {
+    fn default() -> Self {
+        Self { dir: None, default: ExecutorName::builtin("chat-completions") }
+    }
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self { slots: count::<1000>(), scripted_slots: count::<100>(), cache_dir: None }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { turns: count::<1000>(), tasks: count::<10_000>() }
+    }
+}

@@ -1,0 +1,234 @@
+//! Putting file, environment and flags together, and checking that they fit.
+//!
+//! The order of precedence is here and nowhere else. The first thing that does not fit ends the loading; what has no
+//! effect, or an effect that is easily overlooked, becomes a warning.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use secrecy::ExposeSecret;
+
+use super::env::{Env, Seeds};
+use super::executor::{Executor, ExecutorSection, Surroundings};
+use super::source::{ConfigError, Problem, Source, nearest};
+use super::value::{BUILTIN, ExecutorName};
+use super::{A2a, Config, Engine, Overrides, Token, file, folder};
+
+/// The folder of executors when none is named, if it is there.
+const DEFAULT_FOLDER: &str = "executors";
+
+/// The port of the seeds.
+const DEFAULT_PORT: u16 = 8000;
+
+/// One loading.
+pub(super) struct Loader<'a> {
+    /// The file, if there is one.
+    pub(super) source: Option<Source>,
+    /// Where relative paths start.
+    pub(super) folder: PathBuf,
+    /// The environment.
+    pub(super) env: Env<'a>,
+    /// What has been noted so far.
+    pub(super) warnings: Vec<String>,
+}
+
+// === impl Loader ===
+
+impl Loader<'_> {
+    /// Reads the rest and checks it all.
+    pub(super) fn load(
+        mut self,
+        file: file::File,
+        seeds: &Seeds,
+        overrides: &Overrides,
+    ) -> Result<Config, ConfigError> {
+        self.warn_without_effect(&file);
+        let executors = self.executors(&file, seeds)?;
+        let default = file.executors.default;
+        if !executors.contains_key(&default) {
+            let hint = nearest(default.as_str(), executors.keys().map(ExecutorName::as_str));
+            let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let known: Vec<_> = executors.keys().map(ExecutorName::as_str).collect();
+            let what = format!("there is no executor `{default}`{hint} (known: {})", known.join(", "));
+            return Err(self.at("executors.default", what));
+        }
+        let a2a = self.a2a(file.a2a, seeds, overrides)?;
+        let cache_dir = match file.engine.cache_dir {
+            Some(path) => Some(self.folder.join(path)),
+            None => self.cache_dir(),
+        };
+        let engine =
+            Engine { slots: file.engine.slots, scripted_slots: file.engine.scripted_slots, cache_dir };
+        Ok(Config {
+            file: self.source.as_ref().map(|source| source.path().to_owned()),
+            a2a,
+            store: file.store.url,
+            executors,
+            default_executor: default,
+            engine,
+            limits: file.limits,
+            warnings: self.warnings,
+        })
+    }
+
+    fn at(&self, key: impl Into<String>, what: impl Into<String>) -> ConfigError {
+        let problem = Problem { key: key.into(), what: what.into() };
+        match &self.source {
+            Some(source) => source.at(problem),
+            None => problem.into(),
+        }
+    }
+
+    fn warn_without_effect(&mut self, file: &file::File) {
+        let card = &file.a2a.card;
+        let silent = [
+            ("`[push]`", file.push.is_some()),
+            ("`[callback]`", file.callback.is_some()),
+            ("`[admin]`", file.admin.is_some()),
+            ("`a2a.card.streaming`", card.streaming),
+            ("`a2a.card.push_notifications`", card.push_notifications),
+            ("`a2a.card.extended_card`", card.extended_card),
+        ];
+        let said = silent.iter().filter(|(_, said)| *said);
+        self.warnings.extend(said.map(|(what, _)| format!("{what} has no effect in this version")));
+    }
+
+    fn a2a(&mut self, file: file::A2a, seeds: &Seeds, overrides: &Overrides) -> Result<A2a, ConfigError> {
+        let everywhere: SocketAddr = (Ipv4Addr::UNSPECIFIED, DEFAULT_PORT).into();
+        let by_default = match seeds.workspace {
+            Some(_) => everywhere,
+            None => (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
+        };
+        let listen = overrides.listen.or(file.listen).unwrap_or(by_default);
+        let tokens = self.tokens(&file.auth)?;
+        if tokens.is_empty() && !listen.ip().is_loopback() {
+            match (file.auth.open, &seeds.workspace) {
+                (Some(true), _) => {}
+                (None, Some(_)) => self.warnings.push(format!(
+                    "everybody who reaches {listen} may call: WORKSPACE_ID is set and there are no tokens; \
+                     set `a2a.auth.tokens`, or `a2a.auth.open = true` to agree"
+                )),
+                _ => {
+                    let what = format!(
+                        "{listen} is beyond loopback, and everybody who reaches it could call; \
+                         set `a2a.auth.tokens`, or `a2a.auth.open = true` if that is meant"
+                    );
+                    return Err(match overrides.listen {
+                        Some(_) => ConfigError::flag("--listen", what),
+                        None => self.at("a2a.listen", what),
+                    });
+                }
+            }
+        }
+        if listen.ip().is_unspecified() && file.url.is_none() {
+            self.warnings.push(format!(
+                "`a2a.url` is not set: the card says http://127.0.0.1:{}, which works on this machine only",
+                listen.port()
+            ));
+        }
+        let file::A2a { url, reply, max_body, card, .. } = file;
+        Ok(A2a { listen, url, reply, max_body, tokens, card: card.into() })
+    }
+
+    fn tokens(&self, auth: &file::Auth) -> Result<Vec<Token>, ConfigError> {
+        if auth.open == Some(true) && !auth.tokens.is_empty() {
+            return Err(self.at("a2a.auth.open", "contradicts `a2a.auth.tokens`; keep one of the two"));
+        }
+        let mut names = HashSet::new();
+        let mut tokens: Vec<Token> = Vec::new();
+        for (index, token) in auth.tokens.iter().enumerate() {
+            let key = |leaf: &str| format!("a2a.auth.tokens[{index}].{leaf}");
+            if token.name.trim().is_empty() {
+                return Err(self.at(key("name"), "empty; name the caller"));
+            }
+            if !names.insert(&token.name) {
+                return Err(
+                    self.at(key("name"), format!("`{}` is there twice; a name is one caller", token.name))
+                );
+            }
+            let secret =
+                token.token.resolve(&self.folder, &self.env).map_err(|what| self.at(key("token"), what))?;
+            if tokens.iter().any(|known| known.token.expose_secret() == secret.expose_secret()) {
+                return Err(
+                    self.at(key("token"), "the same token as another caller's; a token is one caller")
+                );
+            }
+            tokens.push(Token { name: token.name.clone(), token: secret });
+        }
+        Ok(tokens)
+    }
+
+    fn executors(
+        &mut self,
+        file: &file::File,
+        seeds: &Seeds,
+    ) -> Result<BTreeMap<ExecutorName, Executor>, ConfigError> {
+        let folder = self.folder.join(file.executors.dir.as_deref().unwrap_or(Path::new(DEFAULT_FOLDER)));
+        let mut dropped = match folder::scan(&folder, &mut self.warnings)? {
+            Some(dropped) => dropped,
+            None if file.executors.dir.is_some() => {
+                return Err(self.at("executors.dir", format!("there is no folder `{}`", folder.display())));
+            }
+            None => BTreeMap::new(),
+        };
+        let mut names: Vec<ExecutorName> = BUILTIN.into_iter().map(ExecutorName::builtin).collect();
+        names.extend(file.executor.keys().chain(dropped.keys()).cloned());
+        let mut executors = BTreeMap::new();
+        for name in names {
+            if executors.contains_key(&name) {
+                continue;
+            }
+            let executor = self.executor(&name, file.executor.get(&name), dropped.remove(&name), seeds)?;
+            executors.insert(name, executor);
+        }
+        Ok(executors)
+    }
+
+    fn executor(
+        &mut self,
+        name: &ExecutorName,
+        section: Option<&ExecutorSection>,
+        dropped: Option<folder::Dropped>,
+        seeds: &Seeds,
+    ) -> Result<Executor, ConfigError> {
+        let key = format!("executor.{name}");
+        let (component, own) = match dropped {
+            Some(dropped) => (Some(dropped.component), dropped.source),
+            None => (None, None),
+        };
+        if let (Some(section), Some(path)) = (section, &component)
+            && (section.component.is_some() || own.is_some())
+        {
+            let what =
+                format!("configured twice: here and by `{}`; keep one", path.with_extension("*").display());
+            return Err(self.at(key, what));
+        }
+        let section: ExecutorSection = match &own {
+            Some(own) => own.parse(&key)?,
+            None => section.cloned().unwrap_or_default(),
+        };
+        if own.is_some() && section.component.is_some() {
+            let what = "not here: the component is the .wasm file beside this one".into();
+            return Err(self.own_problem(own.as_ref(), &key, Problem { key: "component".into(), what }));
+        }
+        let around = Surroundings { env: self.env, folder: &self.folder, api_base: seeds.api_base.as_ref() };
+        Executor::resolve(name.clone(), section, component, &around, &mut self.warnings)
+            .map_err(|problem| self.own_problem(own.as_ref(), &key, problem))
+    }
+
+    /// A problem below an executor's section: in its own file, or in the main one.
+    fn own_problem(&self, own: Option<&Source>, section: &str, problem: Problem) -> ConfigError {
+        match own {
+            Some(own) => own.at(problem),
+            None => self.at(format!("{section}.{}", problem.key), problem.what),
+        }
+    }
+
+    fn cache_dir(&self) -> Option<PathBuf> {
+        // Relative values are ignored, as the XDG base directory specification asks.
+        let absolute = |name: &str| self.env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+        Some(base.join("talaria"))
+    }
+}

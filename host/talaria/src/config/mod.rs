@@ -1,0 +1,214 @@
+//! Configuration: flags before environment before file before defaults, checked once, before any port opens.
+//!
+//! [`Config::load`] is the only way in. It either gives a configuration that fits together, with warnings for what has
+//! no effect, or a [`ConfigError`] that names the place, the key and the fix; the caller prints it and exits with 64.
+//! Nothing later reads the environment or the file again. Secrets are read here and live in [`SecretString`]s.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `file` | the shape of `talaria.toml`, which is also its reference |
+//! | `executor` | `[executor.NAME]`: settings, grants, and what a built-in executor is given by itself |
+//! | `folder` | executors that are dropped into a folder |
+//! | `env` | the variables of the seeds |
+//! | `load` | putting these together |
+//! | `value`, `secret` | what single values mean |
+//! | `source` | reading, and saying where a mistake is |
+//! | `reference` | the keys, out of the schema |
+
+mod env;
+mod executor;
+mod file;
+mod folder;
+mod load;
+mod reference;
+mod secret;
+mod source;
+mod value;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
+
+pub(crate) use executor::Executor;
+pub(crate) use file::{Extension, Limits, Reply, Skill};
+pub(crate) use source::ConfigError;
+pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
+
+use env::{Env, Seeds};
+use executor::CHAT_COMPLETIONS;
+use load::Loader;
+use source::Source;
+
+/// The file that is read when none is named, if it is there.
+const DEFAULT_FILE: &str = "talaria.toml";
+
+/// What the command line adds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Overrides {
+    /// `--config`: the file; it must exist.
+    pub(crate) file: Option<PathBuf>,
+    /// `--listen`.
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+/// Everything that the product is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    /// The file that was read.
+    pub(crate) file: Option<PathBuf>,
+    /// The public server.
+    pub(crate) a2a: A2a,
+    /// Where tasks are kept.
+    pub(crate) store: StoreUrl,
+    /// The executors, the built-in ones among them.
+    pub(crate) executors: BTreeMap<ExecutorName, Executor>,
+    /// The executor that takes a turn when nothing else is said; one of `executors`.
+    pub(crate) default_executor: ExecutorName,
+    /// The WebAssembly engine.
+    pub(crate) engine: Engine,
+    /// How much is taken on at once.
+    pub(crate) limits: Limits,
+    /// What was said without effect, or with an effect that should be known. For the operator, one sentence each.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The public server.
+#[derive(Debug, Clone)]
+pub(crate) struct A2a {
+    /// The address to listen on.
+    pub(crate) listen: SocketAddr,
+    /// What the card says, if it was said; see [`A2a::public_url`].
+    pub(crate) url: Option<HttpUrl>,
+    /// What a blocking send is answered with.
+    pub(crate) reply: Reply,
+    /// The largest request body.
+    pub(crate) max_body: Size,
+    /// The callers with a token; none means that everybody may call.
+    pub(crate) tokens: Vec<Token>,
+    /// What the agent card says.
+    pub(crate) card: Card,
+}
+
+/// A caller.
+#[derive(Debug, Clone)]
+pub(crate) struct Token {
+    /// Who calls.
+    pub(crate) name: String,
+    /// With what.
+    pub(crate) token: SecretString,
+}
+
+/// What the agent card says.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Card {
+    /// The agent's name.
+    pub(crate) name: String,
+    /// What it is for.
+    pub(crate) description: String,
+    /// Its version.
+    pub(crate) version: String,
+    /// What it can do; never empty.
+    pub(crate) skills: Vec<Skill>,
+    /// The protocol extensions that it declares.
+    pub(crate) extensions: Vec<Extension>,
+}
+
+/// The WebAssembly engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Engine {
+    /// Instances of compiled components at once.
+    pub(crate) slots: NonZeroU32,
+    /// Instances of components with an interpreter at once.
+    pub(crate) scripted_slots: NonZeroU32,
+    /// Where compiled components are kept; `None` is nowhere.
+    pub(crate) cache_dir: Option<PathBuf>,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Reads and checks everything. `env` is the process's environment, or a test's.
+    pub(crate) fn load(
+        overrides: &Overrides,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        Self::load_in(Path::new(""), overrides, env)
+    }
+
+    /// The same, with another working directory.
+    fn load_in(
+        directory: &Path,
+        overrides: &Overrides,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let env = Env(env);
+        let seeds = Seeds::read(&env)?;
+        let source = match &overrides.file {
+            Some(path) => {
+                let missing =
+                    || ConfigError::file(path, "there is no such file; correct `--config`, or leave it out");
+                Some(Source::read(&directory.join(path))?.ok_or_else(missing)?)
+            }
+            None => Source::read(&directory.join(DEFAULT_FILE))?,
+        };
+        let file: file::File =
+            source.as_ref().map(|source| source.parse("")).transpose()?.unwrap_or_default();
+        let folder = source.as_ref().map_or(directory, Source::folder).to_owned();
+        let loader = Loader { source, folder, env, warnings: seeds.warnings.clone() };
+        loader.load(file, &seeds, overrides)
+    }
+
+    /// Points `chat-completions` at a gateway: what `--demo` does with the gateway that it started.
+    pub(crate) fn use_gateway(&mut self, base_url: &str, key: SecretString) -> Result<(), ConfigError> {
+        let base: HttpUrl = base_url.parse().map_err(|what: String| ConfigError::flag("--demo", what))?;
+        match self.executors.get_mut(&ExecutorName::builtin(CHAT_COMPLETIONS)) {
+            Some(executor) => executor.point_at(&base, key).map_err(ConfigError::from),
+            None => Ok(()),
+        }
+    }
+}
+
+// === impl A2a ===
+
+impl A2a {
+    /// The address that the card tells callers to use, given the one that was bound.
+    pub(crate) fn public_url(&self, bound: SocketAddr) -> String {
+        if let Some(url) = &self.url {
+            return url.to_string();
+        }
+        // "Every address" is none to call.
+        let ip = match bound.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        format!("http://{}", SocketAddr::new(ip, bound.port()))
+    }
+}
+
+// === impl Card ===
+
+impl From<file::Card> for Card {
+    fn from(file: file::Card) -> Self {
+        let chat = || Skill {
+            id: "chat".into(),
+            name: "Chat".into(),
+            description: "Hands a message to the agent and returns its answer.".into(),
+            tags: vec!["chat".into()],
+            examples: Vec::new(),
+        };
+        Self {
+            name: file.name,
+            description: file.description,
+            version: file.version.unwrap_or_else(|| env!("CARGO_PKG_VERSION").into()),
+            skills: file.skills.unwrap_or_else(|| vec![chat()]),
+            extensions: file.extensions,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! A configuration file as text: read within bounds, parsed strictly, and every mistake told with its place.
+//!
+//! `toml` gives the place, `serde_path_to_error` the key, serde the reason; [`explain`] turns the three into one line
+//! that names the nearest valid name. Reasons that only show later (a variable that is not set, a default that names
+//! no executor) are given their place by [`Source::at`], which looks the key up in the text again.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use toml::de::{DeTable, DeValue};
+
+use super::reference;
+
+/// The largest configuration file: far more than anybody writes, far less than hurts.
+const LARGEST: u64 = 1024 * 1024;
+
+/// How serde begins to say that it does not know a key.
+const UNKNOWN_KEY: &str = "unknown field ";
+
+/// Why there is no configuration: where, and what to change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}{problem}")]
+pub(crate) struct ConfigError {
+    place: Place,
+    problem: String,
+}
+
+/// Where a mistake is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    /// In a file, with line and column where there is one.
+    File(PathBuf, Option<(usize, usize)>),
+    /// In an environment variable.
+    Variable(String),
+    /// In a flag.
+    Flag(&'static str),
+    /// In how things fit together.
+    Nowhere,
+}
+
+/// A mistake in a value, by its key; it has no place yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// The key, in full: `a2a.auth.tokens[0].token`.
+    pub(crate) key: String,
+    /// What is wrong and how to put it right.
+    pub(crate) what: String,
+}
+
+/// The text of a file, and its name.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+// === impl Source ===
+
+impl Source {
+    /// Reads a file; `None` if there is none.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
+        let fail = |problem: String| ConfigError { place: Place::File(path.to_owned(), None), problem };
+        let file = match std::fs::File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(fail(format!("cannot be read: {error}"))),
+        };
+        let mut bytes = Vec::new();
+        file.take(LARGEST + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| fail(format!("cannot be read: {error}")))?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(fail("is larger than 1 MiB; this is no configuration file".into()));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let line = error
+                .as_bytes()
+                .iter()
+                .take(error.utf8_error().valid_up_to())
+                .filter(|b| **b == b'\n')
+                .count()
+                + 1;
+            ConfigError {
+                place: Place::File(path.to_owned(), Some((line, 1))),
+                problem: "is not UTF-8 text".into(),
+            }
+        })?;
+        Ok(Some(Self { path: path.to_owned(), text }))
+    }
+
+    /// The file's path, as it was given.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder that relative paths in the file start from.
+    pub(crate) fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or_else(|| Path::new(""))
+    }
+
+    /// Parses the file. `within` is where its keys belong in the reference: `executor.NAME` for an executor's own file.
+    pub(crate) fn parse<T: DeserializeOwned>(&self, within: &str) -> Result<T, ConfigError> {
+        let fail = |start: Option<usize>, problem: String| ConfigError {
+            place: Place::File(self.path.clone(), start.map(|start| self.line_and_column(start))),
+            problem,
+        };
+        let document = toml::Deserializer::parse(&self.text).map_err(|error| {
+            fail(error.span().map(|span| span.start), format!("not valid TOML: {}", error.message()))
+        })?;
+        serde_path_to_error::deserialize(document).map_err(|error| {
+            let path = error.path().to_string();
+            let error = error.into_inner();
+            let mut start = error.span().map(|span| span.start);
+            // An element of a list has the list's span, while the path knows the element. A key that is unknown has the
+            // span of its name; where its value starts does not matter.
+            if let (true, Some(found)) = self.find(&path)
+                && !error.message().starts_with(UNKNOWN_KEY)
+            {
+                start = start.max(Some(found));
+            }
+            fail(start, explain(&path, error.message(), within))
+        })
+    }
+
+    /// Gives a problem its place: the key's value, or the nearest table around it that is in the file.
+    pub(crate) fn at(&self, problem: Problem) -> ConfigError {
+        let (_, start) = self.find(&problem.key);
+        let place = start.map(|start| self.line_and_column(start));
+        ConfigError {
+            place: Place::File(self.path.clone(), place),
+            problem: format!("`{}`: {}", problem.key, problem.what),
+        }
+    }
+
+    /// Where a key's value starts, or the last table on the way to it, and which of the two.
+    fn find(&self, key: &str) -> (bool, Option<usize>) {
+        let Ok(document) = DeTable::parse(&self.text) else { return (false, None) };
+        let mut value = &DeValue::Table(document.into_inner());
+        let mut start = None;
+        for step in key.split(['.', '[']) {
+            let next = match step.strip_suffix(']') {
+                Some(index) => index.parse::<usize>().ok().and_then(|index| value.get(index)),
+                None => value.get(step),
+            };
+            let Some(next) = next else { return (false, start) };
+            start = Some(next.span().start);
+            value = next.get_ref();
+        }
+        (true, start)
+    }
+
+    /// Both from 1, the column in characters.
+    fn line_and_column(&self, offset: usize) -> (usize, usize) {
+        let before = self.text.get(..offset).unwrap_or(&self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        (line, column)
+    }
+}
+
+// === impl ConfigError ===
+
+impl ConfigError {
+    /// A mistake in an environment variable.
+    pub(crate) fn variable(name: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { place: Place::Variable(name.into()), problem: problem.into() }
+    }
+
+    /// A mistake in a flag.
+    pub(crate) fn flag(name: &'static str, problem: impl Into<String>) -> Self {
+        Self { place: Place::Flag(name), problem: problem.into() }
+    }
+
+    /// A file that cannot be used.
+    pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {
+        Self { place: Place::File(path.to_owned(), None), problem: problem.into() }
+    }
+}
+
+/// Where there is no file, the key alone is the place.
+impl From<Problem> for ConfigError {
+    fn from(problem: Problem) -> Self {
+        Self { place: Place::Nowhere, problem: format!("`{}`: {}", problem.key, problem.what) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, Some((line, column))) => write!(f, "{}:{line}:{column}: ", path.display()),
+            Self::File(path, None) => write!(f, "{}: ", path.display()),
+            Self::Variable(name) => write!(f, "environment variable `{name}`: "),
+            Self::Flag(name) => write!(f, "`{name}`: "),
+            Self::Nowhere => Ok(()),
+        }
+    }
+}
+
+// === explaining ===
+
+/// Serde's reason in our words.
+fn explain(path: &str, message: &str, within: &str) -> String {
+    if let Some((name, known)) = unknown(message, UNKNOWN_KEY) {
+        // An enum's path ends above the key; a struct's has it.
+        let key = match path == name || path.ends_with(&format!(".{name}")) {
+            true => path.to_owned(),
+            false => format!("{path}.{name}"),
+        };
+        return match nearest(name, known.iter().copied()) {
+            Some(near) => {
+                format!("unknown key `{key}`; did you mean `{near}`? (known: {})", known.join(", "))
+            }
+            None => match elsewhere(name, within) {
+                Some(home) => {
+                    format!("unknown key `{key}`; did you mean `{home}`? (known here: {})", known.join(", "))
+                }
+                None => format!("unknown key `{key}` (known: {})", known.join(", ")),
+            },
+        };
+    }
+    if let Some((value, known)) = unknown(message, "unknown variant ") {
+        let quoted: Vec<_> = known.iter().map(|name| format!("\"{name}\"")).collect();
+        let hint = nearest(value, known.iter().copied()).map(|near| format!("; did you mean \"{near}\"?"));
+        return format!(
+            "`{path}`: unknown value \"{value}\"{} (known: {})",
+            hint.unwrap_or_default(),
+            quoted.join(", ")
+        );
+    }
+    if let Some(name) = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
+        return format!("`{path}` lacks the key `{name}`");
+    }
+    match path {
+        "." => message.to_owned(),
+        _ => format!("`{path}`: {message}"),
+    }
+}
+
+/// Takes serde's "unknown field `x`, expected one of `a`, `b`" apart. A test holds serde to that form.
+fn unknown<'a>(message: &'a str, what: &str) -> Option<(&'a str, Vec<&'a str>)> {
+    let mut names = message.strip_prefix(what)?.split('`').skip(1).step_by(2);
+    Some((names.next()?, names.collect()))
+}
+
+/// The nearest of some names, if it is near enough to be meant.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase().replace('-', "_");
+    let likeness = |known: &str| {
+        let known = known.replace('-', "_");
+        // One slip (a letter too many, too few, wrong, or two swapped) is always meant; else 0.8, which takes in more
+        // slips in longer words.
+        match strsim::osa_distance(&name, &known) {
+            0..=1 => 1.0,
+            _ => strsim::jaro_winkler(&name, &known),
+        }
+    };
+    known
+        .map(|known| (likeness(known), known))
+        .filter(|(likeness, _)| *likeness >= 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known)
+}
+
+/// A key of that name in another section, in full.
+fn elsewhere(name: &str, within: &str) -> Option<String> {
+    let keys = reference::keys();
+    let home = keys.iter().map(|key| key.path.as_str()).find(|path| path.rsplit('.').next() == Some(name))?;
+    // An executor's own file has the keys of its section only.
+    (within.is_empty()).then(|| home.to_owned())
+}

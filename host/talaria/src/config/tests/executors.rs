@@ -1,0 +1,139 @@
+//! Executors: sections, the folder, settings and grants.
+
+use super::Given;
+use crate::config::{ComponentRef, Config, Executor, ExecutorName};
+
+fn get<'a>(config: &'a Config, name: &str) -> &'a Executor {
+    &config.executors[&name.parse::<ExecutorName>().expect("a name")]
+}
+
+fn egress(executor: &Executor) -> Vec<String> {
+    executor.grant.egress.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn an_executor_of_ones_own_is_granted_exactly_what_is_written() {
+    let file = r#"
+        [executor.mine]
+        component = "mine.wasm"
+        [executor.mine.grant]
+        egress = ["POST https://a.example/v1/*", "GET https://b.example/x"]
+        secrets = ["A", { name = "B", to = ["https://b.example/*"] }]
+        memory = "128MiB"
+        [executor.bare]
+        component = "/opt/bare.wasm""#;
+    let given = Given::file(file).variable("A", "a");
+    let config = given.load();
+    let mine = get(&config, "mine");
+    assert_eq!(mine.component, ComponentRef::File(given.folder.path().join("mine.wasm")));
+    assert_eq!(egress(mine), ["POST https://a.example/v1/*", "GET https://b.example/x"]);
+    assert_eq!(mine.grant.secrets.names().collect::<Vec<_>>(), ["A", "B"]);
+    assert!(mine.grant.secrets.is_set("A") && !mine.grant.secrets.is_set("B"));
+    assert_eq!(mine.grant.memory.to_string(), "128MiB");
+    assert_eq!(
+        config.warnings,
+        ["B, which executor.mine is granted, is not set; set it, or B_FILE to the path of its file"]
+    );
+    let bare = get(&config, "bare");
+    assert_eq!(bare.component, ComponentRef::File("/opt/bare.wasm".into()));
+    assert!(bare.grant.egress.is_empty() && bare.grant.secrets.names().next().is_none());
+    assert!(bare.settings.is_empty());
+}
+
+#[test]
+fn a_second_gateway_is_a_second_executor() {
+    let file = r#"
+        [executor.other]
+        component = "builtin:chat-completions"
+        settings = { base_url = "http://other:1/v1/" }"#;
+    let config = Given::file(file).variable("HERMES_API_BASE", "http://env:2/v1").load();
+    let other = get(&config, "other");
+    assert_eq!(
+        other.settings["base_url"], "http://other:1/v1",
+        "HERMES_API_BASE is about chat-completions only"
+    );
+    assert_eq!(egress(other)[0], "POST http://other:1/v1/chat/completions");
+}
+
+#[test]
+fn a_part_of_a_built_in_grant_leaves_the_rest() {
+    let config = Given::file("[executor.chat-completions.grant]\nmemory = \"32MiB\"").load();
+    let chat = get(&config, "chat-completions");
+    assert_eq!(egress(chat).len(), 3);
+    assert_eq!(chat.grant.memory.to_string(), "32MiB");
+    let config = Given::file("[executor.chat-completions.grant]\negress = []").load();
+    assert!(egress(get(&config, "chat-completions")).is_empty(), "nothing is a grant too");
+}
+
+#[test]
+fn settings_are_json() {
+    let file = "[executor.conformance.settings]\na = 1\nb = [true, 1.5, \"x\"]\nc = { d = 2026-01-02 }";
+    let settings = get(&Given::file(file).load(), "conformance").settings.clone();
+    let expected = serde_json::json!({ "a": 1, "b": [true, 1.5, "x"], "c": { "d": "2026-01-02" } });
+    assert_eq!(serde_json::Value::Object(settings), expected);
+}
+
+#[test]
+fn the_folder_holds_executors() {
+    let given = Given::file("[executors]\ndefault = \"dropped\"\n[executor.plain]\ndeadline = \"1s\"")
+        .with("executors/dropped.wasm", "")
+        .with("executors/dropped.toml", "deadline = \"2s\"\n[settings]\nx = 1")
+        .with("executors/plain.wasm", "")
+        .with("executors/README.md", "")
+        .with("executors/Bad_Name.wasm", "")
+        .with("executors/lost.toml", "");
+    let config = given.load();
+    let folder = given.folder.path().join("executors");
+    assert_eq!(get(&config, "dropped").component, ComponentRef::File(folder.join("dropped.wasm")));
+    assert_eq!(get(&config, "dropped").deadline.as_secs(), 2);
+    assert_eq!(get(&config, "dropped").settings["x"], 1);
+    assert_eq!(get(&config, "plain").component, ComponentRef::File(folder.join("plain.wasm")));
+    assert_eq!(get(&config, "plain").deadline.as_secs(), 1);
+    assert_eq!(config.executors.len(), 4);
+    assert_eq!(config.warnings.len(), 2, "{:?}", config.warnings);
+    assert!(config.warnings[0].contains("Bad_Name.wasm is skipped: `Bad_Name` is no name for an executor"));
+    assert!(config.warnings[1].contains("lost.toml is skipped: there is no "));
+}
+
+#[test]
+fn a_mistake_in_the_folder_has_its_own_place() {
+    let dropped = |text: &str| Given::nothing().with("executors/x.wasm", "").with("executors/x.toml", text);
+    assert_eq!(
+        dropped("\ndedline = \"1s\"").error(),
+        "executors/x.toml:2:1: unknown key `dedline`; did you mean `deadline`? \
+         (known: component, deadline, concurrency, settings, grant)"
+    );
+    assert_eq!(
+        dropped("component = \"y.wasm\"").error(),
+        "executors/x.toml:1:13: `component`: not here: the component is the .wasm file beside this one"
+    );
+    assert_eq!(
+        dropped("[grant]\nmemory = \"1GiB\"").error(),
+        "executors/x.toml:2:10: `grant.memory`: 1GiB is more than a guest can have; 256MiB is the most"
+    );
+    assert_eq!(
+        dropped("listen = 1").error(),
+        "executors/x.toml:1:1: unknown key `listen` (known: component, deadline, concurrency, settings, grant)"
+    );
+}
+
+#[test]
+fn one_executor_has_one_configuration() {
+    let given = Given::file("[executor.x]\ncomponent = \"y.wasm\"").with("executors/x.wasm", "");
+    assert_eq!(
+        given.error(),
+        "talaria.toml:1:1: `executor.x`: configured twice: here and by `executors/x.*`; keep one"
+    );
+}
+
+#[test]
+fn the_demo_gateway_takes_the_place_of_any_other() {
+    let file = "[executor.chat-completions.grant]\negress = []\nmemory = \"32MiB\"";
+    let mut config = Given::file(file).variable("HERMES_API_BASE", "http://env:2/v1").load();
+    config.use_gateway("http://127.0.0.1:4000/v1", "demo-key".into()).expect("a gateway");
+    let chat = get(&config, "chat-completions");
+    assert_eq!(chat.settings["base_url"], "http://127.0.0.1:4000/v1");
+    assert_eq!(egress(chat)[0], "POST http://127.0.0.1:4000/v1/chat/completions");
+    assert!(chat.grant.secrets.is_set("API_SERVER_KEY"));
+    assert_eq!(chat.grant.memory.to_string(), "32MiB");
+}

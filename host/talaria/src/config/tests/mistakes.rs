@@ -1,0 +1,260 @@
+//! Each kind of mistake, and the line that it is told in.
+
+use super::Given;
+
+/// The error for a file with this text.
+fn error(text: &str) -> String {
+    Given::file(text).error()
+}
+
+#[test]
+fn unknown_keys_name_the_nearest() {
+    assert_eq!(
+        error("\n[a2a]\nlissten = \"127.0.0.1:1\""),
+        "talaria.toml:3:1: unknown key `a2a.lissten`; did you mean `listen`? (known: listen, url, reply, max_body, auth, card)"
+    );
+    assert_eq!(
+        error("[exector.x]"),
+        "talaria.toml:1:2: unknown key `exector`; did you mean `executor`? \
+         (known: a2a, push, callback, admin, store, executors, executor, engine, limits)"
+    );
+    assert_eq!(
+        error("[executor.chat-completions.grant]\n  egres = []"),
+        "talaria.toml:2:3: unknown key `executor.chat-completions.grant.egres`; did you mean `egress`? \
+         (known: egress, secrets, memory)"
+    );
+    assert_eq!(
+        error("[a2a.auth]\ntokens = [{ name = \"a\", tokne = { env = \"A\" } }]"),
+        "talaria.toml:2:25: unknown key `a2a.auth.tokens[0].tokne`; did you mean `token`? (known: name, token)"
+    );
+    assert_eq!(
+        error("[a2a.auth]\ntokens = [{ name = \"a\", token = { evn = \"A\" } }]"),
+        "talaria.toml:2:35: unknown key `a2a.auth.tokens[0].token.evn`; did you mean `env`? (known: env, file)"
+    );
+    assert_eq!(error("[push]\nzzz = 1"), "talaria.toml:2:1: unknown key `push.zzz` (known: allow_private)");
+}
+
+#[test]
+fn a_key_in_the_wrong_section_is_led_home() {
+    assert_eq!(
+        error("max_body = \"1MiB\""),
+        "talaria.toml:1:1: unknown key `max_body`; did you mean `a2a.max_body`? \
+         (known here: a2a, push, callback, admin, store, executors, executor, engine, limits)"
+    );
+}
+
+#[test]
+fn wrong_types_say_what_is_expected() {
+    assert_eq!(
+        error("[a2a]\nlisten = 8000"),
+        "talaria.toml:2:10: `a2a.listen`: invalid type: integer `8000`, expected socket address"
+    );
+    assert_eq!(
+        error("[a2a]\nmax_body = 100"),
+        "talaria.toml:2:12: `a2a.max_body`: invalid type: integer `100`, expected a size such as \"64MiB\""
+    );
+    assert_eq!(error("a2a = 1"), "talaria.toml:1:7: `a2a`: invalid type: integer `1`, expected a table");
+    assert_eq!(
+        error("[limits]\nturns = 0"),
+        "talaria.toml:2:9: `limits.turns`: invalid value: integer `0`, expected a nonzero u32"
+    );
+    assert_eq!(
+        error("[a2a]\nreply = \"tsak\""),
+        "talaria.toml:2:9: `a2a.reply`: unknown value \"tsak\"; did you mean \"task\"? (known: \"message\", \"task\")"
+    );
+    assert_eq!(
+        error("[[a2a.auth.tokens]]\nname = \"x\""),
+        "talaria.toml:1:1: `a2a.auth.tokens[0]` lacks the key `token`"
+    );
+}
+
+#[test]
+fn bad_values_say_how_to_write_them() {
+    assert_eq!(
+        error("[a2a]\nlisten = \"localhost\""),
+        "talaria.toml:2:10: `a2a.listen`: invalid socket address syntax"
+    );
+    assert_eq!(
+        error("[a2a]\nmax_body = \"16 megs\""),
+        "talaria.toml:2:12: `a2a.max_body`: `16 megs` is no size; write a whole number and a unit, such as \"64MiB\" or \"512KiB\""
+    );
+    assert_eq!(
+        error("[executor.conformance]\ndeadline = \"ten\""),
+        "talaria.toml:2:12: `executor.conformance.deadline`: `ten` is no duration; \
+         write a number and a unit, such as \"600s\" or \"10m\""
+    );
+    assert_eq!(
+        error("[executor.conformance]\ndeadline = \"0s\""),
+        "talaria.toml:2:12: `executor.conformance.deadline`: a duration of 0 leaves no time for anything; give at least \"1ms\""
+    );
+    assert_eq!(
+        error("[a2a]\nurl = \"example.com\""),
+        "talaria.toml:2:7: `a2a.url`: `example.com` is no address that starts with http:// or https://; \
+         write it like \"http://127.0.0.1:8000\""
+    );
+    assert_eq!(
+        error("[executor.Loud]\n"),
+        "talaria.toml:1:11: `executor.Loud`: `Loud` is no name for an executor; \
+         use lower-case letters, digits and hyphens, at most 64, such as `my-agent`"
+    );
+    assert_eq!(
+        error("[executor.x.grant]\negress = [\"https://a.example/\"]"),
+        "talaria.toml:2:11: `executor.x.grant.egress[0]`: bad egress pattern \"https://a.example/\" at position 0: \
+         the method is missing; write \"POST https://a.example/\", or * for every method"
+    );
+    assert_eq!(
+        error("[executor.conformance.settings]\nx = nan"),
+        "talaria.toml:1:1: `executor.conformance.settings`: `x`: no number that JSON has; a component is given JSON"
+    );
+    assert_eq!(
+        error("[executor.chat-completions.settings]\nbase_url = 1"),
+        "talaria.toml:2:12: `executor.chat-completions.settings.base_url`: not a string; write it in quotes"
+    );
+    assert_eq!(
+        error("[executor.conformance.grant]\nsecrets = [{ name = \"A\", to = [\"nowhere\"] }]"),
+        "talaria.toml:2:12: `executor.conformance.grant.secrets[0]`: bad egress pattern \"* nowhere\" at position 2: \
+         the scheme is missing; write http://host/path after one space"
+    );
+}
+
+#[test]
+fn not_toml_has_a_place_too() {
+    assert_eq!(error("[a2a\n"), "talaria.toml:1:5: not valid TOML: unclosed table, expected `]`");
+    assert_eq!(error("[limits]\nturns = 1\nturns = 2"), "talaria.toml:3:1: not valid TOML: duplicate key");
+    let given = Given::nothing().with("talaria.toml", b"[a2a]\n# \xff\n");
+    assert_eq!(given.error(), "talaria.toml:2:1: is not UTF-8 text");
+    let given = Given::nothing().with("talaria.toml", " ".repeat(1024 * 1024 + 1));
+    assert_eq!(given.error(), "talaria.toml: is larger than 1 MiB; this is no configuration file");
+}
+
+#[test]
+fn what_this_version_lacks_says_so() {
+    for url in ["sqlite:talaria.db", "postgres://user:hunter2@db/x"] {
+        let kind = url.split(':').next().expect("a kind");
+        assert_eq!(
+            error(&format!("[store]\nurl = \"{url}\"")),
+            format!(
+                "talaria.toml:2:7: `store.url`: `{kind}:` is not supported by this version; use \"memory:\""
+            )
+        );
+    }
+    assert_eq!(
+        error("[store]\nurl = \"redis:\""),
+        "talaria.toml:2:7: `store.url`: no such store; use \"memory:\""
+    );
+    assert_eq!(
+        error("[executor.x]\ncomponent = \"oci://registry/x@sha256:0\""),
+        "talaria.toml:2:13: `executor.x.component`: `oci://` is not supported by this version; pull the component and give its path"
+    );
+    assert_eq!(
+        error("[executor.x]\ncomponent = \"builtin:plugin-callback\""),
+        "talaria.toml:2:13: `executor.x.component`: no built-in component `plugin-callback` (built in: chat-completions, conformance)"
+    );
+}
+
+#[test]
+fn sections_without_effect_warn() {
+    let file = "[push]\n[callback]\n[admin]\n[a2a.card]\nstreaming = true\npush_notifications = true\nextended_card = true";
+    let what = [
+        "[push]",
+        "[callback]",
+        "[admin]",
+        "a2a.card.streaming",
+        "a2a.card.push_notifications",
+        "a2a.card.extended_card",
+    ];
+    assert_eq!(
+        Given::file(file).load().warnings,
+        what.map(|what| format!("`{what}` has no effect in this version"))
+    );
+}
+
+#[test]
+fn executors_must_exist() {
+    assert_eq!(
+        error("[executors]\ndefault = \"chat-completion\""),
+        "talaria.toml:2:11: `executors.default`: there is no executor `chat-completion`; did you mean `chat-completions`? \
+         (known: chat-completions, conformance)"
+    );
+    assert_eq!(
+        error("[executors]\ndir = \"nowhere\""),
+        "talaria.toml:2:7: `executors.dir`: there is no folder `nowhere`"
+    );
+    assert_eq!(
+        error("\n[executor.x]\ndeadline = \"1s\""),
+        "talaria.toml:2:1: `executor.x.component`: not given; give a path or `builtin:NAME`, or put `x.wasm` into `executors.dir`"
+    );
+}
+
+#[test]
+fn a_named_file_must_exist() {
+    assert_eq!(
+        Given::nothing().config("gone.toml").error(),
+        "gone.toml: there is no such file; correct `--config`, or leave it out"
+    );
+}
+
+#[test]
+fn tokens_must_be_there_and_apart() {
+    let tokens = |tokens: &str| Given::file(&format!("[a2a.auth]\ntokens = [{tokens}]"));
+    assert_eq!(
+        tokens("{ name = \"a\", token = { env = \"T\" } }").error(),
+        "talaria.toml:2:33: `a2a.auth.tokens[0].token`: the environment variable `T` is not set; \
+         set it, or give { file = \"PATH\" }"
+    );
+    assert_eq!(
+        tokens("{ name = \"a\", token = { file = \"gone\" } }").error(),
+        "talaria.toml:2:33: `a2a.auth.tokens[0].token`: `gone` cannot be read: No such file or directory (os error 2)"
+    );
+    assert_eq!(
+        tokens("{ name = \"a\", token = { file = \"f\" } }").with("f", "\n").error(),
+        "talaria.toml:2:33: `a2a.auth.tokens[0].token`: `f` is empty"
+    );
+    let long = tokens("{ name = \"a\", token = { file = \"f\" } }").with("f", "x".repeat(9000)).error();
+    assert!(long.ends_with("`f` is longer than 8192 bytes; it should hold the secret alone"), "{long}");
+    let two = "{ name = \"a\", token = { env = \"T\" } }, { name = \"a\", token = { env = \"T\" } }";
+    assert!(tokens(two).variable("T", "t").error().ends_with("`a` is there twice; a name is one caller"));
+    let two = "{ name = \"a\", token = { env = \"T\" } }, { name = \"b\", token = { env = \"T\" } }";
+    assert!(
+        tokens(two)
+            .variable("T", "t")
+            .error()
+            .ends_with("the same token as another caller's; a token is one caller")
+    );
+    assert!(tokens("{ name = \" \", token = { env = \"T\" } }").error().ends_with("empty; name the caller"));
+}
+
+#[test]
+fn a_secret_in_the_file_is_refused_and_not_repeated() {
+    let inline = error("[a2a.auth]\ntokens = [{ name = \"a\", token = \"hunter2\" }]");
+    assert_eq!(
+        inline,
+        "talaria.toml:2:33: `a2a.auth.tokens[0].token`: a secret is not written into the file; \
+         give a reference: { env = \"NAME\" } or { file = \"PATH\" }"
+    );
+    let granted = error("[executor.conformance.grant]\nsecrets = [\"sk-hunter2\"]");
+    assert_eq!(
+        granted,
+        "talaria.toml:2:12: `executor.conformance.grant.secrets[0]`: a secret is named by its environment variable: \
+         A-Z, 0-9 and _, such as API_SERVER_KEY"
+    );
+    let both = error("[a2a.auth]\ntokens = [{ name = \"a\", token = { env = \"A\", file = \"B\" } }]");
+    assert!(both.ends_with("both `env` and `file` are given; keep one"), "{both}");
+}
+
+#[test]
+fn beyond_loopback_needs_a_decision() {
+    let what = "0.0.0.0:80 is beyond loopback, and everybody who reaches it could call; \
+                set `a2a.auth.tokens`, or `a2a.auth.open = true` if that is meant";
+    assert_eq!(error("[a2a]\nlisten = \"0.0.0.0:80\""), format!("talaria.toml:2:10: `a2a.listen`: {what}"));
+    assert_eq!(Given::nothing().listen("0.0.0.0:80").error(), format!("`--listen`: {what}"));
+    let closed = Given::file("[a2a.auth]\nopen = false").variable("WORKSPACE_ID", "w");
+    assert!(closed.error().contains("beyond loopback"), "an explicit no holds in a workspace too");
+    let config = Given::file("[a2a]\nlisten = \"10.0.0.1:80\"\n[a2a.auth]\nopen = true").load();
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    let tokens =
+        "[a2a]\nlisten = \"10.0.0.1:80\"\n[a2a.auth]\ntokens = [{ name = \"a\", token = { env = \"T\" } }]";
+    assert_eq!(Given::file(tokens).variable("T", "t").load().a2a.tokens.len(), 1);
+    let both = Given::file(&format!("{tokens}\nopen = true")).variable("T", "t").error();
+    assert_eq!(both, "talaria.toml:5:8: `a2a.auth.open`: contradicts `a2a.auth.tokens`; keep one of the two");
+}

@@ -1,0 +1,116 @@
+//! The reference: schema and table are in `docs/`, and are what the code says.
+//!
+//! After a change: `TALARIA_BLESS=1 cargo test -p talaria reference`, then read the difference.
+
+use std::path::PathBuf;
+
+use crate::config::reference::{Key, keys, schema};
+
+fn docs(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).join(name)
+}
+
+fn golden(name: &str, text: &str) {
+    let path = docs(name);
+    if std::env::var_os("TALARIA_BLESS").is_some() {
+        std::fs::write(&path, text).expect("docs/ can be written");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == text,
+        "docs/{name} is not what the code says; run `TALARIA_BLESS=1 cargo test -p talaria reference`"
+    );
+}
+
+/// The paragraph that starts so, and the rest.
+fn take(doc: &str, label: &str) -> (Option<String>, String) {
+    let paragraphs = || doc.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
+    let found =
+        paragraphs().find_map(|paragraph| paragraph.strip_prefix(label).map(|text| text.trim().to_owned()));
+    let rest: Vec<_> = paragraphs().filter(|paragraph| !paragraph.starts_with(label)).collect();
+    (found, rest.join("\n\n"))
+}
+
+fn row(key: &Key) -> String {
+    let (example, doc) = take(&key.doc, "Example:");
+    let (told, meaning) = take(&doc, "Default:");
+    let default = match (told, &key.default) {
+        (Some(told), _) => told,
+        (None, Some(value)) => format!("`{}`", value.to_string().replace('|', "\\|")),
+        (None, None) => "required".into(),
+    };
+    let example = example.map(|example| format!("<br>{example}")).unwrap_or_default();
+    format!("| `{}` | {} | {default} | {meaning}{example} |\n", key.path, key.kind)
+}
+
+#[test]
+fn schema_is_in_docs() {
+    golden("talaria.schema.json", &format!("{:#}\n", schema().as_value()));
+}
+
+#[test]
+fn table_is_in_docs() {
+    let mut page = String::from(
+        "# Configuration\n\n\
+         <!-- Generated from host/talaria/src/config; `TALARIA_BLESS=1 cargo test -p talaria reference` writes it. -->\n\n\
+         Flags go before the environment, the environment before the file, the file before the defaults. The file is\n\
+         `talaria.toml` in the working directory, or the one that `--config` names. A key that is not in this table is an\n\
+         error. Relative paths start at the file's folder. The same as JSON Schema: [talaria.schema.json](talaria.schema.json).\n\n\
+         | key | type | default | meaning |\n|---|---|---|---|\n",
+    );
+    page.extend(keys().iter().map(row));
+    page.push_str(ENVIRONMENT);
+    golden("configuration.md", &page);
+}
+
+const ENVIRONMENT: &str = "
+## Environment
+
+| variable | effect |
+|---|---|
+| `HERMES_API_BASE` | `executor.chat-completions.settings.base_url`, a trailing slash stripped |
+| `API_SERVER_KEY` | the secret that `chat-completions` sends to the gateway; `API_SERVER_KEY_FILE` names a file that holds it |
+| `WORKSPACE_ID` | listens on `0.0.0.0:8000` unless told otherwise, and lets everybody call while there are no tokens |
+| `MOLECULE_A2A_PLATFORM_ENABLED` | 1, true, yes or on asks for `plugin-callback`, which this version does not ship: a warning |
+| `MOLECULE_A2A_PLATFORM_HOST`, `_PORT`, `_SHARED_SECRET`, `MOLECULE_A2A_CALLBACK_HOST`, `_PORT` | checked, no effect in this version: a warning |
+| `XDG_CACHE_HOME`, `HOME` | where compiled components are kept |
+| any name in `grant.secrets` | that secret's value; with `_FILE` appended, the path of the file that holds it |
+
+An empty variable counts as unset.
+";
+
+#[test]
+fn every_key_is_explained() {
+    for key in keys() {
+        let (example, doc) = take(&key.doc, "Example:");
+        let (default, meaning) = take(&doc, "Default:");
+        assert!(example.is_some(), "{} has no Example:", key.path);
+        assert!(meaning.trim().len() > 8, "{} has no meaning", key.path);
+        let is_element = key.path.contains("[]");
+        assert!(default.is_some() || key.default.is_some() || is_element, "{} has no default", key.path);
+    }
+}
+
+#[test]
+fn every_example_is_valid() {
+    use crate::config::file::File;
+    use crate::config::source::Source;
+
+    for key in keys() {
+        let (example, _) = take(&key.doc, "Example:");
+        let example = example.unwrap_or_default();
+        let example = example.trim_matches('`');
+        let section = key.path.rsplit_once('.').map(|(section, _)| section).unwrap_or_default();
+        // An element of a list is shown whole in the list's own example.
+        if section.contains("[]") {
+            continue;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("talaria.toml");
+        std::fs::write(&path, format!("[{}]\n{example}\n", section.replace("NAME", "name")))
+            .expect("writable");
+        let source = Source::read(&path).expect("readable").expect("there");
+        let parsed = source.parse::<File>("");
+        assert!(parsed.is_ok(), "the example of {} does not parse: {:?}", key.path, parsed.err());
+    }
+}

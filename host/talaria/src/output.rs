@@ -1,0 +1,125 @@
+//! How commands speak: a result is a value that prints as text or as JSON, on standard output, and nothing else does.
+//!
+//! Notes for people (progress, ids, warnings) go to standard error. A reader that goes away (`| head`) is no failure.
+//! Text from elsewhere is printed to a terminal without its control characters, which could move the cursor, set the
+//! title or retype a command; into a pipe it goes as it came.
+
+use std::fmt::{self, Display};
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+/// How a result is printed: for people, or for programs as one JSON document.
+// No comments on the values: clap would make a paragraph of each in every help.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+/// The result of a command: `Display` is its text, `Serialize` its JSON.
+pub(crate) trait Report: Serialize + Display {}
+
+impl<T: Serialize + Display> Report for T {}
+
+/// Text from elsewhere, fit for a terminal.
+pub(crate) struct Printable<'a>(pub(crate) &'a str);
+
+/// Prints a result on standard output.
+pub(crate) fn print(format: Format, report: &impl Report) -> io::Result<()> {
+    let stdout = io::stdout();
+    let terminal = stdout.is_terminal();
+    write(&mut stdout.lock(), terminal, format, report)
+}
+
+/// Prints a note for people on standard error. There is nobody to tell when that fails.
+pub(crate) fn note(text: impl Display) {
+    let stderr = io::stderr();
+    let text = text.to_string();
+    drop(match stderr.is_terminal() {
+        true => writeln!(stderr.lock(), "{}", Printable(&text)),
+        false => writeln!(stderr.lock(), "{text}"),
+    });
+}
+
+fn write(out: &mut impl Write, terminal: bool, format: Format, report: &impl Report) -> io::Result<()> {
+    let written = match format {
+        Format::Json => {
+            // JSON escapes control characters by itself.
+            let text = serde_json::to_string_pretty(report)?;
+            writeln!(out, "{text}")
+        }
+        Format::Text if terminal => writeln!(out, "{}", Printable(&report.to_string())),
+        Format::Text => writeln!(out, "{report}"),
+    };
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+// === impl Printable ===
+
+impl Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in self.0.split_inclusive(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
+            let clean = part.trim_end_matches(|c: char| c.is_control() && !matches!(c, '\n' | '\t'));
+            f.write_str(clean)?;
+            if clean.len() < part.len() {
+                f.write_str("\u{fffd}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize)]
+    struct Said(String);
+
+    impl Display for Said {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "said: {}", self.0)
+        }
+    }
+
+    fn printed(terminal: bool, format: Format, text: &str) -> String {
+        let mut out = Vec::new();
+        write(&mut out, terminal, format, &Said(text.into())).expect("memory can be written");
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn a_result_is_text_or_json() {
+        assert_eq!(printed(false, Format::Text, "hi"), "said: hi\n");
+        assert_eq!(printed(false, Format::Json, "hi"), "\"hi\"\n");
+    }
+
+    #[test]
+    fn a_terminal_gets_no_control_characters() {
+        let hostile = "a\tb\n\u{1b}]0;title\u{7}é\u{9b}2J";
+        assert_eq!(printed(true, Format::Text, hostile), "said: a\tb\n\u{fffd}]0;title\u{fffd}é\u{fffd}2J\n");
+        assert_eq!(printed(false, Format::Text, hostile), format!("said: {hostile}\n"));
+        assert_eq!(printed(true, Format::Json, "\u{1b}"), "\"\\u001b\"\n");
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_is_no_failure() {
+        struct Gone(io::ErrorKind);
+        impl Write for Gone {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(self.0.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let report = Said(String::new());
+        assert!(write(&mut Gone(io::ErrorKind::BrokenPipe), false, Format::Text, &report).is_ok());
+        assert!(write(&mut Gone(io::ErrorKind::StorageFull), false, Format::Text, &report).is_err());
+    }
+}

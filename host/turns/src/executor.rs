@@ -1,0 +1,248 @@
+//! What executes a turn, seen from here: something with a name that takes a turn and gives an outcome.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use crate::model::{Artifact, ContextId, Message, Metadata, Part, Principal, TaskId};
+use crate::store::{StateKey, Store, StoreError};
+
+/// One incoming message, to be executed.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    /// The task that it belongs to.
+    pub task: TaskId,
+    /// The conversation that the task belongs to.
+    pub context: ContextId,
+    /// The message to answer.
+    pub message: Message,
+    /// Its text, see [`message_text`](crate::message_text).
+    pub text: String,
+    /// Earlier messages of the task.
+    pub history: Vec<Message>,
+    /// Who sent it.
+    pub principal: Principal,
+    /// Whether somebody reads the events while it runs.
+    pub streaming: bool,
+    /// Whether a result that comes after the turn can still reach the caller.
+    pub async_delivery: bool,
+    /// The request's metadata.
+    pub metadata: Option<Metadata>,
+}
+
+/// How a turn ends when it does not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinalState {
+    /// Done.
+    Completed,
+    /// The caller must say more.
+    InputRequired,
+    /// The caller must authenticate somewhere.
+    AuthRequired,
+    /// Refused.
+    Rejected,
+}
+
+/// Tokens that a turn consumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens read.
+    pub input_tokens: u32,
+    /// Tokens written.
+    pub output_tokens: u32,
+}
+
+/// The result of a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// How it ended.
+    pub state: FinalState,
+    /// The answer, question or reason.
+    pub parts: Vec<Part>,
+    /// What it cost.
+    pub usage: Option<Usage>,
+    /// For the caller.
+    pub metadata: Option<Metadata>,
+}
+
+/// What went wrong, coarse enough to act on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The turn makes no sense to the executor.
+    InvalidTurn,
+    /// Its settings do not.
+    InvalidSettings,
+    /// The upstream answered with an error, or not at all.
+    Upstream,
+    /// Policy forbids what the turn needs.
+    Denied,
+    /// It took too long.
+    TimedOut,
+    /// It was cancelled.
+    Cancelled,
+    /// No room to run it now.
+    Busy,
+    /// A fault of the executor.
+    Internal,
+}
+
+/// A turn that failed. `message` is what the caller reads.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What went wrong.
+    pub kind: FailureKind,
+    /// For the caller: reviewed, scrubbed.
+    pub message: String,
+    /// Whether the same turn may succeed later.
+    pub retryable: bool,
+}
+
+/// Where a tool call of the upstream stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolState {
+    /// It began.
+    Started,
+    /// It ended well.
+    Completed,
+    /// It ended badly.
+    Failed,
+}
+
+/// A tool call of the upstream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolProgress {
+    /// The call.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// Where it stands.
+    pub state: ToolState,
+    /// One line for people.
+    pub label: Option<String>,
+    /// Whatever else.
+    pub metadata: Option<Metadata>,
+}
+
+/// What a turn says while it runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Emitted {
+    /// The next piece of the answer.
+    TextDelta(String),
+    /// A result other than the answer.
+    Artifact {
+        /// The piece.
+        artifact: Artifact,
+        /// Adds to the artifact of that id.
+        append: bool,
+        /// No further piece follows.
+        last: bool,
+    },
+    /// What the agent is doing.
+    Status(String),
+    /// A tool call.
+    Tool(ToolProgress),
+    /// Anything else.
+    Custom {
+        /// Its name.
+        name: String,
+        /// What it says.
+        value: serde_json::Value,
+    },
+}
+
+/// Nobody takes the turn's events any more: it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the turn is over")]
+pub struct TurnOver;
+
+/// What a running turn may do to its task: say something, and remember something.
+#[derive(Clone)]
+pub struct Scope {
+    events: mpsc::Sender<Emitted>,
+    store: Arc<dyn Store>,
+    owner: Principal,
+    context: ContextId,
+    executor: Box<str>,
+}
+
+/// Executes turns, each within a deadline of its own. Dropping the future of [`Executor::execute`] cancels the turn
+/// and releases all that it held.
+#[async_trait]
+pub trait Executor: Send + Sync + 'static {
+    /// The name that it is configured under.
+    fn name(&self) -> &str;
+
+    /// Executes one turn.
+    async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure>;
+}
+
+/// Chooses the executor of a turn.
+pub trait Route: Send + Sync + 'static {
+    /// The executor for this message.
+    ///
+    /// # Errors
+    /// A text for the caller, where the message asks for an executor that it cannot have.
+    fn pick(&self, principal: &Principal, message: &Message) -> Result<Arc<dyn Executor>, String>;
+}
+
+// === impl Scope ===
+
+impl Scope {
+    /// A scope and the receiver of what the turn says. `bound` events wait at most; then the turn does.
+    #[must_use]
+    pub fn new(
+        bound: usize,
+        store: Arc<dyn Store>,
+        owner: Principal,
+        context: ContextId,
+        executor: &str,
+    ) -> (Self, mpsc::Receiver<Emitted>) {
+        let (events, receiver) = mpsc::channel(bound);
+        (Self { events, store, owner, context, executor: executor.into() }, receiver)
+    }
+
+    /// Says it, in order; waits while the log is behind.
+    ///
+    /// # Errors
+    /// [`TurnOver`] when nobody takes it any more.
+    pub async fn emit(&self, event: Emitted) -> Result<(), TurnOver> {
+        self.events.send(event).await.map_err(|_| TurnOver)
+    }
+
+    /// What this executor remembered of this conversation.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn state(&self, key: &str) -> Result<Option<Arc<[u8]>>, StoreError> {
+        self.store.state(&self.key(key)).await
+    }
+
+    /// Remembers; none forgets.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn set_state(&self, key: &str, value: Option<Arc<[u8]>>) -> Result<(), StoreError> {
+        self.store.set_state(&self.key(key), value).await
+    }
+
+    fn key(&self, key: &str) -> StateKey {
+        StateKey {
+            owner: self.owner.clone(),
+            context: self.context.clone(),
+            executor: self.executor.clone(),
+            key: key.into(),
+        }
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// A failure of a kind, not worth a retry.
+    #[must_use]
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retryable: false }
+    }
+}

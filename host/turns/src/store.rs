@@ -1,0 +1,102 @@
+//! Where tasks live.
+//!
+//! Three rules shape the trait, so that memory, SQLite and a shared database can all keep it:
+//! - **append only**: a task changes by events, each with the next sequence number of that task;
+//! - **compare and set**: an append names the version that it builds on, and loses if another came first;
+//! - **an owner on every key**: a store cannot be asked for a task without saying whose. Another's task is absent.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::model::{ContextId, Principal, TaskId};
+use crate::task::{Event, IllegalMove, Task};
+
+/// A task's key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TaskKey {
+    /// Who it belongs to.
+    pub owner: Principal,
+    /// Which one.
+    pub task: TaskId,
+}
+
+/// The key of something that an executor remembers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct StateKey {
+    /// Whose conversation it is.
+    pub owner: Principal,
+    /// Which conversation.
+    pub context: ContextId,
+    /// Which executor.
+    pub executor: Box<str>,
+    /// The executor's own key.
+    pub key: Box<str>,
+}
+
+/// An event in its place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// 1 for the first event of a task, then without gaps.
+    pub sequence: u64,
+    /// What happened.
+    pub event: Arc<Event>,
+}
+
+/// Why a store did nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such task, or it belongs to somebody else.
+    #[error("no such task")]
+    NotFound,
+    /// The key is taken.
+    #[error("the task exists already")]
+    Exists,
+    /// Somebody else appended first.
+    #[error("the task is at version {actual}, not at {expected}")]
+    Conflict {
+        /// What the writer built on.
+        expected: u64,
+        /// What it is.
+        actual: u64,
+    },
+    /// The task's state does not allow the event.
+    #[error(transparent)]
+    Illegal(#[from] IllegalMove),
+    /// The store has no room, and nothing that it may forget.
+    #[error("the store is full: {0}")]
+    Full(String),
+    /// The store is out of order.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+}
+
+/// Where tasks, their events and what executors remember live.
+///
+/// Every method does all or nothing. Implementations pass `talaria-store`'s `suite`.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Creates a task with its first events.
+    async fn create(
+        &self,
+        key: &TaskKey,
+        context: &ContextId,
+        events: Vec<Event>,
+    ) -> Result<Arc<Task>, StoreError>;
+
+    /// Appends to a task that is at version `expected`. The first of `events` gets `expected + 1`.
+    async fn append(&self, key: &TaskKey, expected: u64, events: Vec<Event>)
+    -> Result<Arc<Task>, StoreError>;
+
+    /// A task as it is now.
+    async fn task(&self, key: &TaskKey) -> Result<Option<Arc<Task>>, StoreError>;
+
+    /// Events of a task after sequence number `after`, at most `limit`, in order.
+    async fn events(&self, key: &TaskKey, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError>;
+
+    /// What an executor remembered.
+    async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError>;
+
+    /// Remembers; none forgets.
+    async fn set_state(&self, key: &StateKey, value: Option<Arc<[u8]>>) -> Result<(), StoreError>;
+}

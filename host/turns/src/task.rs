@@ -1,0 +1,366 @@
+//! A task is what its events add up to.
+//!
+//! [`Task::apply`] is the only way a task changes, and it refuses what is not legal: terminal is final, and nothing
+//! goes back to submitted. A store that folds with it cannot hold a task in a state that no log explains.
+
+use crate::model::{Artifact, Content, ContextId, Message, Metadata, Part, TaskId, Timestamp};
+
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Accepted, not begun.
+    Submitted,
+    /// A turn runs.
+    Working,
+    /// The caller must say more.
+    InputRequired,
+    /// The caller must authenticate somewhere.
+    AuthRequired,
+    /// Done.
+    Completed,
+    /// Broken.
+    Failed,
+    /// Stopped by the caller.
+    Canceled,
+    /// Refused by the executor.
+    Rejected,
+}
+
+/// A state, since when, and what the agent says about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// Where the task stands.
+    pub state: State,
+    /// What the agent says about it.
+    pub message: Option<Message>,
+    /// Since when.
+    pub at: Timestamp,
+}
+
+/// One thing that happened to a task. Events are appended, never changed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A message of the caller joined the history.
+    Message(Message),
+    /// The task moved, or said something while it stays where it is.
+    Status {
+        /// Where to.
+        status: Status,
+        /// Joins the task's metadata.
+        metadata: Option<Metadata>,
+    },
+    /// A result, or a piece of one.
+    Artifact {
+        /// The piece.
+        artifact: Artifact,
+        /// Adds to the artifact of that id instead of replacing it.
+        append: bool,
+        /// No further piece follows.
+        last: bool,
+    },
+    /// Something to watch and forget: tool progress, an executor's own events. Leaves the task as it is.
+    Note {
+        /// Its name.
+        name: String,
+        /// What it says.
+        value: serde_json::Value,
+    },
+}
+
+/// A task, as of `version`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Task {
+    /// Its id.
+    pub id: TaskId,
+    /// The conversation that it belongs to.
+    pub context: ContextId,
+    /// Sequence number of the last event in it; 0 before the first.
+    pub version: u64,
+    /// Where it stands.
+    pub status: Status,
+    /// Messages, oldest first. What the agent said with a status joins when the next status comes.
+    pub history: Vec<Message>,
+    /// Results, in the order of their first pieces.
+    pub artifacts: Vec<Artifact>,
+    /// Whatever else.
+    pub metadata: Metadata,
+}
+
+/// An event that the task's state does not allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a task that is {from} takes no further events")]
+pub struct IllegalMove {
+    /// Where the task stands.
+    pub from: State,
+    /// Where it should have gone; none for an event that is not a move.
+    pub to: Option<State>,
+}
+
+/// The id of the artifact that holds a turn's answer.
+pub const REPLY: &str = "reply";
+
+// === impl State ===
+
+impl State {
+    /// No further event.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
+    }
+
+    /// Waiting for the caller.
+    #[must_use]
+    pub fn is_interrupted(self) -> bool {
+        matches!(self, Self::InputRequired | Self::AuthRequired)
+    }
+
+    /// Terminal or interrupted: a blocking send answers now.
+    #[must_use]
+    pub fn is_settled(self) -> bool {
+        self.is_terminal() || self.is_interrupted()
+    }
+
+    /// Whether a task may go from here to there. Staying is a move: a status may say something new.
+    #[must_use]
+    pub fn may_become(self, to: Self) -> bool {
+        !self.is_terminal() && (to != Self::Submitted || self == Self::Submitted)
+    }
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Submitted => "submitted",
+            Self::Working => "working",
+            Self::InputRequired => "input-required",
+            Self::AuthRequired => "auth-required",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+            Self::Rejected => "rejected",
+        })
+    }
+}
+
+// === impl Event ===
+
+impl Event {
+    /// A move that says nothing.
+    #[must_use]
+    pub fn moved(state: State) -> Self {
+        Self::said(state, Vec::new())
+    }
+
+    /// A move with what the agent says about it; no parts, no message.
+    #[must_use]
+    pub fn said(state: State, parts: Vec<Part>) -> Self {
+        let message = (!parts.is_empty()).then(|| Message::agent(parts));
+        Self::Status { status: Status { state, message, at: Timestamp::now() }, metadata: None }
+    }
+
+    /// Whether the task is settled after it.
+    #[must_use]
+    pub fn settles(&self) -> bool {
+        matches!(self, Self::Status { status, .. } if status.state.is_settled())
+    }
+}
+
+// === impl Task ===
+
+impl Task {
+    /// A task that was just submitted: version 0, nothing in it.
+    #[must_use]
+    pub fn new(id: TaskId, context: ContextId) -> Self {
+        Self {
+            id,
+            context,
+            version: 0,
+            status: Status { state: State::Submitted, message: None, at: Timestamp::now() },
+            history: Vec::new(),
+            artifacts: Vec::new(),
+            metadata: Metadata::new(),
+        }
+    }
+
+    /// Whether `events` are legal now, one after the other.
+    ///
+    /// # Errors
+    /// [`IllegalMove`] for the first that is not.
+    pub fn check(&self, events: &[Event]) -> Result<(), IllegalMove> {
+        let mut from = self.status.state;
+        for event in events {
+            let to = match event {
+                Event::Status { status, .. } => Some(status.state),
+                Event::Message(_) | Event::Artifact { .. } | Event::Note { .. } => None,
+            };
+            if !from.may_become(to.unwrap_or(from)) {
+                return Err(IllegalMove { from, to });
+            }
+            from = to.unwrap_or(from);
+        }
+        Ok(())
+    }
+
+    /// Folds one event in and counts it.
+    ///
+    /// # Errors
+    /// [`IllegalMove`], with the task unchanged.
+    pub fn apply(&mut self, event: &Event) -> Result<(), IllegalMove> {
+        self.check(std::slice::from_ref(event))?;
+        match event {
+            Event::Message(message) => self.history.push(message.clone()),
+            Event::Status { status, metadata } => {
+                let before = std::mem::replace(&mut self.status, status.clone());
+                self.history.extend(before.message);
+                self.metadata.extend(metadata.clone().unwrap_or_default());
+            }
+            Event::Artifact { artifact, append, .. } => self.fold_artifact(artifact, *append),
+            Event::Note { .. } => {}
+        }
+        self.version += 1;
+        Ok(())
+    }
+
+    fn fold_artifact(&mut self, piece: &Artifact, append: bool) {
+        match self.artifacts.iter_mut().find(|known| known.id == piece.id) {
+            Some(known) if append => {
+                for part in &piece.parts {
+                    known.push(part);
+                }
+            }
+            Some(known) => *known = piece.clone(),
+            None => self.artifacts.push(piece.clone()),
+        }
+    }
+
+    /// The answer, where the turn only returned text: what a caller gets who did not ask for a task.
+    ///
+    /// For a failed task this is the failure's text. None while the task is not terminal, when it holds other
+    /// artifacts, or when the answer is more than text.
+    #[must_use]
+    pub fn text_reply(&self) -> Option<Message> {
+        let parts = match (self.status.state, self.artifacts.as_slice()) {
+            (State::Completed, [reply]) if reply.id == REPLY => reply.parts.clone(),
+            (State::Failed, []) => self.status.message.as_ref()?.parts.clone(),
+            _ => return None,
+        };
+        if !parts.iter().all(Part::is_text) {
+            return None;
+        }
+        let mut message = Message::agent(parts);
+        // Derived, so that asking twice gives the same message.
+        if let Ok(id) = format!("{REPLY}-{}", self.id).parse() {
+            message.id = id;
+        }
+        message.metadata = (!self.metadata.is_empty()).then(|| self.metadata.clone());
+        Some(message)
+    }
+}
+
+impl Artifact {
+    /// Adds a part; text that follows text of the same kind is joined to it.
+    fn push(&mut self, part: &Part) {
+        if let (
+            Some(Part { content: Content::Text(text), media_type, filename: None, metadata: None }),
+            Content::Text(more),
+        ) = (self.parts.last_mut(), &part.content)
+            && *media_type == part.media_type
+            && part.filename.is_none()
+            && part.metadata.is_none()
+        {
+            text.push_str(more);
+        } else {
+            self.parts.push(part.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATES: [State; 8] = [
+        State::Submitted,
+        State::Working,
+        State::InputRequired,
+        State::AuthRequired,
+        State::Completed,
+        State::Failed,
+        State::Canceled,
+        State::Rejected,
+    ];
+
+    fn task() -> Task {
+        Task::new(TaskId::fresh(), ContextId::fresh())
+    }
+
+    fn delta(text: &str, append: bool) -> Event {
+        let artifact = Artifact {
+            id: REPLY.into(),
+            name: None,
+            description: None,
+            parts: vec![Part::text(text)],
+            metadata: None,
+            extensions: Vec::new(),
+        };
+        Event::Artifact { artifact, append, last: false }
+    }
+
+    #[test]
+    fn terminal_is_final() {
+        for terminal in STATES.into_iter().filter(|state| state.is_terminal()) {
+            let mut task = task();
+            task.apply(&Event::moved(terminal)).unwrap();
+            let before = task.clone();
+            for next in STATES {
+                assert_eq!(
+                    task.apply(&Event::moved(next)),
+                    Err(IllegalMove { from: terminal, to: Some(next) }),
+                    "{terminal} must not become {next}"
+                );
+            }
+            assert!(task.apply(&delta("late", true)).is_err(), "no artifact after {terminal}");
+            assert_eq!(task, before, "a refused event changes nothing");
+        }
+    }
+
+    #[test]
+    fn nothing_goes_back_to_submitted() {
+        for from in [State::Working, State::InputRequired, State::AuthRequired] {
+            assert!(!from.may_become(State::Submitted), "{from}");
+        }
+    }
+
+    #[test]
+    fn what_the_agent_said_with_a_status_joins_the_history_at_the_next_one() {
+        let mut task = task();
+        task.apply(&Event::said(State::InputRequired, vec![Part::text("which one?")])).unwrap();
+        assert!(task.history.is_empty());
+        task.apply(&Event::moved(State::Working)).unwrap();
+        assert_eq!(task.history[0].parts, vec![Part::text("which one?")]);
+        assert_eq!(task.status.message, None);
+    }
+
+    #[test]
+    fn deltas_add_up_to_one_text_and_every_event_counts() {
+        let mut task = task();
+        task.apply(&delta("Hel", false)).unwrap();
+        task.apply(&delta("lo", true)).unwrap();
+        assert_eq!(task.artifacts.len(), 1);
+        assert_eq!(task.artifacts[0].parts, vec![Part::text("Hello")]);
+        assert_eq!(task.version, 2);
+        task.apply(&delta("Goodbye", false)).unwrap();
+        assert_eq!(task.artifacts[0].parts, vec![Part::text("Goodbye")], "without append it replaces");
+    }
+
+    #[test]
+    fn a_reply_of_text_is_a_message_with_a_stable_id() {
+        let mut task = task();
+        task.apply(&delta("hi", false)).unwrap();
+        assert_eq!(task.text_reply(), None, "not before the end");
+        task.apply(&Event::moved(State::Completed)).unwrap();
+        let reply = task.text_reply().unwrap();
+        assert_eq!(reply.parts, vec![Part::text("hi")]);
+        assert_eq!(reply.id, task.text_reply().unwrap().id);
+    }
+}

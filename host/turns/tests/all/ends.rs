@@ -1,0 +1,51 @@
+//! Every turn ends, and what it said is kept.
+
+use std::time::Duration;
+
+use talaria_turns::{Limits, Part, Principal, SendError, State, Task};
+
+use crate::kit::{message, service, text};
+
+async fn run(prompt: &str) -> std::sync::Arc<Task> {
+    let (turns, _) = service(Limits::default());
+    turns.send(message(prompt)).await.unwrap().settled(&turns).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_failure_is_what_the_caller_reads() {
+    let task = run("fail").await;
+    assert_eq!(task.status.state, State::Failed);
+    assert_eq!(text(task.text_reply()), "[upstream] broken");
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_turn_only() {
+    let task = run("panic").await;
+    assert_eq!(task.status.state, State::Failed);
+    assert!(text(task.text_reply()).contains("panicked"));
+}
+
+#[tokio::test]
+async fn deltas_that_add_up_to_the_answer_are_the_answer() {
+    let task = run("stream").await;
+    assert_eq!(task.artifacts.len(), 1);
+    assert_eq!(task.artifacts[0].parts, vec![Part::text("Hello")]);
+}
+
+#[tokio::test]
+async fn an_answer_that_contradicts_its_deltas_replaces_them() {
+    assert_eq!(text(run("contradict").await.text_reply()), "right");
+}
+
+#[tokio::test]
+async fn a_drain_ends_what_does_not_end_by_itself() {
+    let (turns, _) = service(Limits::default());
+    let accepted = turns.send(message("wait")).await.unwrap();
+    assert_eq!(turns.drain(Duration::from_millis(1)).await, 1);
+    let id = accepted.task.id.clone();
+    let task = accepted.settled(&turns).await.unwrap();
+    assert_eq!(task.status.state, State::Failed);
+    assert_eq!(text(task.text_reply()), "interrupted by a shutdown");
+    assert_eq!(turns.task(&Principal::anyone(), &id).await.unwrap().status.state, State::Failed);
+    assert!(matches!(turns.send(message("hi")).await, Err(SendError::Draining)));
+}

@@ -1,0 +1,104 @@
+//! An executor that does what its message says, and a service on it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use talaria_store::Memory;
+use talaria_turns::{
+    Emitted, Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, Metadata, Outcome, Part,
+    Principal, Role, Route, Scope, Turn, Turns,
+};
+use tokio::sync::Notify;
+
+#[derive(Default)]
+pub(crate) struct Scripted {
+    pub(crate) go: Notify,
+    pub(crate) runs: AtomicUsize,
+}
+
+pub(crate) struct Only(pub(crate) Arc<Scripted>);
+
+impl Route for Only {
+    fn pick(&self, _: &Principal, message: &Message) -> Result<Arc<dyn Executor>, String> {
+        match message.metadata.as_ref().and_then(|metadata| metadata.get("talaria/executor")) {
+            None => Ok(Arc::clone(&self.0) as _),
+            Some(name) => Err(format!("no executor {name}")),
+        }
+    }
+}
+
+#[async_trait]
+impl Executor for Scripted {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        let done = |parts| Outcome { state: FinalState::Completed, parts, usage: None, metadata: None };
+        match turn.text.as_str() {
+            "wait" => {
+                self.go.notified().await;
+                Ok(done(vec![Part::text("waited")]))
+            }
+            "panic" => panic!("as asked"),
+            "fail" => Err(Failure::new(FailureKind::Upstream, "[upstream] broken")),
+            "ask" => Ok(Outcome {
+                state: FinalState::InputRequired,
+                parts: vec![Part::text("which?")],
+                usage: None,
+                metadata: None,
+            }),
+            "stream" => {
+                for delta in ["Hel", "lo"] {
+                    scope.emit(Emitted::TextDelta(delta.into())).await.unwrap();
+                }
+                Ok(done(vec![Part::text("Hello")]))
+            }
+            "contradict" => {
+                scope.emit(Emitted::TextDelta("wrong".into())).await.unwrap();
+                Ok(done(vec![Part::text("right")]))
+            }
+            "history" => Ok(done(vec![Part::text(turn.history.len().to_string())])),
+            "remember" => {
+                scope.set_state("k", Some(b"v".as_slice().into())).await.unwrap();
+                Ok(done(vec![]))
+            }
+            "recall" => {
+                let value = scope.state("k").await.unwrap();
+                Ok(done(vec![Part::text(
+                    value.map_or("nothing".into(), |v| String::from_utf8_lossy(&v).into_owned()),
+                )]))
+            }
+            text => Ok(done(vec![Part::text(text)])),
+        }
+    }
+}
+
+pub(crate) fn service(limits: Limits) -> (Turns, Arc<Scripted>) {
+    let executor = Arc::new(Scripted::default());
+    (Turns::new(Arc::new(Memory::new(100)), Arc::new(Only(Arc::clone(&executor))), limits), executor)
+}
+
+pub(crate) fn message(text: &str) -> Incoming {
+    Incoming {
+        principal: Principal::anyone(),
+        message: Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) },
+        task: None,
+        context: None,
+        streaming: false,
+        metadata: None,
+    }
+}
+
+pub(crate) fn choosing(name: &str) -> Option<Metadata> {
+    let mut metadata = Metadata::new();
+    metadata.insert("talaria/executor".into(), name.into());
+    Some(metadata)
+}
+
+/// The text of a message's only part.
+pub(crate) fn text(message: Option<Message>) -> String {
+    talaria_turns::message_text(&message.expect("there is a message").parts)
+}

@@ -1,0 +1,67 @@
+//! What is measured in this process: a turn without a network, and the load of a component.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use talaria_engine::{Component, Engine, EngineConfig};
+use talaria_store::Memory;
+use talaria_testkit::{Rig, guest};
+use talaria_turns::{Executor as _, Principal, Scope, Store};
+
+use crate::table::{Row, Target, median, quantile};
+
+/// Turns before the clock counts, and turns that are measured.
+const WARM_UP: usize = 500;
+const TURNS: usize = 5_000;
+/// Components that are loaded.
+const LOADS: u8 = 7;
+
+/// Instantiates, executes and drops, one turn after the other.
+pub(crate) async fn turn() -> Result<Row> {
+    let rig = Rig::new("probe").await;
+    let executor = rig.executor();
+    let store: Arc<dyn Store> = Arc::new(Memory::new(1));
+    let mut took = Vec::with_capacity(TURNS);
+    for round in 0..WARM_UP + TURNS {
+        let turn = rig.turn("echo hi");
+        let (scope, _said) =
+            Scope::new(1, Arc::clone(&store), Principal::anyone(), turn.context.clone(), executor.name());
+        let started = Instant::now();
+        let result = executor.execute(turn, scope).await;
+        let elapsed = started.elapsed();
+        result.context("the probe does not echo")?;
+        if round >= WARM_UP {
+            took.push(elapsed.as_secs_f64() * 1e6);
+        }
+    }
+    let slow = quantile(&mut took, 0.99);
+    let row = Row::new("a turn: instantiate, execute, drop", median(&mut took), "µs", Target::Under(150.0));
+    Ok(row.note(format!("median of {TURNS} in process, guest `probe`, verb echo; 99 % under {slow:.0} µs")))
+}
+
+/// Loads components that no cache knows: checked, compiled, kept, linked, described.
+pub(crate) async fn load() -> Result<Row> {
+    let cache = tempfile::tempdir()?;
+    let config = EngineConfig { cache_dir: Some(cache.path().to_owned()), ..EngineConfig::default() };
+    let egress = talaria_egress::Egress::new(talaria_egress::Config::default());
+    let engine = Engine::new(&config, egress)?;
+    let component = guest("chat-completions");
+    let mut took = Vec::new();
+    for variant in 0..LOADS {
+        let wasm = with_section(&component, variant);
+        let compiled = std::sync::atomic::AtomicBool::new(false);
+        let started = Instant::now();
+        Component::load(&engine, wasm, |_| compiled.store(true, std::sync::atomic::Ordering::Relaxed)).await?;
+        took.push(started.elapsed().as_secs_f64() * 1e3);
+        ensure!(compiled.into_inner(), "the component was known to the cache");
+    }
+    let row = Row::new("load of a new component", median(&mut took), "ms", Target::Under(300.0));
+    Ok(row.note(format!("median of {LOADS}, chat-completions, {} KiB, empty cache", component.len() / 1024)))
+}
+
+/// The same component with another digest: a custom section at its end.
+fn with_section(component: &[u8], variant: u8) -> Vec<u8> {
+    // Id 0, a size of 3: a name of one byte, and one byte of content.
+    [component, &[0, 3, 1, b'v', variant]].concat()
+}

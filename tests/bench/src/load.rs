@@ -1,0 +1,124 @@
+//! The bridge and the baseline under the same load, in turns, so that a busy machine hits both.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::gateway::Gateway;
+use crate::process::Bridge;
+use crate::table::{Row, Target, median};
+
+/// Connections, each with one request at a time.
+const CONNECTIONS: usize = 16;
+/// How often each of the two is measured, and for how long.
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_secs(2);
+const WARM_UP: Duration = Duration::from_secs(2);
+/// The pace of the rounds that show latency without a queue: far below what either can do, in requests a second of
+/// each connection.
+const PACE: u32 = 50;
+
+/// What one round showed.
+struct Round {
+    /// Answers a second.
+    throughput: f64,
+    /// Median, in milliseconds.
+    latency: f64,
+}
+
+/// The rounds of one kind.
+#[derive(Default)]
+struct Rounds {
+    throughput: Vec<f64>,
+    latency: Vec<f64>,
+}
+
+pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
+    let gateway = Gateway::fast().await?;
+    let mut ours = bridge.start(&gateway.base_url())?;
+    let mut native = bridge.start_baseline(gateway.address)?;
+    ours.ready().await.context("the bridge")?;
+    native.ready().await.context("the baseline")?;
+    for server in [&ours, &native] {
+        round(server.address, WARM_UP, None).await.with_context(|| server.said())?;
+    }
+
+    let [mut bridge, mut baseline, mut paced_bridge, mut paced_baseline] = std::array::from_fn(|_| Rounds::default());
+    for _ in 0..ROUNDS {
+        baseline.add(&round(native.address, ROUND, None).await?);
+        bridge.add(&round(ours.address, ROUND, None).await.with_context(|| ours.said())?);
+    }
+    for _ in 0..ROUNDS {
+        paced_baseline.add(&round(native.address, ROUND, Some(PACE)).await?);
+        paced_bridge.add(&round(ours.address, ROUND, Some(PACE)).await.with_context(|| ours.said())?);
+    }
+
+    let rates = (bridge.throughput(), baseline.throughput());
+    let (full, paced) = (bridge.latency(), paced_bridge.latency());
+    let (full_native, paced_native) = (baseline.latency(), paced_baseline.latency());
+    let how = format!("{ROUNDS} rounds of {} s each, in turns, 1 KiB prompts", ROUND.as_secs());
+    Ok(vec![
+        Row::new("throughput at 16 connections, of the baseline's", rates.0 / rates.1, "", Target::AtLeast(0.5))
+            .note(format!("{:.0} to {:.0} turns/s; {how}; the load and the upstream share the cores", rates.0, rates.1)),
+        Row::new("added median latency at 16 connections", full - full_native, "ms", Target::Under(0.5))
+            .note(format!("{full:.2} to {full_native:.2} ms, both saturated: a queue's length, not a turn's work")),
+        Row::plain("added median latency, 16 connections, not saturated", paced - paced_native, "ms")
+            .note(format!("{paced:.2} to {paced_native:.2} ms at {} turns/s", PACE as usize * CONNECTIONS)),
+    ])
+}
+
+/// All connections at once, as fast as answers come, or at a pace.
+async fn round(address: SocketAddr, length: Duration, pace: Option<u32>) -> Result<Round> {
+    let end = Instant::now() + length;
+    let mut connections = JoinSet::new();
+    for _ in 0..CONNECTIONS {
+        connections.spawn(client(address, end, pace));
+    }
+    let mut latencies = Vec::new();
+    while let Some(connection) = connections.join_next().await {
+        latencies.append(&mut connection??);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "some thousands")]
+    let throughput = latencies.len() as f64 / length.as_secs_f64();
+    Ok(Round { throughput, latency: median(&mut latencies) })
+}
+
+/// One connection; the latencies of its turns in milliseconds.
+async fn client(address: SocketAddr, end: Instant, pace: Option<u32>) -> Result<Vec<f64>> {
+    let mut connection = crate::http1::Connection::open(address).await?;
+    let mut ticks = pace.map(|pace| {
+        let mut ticks = interval(Duration::from_secs(1) / pace);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        ticks
+    });
+    let mut latencies = Vec::new();
+    while Instant::now() < end {
+        if let Some(ticks) = &mut ticks {
+            ticks.tick().await;
+        }
+        let started = Instant::now();
+        connection.turn().await?;
+        latencies.push(started.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(latencies)
+}
+
+// === impl Rounds ===
+
+impl Rounds {
+    fn add(&mut self, round: &Round) {
+        self.throughput.push(round.throughput);
+        self.latency.push(round.latency);
+    }
+
+    fn throughput(&mut self) -> f64 {
+        median(&mut self.throughput)
+    }
+
+    fn latency(&mut self) -> f64 {
+        median(&mut self.latency)
+    }
+}

@@ -1,0 +1,104 @@
+//! `cargo xtask bench`: what the sandbox costs, against a native baseline, on this machine, now.
+//!
+//! One run prints one table. Numbers of two runs, let alone of two machines, do not compare; the ratios do. The load
+//! and the upstream are in this process, the bridge and the baseline are processes of their own, and take turns.
+//! `docs/benchmarks.md` has the reasons behind the targets.
+#![forbid(unsafe_code)]
+
+mod baseline;
+mod gateway;
+mod http1;
+mod inside;
+mod load;
+mod process;
+mod start;
+mod table;
+mod waiting;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::table::Table;
+
+/// Measures the bridge against a native baseline and prints one table.
+#[derive(Debug, Parser)]
+struct Cli {
+    /// How the table is printed.
+    #[arg(long, value_enum, default_value_t)]
+    output: Format,
+    /// The bridge's binary [default: `talaria` beside this one]
+    #[arg(long, value_name = "FILE")]
+    talaria: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Be the baseline. The benchmark starts itself so.
+    #[command(hide = true)]
+    Baseline {
+        /// Where to listen.
+        listen: SocketAddr,
+        /// Where the upstream listens.
+        gateway: SocketAddr,
+    },
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    process::raise_open_files()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    match cli.command {
+        Some(Command::Baseline { listen, gateway }) => runtime.block_on(baseline::serve(listen, gateway)),
+        None => {
+            let talaria = cli.talaria.map_or_else(beside, Ok)?;
+            let table = runtime.block_on(measure(talaria))?;
+            let text = match cli.output {
+                Format::Text => table.to_string(),
+                Format::Json => serde_json::to_string_pretty(&table)? + "\n",
+            };
+            std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+        }
+    }
+}
+
+/// One after the other: nothing else runs while something is measured.
+async fn measure(talaria: PathBuf) -> Result<Table> {
+    let bridge = process::Bridge::new(talaria)?;
+    let mut table = Table::new();
+    note("a turn inside, and a component's load");
+    table.add(inside::turn().await?);
+    table.add(inside::load().await?);
+    note("start with a warm cache");
+    table.add(start::ready(&bridge).await?);
+    note("memory, idle and with waiting turns");
+    table.extend(waiting::memory(&bridge).await?);
+    note("the bridge and the baseline under load");
+    table.extend(load::compare(&bridge).await?);
+    Ok(table)
+}
+
+fn beside() -> Result<PathBuf> {
+    let here = std::env::current_exe()?;
+    let talaria = here.with_file_name("talaria");
+    anyhow::ensure!(talaria.is_file(), "there is no {}; `cargo xtask bench` builds it", talaria.display());
+    Ok(talaria)
+}
+
+fn note(what: &str) {
+    eprintln!("measuring: {what}");
+}

@@ -1,0 +1,148 @@
+//! The processes that are measured.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use crate::http1::Connection;
+
+/// How to start the bridge.
+pub(crate) struct Bridge {
+    binary: PathBuf,
+    /// Its configuration, its cache of compiled components, and what it says.
+    home: TempDir,
+}
+
+/// A process that serves; killed when dropped.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    child: Child,
+    log: PathBuf,
+}
+
+/// How long a process may take to serve. The first one compiles.
+const START: Duration = Duration::from_secs(30);
+/// How often a port that is not bound yet is tried.
+const TRY: Duration = Duration::from_millis(1);
+/// Two connections for each of a thousand turns, in this process as in the bridge, and some.
+const OPEN_FILES: u64 = 4_096;
+/// The variable that tells a restarted process not to try again.
+const RAISED: &str = "TALARIA_BENCH_RAISED";
+
+// === impl Bridge ===
+
+impl Bridge {
+    pub(crate) fn new(binary: PathBuf) -> Result<Self> {
+        let home = tempfile::Builder::new().prefix("talaria-bench-").tempdir()?;
+        Ok(Self { binary, home })
+    }
+
+    /// Starts it as an operator would, with everything at its default but the upstream and the folders.
+    pub(crate) fn start(&self, upstream: &str) -> Result<Server> {
+        let config = self.home.path().join("talaria.toml");
+        let cache = self.home.path().join("cache");
+        let text = format!(
+            "[store]\nurl = \"memory:\"\n\n[engine]\ncache_dir = {cache:?}\n\n\
+             [executor.chat-completions.settings]\nbase_url = {upstream:?}\n"
+        );
+        fs::write(&config, text)?;
+        let address = free_address()?;
+        let mut command = Command::new(&self.binary);
+        command.args(["serve", "--listen", &address.to_string(), "--config"]).arg(&config);
+        Server::start(command, address, self.home.path().join("bridge.log"))
+    }
+
+    /// Starts the baseline.
+    pub(crate) fn start_baseline(&self, gateway: SocketAddr) -> Result<Server> {
+        let address = free_address()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["baseline", &address.to_string(), &gateway.to_string()]);
+        Server::start(command, address, self.home.path().join("baseline.log"))
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    fn start(mut command: Command, address: SocketAddr, log: PathBuf) -> Result<Self> {
+        let said = fs::File::create(&log)?;
+        // Nothing of this machine's environment changes what is measured.
+        command.env_clear().env(RAISED, "1");
+        for name in ["PATH", "HOME"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
+        let child = command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+        Ok(Self { address, child, log })
+    }
+
+    /// Returns when it answers.
+    pub(crate) async fn ready(&mut self) -> Result<()> {
+        let give_up = Instant::now() + START;
+        while Instant::now() < give_up {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("it ended with {status}: {}", self.said());
+            }
+            if let Ok(mut connection) = Connection::open(self.address).await {
+                return connection.card().await;
+            }
+            sleep(TRY).await;
+        }
+        bail!("it does not serve after {START:?}: {}", self.said())
+    }
+
+    /// Resident memory, in KiB.
+    pub(crate) fn resident(&self) -> Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        Ok(line.trim().trim_end_matches(" kB").parse()?)
+    }
+
+    /// The end of what it said.
+    pub(crate) fn said(&self) -> String {
+        let said = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().collect();
+        lines.iter().skip(lines.len().saturating_sub(10)).copied().collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An address that nobody uses now.
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+/// Starts this process again with more open files where it has too few: without `unsafe`, only a shell can raise that
+/// limit. The bridge inherits it.
+pub(crate) fn raise_open_files() -> Result<()> {
+    if std::env::var_os(RAISED).is_some() {
+        return Ok(());
+    }
+    let limits = fs::read_to_string("/proc/self/limits")?;
+    let soft = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
+    if soft.and_then(|soft| soft.parse().ok()).is_none_or(|soft: u64| soft >= OPEN_FILES) {
+        return Ok(());
+    }
+    let error = Command::new("sh")
+        .args(["-c", &format!("ulimit -n {OPEN_FILES} && exec \"$0\" \"$@\"")])
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .env(RAISED, "1")
+        .exec();
+    Err(error).context("cannot start with more open files; raise the limit with `ulimit -n 4096`")
+}

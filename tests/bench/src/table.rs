@@ -1,0 +1,121 @@
+//! The table: what was measured, what was hoped for.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// All rows of one run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Table {
+    cores: usize,
+    rows: Vec<Row>,
+}
+
+/// One thing that was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    name: &'static str,
+    measured: f64,
+    unit: &'static str,
+    target: Option<Target>,
+    /// Whether the target was met; none where there is no target.
+    ok: Option<bool>,
+    /// How it was measured.
+    note: String,
+}
+
+/// What a row should be.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Target {
+    AtLeast(f64),
+    Under(f64),
+}
+
+// === impl Row ===
+
+impl Row {
+    /// A row with a target.
+    pub(crate) fn new(name: &'static str, measured: f64, unit: &'static str, target: Target) -> Self {
+        let ok = match target {
+            Target::AtLeast(least) => measured >= least,
+            Target::Under(most) => measured < most,
+        };
+        Self { name, measured, unit, target: Some(target), ok: Some(ok), note: String::new() }
+    }
+
+    /// A row that explains another one.
+    pub(crate) fn plain(name: &'static str, measured: f64, unit: &'static str) -> Self {
+        Self { name, measured, unit, target: None, ok: None, note: String::new() }
+    }
+
+    /// Says how it was measured.
+    pub(crate) fn note(self, note: impl Into<String>) -> Self {
+        Self { note: note.into(), ..self }
+    }
+}
+
+// === impl Table ===
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        Self { cores: std::thread::available_parallelism().map_or(0, usize::from), rows: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, row: Row) {
+        self.rows.push(row);
+    }
+
+    pub(crate) fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
+        self.rows.extend(rows);
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "one run on {} cores; compare the ratios, not the numbers of two runs\n", self.cores)?;
+        writeln!(f, "{:<52} {:>14} {:>12}  {:<6}  how", "what", "measured", "target", "")?;
+        for row in &self.rows {
+            let target = row.target.map(|target| match target {
+                Target::AtLeast(least) => format!(">= {}", short(least)),
+                Target::Under(most) => format!("< {}", short(most)),
+            });
+            let verdict = match row.ok {
+                Some(true) => "ok",
+                Some(false) => "MISSED",
+                None => "",
+            };
+            let measured = format!("{} {}", short(row.measured), row.unit);
+            let target = target.unwrap_or_default();
+            writeln!(f, "{:<52} {:>14} {:>12}  {verdict:<6}  {}", row.name, measured.trim_end(), target, row.note)?;
+        }
+        Ok(())
+    }
+}
+
+/// Three figures, or all that a large number has.
+fn short(number: f64) -> String {
+    match number.abs() {
+        n if n >= 100.0 => format!("{number:.0}"),
+        n if n >= 10.0 => format!("{number:.1}"),
+        _ => format!("{number:.2}"),
+    }
+}
+
+/// The middle of some numbers; 0 of none.
+pub(crate) fn median(numbers: &mut [f64]) -> f64 {
+    quantile(numbers, 0.5)
+}
+
+/// The number below which a part of them lies.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an index of some thousands"
+)]
+pub(crate) fn quantile(numbers: &mut [f64], part: f64) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    let index = (numbers.len().saturating_sub(1) as f64 * part).round() as usize;
+    numbers.get(index).copied().unwrap_or_default()
+}

@@ -1,0 +1,226 @@
+//! The upstream: an HTTP/1.1 server on loopback that plays a script.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::reply::{self, Body, Kind, Reply};
+use crate::soon;
+
+/// A gateway that a test scripted. It is gone, with all its connections, when it is dropped.
+pub struct FakeGateway {
+    address: SocketAddr,
+    seen: watch::Sender<Seen>,
+    _accepting: JoinSet<()>,
+}
+
+/// A request as it arrived.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// The method.
+    pub method: String,
+    /// The path, with the query.
+    pub path: String,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    requests: Vec<Recorded>,
+    probes: usize,
+    open: usize,
+}
+
+type Script = dyn Fn(&Recorded) -> Reply + Send + Sync;
+
+// === impl FakeGateway ===
+
+impl FakeGateway {
+    /// Answers each request with what the function makes of it.
+    pub async fn start(script: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        let address = listener.local_addr().unwrap();
+        let seen = watch::Sender::default();
+        let mut accepting = JoinSet::new();
+        accepting.spawn(accept(listener, seen.clone(), Arc::new(script)));
+        Self { address, seen, _accepting: accepting }
+    }
+
+    /// Answers every request with the same.
+    pub async fn always(reply: impl Into<Reply>) -> Self {
+        let reply = reply.into();
+        Self::start(move |_| reply.clone()).await
+    }
+
+    /// Answers with these, in this order; what comes after the last gets a 500 that says so.
+    pub async fn script(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let replies: Mutex<VecDeque<Reply>> = Mutex::new(replies.into_iter().collect());
+        Self::start(move |_| {
+            let next = replies.lock().unwrap().pop_front();
+            next.unwrap_or_else(|| Reply::status(500, "text/plain", "the script is over"))
+        })
+        .await
+    }
+
+    /// Where clients find it: `http://127.0.0.1:PORT/v1`.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// The requests so far, without those for its health.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.seen.borrow().requests.clone()
+    }
+
+    /// The one request.
+    ///
+    /// # Panics
+    /// When there was none, or more than one.
+    #[must_use]
+    pub fn request(&self) -> Recorded {
+        let requests = self.requests();
+        let [request] = requests.as_slice() else { panic!("{} requests instead of one", requests.len()) };
+        request.clone()
+    }
+
+    /// How often its health was asked for.
+    #[must_use]
+    pub fn probes(&self) -> usize {
+        self.seen.borrow().probes
+    }
+
+    /// Connections that are open now, those that a client keeps for later included.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.seen.borrow().open
+    }
+
+    /// Returns once that many requests have arrived.
+    pub async fn asked(&self, requests: usize) {
+        let mut seen = self.seen.subscribe();
+        let wanted = seen.wait_for(|seen| seen.requests.len() >= requests);
+        soon("the gateway was not asked", wanted).await.expect("the gateway is up");
+    }
+
+    /// Returns once every connection is closed.
+    pub async fn let_go(&self) {
+        let mut seen = self.seen.subscribe();
+        let wanted = seen.wait_for(|seen| seen.open == 0);
+        soon("a connection to the gateway is still open", wanted).await.expect("the gateway is up");
+    }
+}
+
+// === impl Recorded ===
+
+impl Recorded {
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// When it is not.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("a body of JSON")
+    }
+
+    /// A header's value.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().expect("a header of ASCII"))
+    }
+}
+
+// === serving ===
+
+/// Counts a connection for as long as it lives, however it ends.
+struct Open(watch::Sender<Seen>);
+
+impl Open {
+    fn new(seen: watch::Sender<Seen>) -> Self {
+        seen.send_modify(|seen| seen.open += 1);
+        Self(seen)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.send_modify(|seen| seen.open -= 1);
+    }
+}
+
+async fn accept(listener: TcpListener, seen: watch::Sender<Seen>, script: Arc<Script>) {
+    // Ends all connections with itself.
+    let mut serving = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let open = Open::new(seen.clone());
+        serving.spawn(serve(stream, open, Arc::clone(&script)));
+        while serving.try_join_next().is_some() {}
+    }
+}
+
+async fn serve(stream: TcpStream, open: Open, script: Arc<Script>) {
+    let (to_write, raw) = oneshot::channel();
+    let to_write = Arc::new(Mutex::new(Some(to_write)));
+    let service = service_fn(|request| answer(request, &open.0, &script, Arc::clone(&to_write)));
+    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let raw = tokio::select! {
+        _ = &mut connection => return,
+        Ok(raw) = raw => raw,
+    };
+    // The answer is no HTTP, so the server is taken off the connection.
+    let mut stream = connection.into_parts().io.into_inner();
+    let _ = stream.write_all(&raw).await;
+    let _ = stream.shutdown().await;
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    seen: &watch::Sender<Seen>,
+    script: &Arc<Script>,
+    raw: Arc<Mutex<Option<oneshot::Sender<Bytes>>>>,
+) -> Result<Response<Body>, Infallible> {
+    let (head, body) = request.into_parts();
+    if matches!(head.uri.path(), "/health" | "/v1/health") {
+        seen.send_modify(|seen| seen.probes += 1);
+        let healthy = json!({ "status": "ok", "platform": "hermes-agent", "version": "0.19.0" });
+        return Ok(whole(Reply::json(&healthy)).await);
+    }
+    let Ok(body) = body.collect().await else { return std::future::pending().await };
+    let request = Recorded {
+        method: head.method.to_string(),
+        path: head.uri.path_and_query().map_or_else(String::new, ToString::to_string),
+        headers: head.headers,
+        body: body.to_bytes(),
+    };
+    let reply = script(&request);
+    seen.send_modify(|seen| seen.requests.push(request));
+    if let Kind::Raw(bytes) = &reply.0 {
+        let _ = raw.lock().unwrap().take().map(|raw| raw.send(bytes.clone()));
+    }
+    Ok(whole(reply).await)
+}
+
+async fn whole(reply: Reply) -> Response<Body> {
+    match reply.0 {
+        Kind::Response { status, headers, body } => reply::response(status, &headers, body),
+        Kind::Hang | Kind::Raw(_) => std::future::pending().await,
+    }
+}

@@ -1,0 +1,54 @@
+//! What the tests share.
+//!
+//! [`FakeGateway`] is the upstream: it says what a test scripted, remembers what it was asked, and shows whether its
+//! connections were let go. [`Rig`] is an executor without a server around it: a component, its settings and its
+//! grant, on a store in memory.
+//!
+//! Everything here fails by panicking, with a sentence about what the test lacks.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test support: a panic is a failed test"
+)]
+
+mod gateway;
+mod reply;
+mod rig;
+
+use std::path::Path;
+use std::time::Duration;
+
+pub use gateway::{FakeGateway, Recorded};
+pub use reply::{PROVIDER_KEY, Reply, Stream};
+pub use rig::{Ran, Rig};
+
+/// How long a test waits for something that should happen at once. Long, because machines are slow and a test that
+/// fails early for that reason proves nothing.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A built component by name, of the product (`chat-completions`) or of the tests (`probe`).
+///
+/// # Panics
+/// When it was not built.
+#[must_use]
+pub fn guest(name: &str) -> Vec<u8> {
+    let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests/dist");
+    let places = [dist.join(format!("{name}.wasm")), dist.join(format!("test/{name}.wasm"))];
+    let Some(path) = places.iter().find(|path| path.is_file()) else {
+        panic!("there is no component {name:?} in {}; build it with `cargo xtask guests`", dist.display());
+    };
+    std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The outcome of a future that should not take long.
+///
+/// # Panics
+/// When it does; `what` says what did not happen.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("after {PATIENCE:?}: {what}"),
+    }
+}

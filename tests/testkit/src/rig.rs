@@ -1,0 +1,254 @@
+//! An executor without a server around it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use talaria_egress::{Access, Bounds, Config, Egress, Pattern, SecretString, Secrets};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
+use talaria_store::Memory;
+use talaria_turns::{
+    ContextId, Emitted, Executor as _, Failure, Message, MessageId, Outcome, Part, Principal, Role, Scope,
+    Store, TaskId, Turn, message_text,
+};
+use tokio::sync::{OnceCell, mpsc};
+
+use crate::guest;
+
+/// A component with settings, a grant and a store. What is not said is as a built-in executor has it: the defaults of
+/// its schema, and the grant that its needs imply.
+pub struct Rig {
+    component: Arc<Component>,
+    settings: Map<String, Value>,
+    grant: Option<Vec<String>>,
+    secrets: Vec<(String, String)>,
+    bounds: Bounds,
+    limits: Limits,
+    store: Arc<dyn Store>,
+    context: ContextId,
+}
+
+/// A turn that has run.
+#[derive(Debug)]
+pub struct Ran {
+    /// How it ended.
+    pub result: Result<Outcome, Failure>,
+    /// What it said meanwhile.
+    pub events: Vec<Emitted>,
+}
+
+/// Events that wait for their reader; few, so that tests see back-pressure too.
+const EVENTS: usize = 8;
+
+// === impl Rig ===
+
+impl Rig {
+    /// A rig for a component of `guests/dist`.
+    pub async fn new(name: &str) -> Self {
+        Self::of(guest(name)).await
+    }
+
+    /// A rig for these bytes.
+    pub async fn of(wasm: Vec<u8>) -> Self {
+        let component =
+            Component::load(Self::engine().await, wasm, |_| ()).await.expect("a component that loads");
+        Self {
+            component: Arc::new(component),
+            settings: Map::new(),
+            grant: None,
+            secrets: Vec::new(),
+            bounds: Bounds::default(),
+            limits: Limits::default(),
+            store: Arc::new(Memory::new(100)),
+            context: ContextId::fresh(),
+        }
+    }
+
+    /// The engine of this process. One, since each reserves addresses for all its slots; compiled components are kept
+    /// beside the test's binary, since each test may be a process of its own.
+    pub async fn engine() -> &'static Engine {
+        static ENGINE: OnceCell<Engine> = OnceCell::const_new();
+        ENGINE
+            .get_or_init(|| async {
+                let config = EngineConfig { slots: 200, scripted_slots: 10, cache_dir: cache_dir() };
+                Engine::new(&config, Egress::new(Config::default())).expect("an engine")
+            })
+            .await
+    }
+
+    /// Sets a setting.
+    #[must_use]
+    pub fn setting(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.settings.insert(name.into(), value.into());
+        self
+    }
+
+    /// Grants exactly these calls.
+    #[must_use]
+    pub fn grant<'a>(mut self, patterns: impl IntoIterator<Item = &'a str>) -> Self {
+        self.grant = Some(patterns.into_iter().map(str::to_owned).collect());
+        self
+    }
+
+    /// Grants a secret, for every call that is granted.
+    #[must_use]
+    pub fn secret(mut self, name: &str, value: &str) -> Self {
+        self.secrets.push((name.into(), value.into()));
+        self
+    }
+
+    /// Bounds each of its calls.
+    #[must_use]
+    pub fn bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
+
+    /// Bounds its turns.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The executor.
+    #[must_use]
+    pub fn executor(&self) -> Executor {
+        let description = self.component.description();
+        let schema = serde_json::from_str(&description.settings_schema).expect("a schema of JSON");
+        let settings = talaria_engine::with_defaults(&schema, &self.settings);
+        let implied = || {
+            let needs = description.needs.egress.iter();
+            needs.map(|need| talaria_engine::fill_in(need, &settings).expect("a setting")).collect()
+        };
+        let grant: Vec<String> = self.grant.clone().unwrap_or_else(implied);
+        let patterns: Vec<Pattern> =
+            grant.iter().map(|pattern| pattern.parse().expect("a pattern")).collect();
+        let mut secrets = Secrets::new();
+        for (name, value) in &self.secrets {
+            let value = SecretString::from(value.clone());
+            secrets.insert(name.as_str(), value, patterns.clone()).expect("a secret");
+        }
+        let access = Access { executor: description.name.clone(), patterns, secrets, bounds: self.bounds };
+        Executor::new(Spec {
+            name: description.name.clone(),
+            component: Arc::clone(&self.component),
+            settings,
+            access: Arc::new(access),
+            limits: self.limits,
+        })
+    }
+
+    /// A turn of one text in the rig's context, which nobody watches.
+    #[must_use]
+    pub fn turn(&self, text: &str) -> Turn {
+        self.turn_of(vec![Part::text(text)])
+    }
+
+    /// A turn of these parts.
+    #[must_use]
+    pub fn turn_of(&self, parts: Vec<Part>) -> Turn {
+        Turn {
+            task: TaskId::fresh(),
+            context: self.context.clone(),
+            text: message_text(&parts),
+            message: Message {
+                id: MessageId::fresh(),
+                role: Role::User,
+                parts,
+                metadata: None,
+                extensions: Vec::new(),
+                reference_task_ids: Vec::new(),
+            },
+            history: Vec::new(),
+            principal: Principal::anyone(),
+            streaming: false,
+            async_delivery: false,
+            metadata: None,
+        }
+    }
+
+    /// Runs a turn of one text, buffered.
+    pub async fn run(&self, text: &str) -> Ran {
+        self.execute(self.turn(text)).await
+    }
+
+    /// Runs a turn of one text that somebody watches.
+    pub async fn stream(&self, text: &str) -> Ran {
+        self.execute(Turn { streaming: true, ..self.turn(text) }).await
+    }
+
+    /// Runs a turn. Dropping the future cancels it.
+    pub async fn execute(&self, turn: Turn) -> Ran {
+        let (running, mut said) = self.begin(turn);
+        let mut events = Vec::new();
+        let (result, ()) = tokio::join!(running, async {
+            while let Some(event) = said.recv().await {
+                events.push(event);
+            }
+        });
+        Ran { result, events }
+    }
+
+    /// A turn, and what it says as it says it. It runs while the future is polled, and waits while nobody listens.
+    #[must_use]
+    pub fn begin(
+        &self,
+        turn: Turn,
+    ) -> (impl Future<Output = Result<Outcome, Failure>> + Send + 'static, mpsc::Receiver<Emitted>) {
+        let executor = self.executor();
+        let (scope, said) = Scope::new(
+            EVENTS,
+            Arc::clone(&self.store),
+            turn.principal.clone(),
+            turn.context.clone(),
+            executor.name(),
+        );
+        (async move { executor.execute(turn, scope).await }, said)
+    }
+}
+
+// === impl Ran ===
+
+impl Ran {
+    /// The reply's text.
+    ///
+    /// # Panics
+    /// When the turn failed or its reply is not one text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        let outcome = self.result.as_ref().unwrap_or_else(|failure| panic!("the turn failed: {failure:?}"));
+        let [Part { content: talaria_turns::Content::Text(text), .. }] = outcome.parts.as_slice() else {
+            panic!("not one text: {:?}", outcome.parts)
+        };
+        text
+    }
+
+    /// The failure.
+    ///
+    /// # Panics
+    /// When the turn did not fail.
+    #[must_use]
+    pub fn failure(&self) -> &Failure {
+        match &self.result {
+            Ok(outcome) => panic!("the turn did not fail: {outcome:?}"),
+            Err(failure) => failure,
+        }
+    }
+
+    /// The text deltas, each as it was emitted.
+    #[must_use]
+    pub fn deltas(&self) -> Vec<&str> {
+        let deltas = self.events.iter().filter_map(|event| match event {
+            Emitted::TextDelta(text) => Some(text.as_str()),
+            _ => None,
+        });
+        deltas.collect()
+    }
+}
+
+fn cache_dir() -> Option<PathBuf> {
+    // `target/PROFILE/deps/TEST`, and a folder of our own in it.
+    let binary = std::env::current_exe().ok()?;
+    Some(binary.parent()?.join("testkit-components"))
+}

@@ -1,0 +1,43 @@
+//! Child processes: one that fails is named in the error, together with what it said.
+
+use std::ffi::OsString;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+/// The cargo that runs this program, so that a `+toolchain` on the command line holds for every step.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+}
+
+/// Runs a command whose output the user should see as it comes.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {}", name(command)))?;
+    ensure!(status.success(), "{} ended with {status}", name(command));
+    Ok(())
+}
+
+/// Runs a command for its standard output; its standard error is shown only when it fails.
+pub(crate) fn read(command: &mut Command) -> Result<String> {
+    let output =
+        command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {}", name(command)))?;
+    ensure!(
+        output.status.success(),
+        "{} ended with {}: {}",
+        name(command),
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    let text =
+        String::from_utf8(output.stdout).with_context(|| format!("{} wrote no text", name(command)))?;
+    Ok(text.trim_end().to_owned())
+}
+
+/// The program and its first argument: enough to recognise it, without a screen of flags.
+fn name(command: &Command) -> String {
+    let program = command.get_program().to_string_lossy();
+    match command.get_args().next() {
+        Some(verb) => format!("`{program} {}`", verb.to_string_lossy()),
+        None => format!("`{program}`"),
+    }
+}

@@ -1,0 +1,105 @@
+//! `cargo xtask VERB`: the project's own commands. CI runs the same verbs, so that what passes here passes there.
+//!
+//! Progress goes to standard error. A verb that fails ends with status 1, one that is not understood with 64.
+#![forbid(unsafe_code)]
+
+mod command;
+mod guests;
+mod test;
+mod toolchain;
+
+use std::env;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+
+use crate::command::{cargo, run};
+use crate::toolchain::Toolchain;
+
+const USAGE: &str = "\
+usage: cargo xtask VERB
+
+  guests [DIR]          build the components of the workspace DIR (guests) into DIR/dist
+  guests --check [DIR]  fail if DIR/dist is older than its sources; builds nothing
+  fmt                   format everything
+  lint                  clippy, warnings are errors
+  doc                   API documentation, warnings are errors
+  test                  everything that CI checks
+  test FILTER...        only the tests that match
+  bench [ARGS...]       build for release and run the benchmarks
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match repository() {
+        Ok(root) => match args.as_slice() {
+            ["guests", "--check"] => guests::check(&root.join("guests")),
+            ["guests", "--check", dir] => absolute(dir).and_then(|dir| guests::check(&dir)),
+            ["guests"] => build_guests(&root.join("guests"), &root),
+            ["guests", dir] if !dir.starts_with('-') => {
+                absolute(dir).and_then(|dir| build_guests(&dir, &root))
+            }
+            ["fmt"] => fmt(&root),
+            ["lint"] => test::run_step(&test::LINT, &root),
+            ["doc"] => doc(&root),
+            ["test"] => test::all(&root),
+            ["test", filter @ ..] => test::matching(filter, &root),
+            ["bench", args @ ..] => bench(args, &root),
+            ["help" | "--help" | "-h"] => {
+                io::stdout().write_all(USAGE.as_bytes()).context("cannot write to standard output")
+            }
+            _ => {
+                eprint!("{USAGE}");
+                return ExitCode::from(64);
+            }
+        },
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder of the workspace that this program was started from, also when its binary is shared by several.
+fn repository() -> Result<PathBuf> {
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").context("run this as `cargo xtask`")?;
+    absolute(Path::new(&manifest).join(".."))
+}
+
+fn absolute(path: impl AsRef<Path>) -> Result<PathBuf> {
+    let path = path.as_ref();
+    path.canonicalize().with_context(|| format!("no folder {}", path.display()))
+}
+
+fn build_guests(guests: &Path, root: &Path) -> Result<()> {
+    guests::build(guests, &Toolchain::find(&root.join("target/wasm-toolchain"))?)
+}
+
+fn fmt(root: &Path) -> Result<()> {
+    run(cargo().args(["fmt", "--all"]).current_dir(root))?;
+    run(cargo().args(["fmt", "--all"]).current_dir(root.join("guests")))
+}
+
+fn doc(root: &Path) -> Result<()> {
+    run(cargo()
+        .args(["doc", "--workspace", "--no-deps"])
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .current_dir(root))
+}
+
+fn bench(args: &[&str], root: &Path) -> Result<()> {
+    run(cargo()
+        .args(["build", "--release", "--package", "talaria", "--package", "talaria-bench"])
+        .current_dir(root))?;
+    run(cargo()
+        .args(["run", "--quiet", "--release", "--package", "talaria-bench", "--"])
+        .args(args)
+        .current_dir(root))
+}

@@ -1,0 +1,66 @@
+//! `cargo xtask test`: everything that CI checks, cheapest first.
+//!
+//! Every step is a cargo command, so that the line which names a failing step is also the way to run it alone. The
+//! first failure ends the run: what comes after it costs minutes and would only bury it.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+
+use crate::command::{cargo, run};
+
+/// A cargo command that must succeed.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    name: &'static str,
+    args: &'static [&'static str],
+}
+
+const FORMAT: Step = Step { name: "format", args: &["fmt", "--all", "--check"] };
+const GUESTS_FORMAT: Step = Step {
+    name: "format of guests",
+    args: &["fmt", "--all", "--check", "--manifest-path", "guests/Cargo.toml"],
+};
+const GUESTS: Step = Step { name: "guests", args: &["xtask", "guests", "--check"] };
+pub(crate) const LINT: Step =
+    Step { name: "lint", args: &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"] };
+const NEXTEST: Step = Step { name: "tests", args: &["nextest", "run", "--workspace"] };
+const TEST: Step = Step { name: "tests", args: &["test", "--workspace", "--tests"] };
+const DOCTEST: Step = Step { name: "doc tests", args: &["test", "--workspace", "--doc"] };
+
+/// Runs every step, then says how long each took.
+pub(crate) fn all(root: &Path) -> Result<()> {
+    let start = Instant::now();
+    let mut times = Vec::new();
+    for step in [FORMAT, GUESTS_FORMAT, GUESTS, LINT, tests(), DOCTEST] {
+        eprintln!("test: {}", step.name);
+        let start = Instant::now();
+        run_step(&step, root)?;
+        times.push((step.name, start.elapsed().as_secs_f64()));
+    }
+    eprintln!("test: all passed");
+    for (name, seconds) in times {
+        eprintln!("{seconds:>8.1} s  {name}");
+    }
+    eprintln!("{:>8.1} s  total", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Runs only the tests whose names match, with any further arguments of the runner.
+pub(crate) fn matching(filter: &[&str], root: &Path) -> Result<()> {
+    run(cargo().args(tests().args).args(filter).current_dir(root))
+}
+
+/// Runs one step; its error names the command to repeat it with.
+pub(crate) fn run_step(step: &Step, root: &Path) -> Result<()> {
+    run(cargo().args(step.args).current_dir(root))
+        .with_context(|| format!("{} failed; run it alone with `cargo {}`", step.name, step.args.join(" ")))
+}
+
+/// The test runner: nextest where it is installed, since it runs the tests of all crates side by side.
+fn tests() -> Step {
+    let found = cargo().args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if found.is_ok_and(|status| status.success()) { NEXTEST } else { TEST }
+}

@@ -1,0 +1,195 @@
+//! A compiler for `wasm32-wasip2`, on a machine that may have none.
+//!
+//! A ladder, tried in order; a rung that does not hold says why before the next is tried:
+//!
+//! 1. the target is installed next to the active Rust;
+//! 2. rustup adds it, unless `RUSTUP_AUTO_INSTALL=0` says that nothing may be installed that way;
+//! 3. Debian's packages, unpacked into a folder of ours. Nothing is installed: apt checks the signatures, `dpkg -x`
+//!    unpacks, and root is needed only for `apt-get update` where the package lists are missing or stale;
+//! 4. an error that says what to install.
+//!
+//! Debian ships a compiler and the sources of `std` but no compiled `std` for this target, so the third rung compiles
+//! it with cargo's `-Zbuild-std`, which a stable cargo accepts only under `RUSTC_BOOTSTRAP=1`. Debian has no component
+//! linker either: `rust-lld` and `wasm-component-ld` come from the active Rust, which carries them for every host.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::command::{cargo, read};
+
+/// What guests are compiled for: its linker emits components, with no adapter and no further tool.
+pub(crate) const TARGET: &str = "wasm32-wasip2";
+
+/// Marks a complete tree of Debian packages. Raise the number when [`unpack`] changes what it leaves behind.
+const STAMP: &str = "unpacked-1";
+
+/// A compiler that can build for [`TARGET`].
+pub(crate) struct Toolchain {
+    /// What `rustc -V` says.
+    pub(crate) version: String,
+    /// Where the sources of `std` are, for the paths that the compiler would write into a component.
+    pub(crate) sysroot: PathBuf,
+    env: Vec<(&'static str, OsString)>,
+    args: &'static [&'static str],
+}
+
+// === impl Toolchain ===
+
+impl Toolchain {
+    /// Finds a compiler, or makes one available; Debian's packages are kept in `tree`.
+    pub(crate) fn find(tree: &Path) -> Result<Self> {
+        let rungs: [(&str, &dyn Fn() -> Result<Self>); 3] = [
+            ("installed target", &Self::installed),
+            ("rustup", &Self::added),
+            ("Debian packages", &|| Self::unpacked(tree)),
+        ];
+        for (name, rung) in rungs {
+            let start = Instant::now();
+            match rung() {
+                Ok(toolchain) => {
+                    let seconds = start.elapsed().as_secs_f64();
+                    eprintln!("wasm toolchain: {name}: {} ({seconds:.1} s)", toolchain.version);
+                    return Ok(toolchain);
+                }
+                Err(reason) => eprintln!("wasm toolchain: {name}: no, {reason:#}"),
+            }
+        }
+        bail!(
+            "no compiler for {TARGET}; run `rustup target add {TARGET}`, or use a Debian with rustc-web and a Rust \
+             that has wasm-component-ld"
+        )
+    }
+
+    /// `cargo build --release` for [`TARGET`], by this compiler.
+    pub(crate) fn cargo_build(&self) -> Command {
+        let mut command = cargo();
+        command.args(["build", "--release", "--target", TARGET]).args(self.args);
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    fn installed() -> Result<Self> {
+        let sysroot = PathBuf::from(rustc(&["--print", "sysroot"])?);
+        ensure!(sysroot.join("lib/rustlib").join(TARGET).is_dir(), "{} has no {TARGET}", sysroot.display());
+        Ok(Self { version: rustc(&["-V"])?, sysroot, env: Vec::new(), args: &[] })
+    }
+
+    fn added() -> Result<Self> {
+        ensure!(
+            env::var_os("RUSTUP_AUTO_INSTALL").is_none_or(|value| value != "0"),
+            "RUSTUP_AUTO_INSTALL=0 forbids it"
+        );
+        eprintln!("wasm toolchain: rustup target add {TARGET}");
+        read(Command::new("rustup").args(["target", "add", TARGET]))?;
+        Self::installed()
+    }
+
+    fn unpacked(tree: &Path) -> Result<Self> {
+        let linkers = Path::new(&rustc(&["--print", "target-libdir"])?).with_file_name("bin");
+        ensure!(
+            linkers.join("wasm-component-ld").is_file(),
+            "{} has no wasm-component-ld",
+            linkers.display()
+        );
+        if !tree.join(STAMP).is_file() {
+            unpack(tree)?;
+        }
+
+        let sysroot = tree.join("usr");
+        let rustc = sysroot.join("bin/rustc");
+        let libraries = multiarch(&sysroot.join("lib"))?;
+        let version = read(Command::new(&rustc).arg("-V").env("LD_LIBRARY_PATH", &libraries))?;
+        let path = env::var_os("PATH").unwrap_or_default();
+        let path = env::join_paths([linkers].into_iter().chain(env::split_paths(&path)))?;
+        Ok(Self {
+            version,
+            sysroot,
+            env: vec![
+                ("RUSTC", rustc.into()),
+                ("LD_LIBRARY_PATH", libraries.into()),
+                ("PATH", path),
+                ("RUSTC_BOOTSTRAP", OsString::from("1")),
+            ],
+            args: &["-Zbuild-std=std,panic_abort"],
+        })
+    }
+}
+
+/// Asks the active Rust.
+fn rustc(args: &[&str]) -> Result<String> {
+    read(Command::new("rustc").args(args))
+}
+
+/// Fills `tree`, all or nothing: the work is done beside it and renamed at the end.
+fn unpack(tree: &Path) -> Result<()> {
+    let partial = tree.with_extension("partial");
+    for stale in [tree, &partial] {
+        if stale.exists() {
+            fs::remove_dir_all(stale).with_context(|| format!("cannot clear {}", stale.display()))?;
+        }
+    }
+    let debs = partial.join("debs");
+    fs::create_dir_all(&debs).with_context(|| format!("cannot create {}", debs.display()))?;
+
+    eprintln!("wasm toolchain: downloading Debian packages (140 MB)");
+    download(&debs).or_else(|reason| {
+        eprintln!("wasm toolchain: {reason:#}; trying again after apt-get update");
+        apt("apt-get", &["update"], &debs)?;
+        download(&debs)
+    })?;
+    eprintln!("wasm toolchain: unpacking into {}", tree.display());
+    for deb in fs::read_dir(&debs)? {
+        read(Command::new("dpkg").arg("-x").arg(deb?.path()).arg(&partial))?;
+    }
+    fs::remove_dir_all(&debs)?;
+
+    // Where rustup's toolchains have the C library of the target too. Found there it needs no `-L` flag, which would
+    // make cargo's crate hashes, and with them the bytes of a component, depend on where this tree is.
+    let lib = partial.join("usr/lib");
+    let target = lib.join("rustlib").join(TARGET).join("lib");
+    fs::create_dir_all(&target)?;
+    fs::rename(lib.join("wasm32-wasi"), target.join("self-contained")).context("wasi-libc has moved")?;
+
+    fs::write(partial.join(STAMP), "")?;
+    fs::rename(&partial, tree).with_context(|| format!("cannot move into {}", tree.display()))
+}
+
+/// Downloads the packages, in whatever version this Debian has.
+fn download(debs: &Path) -> Result<()> {
+    let std = dependency("libstd-rust-web-dev", "libstd-rust-web-", debs)?;
+    let llvm = dependency(&std, "libllvm", debs)?;
+    let packages = ["download", "rustc-web", "libstd-rust-web-dev", &std, "rust-web-src", &llvm, "wasi-libc"];
+    apt("apt-get", &packages, debs)?;
+    Ok(())
+}
+
+/// The package that `package` depends on and whose name begins with `prefix`; the full name has a version in it.
+fn dependency(package: &str, prefix: &str, folder: &Path) -> Result<String> {
+    apt("apt-cache", &["depends", package], folder)?
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|name| name.starts_with(prefix))
+        .map(str::to_owned)
+        .with_context(|| format!("apt has no candidate for {package}"))
+}
+
+fn apt(program: &str, args: &[&str], folder: &Path) -> Result<String> {
+    read(Command::new(program).args(args).current_dir(folder).env("LC_ALL", "C"))
+}
+
+/// Debian keeps the compiler's own libraries in a folder named after the machine, as `x86_64-linux-gnu`.
+fn multiarch(lib: &Path) -> Result<PathBuf> {
+    for entry in fs::read_dir(lib).with_context(|| format!("cannot read {}", lib.display()))? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().ends_with("-linux-gnu") {
+            return Ok(entry.path());
+        }
+    }
+    bail!("{} has no libraries for this machine", lib.display())
+}
