@@ -10,8 +10,8 @@ mod stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use talaria_guest::{
-    Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, Request, SetupContext, Turn, config,
-    events, http, log, settings,
+    Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, Request, SetupContext, Turn,
+    config, events, http, log, settings,
 };
 
 /// How long the gateway may take to answer a turn.
@@ -86,7 +86,11 @@ impl Executor for ChatCompletions {
             Ok(response) if response.status >= 500 => Err(upstream_error(response.status, &response.body)),
             Ok(_) => Ok(()),
             Err(error) if error.kind == http::ErrorKind::Denied => {
-                log::write(log::Level::Info, "not probed: the grant has no GET for the gateway's /health", None);
+                log::write(
+                    log::Level::Info,
+                    "not probed: the grant has no GET for the gateway's /health",
+                    None,
+                );
                 Ok(())
             }
             Err(error) => Err(unreachable(&error)),

@@ -38,7 +38,9 @@ impl Reply {
         self.failed |= data.pointer("/hermes/failed").and_then(Value::as_bool).unwrap_or_default();
         self.error = text("/hermes/error").or_else(|| text("/error/message")).or(self.error.take());
         let tokens = |pointer: &str| {
-            data.pointer(pointer).and_then(Value::as_u64).map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX))
+            data.pointer(pointer)
+                .and_then(Value::as_u64)
+                .map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX))
         };
         if let (Some(input_tokens), Some(output_tokens)) =
             (tokens("/usage/prompt_tokens"), tokens("/usage/completion_tokens"))

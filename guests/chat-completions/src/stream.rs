@@ -52,7 +52,10 @@ pub(crate) fn answer(request: Request) -> Result<Outcome, Failure> {
     if !reply.is_finished() {
         return Err(Failure {
             retryable: true,
-            ..Failure::new(FailureKind::Upstream, "[hermes-agent unreachable] the stream ended before the answer did")
+            ..Failure::new(
+                FailureKind::Upstream,
+                "[hermes-agent unreachable] the stream ended before the answer did",
+            )
         });
     }
     reply.text = Some(text);
@@ -65,7 +68,10 @@ fn emit(event: Event) -> Result<(), Failure> {
             events::ErrorKind::Cancelled => FailureKind::Cancelled,
             _ => FailureKind::Internal,
         };
-        Failure::new(kind, format!("[hermes-agent error] the answer could not be passed on: {}", error.message))
+        Failure::new(
+            kind,
+            format!("[hermes-agent error] the answer could not be passed on: {}", error.message),
+        )
     })
 }
 

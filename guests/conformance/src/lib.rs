@@ -187,11 +187,7 @@ impl Kind {
 }
 
 fn file(content: Content) -> Part {
-    Part {
-        media_type: Some("text/plain".into()),
-        filename: Some("output.txt".into()),
-        ..Part::new(content)
-    }
+    Part { media_type: Some("text/plain".into()), filename: Some("output.txt".into()), ..Part::new(content) }
 }
 
 talaria_guest::export!(Conformance);

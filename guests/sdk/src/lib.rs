@@ -40,8 +40,8 @@ pub mod bindings {
 
 pub use bindings::talaria::executor::{callback, config, control, events, http, log, span, state, types};
 pub use types::{
-    Capabilities, Content, Description, Failure, FailureKind, FinalState, Message, Needs, Outcome, Part, Role,
-    SetupContext, Turn, Usage,
+    Capabilities, Content, Description, Failure, FailureKind, FinalState, Message, Needs, Outcome, Part,
+    Role, SetupContext, Turn, Usage,
 };
 
 mod request;

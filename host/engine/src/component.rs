@@ -210,7 +210,10 @@ fn map(engine: &wasmtime::Engine, code: &Code) -> wasmtime::Result<wasmtime::com
     }
 }
 
-async fn describe(engine: &wasmtime::Engine, pre: &bindings::ExecutorPre<Ctx>) -> Result<Description, LoadError> {
+async fn describe(
+    engine: &wasmtime::Engine,
+    pre: &bindings::ExecutorPre<Ctx>,
+) -> Result<Description, LoadError> {
     let limits = Limits { deadline: DESCRIBE, cpu: DESCRIBE, ..Limits::default() };
     let ctx = Ctx::new(Purpose::Describe, &limits);
     let described = executor::call(engine, ctx, limits.deadline, async |store| {

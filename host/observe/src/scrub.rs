@@ -149,6 +149,7 @@ impl Rules {
         let pem_end = format!(
             "{PEM_GAP}[A-Za-z0-9+/=]{{0,80}}{PEM_GAP}-----END [A-Z0-9 ]{{0,40}}PRIVATE KEY(?: BLOCK)?-----"
         );
+        let pem_cut = format!(r"{PEM_GAP}[A-Za-z0-9+/=]{{1,15}}\z");
         let pem_lines = format!("(?:{PEM_GAP}[A-Za-z0-9+/=]{{16,}})+");
         Ok(Self {
             any: Regex::new(concat!(
@@ -159,7 +160,7 @@ impl Rules {
                 r"|[A-Za-z0-9+/]{40}",
             ))?,
             private_key: Regex::new(&format!(
-                "{PEM_BEGIN}{PEM_HEADERS}(?:{pem_lines}(?:{pem_end})?|{pem_end})"
+                "{PEM_BEGIN}{PEM_HEADERS}(?:{pem_lines}(?:{pem_end}|{pem_cut})?|{pem_end})"
             ))?,
             password: Regex::new(&format!(
                 r#"([A-Za-z][A-Za-z0-9+.-]{{0,30}}://[^:/@?#\[\]"'<>{ENDS}]{{0,128}}:)([^/"'<>{ENDS}]{{8,}})@"#
@@ -186,11 +187,20 @@ impl Rules {
         let text = rewrite(text, |text| replace(&self.password, text, redact_password));
         let text = rewrite(text, |text| replace(&self.assignment, text, redact_assignment));
         let text = rewrite(text, |text| replace(&self.bearer, text, redact_bearer));
-        let text =
-            rewrite(text, |text| replace(&self.token, text, |found| Some(label(token_kind(whole(found))))));
+        let text = self.redact_tokens(text);
         rewrite(text, |text| {
             replace(&self.blob, text, |found| is_blob(whole(found)).then(|| label("base64_blob")))
         })
+    }
+
+    /// Until nothing changes: a token taken out is a word boundary for the one that was glued to it.
+    fn redact_tokens<'a>(&self, mut text: Cow<'a, str>) -> Cow<'a, str> {
+        while self.token.is_match(&text) {
+            text = rewrite(text, |text| {
+                replace(&self.token, text, |found| Some(label(token_kind(whole(found)))))
+            });
+        }
+        text
     }
 }
 
@@ -281,10 +291,9 @@ fn is_blob(run: &str) -> bool {
 
 /// Whether a value is exactly one label, left by an earlier rule or an earlier scrubbing.
 fn is_label(value: &str) -> bool {
-    value
-        .strip_prefix(MARK)
-        .and_then(|rest| rest.strip_suffix(']'))
-        .is_some_and(|kind| kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+    value.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(']')).is_some_and(|kind| {
+        kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    })
 }
 
 #[cfg(test)]

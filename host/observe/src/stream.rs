@@ -54,8 +54,9 @@ impl RedactorStream {
 
     /// Takes the next piece and gives what is certain by now, which may be nothing.
     pub fn push(&mut self, delta: &str) -> String {
+        let seen = self.held.len();
         self.held.push_str(delta);
-        let mut out = self.release(self.safe_cut());
+        let mut out = self.release(self.safe_cut(seen));
         if self.held.len() > HOLD {
             self.relieve(&mut out);
         }
@@ -103,17 +104,18 @@ impl RedactorStream {
         out.push_str(&self.release(cut.unwrap_or(self.held.len())));
     }
 
-    /// The last place where nothing is open.
-    fn safe_cut(&self) -> usize {
+    /// The last place where nothing is open. Only what is new is searched: what was open at a place before the last
+    /// piece came is open there still.
+    fn safe_cut(&self, seen: usize) -> usize {
         let mut end = self.held.len();
-        while let Some(before) = self.held.get(..end)
-            && let Some((at, delimiter)) = before.char_indices().rfind(|(_, char)| is_delimiter(*char))
+        while let Some(new) = self.held.get(seen..end)
+            && let Some((at, delimiter)) = new.char_indices().rfind(|(_, char)| is_delimiter(*char))
         {
-            let cut = at + delimiter.len_utf8();
+            let cut = seen + at + delimiter.len_utf8();
             match self.open_before(cut) {
                 None => return cut,
                 // Always further left, so that the search ends.
-                Some(start) => end = start.min(at),
+                Some(start) => end = start.min(seen + at),
             }
         }
         0

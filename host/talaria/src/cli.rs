@@ -242,6 +242,7 @@ mod tests {
     #[test]
     fn mistakes_are_told() {
         let error = |line: &str| parse(line).expect_err("a mistake").to_string();
+        assert_eq!(error("talaria -V"), format!("talaria {}\n", env!("CARGO_PKG_VERSION")));
         assert!(error("talaria serv").contains("a similar subcommand exists: 'serve'"));
         assert!(error("talaria serve --listen here").contains("invalid socket address syntax"));
         assert!(error("talaria send http://a hi --timeout soon").contains("`soon` is no duration"));

@@ -143,7 +143,11 @@ impl Route for Executors {
 }
 
 /// Loads and probes one. The error says why it takes no turns.
-async fn load(engine: &Engine, config: &Executor, report: &(dyn Fn(String) + Sync)) -> Result<Loaded, String> {
+async fn load(
+    engine: &Engine,
+    config: &Executor,
+    report: &(dyn Fn(String) + Sync),
+) -> Result<Loaded, String> {
     let wasm = read(&config.component)?;
     let component = Component::load(engine, wasm, |stage| match stage {
         Stage::Compiling { bytes } => {

@@ -40,7 +40,11 @@ pub(crate) async fn serve(listen: SocketAddr, gateway: SocketAddr) -> Result<()>
     }
 }
 
-async fn respond(request: Request<Incoming>, upstream: &Upstream, completions: &Uri) -> Result<Response<Full<Bytes>>> {
+async fn respond(
+    request: Request<Incoming>,
+    upstream: &Upstream,
+    completions: &Uri,
+) -> Result<Response<Full<Bytes>>> {
     // The question whether it is up.
     if request.method() != http::Method::POST {
         return Ok(Response::new(Full::default()));

@@ -39,7 +39,8 @@ impl Connection {
     /// Sends one turn and reads its answer, which must be the upstream's.
     pub(crate) async fn turn(&mut self) -> Result<()> {
         let (status, body) = self.send(send_message(self.address)?).await?;
-        let answered = status == StatusCode::OK && body.windows(SAID.len()).any(|window| window == SAID.as_bytes());
+        let answered =
+            status == StatusCode::OK && body.windows(SAID.len()).any(|window| window == SAID.as_bytes());
         ensure!(answered, "{status}: {}", String::from_utf8_lossy(&body));
         Ok(())
     }

@@ -52,7 +52,8 @@ pub(crate) async fn load() -> Result<Row> {
         let wasm = with_section(&component, variant);
         let compiled = std::sync::atomic::AtomicBool::new(false);
         let started = Instant::now();
-        Component::load(&engine, wasm, |_| compiled.store(true, std::sync::atomic::Ordering::Relaxed)).await?;
+        Component::load(&engine, wasm, |_| compiled.store(true, std::sync::atomic::Ordering::Relaxed))
+            .await?;
         took.push(started.elapsed().as_secs_f64() * 1e3);
         ensure!(compiled.into_inner(), "the component was known to the cache");
     }

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::gateway::Gateway;
+use crate::http1::Connection;
 use crate::process::Bridge;
 use crate::table::{Row, Target, median};
 
 /// Connections, each with one request at a time.
-const CONNECTIONS: usize = 16;
+const CONNECTIONS: u32 = 16;
 /// How often each of the two is measured, and for how long.
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(2);
@@ -46,7 +47,8 @@ pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
         round(server.address, WARM_UP, None).await.with_context(|| server.said())?;
     }
 
-    let [mut bridge, mut baseline, mut paced_bridge, mut paced_baseline] = std::array::from_fn(|_| Rounds::default());
+    let [mut bridge, mut baseline, mut paced_bridge, mut paced_baseline] =
+        std::array::from_fn(|_| Rounds::default());
     for _ in 0..ROUNDS {
         baseline.add(&round(native.address, ROUND, None).await?);
         bridge.add(&round(ours.address, ROUND, None).await.with_context(|| ours.said())?);
@@ -61,12 +63,22 @@ pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
     let (full_native, paced_native) = (baseline.latency(), paced_baseline.latency());
     let how = format!("{ROUNDS} rounds of {} s each, in turns, 1 KiB prompts", ROUND.as_secs());
     Ok(vec![
-        Row::new("throughput at 16 connections, of the baseline's", rates.0 / rates.1, "", Target::AtLeast(0.5))
-            .note(format!("{:.0} to {:.0} turns/s; {how}; the load and the upstream share the cores", rates.0, rates.1)),
+        Row::new(
+            "throughput at 16 connections, of the baseline's",
+            rates.0 / rates.1,
+            "",
+            Target::AtLeast(0.5),
+        )
+        .note(format!(
+            "{:.0} to {:.0} turns/s; {how}; the load and the upstream share the cores",
+            rates.0, rates.1
+        )),
         Row::new("added median latency at 16 connections", full - full_native, "ms", Target::Under(0.5))
-            .note(format!("{full:.2} to {full_native:.2} ms, both saturated: a queue's length, not a turn's work")),
+            .note(format!(
+                "{full:.2} to {full_native:.2} ms, both saturated: a queue's length, not a turn's work"
+            )),
         Row::plain("added median latency, 16 connections, not saturated", paced - paced_native, "ms")
-            .note(format!("{paced:.2} to {paced_native:.2} ms at {} turns/s", PACE as usize * CONNECTIONS)),
+            .note(format!("{paced:.2} to {paced_native:.2} ms at {} turns/s", PACE * CONNECTIONS)),
     ])
 }
 
@@ -74,8 +86,11 @@ pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
 async fn round(address: SocketAddr, length: Duration, pace: Option<u32>) -> Result<Round> {
     let end = Instant::now() + length;
     let mut connections = JoinSet::new();
-    for _ in 0..CONNECTIONS {
-        connections.spawn(client(address, end, pace));
+    let period = pace.map(|pace| Duration::from_secs(1) / pace);
+    for index in 0..CONNECTIONS {
+        // Spread over the period, so that a pace is no burst.
+        let ticks = period.map(|period| (period * index / CONNECTIONS, period));
+        connections.spawn(client(address, end, ticks));
     }
     let mut latencies = Vec::new();
     while let Some(connection) = connections.join_next().await {
@@ -87,10 +102,10 @@ async fn round(address: SocketAddr, length: Duration, pace: Option<u32>) -> Resu
 }
 
 /// One connection; the latencies of its turns in milliseconds.
-async fn client(address: SocketAddr, end: Instant, pace: Option<u32>) -> Result<Vec<f64>> {
-    let mut connection = crate::http1::Connection::open(address).await?;
-    let mut ticks = pace.map(|pace| {
-        let mut ticks = interval(Duration::from_secs(1) / pace);
+async fn client(address: SocketAddr, end: Instant, ticks: Option<(Duration, Duration)>) -> Result<Vec<f64>> {
+    let mut connection = Connection::open(address).await?;
+    let mut ticks = ticks.map(|(after, period)| {
+        let mut ticks = interval_at(Instant::now() + after, period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         ticks
     });

@@ -22,5 +22,6 @@ pub(crate) async fn ready(bridge: &Bridge) -> Result<Row> {
         took.push(started.elapsed().as_secs_f64() * 1e3);
     }
     let row = Row::new("start to ready, warm cache", median(&mut took), "ms", Target::Under(100.0));
-    Ok(row.note(format!("median of {STARTS}, from fork to the card's answer, probe of the upstream included")))
+    Ok(row
+        .note(format!("median of {STARTS}, from fork to the card's answer, probe of the upstream included")))
 }

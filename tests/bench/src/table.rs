@@ -87,7 +87,14 @@ impl fmt::Display for Table {
             };
             let measured = format!("{} {}", short(row.measured), row.unit);
             let target = target.unwrap_or_default();
-            writeln!(f, "{:<52} {:>14} {:>12}  {verdict:<6}  {}", row.name, measured.trim_end(), target, row.note)?;
+            writeln!(
+                f,
+                "{:<52} {:>14} {:>12}  {verdict:<6}  {}",
+                row.name,
+                measured.trim_end(),
+                target,
+                row.note
+            )?;
         }
         Ok(())
     }

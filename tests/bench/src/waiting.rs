@@ -31,7 +31,11 @@ pub(crate) async fn memory(bridge: &Bridge) -> Result<[Row; 2]> {
     }
     let arrived = timeout(ARRIVE, gateway.asked(TURNS)).await;
     arrived.with_context(|| {
-        format!("{} of {TURNS} turns reached the upstream within {ARRIVE:?}: {}", gateway.turns(), server.said())
+        format!(
+            "{} of {TURNS} turns reached the upstream within {ARRIVE:?}: {}",
+            gateway.turns(),
+            server.said()
+        )
     })??;
     sleep(SETTLE).await;
     let waiting = server.resident()?;
@@ -41,10 +45,13 @@ pub(crate) async fn memory(bridge: &Bridge) -> Result<[Row; 2]> {
 
     #[expect(clippy::cast_precision_loss, reason = "a thousand")]
     let each = (waiting - idle) / TURNS as f64;
-    let idle = Row::new("resident memory, idle", idle / 1024.0, "MiB", Target::Under(60e6 / f64::from(1 << 20)));
+    let idle =
+        Row::new("resident memory, idle", idle / 1024.0, "MiB", Target::Under(60e6 / f64::from(1 << 20)));
     let each = Row::new("resident memory of a waiting turn", each, "KiB", Target::Under(96.0));
     Ok([
         idle.note("VmRSS of the bridge after its start, warm cache; the target is 60 MB"),
-        each.note(format!("growth with {TURNS} turns of 1 KiB in flight; the buffers of both connections count")),
+        each.note(format!(
+            "growth with {TURNS} turns of 1 KiB in flight; the buffers of both connections count"
+        )),
     ])
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use talaria_guest::events::{self, Artifact, Event};
 use talaria_guest::{
-    Content, Description, Executor, Failure, FailureKind, FinalState, Needs, Outcome, Part, Request, SetupContext, Turn,
-    callback, config, control, http, log, span, state,
+    Content, Description, Executor, Failure, FailureKind, FinalState, Needs, Outcome, Part, Request,
+    SetupContext, Turn, callback, config, control, http, log, span, state,
 };
 
 struct Probe;

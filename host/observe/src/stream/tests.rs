@@ -103,8 +103,6 @@ fn by_char(text: &str) -> impl Iterator<Item = &str> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1024))]
-
     #[test]
     fn pieces_are_together_what_the_whole_would_be(text in texts(), cuts in prop::collection::vec(any::<usize>(), 0..20)) {
         let redactor = Redactor::new(KNOWN);

@@ -281,9 +281,9 @@ fn base_url(
     Ok(Some(base))
 }
 
-/// The calls that `chat-completions` makes: the turn, and the questions of its probe.
+/// The calls that `chat-completions` makes: the turn, and its probe.
 fn implied(base: &HttpUrl) -> Result<Vec<Pattern>, Problem> {
-    let calls = ["POST {}/chat/completions", "GET {}/health", "GET {}/models"];
+    let calls = ["POST {}/chat/completions", "GET {}/health"];
     let patterns = calls.iter().map(|call| call.replace("{}", base.as_str()).parse());
     patterns.collect::<Result<_, talaria_egress::InvalidPattern>>().map_err(|error| {
         let what = format!("`{base}` cannot be called: {}", error.problem);

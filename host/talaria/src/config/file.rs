@@ -156,7 +156,7 @@ pub(crate) struct Card {
     ///
     /// Example: `extended_card = false`
     pub(crate) extended_card: bool,
-    /// The protocol extensions that the card declares.
+    /// The protocol extensions that the card declares. No effect in this version.
     ///
     /// Example: `extensions = [{ uri = "https://example.com/ext/v1", required = false }]`
     pub(crate) extensions: Vec<Extension>,

@@ -89,6 +89,7 @@ impl Loader<'_> {
             ("`a2a.card.streaming`", card.streaming),
             ("`a2a.card.push_notifications`", card.push_notifications),
             ("`a2a.card.extended_card`", card.extended_card),
+            ("`a2a.card.extensions`", !card.extensions.is_empty()),
         ];
         let said = silent.iter().filter(|(_, said)| *said);
         self.warnings.extend(said.map(|(what, _)| format!("{what} has no effect in this version")));
@@ -149,6 +150,10 @@ impl Loader<'_> {
             }
             let secret =
                 token.token.resolve(&self.folder, &self.env).map_err(|what| self.at(key("token"), what))?;
+            if !secret.expose_secret().bytes().all(|byte| byte.is_ascii_graphic()) {
+                let what = "the token holds a space, a line break or a letter beyond ASCII, which no caller can send";
+                return Err(self.at(key("token"), what));
+            }
             if tokens.iter().any(|known| known.token.expose_secret() == secret.expose_secret()) {
                 return Err(
                     self.at(key("token"), "the same token as another caller's; a token is one caller")

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 
 pub(crate) use executor::Executor;
-pub(crate) use file::{Extension, Limits, Reply, Skill};
+pub(crate) use file::{Limits, Reply, Skill};
 pub(crate) use source::ConfigError;
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
@@ -112,8 +112,6 @@ pub(crate) struct Card {
     pub(crate) version: String,
     /// What it can do; never empty.
     pub(crate) skills: Vec<Skill>,
-    /// The protocol extensions that it declares.
-    pub(crate) extensions: Vec<Extension>,
 }
 
 /// The WebAssembly engine.
@@ -205,7 +203,6 @@ impl From<file::Card> for Card {
             description: file.description,
             version: file.version.unwrap_or_else(|| env!("CARGO_PKG_VERSION").into()),
             skills: file.skills.unwrap_or_else(|| vec![chat()]),
-            extensions: file.extensions,
         }
     }
 }

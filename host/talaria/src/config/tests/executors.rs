@@ -59,7 +59,7 @@ fn a_second_gateway_is_a_second_executor() {
 fn a_part_of_a_built_in_grant_leaves_the_rest() {
     let config = Given::file("[executor.chat-completions.grant]\nmemory = \"32MiB\"").load();
     let chat = get(&config, "chat-completions");
-    assert_eq!(egress(chat).len(), 3);
+    assert_eq!(egress(chat).len(), 2);
     assert_eq!(chat.grant.memory.to_string(), "32MiB");
     let config = Given::file("[executor.chat-completions.grant]\negress = []").load();
     assert!(egress(get(&config, "chat-completions")).is_empty(), "nothing is a grant too");

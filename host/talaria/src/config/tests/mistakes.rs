@@ -154,7 +154,7 @@ fn what_this_version_lacks_says_so() {
 
 #[test]
 fn sections_without_effect_warn() {
-    let file = "[push]\n[callback]\n[admin]\n[a2a.card]\nstreaming = true\npush_notifications = true\nextended_card = true";
+    let file = "[push]\n[callback]\n[admin]\n[a2a.card]\nstreaming = true\npush_notifications = true\nextended_card = true\nextensions = [{ uri = \"https://a.example\" }]";
     let what = [
         "[push]",
         "[callback]",
@@ -162,6 +162,7 @@ fn sections_without_effect_warn() {
         "a2a.card.streaming",
         "a2a.card.push_notifications",
         "a2a.card.extended_card",
+        "a2a.card.extensions",
     ];
     assert_eq!(
         Given::file(file).load().warnings,
@@ -221,6 +222,8 @@ fn tokens_must_be_there_and_apart() {
             .error()
             .ends_with("the same token as another caller's; a token is one caller")
     );
+    let spaced = tokens("{ name = \"a\", token = { env = \"T\" } }").variable("T", "hunter 2").error();
+    assert!(spaced.ends_with("which no caller can send") && !spaced.contains("hunter"), "{spaced}");
     assert!(tokens("{ name = \" \", token = { env = \"T\" } }").error().ends_with("empty; name the caller"));
 }
 

@@ -1,0 +1,204 @@
+//! A bridge that a test started, and a client for it.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use talaria_egress::{Access, Config, Egress, Request, Response};
+use talaria_testkit::soon;
+
+/// A running `talaria serve`. Killed when dropped.
+pub(crate) struct Bridge {
+    child: Child,
+    /// What it printed when it was ready.
+    pub(crate) banner: Value,
+}
+
+/// How a test starts a bridge. The working directory is empty, the environment is that of the test without ours.
+pub(crate) struct Start<'a> {
+    folder: &'a Path,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+}
+
+/// The variables that a developer's shell may hold.
+const OURS: [&str; 12] = [
+    "HERMES_API_BASE",
+    "API_SERVER_KEY",
+    "MOLECULE_A2A_PLATFORM_ENABLED",
+    "MOLECULE_A2A_PLATFORM_HOST",
+    "MOLECULE_A2A_PLATFORM_PORT",
+    "MOLECULE_A2A_PLATFORM_SHARED_SECRET",
+    "MOLECULE_A2A_CALLBACK_HOST",
+    "MOLECULE_A2A_CALLBACK_PORT",
+    "OPENAI_BASE_URL",
+    "WORKSPACE_ID",
+    "WORKSPACE_CONFIG_PATH",
+    "RUST_LOG",
+];
+
+pub(crate) fn talaria(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_talaria"));
+    command.current_dir(folder).stdin(Stdio::null());
+    for name in OURS {
+        command.env_remove(name);
+    }
+    // One cache for all tests: compiling is not what they are about.
+    command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_BIN_EXE_talaria")).with_file_name("e2e-cache"));
+    command
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(command: &mut Command) -> Output {
+    command.output().expect("the binary runs")
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+// === impl Start ===
+
+impl<'a> Start<'a> {
+    pub(crate) fn new(folder: &'a Path) -> Self {
+        Self { folder, args: Vec::new(), env: Vec::new() }
+    }
+
+    pub(crate) fn arg(mut self, arg: &str) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Writes `talaria.toml`.
+    pub(crate) fn config(self, toml: &str) -> Self {
+        std::fs::write(self.folder.join("talaria.toml"), toml).unwrap();
+        self
+    }
+
+    /// Starts it and waits until it says what is where.
+    pub(crate) fn up(self) -> Bridge {
+        let mut child = talaria(self.folder)
+            .args(["serve", "--listen", "127.0.0.1:0", "--output", "json"])
+            .args(&self.args)
+            .envs(self.env)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        // The banner is one JSON document over several lines.
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let mut text = String::new();
+        let banner = loop {
+            let Some(Ok(line)) = lines.next() else {
+                let mut said = String::new();
+                let _ = child.stderr.take().expect("it is piped").read_to_string(&mut said);
+                panic!("it ended before it was ready: {text}{said}");
+            };
+            text.push_str(&line);
+            if let Ok(banner) = serde_json::from_str(&text) {
+                break banner;
+            }
+        };
+        Bridge { child, banner }
+    }
+}
+
+// === impl Bridge ===
+
+impl Bridge {
+    pub(crate) fn url(&self) -> &str {
+        self.banner["url"].as_str().expect("a URL")
+    }
+
+    /// Asks it to stop.
+    pub(crate) fn terminate(&self) {
+        let killed = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill runs");
+        assert!(killed.success());
+    }
+
+    /// Waits for its end; its exit code, and everything that it logged.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        self.child.stderr.take().expect("it is piped").read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+
+    /// A request as it is.
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Response {
+        request(self.url(), method, path, headers, body).await
+    }
+
+    /// A JSON-RPC call of 1.0.
+    pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
+        call(self.url(), method, params, &[("a2a-version", "1.0")]).await
+    }
+
+    /// A JSON-RPC call of 0.3.
+    pub(crate) async fn call_v03(&self, method: &str, params: Value) -> Value {
+        call(self.url(), method, params, &[]).await
+    }
+
+    /// A message of 1.0 and the text of the answer.
+    pub(crate) async fn say(&self, text: &str) -> String {
+        let answer = self.call("SendMessage", message(text)).await;
+        answer["result"]["message"]["parts"][0]["text"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .to_owned()
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The parameters of a `SendMessage`.
+pub(crate) fn message(text: &str) -> Value {
+    json!({ "message": { "messageId": "m1", "role": "ROLE_USER", "parts": [{ "text": text }] } })
+}
+
+pub(crate) async fn call(url: &str, method: &str, params: Value, headers: &[(&str, &str)]) -> Value {
+    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
+    let headers: Vec<_> = headers.iter().copied().chain([("content-type", "application/json")]).collect();
+    let response = request(url, "POST", "/", &headers, &body).await;
+    let answer: Value = serde_json::from_slice(&response.body).unwrap();
+    assert_eq!(answer["id"], 7, "{answer}");
+    answer
+}
+
+pub(crate) async fn request(
+    url: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Response {
+    let access = Access { patterns: vec![format!("* {url}/*").parse().unwrap()], ..Access::default() };
+    let request = Request {
+        method: method.into(),
+        url: format!("{url}{path}"),
+        headers: headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+        body: body.to_owned().into(),
+        ..Request::default()
+    };
+    soon("the bridge answers", Egress::new(Config::default()).fetch(&access, request)).await.unwrap()
+}

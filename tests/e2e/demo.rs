@@ -1,0 +1,92 @@
+//! A newcomer's first minutes: `serve --demo`, `send`, curl, in both versions of the protocol.
+
+use serde_json::{Value, json};
+
+use crate::bridge::{Start, message, run, stderr, stdout, talaria};
+
+#[tokio::test]
+async fn a_turn_flows_with_nothing_but_the_binary() {
+    let folder = tempfile::tempdir().unwrap();
+    let bridge = Start::new(folder.path()).arg("--demo").up();
+    assert_eq!(bridge.banner["executors"][0]["name"], "chat-completions");
+    assert_eq!(bridge.banner["executors"][0]["readiness"], json!({ "state": "ready" }));
+
+    assert!(bridge.say("hello there").await.starts_with("You said: \"hello there\""));
+
+    let old = json!({ "message": {
+        "kind": "message", "messageId": "m1", "role": "user", "parts": [{ "kind": "text", "text": "hello" }],
+    } });
+    let answer = bridge.call_v03("message/send", old).await;
+    assert_eq!(answer["result"]["kind"], "message");
+    assert_eq!(answer["result"]["parts"][0]["kind"], "text");
+    assert!(answer["result"]["parts"][0]["text"].as_str().unwrap().starts_with("You said: \"hello\""));
+
+    // A task exists inside either way.
+    let id = answer["result"]["taskId"].clone();
+    let task = bridge.call_v03("tasks/get", json!({ "id": id })).await;
+    assert_eq!(task["result"]["status"]["state"], "completed");
+    let task = bridge.call("GetTask", json!({ "id": id })).await;
+    assert_eq!(task["result"]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(task["result"]["history"][0]["parts"][0]["text"], "hello");
+}
+
+#[tokio::test]
+async fn a_failure_of_the_upstream_is_an_answer_not_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let bridge = Start::new(folder.path()).arg("--demo").up();
+    let answer = bridge.call("SendMessage", message("fail please")).await;
+    let said = &answer["result"]["message"];
+    assert!(said["parts"][0]["text"].as_str().unwrap().starts_with("[hermes-agent error]"), "{answer}");
+    let task = bridge.call("GetTask", json!({ "id": said["taskId"] })).await;
+    assert_eq!(task["result"]["status"]["state"], "TASK_STATE_FAILED");
+}
+
+#[tokio::test]
+async fn one_card_serves_both_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let bridge = Start::new(folder.path()).arg("--demo").up();
+    let response = bridge.request("GET", "/.well-known/agent-card.json", &[], "").await;
+    let old_place = bridge.request("GET", "/.well-known/agent.json", &[], "").await;
+    assert_eq!((response.status, &response.body), (200, &old_place.body));
+    let card: Value = serde_json::from_slice(&response.body).unwrap();
+    assert_eq!(card["supportedInterfaces"][0]["protocolVersion"], "1.0");
+    assert_eq!(card["supportedInterfaces"][0]["url"], bridge.url());
+    assert_eq!(card["url"], bridge.url());
+    assert_eq!(card["preferredTransport"], "JSONRPC");
+}
+
+#[tokio::test]
+async fn the_banner_says_what_is_where_and_what_to_paste() {
+    use std::io::BufRead as _;
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = talaria(folder.path())
+        .args(["serve", "--demo", "--listen", "127.0.0.1:0"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let said: Vec<String> = lines.take_while(|line| !line.contains("curl")).collect();
+    let said = said.join("\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for expected in [
+        "serves A2A at http://127.0.0.1:",
+        "executor  chat-completions (default): ready",
+        "gateway",
+        " send http",
+    ] {
+        assert!(said.contains(expected), "{expected} is not in:\n{said}");
+    }
+}
+
+#[tokio::test]
+async fn the_pasted_line_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let bridge = Start::new(folder.path()).arg("--demo").up();
+    for protocol in ["1.0", "0.3"] {
+        let sent = run(talaria(folder.path()).args(["send", bridge.url(), "hello", "--protocol", protocol]));
+        assert!(sent.status.success(), "{protocol}: {}", stderr(&sent));
+        assert!(stdout(&sent).starts_with("You said: \"hello\""), "{protocol}: {}", stdout(&sent));
+    }
+}

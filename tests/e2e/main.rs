@@ -1,0 +1,12 @@
+//! The whole product: the real binary, real components, real sockets.
+
+mod bridge;
+
+mod bad_configuration;
+mod check;
+mod components;
+mod demo;
+mod drain;
+mod seeds;
+mod send;
+mod tokens;
