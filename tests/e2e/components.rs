@@ -32,12 +32,22 @@ async fn what_does_not_fit_is_refused_by_name_and_the_server_runs() {
 }
 
 #[tokio::test]
+async fn a_message_cannot_name_its_executor_unless_the_operator_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let bridge = Start::new(folder.path()).arg("--demo").up();
+    let mut chosen = message("hi");
+    chosen["message"]["metadata"] = json!({ "talaria/executor": "conformance" });
+    let answer = bridge.call("SendMessage", chosen).await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+}
+
+#[tokio::test]
 async fn a_message_can_name_its_executor() {
     let folder = tempfile::tempdir().unwrap();
     let executors = folder.path().join("executors");
     std::fs::create_dir(&executors).unwrap();
     std::fs::write(executors.join("mine.wasm"), guest("probe")).unwrap();
-    let bridge = Start::new(folder.path()).arg("--demo").up();
+    let bridge = Start::new(folder.path()).config("[executors]\ncaller_may_choose = true").arg("--demo").up();
     let mut chosen = message("echo it is me");
     chosen["message"]["metadata"] = json!({ "talaria/executor": "mine" });
     let answer = bridge.call("SendMessage", chosen.clone()).await;

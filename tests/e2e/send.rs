@@ -19,6 +19,18 @@ fn a_reply_is_on_standard_output_and_nothing_else_is() {
 }
 
 #[test]
+fn a_turn_that_failed_is_told_and_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let bridge = Start::new(folder.path()).arg("--demo").up();
+    for protocol in ["1.0", "0.3"] {
+        let sent =
+            run(talaria(folder.path()).args(["send", bridge.url(), "fail please", "--protocol", protocol]));
+        assert_eq!(sent.status.code(), Some(1), "{protocol}: {}", stderr(&sent));
+        assert!(stdout(&sent).starts_with("[hermes-agent error]"), "{protocol}: {}", stdout(&sent));
+    }
+}
+
+#[test]
 fn what_cannot_be_reached_or_understood_is_a_failure_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -8,8 +8,9 @@
 //! - **A stale `dist/` is noticed.** `dist/SOURCES` has a digest of every input and one of every component. The check
 //!   compares digests and never builds, so it takes milliseconds and needs no toolchain.
 //!
-//! Which packages are components is read from cargo: every member with a `cdylib` is one. A member that says
-//! `[package.metadata.talaria] test-only = true` is kept out of the product, in `dist/test/`.
+//! Which packages are components is read from cargo: every member with a `cdylib` is one. What is not for the product
+//! goes to `dist/test/`: a member that says `[package.metadata.talaria] test-only = true`, and the examples, which live
+//! beside the guests.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -97,6 +98,7 @@ fn record(guests: &Path, compiler: &str) -> Result<String> {
     let root = root(guests)?;
     let dist = guests.join("dist");
     let mut inputs = files(guests, &[&guests.join("target"), &dist])?;
+    inputs.extend(files(&root.join("examples"), &[])?);
     inputs.retain(|file| INPUTS.iter().any(|input| has_extension(file, input)));
     inputs.extend(files(&root.join("wit"), &[])?);
     let mut sources = Sha256::new();
@@ -126,11 +128,14 @@ fn components(guests: &Path) -> Result<Vec<Component>> {
             |target: &&Value| array(target, "crate_types").iter().any(|kind| kind.as_str() == Some("cdylib"));
         let Some(library) = array(package, "targets").iter().find(is_cdylib) else { continue };
         let library = library.get("name").and_then(Value::as_str).context("a target without a name")?;
-        let test_only = package.pointer("/metadata/talaria/test-only").and_then(Value::as_bool);
+        let manifest =
+            package.get("manifest_path").and_then(Value::as_str).context("a package without a manifest")?;
+        let test_only = package.pointer("/metadata/talaria/test-only").and_then(Value::as_bool) == Some(true)
+            || !Path::new(manifest).starts_with(guests);
         components.push(Component {
             package: name.to_owned(),
             artifact: format!("{}.wasm", library.replace('-', "_")),
-            file: if test_only == Some(true) { format!("test/{name}.wasm") } else { format!("{name}.wasm") },
+            file: if test_only { format!("test/{name}.wasm") } else { format!("{name}.wasm") },
         });
     }
     ensure!(!components.is_empty(), "{} has no member with a cdylib", guests.display());

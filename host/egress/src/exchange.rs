@@ -86,7 +86,8 @@ impl Exchange {
     }
 
     /// The next bytes, at most `max` of them and at least one; `None` is the end. Waits until some are there, and no
-    /// longer than the call's deadline. A `max` of 0 is refused, since it could never make progress.
+    /// longer than the call's deadline; giving up on the wait loses nothing. A `max` of 0 is refused, since it could
+    /// never make progress.
     pub async fn read(&mut self, max: usize) -> Result<Option<Bytes>, Error> {
         if max == 0 {
             return Err(Error::invalid("a read of 0 bytes never ends; ask for at least 1"));
@@ -117,7 +118,8 @@ impl Exchange {
     }
 
     /// The next server-sent event; `None` is the end. Comments, keep-alives and blocks without data are skipped, and an
-    /// event that was cut off by the end is dropped, as the standard says. Waits no longer than the call's deadline.
+    /// event that was cut off by the end is dropped, as the standard says. Waits no longer than the call's deadline;
+    /// giving up on the wait loses nothing.
     pub async fn next_event(&mut self) -> Result<Option<SseEvent>, Error> {
         if matches!(self.body, Body::Unread(_)) {
             self.body = match std::mem::replace(&mut self.body, Body::Taken) {

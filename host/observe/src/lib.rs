@@ -1,6 +1,6 @@
 //! What the outside gets to see: logs, and the redaction that every outgoing text passes.
 //!
-//! - [`scrub`] takes out what looks like a secret, by rules.
+//! - [`scrub()`] takes out what looks like a secret, by rules.
 //! - [`Redactor`] also takes out the secrets that are known by value; [`RedactorStream`] does the same for text that
 //!   arrives in pieces.
 //! - [`logs::init`] sends events to stderr, each line scrubbed.

@@ -31,6 +31,7 @@ pub(crate) struct Executors {
     loaded: BTreeMap<ExecutorName, Loaded>,
     refused: BTreeMap<ExecutorName, String>,
     default: ExecutorName,
+    caller_may_choose: bool,
 }
 
 /// An executor that takes turns.
@@ -74,6 +75,7 @@ impl Executors {
             loaded: BTreeMap::new(),
             refused: BTreeMap::new(),
             default: config.default_executor.clone(),
+            caller_may_choose: config.caller_may_choose,
         };
         for (name, executor) in &config.executors {
             match load(&engine, executor, report).await {
@@ -124,6 +126,11 @@ impl Route for Executors {
         let choice = message.metadata.as_ref().and_then(|metadata| metadata.get(CHOICE));
         let found = match choice {
             None => self.loaded.get(&self.default),
+            Some(_) if !self.caller_may_choose => {
+                return Err(format!(
+                    "metadata[\"{CHOICE}\"] is not allowed: callers may not choose the executor here"
+                ));
+            }
             Some(choice) => {
                 let name = choice.as_str().ok_or_else(|| format!("metadata[\"{CHOICE}\"] must be a text"))?;
                 self.loaded.values().find(|loaded| loaded.executor.name() == name)

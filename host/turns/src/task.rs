@@ -99,6 +99,9 @@ pub struct IllegalMove {
 /// The id of the artifact that holds a turn's answer.
 pub const REPLY: &str = "reply";
 
+/// What the metadata of a bare message says when its turn failed.
+const STATE: &str = "talaria/state";
+
 // === impl State ===
 
 impl State {
@@ -252,7 +255,12 @@ impl Task {
         if let Ok(id) = format!("{REPLY}-{}", self.id).parse() {
             message.id = id;
         }
-        message.metadata = (!self.metadata.is_empty()).then(|| self.metadata.clone());
+        let mut metadata = self.metadata.clone();
+        if self.status.state == State::Failed {
+            // A bare message has no state of its own.
+            metadata.insert(STATE.into(), "failed".into());
+        }
+        message.metadata = (!metadata.is_empty()).then_some(metadata);
         Some(message)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use talaria_egress::{Config, Egress, ErrorKind};
 use tokio::net::TcpListener;
 
-use crate::{access, egress, fails, get};
+use crate::{PATIENCE, access, egress, fails, get};
 
 #[tokio::test]
 async fn a_refused_connection_says_so() {
@@ -19,8 +19,10 @@ async fn a_refused_connection_says_so() {
 
 #[tokio::test]
 async fn an_unknown_name_says_so() {
+    // Where no name server can be reached, it is the resolver that gives up, after some time.
+    let egress = Egress::new(Config { connect_timeout: PATIENCE, ..Config::default() });
     let access = access(&["GET http://foo.invalid/"]);
-    let error = fails(egress().fetch(&access, get("http://foo.invalid/")).await, ErrorKind::Dns);
+    let error = fails(egress.fetch(&access, get("http://foo.invalid/")).await, ErrorKind::Dns);
     assert_eq!(error.message(), "name not found (foo.invalid)");
 }
 

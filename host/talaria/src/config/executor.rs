@@ -49,7 +49,7 @@ pub(crate) struct ExecutorSection {
     ///
     /// Example: `deadline = "120s"`
     pub(crate) deadline: Period,
-    /// How many of its turns run at once; a further one is refused at once.
+    /// How many of its turns run at once; a further one waits for its place, within its deadline.
     ///
     /// Example: `concurrency = 10`
     pub(crate) concurrency: NonZeroU32,

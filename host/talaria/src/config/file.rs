@@ -269,6 +269,11 @@ pub(crate) struct Executors {
     ///
     /// Example: `default = "my-agent"`
     pub(crate) default: ExecutorName,
+    /// Lets a caller choose: `metadata["talaria/executor"]` of a message names its executor. Otherwise such a message is
+    /// refused.
+    ///
+    /// Example: `caller_may_choose = true`
+    pub(crate) caller_may_choose: bool,
 }
 
 /// `[engine]`
@@ -369,7 +374,7 @@ impl Default for Store {
 
 impl Default for Executors {
     fn default() -> Self {
-        Self { dir: None, default: ExecutorName::builtin("chat-completions") }
+        Self { dir: None, default: ExecutorName::builtin("chat-completions"), caller_may_choose: false }
     }
 }
 

@@ -66,6 +66,7 @@ impl Loader<'_> {
             store: file.store.url,
             executors,
             default_executor: default,
+            caller_may_choose: file.executors.caller_may_choose,
             engine,
             limits: file.limits,
             warnings: self.warnings,

@@ -67,6 +67,8 @@ pub(crate) struct Config {
     pub(crate) executors: BTreeMap<ExecutorName, Executor>,
     /// The executor that takes a turn when nothing else is said; one of `executors`.
     pub(crate) default_executor: ExecutorName,
+    /// Whether a message may name its executor.
+    pub(crate) caller_may_choose: bool,
     /// The WebAssembly engine.
     pub(crate) engine: Engine,
     /// How much is taken on at once.

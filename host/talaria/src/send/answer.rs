@@ -9,7 +9,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(super) struct Answer {
     raw: Value,
-    /// The task's state in lower case with hyphens; `None` for a message.
+    /// The task's state in lower case with hyphens; `None` for a message that is an answer.
     state: Option<String>,
     task: Option<String>,
     context: Option<String>,
@@ -35,7 +35,7 @@ impl Answer {
         let context = id("contextId");
         let (state, task, text) = match is_task {
             true => (Some(state(body)), id("id"), task_text(body)),
-            false => (None, id("taskId"), parts_text(body)),
+            false => (marked_state(body), id("taskId"), parts_text(body)),
         };
         Some(Self { state, task, context, text, raw: raw.clone() })
     }
@@ -92,6 +92,11 @@ fn state(task: &Value) -> String {
         .and_then(Value::as_str)
         .unwrap_or("unknown");
     state.trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-")
+}
+
+/// What Talaria says of a turn that it answers with a bare message, where it is not a success.
+fn marked_state(message: &Value) -> Option<String> {
+    message.get("metadata")?.get("talaria/state")?.as_str().map(str::to_owned)
 }
 
 /// What a task says: its status message and its artifacts; where there are none, the agent's last message.
@@ -189,6 +194,14 @@ mod tests {
         let asks = answer("input-required").next_step("http://a").expect("a next step");
         assert_eq!(asks, "the agent asks for more; answer with: talaria send http://a TEXT --task t");
         assert!(answer("failed").next_step("http://a").is_none());
+    }
+
+    #[test]
+    fn a_message_that_tells_of_a_failure_is_no_reply() {
+        let failed = json!({ "parts": [{ "text": "broken" }], "metadata": { "talaria/state": "failed" } });
+        let answer = read(json!({ "message": failed }));
+        assert_eq!((answer.to_string().as_str(), answer.summary().as_str()), ("broken", "failed"));
+        assert!(!answer.is_reply());
     }
 
     #[test]
