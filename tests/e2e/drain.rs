@@ -1,4 +1,6 @@
 //! SIGTERM: a turn under way is finished, its caller gets the answer, then the process ends.
+//!
+//! Several threads, since starting a bridge blocks one while the gateway answers its probe.
 
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::bridge::{Start, call, message};
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_turn_under_way_is_answered_before_the_end() {
     let release = Arc::new(Notify::new());
     let held = Arc::clone(&release);

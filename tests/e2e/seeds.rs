@@ -1,11 +1,13 @@
 //! The environment of the Python bridge alone is enough.
+//!
+//! Several threads, since starting a bridge blocks one while the gateway answers its probe.
 
 use serde_json::json;
 use talaria_testkit::{FakeGateway, Reply};
 
 use crate::bridge::Start;
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_gateway_gets_what_the_python_bridge_sent() {
     let gateway = FakeGateway::always(Reply::completion("from the gateway")).await;
     let folder = tempfile::tempdir().unwrap();
@@ -24,7 +26,7 @@ async fn the_gateway_gets_what_the_python_bridge_sent() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_down_fails_turns_and_not_the_boot() {
     let folder = tempfile::tempdir().unwrap();
     // A port that was free a moment ago.
@@ -36,7 +38,7 @@ async fn a_gateway_that_is_down_fails_turns_and_not_the_boot() {
     assert_eq!(bridge.say("hi").await, unreachable);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_blank_prompt_goes_nowhere() {
     let gateway = FakeGateway::always(Reply::completion("never")).await;
     let folder = tempfile::tempdir().unwrap();
@@ -45,7 +47,7 @@ async fn a_blank_prompt_goes_nowhere() {
     assert!(gateway.requests().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn no_secret_is_in_a_reply_or_in_the_log() {
     let key = "hunter2-hunter2-hunter2";
     let gateway = FakeGateway::always(Reply::error_in_200(&format!("401: bad key {key}"))).await;
