@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use talaria_egress::{Access, Config, Egress, Request, Response};
@@ -126,6 +127,12 @@ impl Bridge {
         assert!(killed.success());
     }
 
+    /// SIGKILL: it ends where it stands.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Waits for its end; its exit code, and everything that it logged.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
@@ -171,9 +178,11 @@ impl Drop for Bridge {
     }
 }
 
-/// The parameters of a `SendMessage`.
+/// The parameters of a `SendMessage`, with a message id of its own.
 pub(crate) fn message(text: &str) -> Value {
-    json!({ "message": { "messageId": "m1", "role": "ROLE_USER", "parts": [{ "text": text }] } })
+    static SENT: AtomicUsize = AtomicUsize::new(0);
+    let id = format!("m{}-{}", std::process::id(), SENT.fetch_add(1, Ordering::Relaxed));
+    json!({ "message": { "messageId": id, "role": "ROLE_USER", "parts": [{ "text": text }] } })
 }
 
 pub(crate) async fn call(url: &str, method: &str, params: Value, headers: &[(&str, &str)]) -> Value {

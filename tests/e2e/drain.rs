@@ -33,7 +33,7 @@ async fn a_turn_under_way_is_answered_before_the_end() {
                     if refused["error"]["code"] == -32000 {
                         return;
                     }
-                    }
+                }
             })
             .await;
             release.notify_waiters();

@@ -7,6 +7,7 @@ mod check;
 mod components;
 mod demo;
 mod drain;
+mod durable;
 mod first_executor;
 mod seeds;
 mod send;

@@ -10,7 +10,8 @@
 //!
 //! Which packages are components is read from cargo: every member with a `cdylib` is one. What is not for the product
 //! goes to `dist/test/`: a member that says `[package.metadata.talaria] test-only = true`, and the examples, which live
-//! beside the guests.
+//! beside the guests. Cargo hashes the absolute path of a member outside the workspace's folder, so the examples' bytes
+//! do depend on where they are built.
 
 use std::collections::BTreeSet;
 use std::env;

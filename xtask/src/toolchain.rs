@@ -101,7 +101,8 @@ impl Toolchain {
             unpack(tree)?;
         }
 
-        let sysroot = tree.join("usr");
+        // Without links, as the compiler writes it: what is remapped must be what it would write.
+        let sysroot = tree.join("usr").canonicalize().context("the unpacked packages")?;
         let rustc = sysroot.join("bin/rustc");
         let libraries = multiarch(&sysroot.join("lib"))?;
         let version = read(Command::new(&rustc).arg("-V").env("LD_LIBRARY_PATH", &libraries))?;

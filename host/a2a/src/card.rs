@@ -1,7 +1,8 @@
-//! The agent card: one document that serves both versions.
+//! The agent card: one address that serves both versions.
 //!
-//! A union: the fields of 1.0, and beside them those that only 0.3 knows (`url`, `preferredTransport`, `security`, …).
-//! Each version ignores the other's. It promises only what is served; what grows later flips its flag here.
+//! Who states 1.x gets the fields of 1.0 and no other. Everybody else gets a union: the same fields, and beside them
+//! those that only 0.3 knows (`url`, `preferredTransport`, `security`, …), since a client that looks for the first time
+//! states nothing, and each version ignores the other's. It promises only what is served.
 //!
 //! Written once, when the server is made: every GET is a copy of a pointer, and the ETag changes exactly when a
 //! byte does. The card is public, since it says how to authenticate.
@@ -11,7 +12,6 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, ETAG, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED, VARY};
 use http::{HeaderMap, Method, Response, StatusCode};
-use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -39,6 +39,16 @@ pub struct CardConfig {
     pub default_input_modes: Vec<String>,
     /// Media types that it answers with. Example: `default_output_modes = ["text/plain"]`
     pub default_output_modes: Vec<String>,
+    /// Whether clients may stream. Example: `streaming = false`
+    pub streaming: bool,
+    /// Whether the card offers push notifications. Example: `push_notifications = true`
+    pub push_notifications: bool,
+    /// Whether there is a card for callers with a token: this one with `extended_skills`. Example: `extended_card = true`
+    pub extended_card: bool,
+    /// What only the extended card shows. Example: `extended_skills = [{ id = "admin", name = "Admin", description = "Restarts.", tags = ["ops"] }]`
+    pub extended_skills: Vec<Skill>,
+    /// Extensions of the protocol. Example: `extensions = [{ uri = "https://acme.example/ext", required = true }]`
+    pub extensions: Vec<Extension>,
     /// What it can do. Example: `skills = [{ id = "chat", name = "Chat", description = "Talks.", tags = ["chat"] }]`
     pub skills: Vec<Skill>,
 }
@@ -51,6 +61,20 @@ pub struct Provider {
     pub organization: String,
     /// Its site.
     pub url: String,
+}
+
+/// An extension of the protocol that an agent knows.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Extension {
+    /// Its name.
+    pub uri: String,
+    /// Refuse callers that do not name it.
+    #[serde(default)]
+    pub required: bool,
+    /// How the agent uses it.
+    #[serde(default)]
+    pub description: Option<String>,
 }
 
 /// One thing that an agent can do.
@@ -79,13 +103,23 @@ pub struct Skill {
 /// The card, ready to send.
 #[derive(Debug)]
 pub(crate) struct Card {
+    one: Document,
+    union: Document,
+    since: HeaderValue,
+}
+
+#[derive(Debug)]
+struct Document {
     body: Bytes,
     etag: HeaderValue,
-    since: HeaderValue,
 }
 
 /// How long a client may use the card without asking again: a changed agent is known within a minute.
 const CACHE: HeaderValue = HeaderValue::from_static("max-age=60");
+
+/// The bindings.
+const JSONRPC: &str = "JSONRPC";
+const REST: &str = "HTTP+JSON";
 
 /// The name of the security scheme.
 const BEARER: &str = "bearer";
@@ -101,6 +135,11 @@ impl Default for CardConfig {
             icon_url: None,
             default_input_modes: vec!["text/plain".into()],
             default_output_modes: vec!["text/plain".into()],
+            streaming: true,
+            push_notifications: false,
+            extended_card: false,
+            extended_skills: Vec::new(),
+            extensions: Vec::new(),
             skills: vec![Skill {
                 id: "chat".into(),
                 name: "Chat".into(),
@@ -117,14 +156,23 @@ impl Default for CardConfig {
 // === impl CardConfig ===
 
 impl CardConfig {
-    /// The document. `url` is where the server is reached, `secured` whether it asks for a token.
-    fn document(&self, url: &str, secured: bool) -> Value {
-        let interface = |version: Version| json!({ "url": url, "protocolBinding": "JSONRPC", "protocolVersion": version.as_str() });
+    /// The document. `url` is where the server is reached, `secured` whether it asks for a token, `version` who reads it.
+    fn document(&self, url: &str, secured: bool, extended: bool, version: Version) -> Value {
+        let interface = |binding: &str, version: Version| json!({ "url": url, "protocolBinding": binding, "protocolVersion": version.as_str() });
         let mut card = Map::new();
         let mut put = |name: &str, value: Value| card.insert(name.into(), value);
         put("name", json!(self.name));
         put("description", json!(self.description));
-        put("supportedInterfaces", json!([interface(Version::V1), interface(Version::V03)]));
+        put(
+            "supportedInterfaces",
+            json!([
+                interface(JSONRPC, Version::V1),
+                interface(REST, Version::V1),
+                interface(JSONRPC, Version::V03),
+                // Clients of 0.3 add the `/v1` themselves.
+                interface(REST, Version::V03),
+            ]),
+        );
         if let Some(provider) = &self.provider {
             put("provider", json!(provider));
         }
@@ -132,32 +180,76 @@ impl CardConfig {
         if let Some(url) = &self.documentation_url {
             put("documentationUrl", json!(url));
         }
-        put(
-            "capabilities",
-            json!({ "streaming": false, "pushNotifications": false, "extendedAgentCard": false }),
-        );
+        put("capabilities", self.capabilities());
         if secured {
             // Each version reads the member that it knows, in the same scheme.
-            let scheme = json!({ "httpAuthSecurityScheme": { "scheme": "Bearer" }, "type": "http", "scheme": "bearer" });
+            let one = json!({ "scheme": "Bearer" });
+            let scheme = match version {
+                Version::V1 => json!({ "httpAuthSecurityScheme": one }),
+                Version::V03 => json!({ "httpAuthSecurityScheme": one, "type": "http", "scheme": "bearer" }),
+            };
             put("securitySchemes", json!({ BEARER: scheme }));
             put("securityRequirements", json!([{ "schemes": { BEARER: { "list": [] } } }]));
         }
         put("defaultInputModes", json!(self.default_input_modes));
         put("defaultOutputModes", json!(self.default_output_modes));
-        put("skills", self.skills.iter().map(Skill::document).collect());
+        let more = if extended { self.extended_skills.as_slice() } else { &[] };
+        put("skills", self.skills.iter().chain(more).map(Skill::document).collect());
         if let Some(url) = &self.icon_url {
             put("iconUrl", json!(url));
+        }
+        if version == Version::V1 {
+            return Value::Object(card);
         }
         // From here on, 0.3 alone.
         put("protocolVersion", json!("0.3.0"));
         put("url", json!(url));
-        put("preferredTransport", json!("JSONRPC"));
-        put("additionalInterfaces", json!([{ "url": url, "transport": "JSONRPC" }]));
-        put("supportsAuthenticatedExtendedCard", json!(false));
+        put("preferredTransport", json!(JSONRPC));
+        put(
+            "additionalInterfaces",
+            json!([{ "url": url, "transport": JSONRPC }, { "url": url, "transport": REST }]),
+        );
+        put("supportsAuthenticatedExtendedCard", json!(self.extended_card));
         if secured {
             put("security", json!([{ BEARER: [] }]));
         }
         Value::Object(card)
+    }
+
+    /// The document for callers that proved who they are.
+    pub(crate) fn extended(&self, url: &str, secured: bool, version: Version) -> Value {
+        self.document(url, secured, true, version)
+    }
+
+    fn capabilities(&self) -> Value {
+        let mut capabilities = json!({
+            "streaming": self.streaming,
+            "pushNotifications": self.push_notifications,
+            "extendedAgentCard": self.extended_card,
+        });
+        if let Some(capabilities) = capabilities.as_object_mut()
+            && !self.extensions.is_empty()
+        {
+            let extensions = self.extensions.iter().map(Extension::document).collect();
+            capabilities.insert("extensions".into(), extensions);
+        }
+        capabilities
+    }
+}
+
+// === impl Extension ===
+
+impl Extension {
+    fn document(&self) -> Value {
+        let mut extension = Map::new();
+        extension.insert("uri".into(), json!(self.uri));
+        if let Some(description) = &self.description {
+            extension.insert("description".into(), json!(description));
+        }
+        if self.required {
+            extension.insert("required".into(), json!(true));
+        }
+        Value::Object(extension)
     }
 }
 
@@ -186,35 +278,48 @@ impl Skill {
 
 impl Card {
     pub(crate) fn new(config: &CardConfig, url: &str, secured: bool) -> Self {
-        let body = Bytes::from(config.document(url, secured).to_string());
-        let header = |text: String| HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""));
+        let document = |version| Document::new(&config.document(url, secured, false, version));
         Self {
-            etag: header(format!("\"{:016x}\"", fnv1a(&body))),
+            one: document(Version::V1),
+            union: document(Version::V03),
             since: header(httpdate::fmt_http_date(SystemTime::now())),
-            body,
         }
     }
 
-    /// Answers GET and HEAD.
-    pub(crate) fn respond(&self, method: &Method, headers: &HeaderMap) -> Response<Body> {
-        let fresh = self.is_known_to(headers);
-        let mut response = if fresh {
-            let mut response = Response::new(Full::default());
+    /// Answers GET and HEAD of a caller who states the version `asked`.
+    pub(crate) fn respond(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        asked: Option<&str>,
+    ) -> Response<Body> {
+        let document = if Version::V1.serves(asked) { &self.one } else { &self.union };
+        let mut response = if document.is_known_to(headers) {
+            let mut response = Response::new(Body::default());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
         } else if method == Method::HEAD {
             let mut response = respond::json(StatusCode::OK, Bytes::new());
-            response.headers_mut().insert(CONTENT_LENGTH, self.body.len().into());
+            response.headers_mut().insert(CONTENT_LENGTH, document.body.len().into());
             response
         } else {
-            respond::json(StatusCode::OK, self.body.clone())
+            respond::json(StatusCode::OK, document.body.clone())
         };
         let headers = response.headers_mut();
-        headers.insert(ETAG, self.etag.clone());
+        headers.insert(ETAG, document.etag.clone());
         headers.insert(LAST_MODIFIED, self.since.clone());
         headers.insert(CACHE_CONTROL, CACHE);
         headers.insert(VARY, HeaderValue::from_static(version::NAME));
         response
+    }
+}
+
+// === impl Document ===
+
+impl Document {
+    fn new(card: &Value) -> Self {
+        let body = Bytes::from(card.to_string());
+        Self { etag: header(format!("\"{:016x}\"", fnv1a(&body))), body }
     }
 
     fn is_known_to(&self, headers: &HeaderMap) -> bool {
@@ -224,6 +329,10 @@ impl Card {
             .map(str::trim)
             .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag).as_bytes() == self.etag.as_bytes())
     }
+}
+
+fn header(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// FNV-1a: the same on every machine and in every release, which std's hashers do not promise. It tells two cards
@@ -243,16 +352,21 @@ mod tests {
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8, "the published test vector");
         let config = CardConfig::default();
         let card = Card::new(&config, "http://a", false);
-        assert_eq!(card.etag, Card::new(&config, "http://a", false).etag);
-        assert_ne!(card.etag, Card::new(&config, "http://b", false).etag);
-        assert_ne!(card.etag, Card::new(&config, "http://a", true).etag);
+        assert_eq!(card.one.etag, Card::new(&config, "http://a", false).one.etag);
+        assert_ne!(card.one.etag, Card::new(&config, "http://b", false).one.etag);
+        assert_ne!(card.one.etag, Card::new(&config, "http://a", true).one.etag);
+        assert_ne!(card.one.etag, card.union.etag);
     }
 
     #[test]
     fn the_rust_sdk_reads_the_card_and_writes_its_part_of_it() {
-        let card = CardConfig::default().document("http://127.0.0.1:8000", true);
+        let card = CardConfig::default().document("http://127.0.0.1:8000", true, false, Version::V03);
         let read: a2a::AgentCard = serde_json::from_value(card.clone()).unwrap();
         let written = serde_json::to_value(read).unwrap();
+        assert_eq!(
+            written,
+            CardConfig::default().document("http://127.0.0.1:8000", true, false, Version::V1)
+        );
         for (name, value) in written.as_object().unwrap() {
             if name == "securitySchemes" {
                 assert_eq!(

@@ -5,36 +5,39 @@
 //! where HTTP was content, at `info` where it was not. The line has no word of what was said, and of an unknown path
 //! not even the path.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::header::{ALLOW, EXPECT, HeaderValue, WWW_AUTHENTICATE};
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use talaria_turns::Principal;
 use tracing::{debug, info};
 
 use crate::auth::Auth;
 use crate::body;
+use crate::capabilities::{self, Capabilities};
 use crate::card::Card;
 use crate::jsonrpc::{self, Call};
-use crate::operation::Operations;
+use crate::operation::{Operations, Reply, Verb};
+use crate::refusal::Refusal;
 use crate::respond::{self, Body};
-use crate::version;
+use crate::rest::{self, Media};
+use crate::route::{Rest, Route};
+use crate::sse::Streaming;
+use crate::version::{self, Version};
 
 /// Where requests end.
 pub(crate) struct Endpoint {
     pub(crate) operations: Operations,
+    pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) card: Card,
     pub(crate) auth: Auth,
+    pub(crate) streaming: Streaming,
     pub(crate) max_body: usize,
     pub(crate) body_timeout: Duration,
-}
-
-/// What a path names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Route {
-    Rpc,
-    Card,
-    Unknown,
 }
 
 /// What the access log says beyond HTTP.
@@ -45,45 +48,29 @@ struct Note {
     code: Option<i32>,
 }
 
-// === impl Route ===
-
-impl Route {
-    fn of(path: &str) -> Self {
-        match path {
-            "/" => Self::Rpc,
-            // The second is where 0.2 had it, and where the platform still looks.
-            "/.well-known/agent-card.json" | "/.well-known/agent.json" => Self::Card,
-            _ => Self::Unknown,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Rpc => "rpc",
-            Self::Card => "card",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
 // === impl Endpoint ===
 
 impl Endpoint {
     /// Answers one request. It cannot fail: what goes wrong is an answer.
     pub(crate) async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
         let started = Instant::now();
-        let route = Route::of(request.uri().path());
+        let asked = version::asked(request.headers(), request.uri().query());
+        let route = Route::of(request.uri().path(), asked);
         let method = request.method().clone();
-        let (response, note) = match (route, &method) {
+        let (response, note) = match (&route, &method) {
             (Route::Rpc, &Method::POST) => self.rpc(request).await,
-            (Route::Card, &Method::GET | &Method::HEAD) => {
-                (self.card.respond(&method, request.headers()), Note::default())
-            }
             (Route::Rpc, _) => (wrong_method("POST"), Note::default()),
+            (Route::Card, &Method::GET | &Method::HEAD) => {
+                (self.card.respond(&method, request.headers(), asked), Note::default())
+            }
             (Route::Card, _) => (wrong_method("GET, HEAD"), Note::default()),
+            (Route::Rest(rest), method) => match rest.verb(method) {
+                Some(verb) => self.rest(rest, verb, request).await,
+                None => (wrong_method(&rest.allow()), Note::default()),
+            },
             (Route::Unknown, _) => {
-                let message =
-                    "nothing is here; POST / takes JSON-RPC, /.well-known/agent-card.json has the card";
+                let message = "nothing is here; POST / takes JSON-RPC, POST /message:send takes HTTP+JSON, \
+                               /.well-known/agent-card.json has the card";
                 (respond::failure(StatusCode::NOT_FOUND, "NOT_FOUND", message), Note::default())
             }
         };
@@ -105,21 +92,68 @@ impl Endpoint {
         let Some(caller) = self.auth.caller(&head.headers) else {
             return (unauthenticated(), Note::default());
         };
-        let prompted = head.headers.contains_key(EXPECT);
-        let call = match body::read(body, prompted, self.max_body, self.body_timeout).await {
-            Ok(body) => Call::read(&head.headers, version::asked(&head.headers, head.uri.query()), &body),
+        let call = match self.body(&head, body).await {
+            Ok(body) => {
+                let asked = version::asked(&head.headers, head.uri.query());
+                Call::read(&self.capabilities, &head.headers, asked, &body)
+            }
             Err(refusal) => Call::refused(refusal),
         };
-        // A turn may take minutes; the request's headers need not wait with it.
-        drop(head);
-        let Call { id, method, operation } = call;
-        let answer = match operation {
-            Ok(operation) => self.operations.perform(caller, operation).await,
-            Err(refusal) => Err(refusal),
-        };
-        let (response, code) = jsonrpc::respond(&id, method, &answer);
+        let Call { id, method, request, streams_errors } = call;
+        let (reply, asked) = self.perform(caller, head, request).await;
+        let (mut response, code) = jsonrpc::respond(id, method, streams_errors, reply, &self.streaming);
+        let version = method.map_or(Version::V1, |method| method.version);
+        self.echo(&asked, version, &mut response);
         let (rpc, version) = method.map_or(("", ""), |method| (method.name, method.version.as_str()));
         (response, Note { rpc, version, code })
+    }
+
+    async fn rest(&self, rest: &Rest, verb: Verb, request: Request<Incoming>) -> (Response<Body>, Note) {
+        let (head, body) = request.into_parts();
+        let Some(caller) = self.auth.caller(&head.headers) else {
+            return (unauthenticated(), Note::default());
+        };
+        let media = Media::of(&head.headers);
+        let request = async {
+            rest::admit(&self.capabilities, rest, verb, &head)?;
+            let body = if head.method == Method::POST { Some(self.body(&head, body).await?) } else { None };
+            rest::read(rest, verb, &head, body.as_deref())
+        };
+        let request = request.await;
+        let (reply, asked) = self.perform(caller, head, request).await;
+        let (mut response, code) = rest::respond(rest, media, reply, &self.streaming);
+        let version = rest.dialect.version();
+        self.echo(&asked, version, &mut response);
+        (response, Note { rpc: "", version: version.as_str(), code })
+    }
+
+    /// The second half is the extensions that the caller asked for, where there are any to echo.
+    async fn perform(
+        &self,
+        caller: Principal,
+        head: Parts,
+        request: Result<crate::operation::Request, Refusal>,
+    ) -> (Result<Reply, Refusal>, Vec<String>) {
+        let asked = capabilities::asked(&head.headers).into_iter().map(str::to_owned).collect();
+        // A turn may take minutes; the request's headers need not wait with it.
+        drop(head);
+        let reply = match request {
+            Ok(request) => self.operations.perform(caller, request).await,
+            Err(refusal) => Err(refusal),
+        };
+        (reply, asked)
+    }
+
+    fn echo(&self, asked: &[String], version: Version, response: &mut Response<Body>) {
+        if !asked.is_empty() {
+            let asked: Vec<_> = asked.iter().map(String::as_str).collect();
+            self.capabilities.echo(&asked, version, response.headers_mut());
+        }
+    }
+
+    async fn body(&self, head: &Parts, body: Incoming) -> Result<Bytes, Refusal> {
+        let prompted = head.headers.contains_key(EXPECT);
+        body::read(body, prompted, self.max_body, self.body_timeout).await
     }
 }
 
@@ -130,9 +164,11 @@ fn unauthenticated() -> Response<Body> {
     response
 }
 
-fn wrong_method(allowed: &'static str) -> Response<Body> {
+fn wrong_method(allowed: &str) -> Response<Body> {
     let message = format!("this path takes {allowed}");
     let mut response = respond::failure(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", &message);
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    if let Ok(allowed) = HeaderValue::try_from(allowed) {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
     response
 }

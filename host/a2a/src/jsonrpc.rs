@@ -5,33 +5,28 @@
 //! wrong. Batches and notifications are refused, as the SDKs do: a call whose answer nobody awaits is a mistake here.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::body;
-use crate::operation::{Answer, Operation};
+use crate::capabilities::{self, Capabilities};
+use crate::dialect::{Dialect, Written};
+use crate::operation::{Reply, Request, Verb};
+use crate::params;
 use crate::read::{Fields, Path};
 use crate::refusal::{Kind, Refusal};
 use crate::respond::{self, Body};
+use crate::sse::{self, Envelope, Streaming};
 use crate::version::{self, Version};
-use crate::{v1, v03};
 
 /// A method of the protocol.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Method {
     pub(crate) name: &'static str,
     pub(crate) version: Version,
-    does: Does,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Does {
-    Send,
-    Get,
-    /// In the protocol, but not served.
-    Refuse(Kind),
+    does: Verb,
 }
 
 /// One call, as far as it could be read.
@@ -41,42 +36,41 @@ pub(crate) struct Call {
     pub(crate) id: Value,
     /// None where the call did not come so far.
     pub(crate) method: Option<&'static Method>,
-    pub(crate) operation: Result<Operation, Refusal>,
+    pub(crate) request: Result<Request, Refusal>,
+    /// Whether an error must come as the only event of a stream: clients of 0.3 that asked for one read nothing else.
+    pub(crate) streams_errors: bool,
 }
 
-const UNSUPPORTED: Does = Does::Refuse(Kind::UnsupportedOperation);
-const NO_PUSH: Does = Does::Refuse(Kind::PushNotSupported);
-
-/// All methods of both versions; those that are served come first.
+/// All methods of both versions.
 static METHODS: [Method; 21] = [
-    v1("SendMessage", Does::Send),
-    v03("message/send", Does::Send),
-    v1("GetTask", Does::Get),
-    v03("tasks/get", Does::Get),
-    v1("SendStreamingMessage", UNSUPPORTED),
-    v1("ListTasks", UNSUPPORTED),
-    v1("CancelTask", UNSUPPORTED),
-    v1("SubscribeToTask", UNSUPPORTED),
-    v1("GetExtendedAgentCard", UNSUPPORTED),
-    v1("CreateTaskPushNotificationConfig", NO_PUSH),
-    v1("GetTaskPushNotificationConfig", NO_PUSH),
-    v1("ListTaskPushNotificationConfigs", NO_PUSH),
-    v1("DeleteTaskPushNotificationConfig", NO_PUSH),
-    v03("message/stream", UNSUPPORTED),
-    v03("tasks/cancel", UNSUPPORTED),
-    v03("tasks/resubscribe", UNSUPPORTED),
-    v03("agent/getAuthenticatedExtendedCard", UNSUPPORTED),
-    v03("tasks/pushNotificationConfig/set", NO_PUSH),
-    v03("tasks/pushNotificationConfig/get", NO_PUSH),
-    v03("tasks/pushNotificationConfig/list", NO_PUSH),
-    v03("tasks/pushNotificationConfig/delete", NO_PUSH),
+    v1("SendMessage", Verb::Send),
+    v1("SendStreamingMessage", Verb::Stream),
+    v1("GetTask", Verb::Get),
+    v1("ListTasks", Verb::List),
+    v1("CancelTask", Verb::Cancel),
+    v1("SubscribeToTask", Verb::Subscribe),
+    v1("GetExtendedAgentCard", Verb::ExtendedCard),
+    v1("CreateTaskPushNotificationConfig", Verb::Push),
+    v1("GetTaskPushNotificationConfig", Verb::Push),
+    v1("ListTaskPushNotificationConfigs", Verb::Push),
+    v1("DeleteTaskPushNotificationConfig", Verb::Push),
+    v03("message/send", Verb::Send),
+    v03("message/stream", Verb::Stream),
+    v03("tasks/get", Verb::Get),
+    v03("tasks/cancel", Verb::Cancel),
+    v03("tasks/resubscribe", Verb::Subscribe),
+    v03("agent/getAuthenticatedExtendedCard", Verb::ExtendedCard),
+    v03("tasks/pushNotificationConfig/set", Verb::Push),
+    v03("tasks/pushNotificationConfig/get", Verb::Push),
+    v03("tasks/pushNotificationConfig/list", Verb::Push),
+    v03("tasks/pushNotificationConfig/delete", Verb::Push),
 ];
 
-const fn v1(name: &'static str, does: Does) -> Method {
+const fn v1(name: &'static str, does: Verb) -> Method {
     Method { name, version: Version::V1, does }
 }
 
-const fn v03(name: &'static str, does: Does) -> Method {
+const fn v03(name: &'static str, does: Verb) -> Method {
     Method { name, version: Version::V03, does }
 }
 
@@ -84,7 +78,12 @@ const fn v03(name: &'static str, does: Does) -> Method {
 
 impl Call {
     /// Reads a call. `asked` is the version that the caller states.
-    pub(crate) fn read(headers: &HeaderMap, asked: Option<&str>, body: &[u8]) -> Self {
+    pub(crate) fn read(
+        capabilities: &Capabilities,
+        headers: &HeaderMap,
+        asked: Option<&str>,
+        body: &[u8],
+    ) -> Self {
         if !is_json(headers) {
             let message = "the body must be application/json, or another type that ends in +json";
             return Self::refused(Refusal::new(Kind::ContentTypeNotSupported, message));
@@ -98,33 +97,60 @@ impl Call {
         let id = match members.swap_remove("id") {
             Some(id @ (Value::String(_) | Value::Number(_) | Value::Null)) => id,
             Some(_) => return Self::invalid("id must be a string, a number or null"),
-            None => return Self::invalid("id is required; notifications are not served"),
+            None => return Self::without_id(members, capabilities, headers, asked),
         };
+        Self::of(id, members, capabilities, headers, asked)
+    }
+
+    /// A call that nobody awaits is refused whatever it says; what else is wrong with it is the better reason.
+    fn without_id(
+        members: Map<String, Value>,
+        capabilities: &Capabilities,
+        headers: &HeaderMap,
+        asked: Option<&str>,
+    ) -> Self {
+        let mut call = Self::of(Value::Null, members, capabilities, headers, asked);
+        if call.request.is_ok() {
+            let message = "id is required; notifications are not served";
+            call.request = Err(Refusal::new(Kind::InvalidRequest, message));
+        }
+        call
+    }
+
+    fn of(
+        id: Value,
+        mut members: Map<String, Value>,
+        capabilities: &Capabilities,
+        headers: &HeaderMap,
+        asked: Option<&str>,
+    ) -> Self {
         let mut call = Self { id, ..Self::invalid("") };
         if members.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-            call.operation = Err(Refusal::new(Kind::InvalidRequest, "jsonrpc must be \"2.0\""));
+            call.request = Err(Refusal::new(Kind::InvalidRequest, "jsonrpc must be \"2.0\""));
             return call;
         }
         let Some(Value::String(name)) = members.get("method") else {
-            call.operation =
-                Err(Refusal::new(Kind::InvalidRequest, "method is required and must be a string"));
+            call.request = Err(Refusal::new(Kind::InvalidRequest, "method is required and must be a string"));
             return call;
         };
         let Some(method) = METHODS.iter().find(|method| method.name == *name) else {
             let name: String = name.chars().take(80).collect();
             let message = format!("no method {name:?}; names are case sensitive");
-            call.operation = Err(Refusal::new(Kind::MethodNotFound, message));
+            call.request = Err(Refusal::new(Kind::MethodNotFound, message));
             return call;
         };
         call.method = Some(method);
+        call.streams_errors = method.version == Version::V03
+            && matches!(method.does, Verb::Stream | Verb::Subscribe)
+            && headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes().starts_with(b"text/event-stream"));
         let params = members.swap_remove("params").filter(|params| !params.is_null());
-        call.operation = method.read(asked, params.unwrap_or_else(|| json!({})));
+        call.request = method.read(capabilities, headers, asked, params.unwrap_or_else(|| json!({})));
         call
     }
 
     /// A call that could not be read so far that its id were known.
     pub(crate) fn refused(refusal: Refusal) -> Self {
-        Self { id: Value::Null, method: None, operation: Err(refusal) }
+        Self { id: Value::Null, method: None, request: Err(refusal), streams_errors: false }
     }
 
     fn invalid(message: &str) -> Self {
@@ -135,52 +161,71 @@ impl Call {
 // === impl Method ===
 
 impl Method {
-    fn read(&self, asked: Option<&str>, params: Value) -> Result<Operation, Refusal> {
-        let Self { name, version, does } = self;
-        if !version.serves(asked) {
+    /// The JSON that it is written in.
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self.version {
+            Version::V1 => Dialect::V1,
+            Version::V03 => Dialect::V03,
+        }
+    }
+
+    fn read(
+        &self,
+        capabilities: &Capabilities,
+        headers: &HeaderMap,
+        asked: Option<&str>,
+        params: Value,
+    ) -> Result<Request, Refusal> {
+        if !self.version.serves(asked) {
             return Err(self.version_mismatch(asked));
         }
-        let params = || Fields::of(params, Path::Root);
-        Ok(match (does, version) {
-            (Does::Refuse(kind), _) => {
-                return Err(Refusal::new(*kind, format!("{name} is not supported by this server yet")));
-            }
-            (Does::Send, Version::V1) => Operation::SendMessage(Box::new(v1::send_message(params()?)?)),
-            (Does::Send, Version::V03) => Operation::SendMessage(Box::new(v03::send_message(params()?)?)),
-            (Does::Get, Version::V1) => Operation::GetTask(v1::get_task(params()?)?),
-            (Does::Get, Version::V03) => Operation::GetTask(v03::get_task(params()?)?),
-        })
+        capabilities.admit(self.does, &capabilities::asked(headers))?;
+        let after = params::last_event(headers)?;
+        params::read(self.dialect(), self.does, Fields::of(params, Path::Root)?, after)
     }
 
     fn version_mismatch(&self, asked: Option<&str>) -> Refusal {
-        let (name, header) = (self.name, version::NAME);
-        let says = match asked {
-            Some(asked) => format!("{header} says {:?}", asked.chars().take(20).collect::<String>()),
-            None => format!("there is no {header}, which means 0.3"),
-        };
-        let version = self.version.as_str();
-        let message = format!("{name} is a method of A2A {version}, but {says}; served are 1.0 and 0.3");
-        Refusal::new(Kind::VersionNotSupported, message)
+        version::mismatch(format_args!("{} is a method of", self.name), self.version, asked)
     }
 }
 
 /// The response to a call. Its second half is the error's code, for the access log.
 pub(crate) fn respond(
-    id: &Value,
+    id: Value,
     method: Option<&Method>,
-    answer: &Result<Answer, Refusal>,
+    streams_errors: bool,
+    reply: Result<Reply, Refusal>,
+    streaming: &Streaming,
 ) -> (Response<Body>, Option<i32>) {
-    let version = method.map(|method| method.version);
-    let written = match (answer, version) {
-        (Ok(answer), Some(Version::V03)) => success(id, v03::AnswerOut(answer)),
-        (Ok(answer), _) => success(id, v1::AnswerOut(answer)),
-        (Err(refusal), _) => return failure(id, version, refusal),
+    let dialect = method.map_or(Dialect::V1, Method::dialect);
+    let written = match reply {
+        Ok(Reply::Stream(updates)) => {
+            Ok(sse::respond(*updates, dialect, Envelope::JsonRpc(id.clone()), streaming))
+        }
+        Ok(Reply::Once(answer)) => success(&id, Written(dialect, &answer))
+            .map(|body| respond::json(StatusCode::OK, body))
+            .map_err(|error| {
+                tracing::warn!(%error, "an answer could not be written");
+                Refusal::new(Kind::Internal, "the answer could not be written")
+            }),
+        Err(refusal) => Err(refusal),
     };
+    let version = method.map(|method| method.version);
     match written {
-        Ok(body) => (versioned(respond::json(StatusCode::OK, body), version), None),
-        Err(error) => {
-            tracing::warn!(%error, "an answer could not be written");
-            failure(id, version, &Refusal::new(Kind::Internal, "the answer could not be written"))
+        Ok(mut response) => {
+            respond::versioned(&mut response, version);
+            (response, None)
+        }
+        Err(refusal) => {
+            let body = refusal.jsonrpc_body(&id);
+            let mut response = match refusal.kind.jsonrpc_status() {
+                StatusCode::OK if streams_errors => sse::only(&body),
+                status => respond::json(status, body.to_string()),
+            };
+            respond::retry(&mut response, &refusal);
+            let spoken = version.filter(|_| refusal.kind != Kind::VersionNotSupported);
+            respond::versioned(&mut response, spoken);
+            (response, Some(refusal.kind.code()))
         }
     }
 }
@@ -196,28 +241,8 @@ fn success(id: &Value, result: impl Serialize) -> Result<Bytes, serde_json::Erro
     serde_json::to_vec(&Success { jsonrpc: "2.0", id, result }).map(Bytes::from)
 }
 
-fn failure(id: &Value, version: Option<Version>, refusal: &Refusal) -> (Response<Body>, Option<i32>) {
-    let code = refusal.kind.code();
-    let error = json!({ "code": code, "message": refusal.message, "data": refusal.details() });
-    let body = json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string();
-    let mut response = respond::json(refusal.kind.jsonrpc_status(), body);
-    if let Some(seconds) = refusal.retry_after {
-        response.headers_mut().insert(RETRY_AFTER, seconds.into());
-    }
-    let spoken = version.filter(|_| refusal.kind != Kind::VersionNotSupported);
-    (versioned(response, spoken), Some(code))
-}
-
-/// Says which version the answer is in, where one was agreed on.
-fn versioned(mut response: Response<Body>, version: Option<Version>) -> Response<Body> {
-    if let Some(version) = version {
-        response.headers_mut().insert(version::HEADER, HeaderValue::from_static(version.as_str()));
-    }
-    response
-}
-
 /// Whether the body claims to be JSON. No claim is one.
-fn is_json(headers: &HeaderMap) -> bool {
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(CONTENT_TYPE) else { return true };
     let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     let essence = essence.to_ascii_lowercase();
@@ -226,10 +251,12 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn read(body: &Value) -> Call {
-        Call::read(&HeaderMap::new(), Some("1.0"), body.to_string().as_bytes())
+        Call::read(&Capabilities::default(), &HeaderMap::new(), Some("1.0"), body.to_string().as_bytes())
     }
 
     #[test]
@@ -237,7 +264,7 @@ mod tests {
         for id in [json!("a"), json!(7), json!(-1.5), json!(null)] {
             let call =
                 read(&json!({ "jsonrpc": "2.0", "id": id, "method": "GetTask", "params": { "id": "t" } }));
-            assert!(call.operation.is_ok(), "{id}");
+            assert!(call.request.is_ok(), "{id}");
             assert_eq!(call.id, id);
         }
     }

@@ -1,11 +1,14 @@
-//! A2A on the wire: JSON-RPC over HTTP, versions 1.0 and 0.3 on one port, and the agent card.
+//! A2A on the wire: JSON-RPC and HTTP+JSON, versions 1.0 and 0.3 on one port, streams, and the agent card.
 //!
-//! A request passes four gates, and each knows only its own business:
+//! A request passes five gates, and each knows only its own business:
 //! 1. `server`: sockets, connections, their bounds and the drain;
-//! 2. `endpoint`: HTTP, that is paths, methods, the caller's token, the body's size and time;
-//! 3. `jsonrpc`: the envelope, and which version speaks;
-//! 4. `v1` and `v03`: the codecs. Both read into one `Operation` and write from one `Answer`, so what lies behind them,
-//!    `operation` and the domain crate `talaria-turns`, has no idea of versions.
+//! 2. `endpoint` and `route`: HTTP, that is paths, methods, the caller's token, the body's size and time;
+//! 3. `jsonrpc` and `rest`: the bindings, and which version speaks;
+//! 4. `capabilities`: whether the card offers it at all;
+//! 5. `params` and the codecs `v1`, `v03` and `v03_rest`. All read into one `Operation` and write from one `Answer` or one
+//!    `Update`, so what lies behind them, `operation` and the domain crate `talaria-turns`, has no idea of versions.
+//!
+//! A stream is `updates` (what is said, read from the log when it can be sent) in the frames of `sse`.
 //!
 //! Nothing here knows of WebAssembly or of executors. Bad input ends at the gate that sees it, with an error that
 //! names the field; only `operation` can make a task.
@@ -13,22 +16,32 @@
 
 mod auth;
 mod body;
+mod capabilities;
 mod card;
+mod dialect;
 mod endpoint;
 mod jsonrpc;
+mod moment;
 mod operation;
+mod page;
+mod params;
 mod read;
 mod refusal;
 mod respond;
+mod rest;
+mod route;
 #[cfg(test)]
 mod samples;
 mod server;
+mod sse;
+mod updates;
 mod v03;
+mod v03_rest;
 mod v1;
 mod version;
 mod write;
 
 pub use auth::{InvalidToken, Token};
-pub use card::{CardConfig, Provider, Skill};
+pub use card::{CardConfig, Extension, Provider, Skill};
 pub use operation::ReplyAs;
 pub use server::{Config, Limits, Server};

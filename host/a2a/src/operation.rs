@@ -2,16 +2,24 @@
 //!
 //! This is the only place in the crate that can change anything: everything before it reads, everything after it
 //! writes. A send returns from the domain when its task is in the store; the turn runs on without the request, so a
-//! caller who hangs up while [`Operations::perform`] waits loses nothing but the answer.
+//! caller who hangs up while [`Operations::perform`] waits, or while a stream is open, loses nothing but the answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use talaria_turns::{ContextId, Incoming, Message, Metadata, Principal, StoreError, Task, TaskId, Turns};
+use talaria_turns::{
+    CancelError, ContextId, FollowError, Incoming, Message, Metadata, Place, Principal, Query, State, Task,
+    TaskId, Timestamp, Turns,
+};
 
+use crate::capabilities::Capabilities;
+use crate::page;
 use crate::refusal::{Kind, Refusal};
+use crate::updates::Updates;
+use crate::version::Version;
 
 /// How a blocking send is answered whose turn only returned text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
@@ -24,11 +32,39 @@ pub enum ReplyAs {
     Task,
 }
 
+/// What is asked for, before its parameters are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Send,
+    Stream,
+    Get,
+    List,
+    Cancel,
+    Subscribe,
+    ExtendedCard,
+    /// Any of the four operations on push configurations.
+    Push,
+}
+
 /// One request, understood.
 #[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Request {
+    /// Which of several agents behind one server; opaque, and nothing here depends on it.
+    pub(crate) tenant: Option<String>,
+    pub(crate) operation: Operation,
+}
+
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Operation {
-    SendMessage(Box<SendMessage>),
-    GetTask(GetTask),
+    Send(Box<SendMessage>),
+    /// The same, answered with a stream; `after` is the last event that a caller has who sends it again.
+    Stream(Box<SendMessage>, Option<u64>),
+    Get(GetTask),
+    List(Box<ListTasks>),
+    Cancel(TaskId),
+    Subscribe(Subscribe),
+    /// As the version has it.
+    ExtendedCard(Version),
 }
 
 /// A message and where it goes.
@@ -46,6 +82,8 @@ pub(crate) struct Configuration {
     pub(crate) return_immediately: bool,
     /// Messages of the history that the answer shows, the last ones; none shows all.
     pub(crate) history_length: Option<usize>,
+    /// Media types that the caller can use; none given, any.
+    pub(crate) output_modes: Vec<String>,
     /// The caller wants to be called back.
     pub(crate) push: bool,
 }
@@ -63,13 +101,43 @@ pub(crate) struct GetTask {
     pub(crate) history_length: Option<usize>,
 }
 
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ListTasks {
+    pub(crate) context: Option<ContextId>,
+    pub(crate) state: Option<State>,
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) after: Option<Place>,
+    pub(crate) page_size: usize,
+    pub(crate) history_length: Option<usize>,
+    pub(crate) artifacts: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Subscribe {
+    pub(crate) id: TaskId,
+    /// The last event that the caller has.
+    pub(crate) after: Option<u64>,
+    /// A task that is over is shown once, as 0.3 has it, instead of refused.
+    pub(crate) shows_ended: bool,
+}
+
 /// What a caller gets.
+pub(crate) enum Reply {
+    Once(Answer),
+    Stream(Box<Updates>),
+}
+
+/// What a caller gets at once.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Answer {
-    /// To a send: a message or a task. Version 1.0 says which.
+    /// To a send: a message or a task. The proto dialects say which.
     Sent(Sent),
     /// To a question about a task.
     Task(View),
+    /// A page of tasks.
+    Tasks(Listed),
+    /// The extended card.
+    Card(Arc<Value>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -78,26 +146,48 @@ pub(crate) enum Sent {
     Task(View),
 }
 
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Listed {
+    pub(crate) tasks: Vec<View>,
+    /// Empty at the end.
+    pub(crate) next: String,
+    pub(crate) page_size: usize,
+    pub(crate) total: usize,
+}
+
 /// A task as a caller sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct View {
     pub(crate) task: Arc<Task>,
     pub(crate) history_length: Option<usize>,
+    pub(crate) artifacts: bool,
 }
 
 /// Performs operations on the domain.
 #[derive(Clone)]
 pub(crate) struct Operations {
-    turns: Turns,
-    reply: ReplyAs,
+    pub(crate) turns: Turns,
+    pub(crate) reply: ReplyAs,
+    pub(crate) capabilities: Arc<Capabilities>,
+    /// In 1.0 and in 0.3.
+    pub(crate) extended_card: (Arc<Value>, Arc<Value>),
+    /// See [`Updates::of_turn`].
+    pub(crate) hold: Duration,
 }
 
-/// In a task's metadata: how its executor wants a blocking send to be answered. For us, not for the caller.
+/// In a task's metadata: how its executor wants a send to be answered. For us, not for the caller.
 pub(crate) const REPLY_AS: &str = "talaria/reply";
+/// In a turn's metadata: the tenant that the request named.
+const TENANT: &str = "talaria/tenant";
 
 // === impl View ===
 
 impl View {
+    /// Everything, but for the history that is not asked for.
+    pub(crate) fn new(task: Arc<Task>, history_length: Option<usize>) -> Self {
+        Self { task, history_length, artifacts: true }
+    }
+
     /// The messages to show.
     pub(crate) fn history(&self) -> &[Message] {
         let all = self.task.history.as_slice();
@@ -109,71 +199,154 @@ impl View {
 // === impl Operations ===
 
 impl Operations {
-    pub(crate) fn new(turns: Turns, reply: ReplyAs) -> Self {
-        Self { turns, reply }
-    }
-
-    pub(crate) async fn perform(&self, caller: Principal, operation: Operation) -> Result<Answer, Refusal> {
+    pub(crate) async fn perform(&self, caller: Principal, request: Request) -> Result<Reply, Refusal> {
+        let Request { tenant, operation } = request;
         match operation {
-            Operation::SendMessage(send) => self.send(caller, *send).await.map(Answer::Sent),
-            Operation::GetTask(get) => self.get(&caller, get).await.map(Answer::Task),
+            Operation::Send(send) => {
+                self.send(caller, tenant, *send).await.map(Answer::Sent).map(Reply::Once)
+            }
+            Operation::Stream(send, after) => self.stream(caller, tenant, *send, after).await,
+            Operation::Get(GetTask { id, history_length }) => {
+                let task =
+                    self.turns.task(&caller, &id).await.map_err(|error| Refusal::lookup(&id, &error))?;
+                Ok(Reply::Once(Answer::Task(View::new(task, history_length))))
+            }
+            Operation::List(list) => self.list(&caller, *list).await.map(Answer::Tasks).map(Reply::Once),
+            Operation::Cancel(id) => match self.turns.cancel(&caller, &id).await {
+                Ok(task) => Ok(Reply::Once(Answer::Task(View::new(task, None)))),
+                Err(error @ CancelError::Over { .. }) => {
+                    Err(Refusal::new(Kind::TaskNotCancelable, error.to_string()))
+                }
+                Err(CancelError::Store(error)) => Err(Refusal::lookup(&id, &error)),
+            },
+            Operation::Subscribe(subscribe) => self.subscribe(&caller, subscribe).await,
+            Operation::ExtendedCard(version) => {
+                let card = match version {
+                    Version::V1 => &self.extended_card.0,
+                    Version::V03 => &self.extended_card.1,
+                };
+                Ok(Reply::Once(Answer::Card(Arc::clone(card))))
+            }
         }
     }
 
-    async fn send(&self, principal: Principal, send: SendMessage) -> Result<Sent, Refusal> {
-        let SendMessage { addressed: Addressed { message, task, context }, configuration, metadata } = send;
+    /// The message on its way in; refused where the caller asks for what there is not.
+    fn incoming(
+        &self,
+        principal: Principal,
+        tenant: Option<String>,
+        send: SendMessage,
+        streaming: bool,
+    ) -> Result<Incoming, Refusal> {
+        let SendMessage { addressed: Addressed { message, task, context }, configuration, mut metadata } =
+            send;
         if configuration.push {
             // Taking it and never calling back would leave the caller waiting for ever.
-            return Err(Refusal::new(Kind::PushNotSupported, "this server sends no push notifications"));
+            return Err(Refusal::no_push());
         }
-        let history_length = configuration.history_length;
-        let incoming = Incoming { principal, message, task, context, streaming: false, metadata };
-        let accepted = self.turns.send(incoming).await?;
-        if configuration.return_immediately {
-            return Ok(Sent::Task(View { task: accepted.task, history_length }));
+        self.capabilities.offers(&configuration.output_modes)?;
+        if let Some(metadata) = &mut metadata {
+            metadata.shift_remove(TENANT);
         }
-        let id = accepted.task.id.clone();
-        let task = accepted.settled(&self.turns).await.map_err(|error| missing_or_broken(&id, &error))?;
-        Ok(match self.reply_in(&task) {
-            Some(message) => Sent::Message(Addressed {
-                message,
-                task: Some(task.id.clone()),
-                context: Some(task.context.clone()),
-            }),
-            None => Sent::Task(View { task, history_length }),
+        if let Some(tenant) = tenant {
+            metadata.get_or_insert_default().insert(TENANT.into(), tenant.into());
+        }
+        Ok(Incoming { principal, message, task, context, streaming, metadata })
+    }
+
+    async fn send(
+        &self,
+        principal: Principal,
+        tenant: Option<String>,
+        send: SendMessage,
+    ) -> Result<Sent, Refusal> {
+        let Configuration { return_immediately, history_length, .. } = send.configuration;
+        let accepted = self.turns.send(self.incoming(principal, tenant, send, false)?).await?;
+        if return_immediately {
+            return Ok(Sent::Task(View::new(accepted.task, history_length)));
+        }
+        let task = accepted.settled().await;
+        let as_message = match reply_as(&task) {
+            Some(said) => said == ReplyAs::Message,
+            None => self.reply == ReplyAs::Message,
+        };
+        Ok(match as_message.then(|| message_reply(&task)).flatten() {
+            Some(message) => Sent::Message(message),
+            None => Sent::Task(View::new(task, history_length)),
         })
     }
 
-    async fn get(
+    async fn stream(
         &self,
-        caller: &Principal,
-        GetTask { id, history_length }: GetTask,
-    ) -> Result<View, Refusal> {
-        let task = self.turns.task(caller, &id).await.map_err(|error| missing_or_broken(&id, &error))?;
-        Ok(View { task, history_length })
+        principal: Principal,
+        tenant: Option<String>,
+        send: SendMessage,
+        after: Option<u64>,
+    ) -> Result<Reply, Refusal> {
+        let history_length = send.configuration.history_length;
+        let incoming = self.incoming(principal, tenant, send, true)?;
+        let Some(after) = after else {
+            let accepted = self.turns.send(incoming).await?;
+            return Ok(Reply::Stream(Box::new(Updates::of_turn(accepted, history_length, self.hold))));
+        };
+        // A client that lost the stream of a send and sends it again, as the usual libraries do by themselves.
+        let known = self.turns.sent_before(&incoming).await.map_err(|error| Refusal::store(&error))?;
+        let Some(id) = known else {
+            let message = "resumes a stream, but this message was not sent before by a caller with a name";
+            return Err(Refusal::field("Last-Event-ID", message));
+        };
+        let updates = match self.turns.follow(&incoming.principal, &id, Some(after)).await {
+            Ok((task, reader)) => Updates::of_turn_from(&task, reader, after),
+            Err(FollowError::Over { .. }) => Updates::nothing(),
+            Err(error) => return Err(Refusal::follow(&id, error)),
+        };
+        Ok(Reply::Stream(Box::new(updates)))
     }
 
-    /// The answer as a message, where it is one: the executor's word first, then the configuration's.
-    fn reply_in(&self, task: &Task) -> Option<Message> {
-        let as_message = match task.metadata.get(REPLY_AS).and_then(Value::as_str) {
-            Some("task") => false,
-            Some("message") => true,
-            _ => self.reply == ReplyAs::Message,
+    async fn subscribe(&self, caller: &Principal, subscribe: Subscribe) -> Result<Reply, Refusal> {
+        let Subscribe { id, after, shows_ended } = subscribe;
+        let updates = match self.turns.follow(caller, &id, after).await {
+            Ok((task, reader)) => Updates::of_task(task, reader, after),
+            Err(FollowError::Over { .. }) if shows_ended => {
+                let task =
+                    self.turns.task(caller, &id).await.map_err(|error| Refusal::lookup(&id, &error))?;
+                Updates::of_ended(task)
+            }
+            Err(error) => return Err(Refusal::follow(&id, error)),
         };
-        let mut message = as_message.then(|| task.text_reply()).flatten()?;
-        if let Some(metadata) = &mut message.metadata {
-            metadata.shift_remove(REPLY_AS);
-        }
-        message.metadata = message.metadata.filter(|metadata| !metadata.is_empty());
-        Some(message)
+        Ok(Reply::Stream(Box::new(updates)))
+    }
+
+    async fn list(&self, caller: &Principal, list: ListTasks) -> Result<Listed, Refusal> {
+        let ListTasks { context, state, since, after, page_size, history_length, artifacts } = list;
+        let query = Query { context, state, since, after, limit: page_size };
+        let page = self.turns.list(caller, &query).await.map_err(|error| Refusal::store(&error))?;
+        Ok(Listed {
+            tasks: page.tasks.into_iter().map(|task| View { task, history_length, artifacts }).collect(),
+            next: page.next.as_ref().map(page::token).unwrap_or_default(),
+            page_size,
+            total: page.total,
+        })
     }
 }
 
-fn missing_or_broken(task: &TaskId, error: &StoreError) -> Refusal {
-    match error {
-        StoreError::NotFound => Refusal::no_task(task),
-        error => Refusal::store(error),
+/// What the executor said about the form of the answer.
+pub(crate) fn reply_as(task: &Task) -> Option<ReplyAs> {
+    match task.metadata.get(REPLY_AS).and_then(Value::as_str) {
+        Some("task") => Some(ReplyAs::Task),
+        Some("message") => Some(ReplyAs::Message),
+        _ => None,
     }
+}
+
+/// The answer as a message, where it can be one.
+pub(crate) fn message_reply(task: &Task) -> Option<Addressed> {
+    let mut message = task.text_reply()?;
+    if let Some(metadata) = &mut message.metadata {
+        metadata.shift_remove(REPLY_AS);
+    }
+    message.metadata = message.metadata.filter(|metadata| !metadata.is_empty());
+    Some(Addressed { message, task: Some(task.id.clone()), context: Some(task.context.clone()) })
 }
 
 #[cfg(test)]
@@ -188,7 +361,7 @@ mod tests {
         task.history = ["a", "b", "c"].map(|text| Message::agent(vec![Part::text(text)])).into();
         let task = Arc::new(task);
         for (length, shown) in [(None, 3), (Some(0), 0), (Some(2), 2), (Some(3), 3), (Some(9), 3)] {
-            let view = View { task: Arc::clone(&task), history_length: length };
+            let view = View::new(Arc::clone(&task), length);
             assert_eq!(view.history(), &task.history[3 - shown..], "{length:?}");
         }
     }

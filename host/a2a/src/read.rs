@@ -13,8 +13,9 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
-use talaria_turns::{Id, Metadata};
+use talaria_turns::{Id, Metadata, Timestamp};
 
+use crate::moment;
 use crate::refusal::Violation;
 
 /// A place in the request: a list on the stack, written out only when something is wrong there.
@@ -33,6 +34,8 @@ pub(crate) struct Fields<'p> {
     members: Map<String, Value>,
     /// Whether any name has an underscore: only then is the second spelling looked for.
     snake: bool,
+    /// Whether they come from a query, where everything is text.
+    texts: bool,
     path: Path<'p>,
 }
 
@@ -76,9 +79,29 @@ impl<'p> Fields<'p> {
         match value {
             Value::Object(members) => {
                 let snake = members.keys().any(|name| name.contains('_'));
-                Ok(Self { members, snake, path })
+                Ok(Self { members, snake, texts: false, path })
             }
             other => Err(path.wrong("an object", &other)),
+        }
+    }
+
+    /// The parameters of a query.
+    pub(crate) fn of_query(pairs: impl Iterator<Item = (String, String)>) -> Self {
+        let members: Map<_, _> = pairs.map(|(name, value)| (name, Value::String(value))).collect();
+        let snake = members.keys().any(|name| name.contains('_'));
+        Self { members, snake, texts: true, path: Path::Root }
+    }
+
+    /// Adds what a path says. What is said here too must be the same.
+    pub(crate) fn bind(&mut self, name: &'static str, value: &str) -> Result<(), Violation> {
+        match self.string(name)? {
+            Some(said) if said != value => {
+                Err(self.at(name).refuse("must be what the path says, or be left out"))
+            }
+            _ => {
+                self.members.insert(name.into(), value.into());
+                Ok(())
+            }
         }
     }
 
@@ -144,13 +167,19 @@ impl<'p> Fields<'p> {
         match self.any(name) {
             None => Ok(None),
             Some(Value::Bool(yes)) => Ok(Some(yes)),
+            Some(Value::String(text)) if self.texts && matches!(&*text, "true" | "1") => Ok(Some(true)),
+            Some(Value::String(text)) if self.texts && matches!(&*text, "false" | "0" | "") => {
+                Ok(Some(false))
+            }
             Some(other) => Err(self.at(name).wrong("true or false", &other)),
         }
     }
 
     /// A count: an integer from 0 to 2147483647, as a number or as a string.
     pub(crate) fn count(&mut self, name: &'static str) -> Result<Option<usize>, Violation> {
-        let Some(value) = self.any(name) else { return Ok(None) };
+        let Some(value) = self.any(name).filter(|value| !(self.texts && value == "")) else {
+            return Ok(None);
+        };
         let number = match &value {
             // Whole numbers may be written with a point or an exponent.
             Value::Number(number) => number.as_f64(),
@@ -164,6 +193,14 @@ impl<'p> Fields<'p> {
             return Err(self.at(name).refuse("must be from 0 to 2147483647"));
         }
         Ok(Some(number as usize))
+    }
+
+    /// A moment: RFC 3339.
+    pub(crate) fn moment(&mut self, name: &'static str) -> Result<Option<Timestamp>, Violation> {
+        let Some(text) = self.string(name)? else { return Ok(None) };
+        let moment = moment::parse(&text);
+        let wanted = "must be a moment of RFC 3339, like 2026-11-16T01:52:58.686Z";
+        moment.map(Some).ok_or_else(|| self.at(name).refuse(wanted))
     }
 
     /// An object taken as it is.

@@ -5,8 +5,10 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use talaria_turns::{SendError, StoreError, TaskId};
+use talaria_turns::{FollowError, SendError, StoreError, TaskId};
 use tracing::warn;
+
+use crate::version::Version;
 
 /// A field that is not as it must be. The two texts make a sentence: `message.parts` + `must not be empty`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,9 +26,11 @@ pub(crate) enum Kind {
     InvalidParams,
     Internal,
     TaskNotFound,
+    TaskNotCancelable,
     PushNotSupported,
     UnsupportedOperation,
     ContentTypeNotSupported,
+    ExtensionSupportRequired,
     VersionNotSupported,
     /// The body is over the bound.
     TooLarge,
@@ -69,9 +73,11 @@ impl Kind {
             Self::Internal => -32603,
             Self::Busy => -32000,
             Self::TaskNotFound => -32001,
+            Self::TaskNotCancelable => -32002,
             Self::PushNotSupported => -32003,
             Self::UnsupportedOperation => -32004,
             Self::ContentTypeNotSupported => -32005,
+            Self::ExtensionSupportRequired => -32008,
             Self::VersionNotSupported => -32009,
         }
     }
@@ -85,13 +91,32 @@ impl Kind {
             Self::InvalidParams => ("INVALID_PARAMS", A2A),
             Self::Internal => ("INTERNAL_ERROR", A2A),
             Self::TaskNotFound => ("TASK_NOT_FOUND", A2A),
+            Self::TaskNotCancelable => ("TASK_NOT_CANCELABLE", A2A),
             Self::PushNotSupported => ("PUSH_NOTIFICATION_NOT_SUPPORTED", A2A),
             Self::UnsupportedOperation => ("UNSUPPORTED_OPERATION", A2A),
             Self::ContentTypeNotSupported => ("CONTENT_TYPE_NOT_SUPPORTED", A2A),
+            Self::ExtensionSupportRequired => ("EXTENSION_SUPPORT_REQUIRED", A2A),
             Self::VersionNotSupported => ("VERSION_NOT_SUPPORTED", A2A),
             Self::TooLarge => ("REQUEST_TOO_LARGE", OURS),
             Self::TooSlow => ("REQUEST_TOO_SLOW", OURS),
             Self::Busy => ("BUSY", OURS),
+        }
+    }
+
+    /// The name of the class that the SDKs have for it.
+    fn class(self) -> &'static str {
+        match self {
+            Self::NotJson | Self::InvalidRequest | Self::TooLarge | Self::TooSlow => "InvalidRequestError",
+            Self::MethodNotFound => "MethodNotFoundError",
+            Self::InvalidParams => "InvalidParamsError",
+            Self::Internal | Self::Busy => "InternalError",
+            Self::TaskNotFound => "TaskNotFoundError",
+            Self::TaskNotCancelable => "TaskNotCancelableError",
+            Self::PushNotSupported => "PushNotificationNotSupportedError",
+            Self::UnsupportedOperation => "UnsupportedOperationError",
+            Self::ContentTypeNotSupported => "ContentTypeNotSupportedError",
+            Self::ExtensionSupportRequired => "ExtensionSupportRequiredError",
+            Self::VersionNotSupported => "VersionNotSupportedError",
         }
     }
 
@@ -106,6 +131,25 @@ impl Kind {
             _ => StatusCode::OK,
         }
     }
+
+    /// The HTTP status over HTTP+JSON, and the name that `google.rpc.Code` has for it.
+    pub(crate) fn rest_status(self) -> (StatusCode, &'static str) {
+        match self {
+            Self::NotJson | Self::InvalidRequest | Self::InvalidParams | Self::ContentTypeNotSupported => {
+                (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT")
+            }
+            Self::TaskNotCancelable
+            | Self::PushNotSupported
+            | Self::UnsupportedOperation
+            | Self::ExtensionSupportRequired
+            | Self::VersionNotSupported => (StatusCode::BAD_REQUEST, "FAILED_PRECONDITION"),
+            Self::TaskNotFound | Self::MethodNotFound => (StatusCode::NOT_FOUND, "NOT_FOUND"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "INVALID_ARGUMENT"),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "DEADLINE_EXCEEDED"),
+            Self::Busy => (StatusCode::TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED"),
+        }
+    }
 }
 
 // === impl Refusal ===
@@ -116,7 +160,7 @@ impl Refusal {
     }
 
     /// Invalid parameters that were read well enough, but do not fit what is stored.
-    fn field(field: &str, description: impl Into<String>) -> Self {
+    pub(crate) fn field(field: &str, description: impl Into<String>) -> Self {
         let description = description.into();
         let violation = Violation { field: field.to_owned(), description: description.clone() };
         Self { violation: Some(violation), ..Self::new(Kind::InvalidParams, description) }
@@ -124,6 +168,10 @@ impl Refusal {
 
     fn busy(message: impl Into<String>, seconds: u32) -> Self {
         Self { retry_after: Some(seconds), ..Self::new(Kind::Busy, message) }
+    }
+
+    pub(crate) fn no_push() -> Self {
+        Self::new(Kind::PushNotSupported, "this server sends no push notifications")
     }
 
     pub(crate) fn no_task(task: &TaskId) -> Self {
@@ -134,6 +182,45 @@ impl Refusal {
     pub(crate) fn store(error: &StoreError) -> Self {
         warn!(%error, "the store failed a request");
         Self::new(Kind::Internal, "the task could not be stored or read; the host's log says why")
+    }
+
+    /// A task that could not be found or read.
+    pub(crate) fn lookup(task: &TaskId, error: &StoreError) -> Self {
+        match error {
+            StoreError::NotFound => Self::no_task(task),
+            error => Self::store(error),
+        }
+    }
+
+    /// A task that cannot be followed.
+    pub(crate) fn follow(task: &TaskId, error: FollowError) -> Self {
+        let message = error.to_string();
+        match error {
+            FollowError::Over { .. } => Self::new(Kind::UnsupportedOperation, message),
+            FollowError::NoSuchEvent { .. } => Self::field("Last-Event-ID", message),
+            FollowError::Store(error) => Self::lookup(task, &error),
+        }
+    }
+
+    /// The error as HTTP+JSON has it. Clients of 0.3 look for the error's class and its message at the top.
+    pub(crate) fn rest_body(&self, version: Version) -> Value {
+        let (status, name) = self.kind.rest_status();
+        let mut body = json!({ "error": {
+            "code": status.as_u16(), "status": name, "message": self.message, "details": self.details(),
+        } });
+        if version == Version::V03
+            && let Some(body) = body.as_object_mut()
+        {
+            body.insert("type".into(), self.kind.class().into());
+            body.insert("message".into(), self.message.as_str().into());
+        }
+        body
+    }
+
+    /// The error as JSON-RPC has it.
+    pub(crate) fn jsonrpc_body(&self, id: &Value) -> Value {
+        let error = json!({ "code": self.kind.code(), "message": self.message, "data": self.details() });
+        json!({ "jsonrpc": "2.0", "id": id, "error": error })
     }
 
     /// What `data` holds: an array of typed details.
@@ -179,13 +266,11 @@ impl From<SendError> for Refusal {
         let message = error.to_string();
         match error {
             SendError::TaskNotFound(task) => Self::no_task(&task),
-            SendError::TaskOver { .. } | SendError::TaskBusy(_) => {
-                Self::new(Kind::UnsupportedOperation, message)
-            }
+            SendError::TaskOver { .. } => Self::new(Kind::UnsupportedOperation, message),
             SendError::ContextMismatch { .. } => Self::field("message.contextId", message),
             SendError::HistoryFull { .. } => Self::field("message.taskId", message),
             SendError::NoExecutor(_) => Self::field("message.metadata", message),
-            SendError::Busy(_) => Self::busy(message, RETRY_BUSY),
+            SendError::Busy(_) | SendError::LaneFull(_) => Self::busy(message, RETRY_BUSY),
             SendError::Draining => Self::busy(message, RETRY_DRAINING),
             SendError::Store(error) => Self::store(&error),
         }

@@ -4,8 +4,8 @@
 //! first request and to each request's headers, the size of headers, the streams of one HTTP/2 connection. What a peer
 //! that does nothing costs is a socket for [`Limits::header_timeout`].
 //!
-//! Shutting down: no new connection, requests under way finish within [`Limits::grace`], what is left is cut. The
-//! turns behind cut requests go on; draining them is the domain's.
+//! Shutting down: no new connection, streams end at once, requests under way finish within [`Limits::grace`], what is
+//! left is cut. The turns behind cut requests go on; draining them is the domain's.
 
 use std::convert::Infallible;
 use std::io::{self, Write as _};
@@ -28,9 +28,12 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use crate::auth::{Auth, Token};
+use crate::capabilities::Capabilities;
 use crate::card::{Card, CardConfig};
 use crate::endpoint::Endpoint;
 use crate::operation::{Operations, ReplyAs};
+use crate::sse::Streaming;
+use crate::version::Version;
 
 /// What a server needs to know.
 #[derive(Debug, Clone)]
@@ -62,6 +65,10 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// Longest wait for requests under way when shutting down.
     pub grace: Duration,
+    /// Longest silence of a stream before a comment says that it lives. Proxies give up after 30 to 60 seconds.
+    pub keep_alive: Duration,
+    /// Longest that the first event of a send's stream waits for the turn to say whether its answer is one message.
+    pub hold: Duration,
 }
 
 /// The public A2A server.
@@ -91,6 +98,8 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(30),
             grace: Duration::from_secs(10),
+            keep_alive: Duration::from_secs(15),
+            hold: Duration::from_secs(1),
         }
     }
 }
@@ -119,10 +128,21 @@ impl Server {
     pub fn new(config: Config, turns: Turns) -> Self {
         let Config { url, card, tokens, reply, limits } = config;
         let auth = Auth::new(tokens);
+        let capabilities = Arc::new(Capabilities::new(&card));
+        let extended = |version| Arc::new(card.extended(&url, auth.is_required(), version));
+        let operations = Operations {
+            turns,
+            reply,
+            capabilities: Arc::clone(&capabilities),
+            extended_card: (extended(Version::V1), extended(Version::V03)),
+            hold: limits.hold,
+        };
         let endpoint = Endpoint {
-            operations: Operations::new(turns, reply),
+            operations,
+            capabilities,
             card: Card::new(&card, &url, auth.is_required()),
             auth,
+            streaming: Streaming { keep_alive: limits.keep_alive, closing: CancellationToken::new() },
             max_body: limits.body,
             body_timeout: limits.body_timeout,
         };
@@ -169,6 +189,8 @@ impl Server {
             });
         }
         drop(listener);
+        // A stream may be open for ever; its client comes back to another server and goes on.
+        connections.endpoint.streaming.closing.cancel();
         tracker.close();
         if tokio::time::timeout(self.limits.grace, tracker.wait()).await.is_err() {
             info!(left = tracker.len(), "requests are cut off: the grace is over");

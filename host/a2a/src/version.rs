@@ -1,9 +1,14 @@
 //! Which version of A2A speaks.
 //!
-//! The method's name decides, since no name is in both versions, and the version that the caller states must agree:
-//! a 0.3 name goes with no version or 0.3, a 1.0 name with 1.x. Anything else is a caller who would misread the answer.
+//! JSON-RPC: the method's name decides, since no name is in both versions, and the version that the caller states must
+//! agree: a 0.3 name goes with no version or 0.3, a 1.0 name with 1.x. Anything else is a caller who would misread the answer.
+//! HTTP+JSON: the path decides in the same way, but for `/v1/…`, which a caller of 1.0 means as a tenant.
+
+use std::fmt;
 
 use http::{HeaderMap, HeaderName};
+
+use crate::refusal::{Kind, Refusal};
 
 /// The header, and the query parameter for callers that cannot set one.
 pub(crate) const NAME: &str = "A2A-Version";
@@ -51,6 +56,17 @@ pub(crate) fn asked<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> Optio
             .map(|(_, version)| version.trim())
             .find(|version| !version.is_empty())
     })
+}
+
+/// Refuses a caller who states another version than the one that `what` belongs to: `GetTask is a method of`.
+pub(crate) fn mismatch(what: impl fmt::Display, version: Version, asked: Option<&str>) -> Refusal {
+    let says = match asked {
+        Some(asked) => format!("{NAME} says {:?}", asked.chars().take(20).collect::<String>()),
+        None => format!("there is no {NAME}, which means 0.3"),
+    };
+    let version = version.as_str();
+    let message = format!("{what} A2A {version}, but {says}; served are 1.0 and 0.3");
+    Refusal::new(Kind::VersionNotSupported, message)
 }
 
 #[cfg(test)]

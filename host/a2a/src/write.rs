@@ -6,6 +6,7 @@ use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use serde_json::Value;
 use talaria_turns::{Metadata, Timestamp};
 
 use crate::operation::REPLY_AS;
@@ -24,6 +25,9 @@ pub(crate) struct Moment(pub(crate) Timestamp);
 
 /// A task's metadata, without what is only between its executor and us.
 pub(crate) struct TaskMetadata<'a>(&'a Metadata);
+
+/// A note, as the metadata of a status: `{"talaria/NAME": value}`.
+pub(crate) struct NoteOut<'a>(pub(crate) &'a str, pub(crate) &'a Value);
 
 // === impl Object ===
 
@@ -81,5 +85,13 @@ impl<'a> TaskMetadata<'a> {
 impl Serialize for TaskMetadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().filter(|(name, _)| *name != REPLY_AS))
+    }
+}
+
+impl Serialize for NoteOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = Object::begin(serializer)?;
+        object.field(&format!("talaria/{}", self.0), self.1)?;
+        object.end()
     }
 }

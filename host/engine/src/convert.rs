@@ -47,12 +47,12 @@ pub(crate) fn turn(turn: Turn, settings: &str, deadline: Instant) -> wit::Turn {
         settings: settings.to_owned(),
         streaming: turn.streaming,
         budget_ms: millis(deadline.saturating_duration_since(Instant::now())),
-        checkpoint: None,
+        checkpoint: turn.checkpoint,
         metadata: turn.metadata.map(text_of),
     }
 }
 
-fn message(message: Message) -> wit::Message {
+pub(crate) fn message(message: Message) -> wit::Message {
     wit::Message {
         id: message.id.to_string(),
         role: match message.role {

@@ -71,6 +71,9 @@ pub(crate) enum End {
 /// How long a probe may take at most, the upstream's slowness included.
 const SETUP: Duration = Duration::from_secs(15);
 
+/// How long stopping an upstream may take: a cancelled caller waits for it.
+const CANCEL: Duration = Duration::from_secs(5);
+
 // === impl Executor ===
 
 impl Executor {
@@ -207,6 +210,23 @@ impl talaria_turns::Executor for Executor {
         };
         // The guest's state machine is large; the callers' futures stay small.
         Box::pin(self.run(turn, scope, deadline)).await
+    }
+
+    async fn cancel(&self, turn: Turn) -> Result<(), Failure> {
+        let limits = Limits { deadline: CANCEL, ..self.shared.limits };
+        let ctx = Ctx::new(Purpose::Cancel(Arc::clone(&self.shared)), &limits);
+        let turn = convert::turn(turn, &self.shared.settings_text, Instant::now() + CANCEL);
+        let result = Box::pin(call(self.component.pre.engine(), ctx, CANCEL, async |store| {
+            let instance = self.component.pre.instantiate_async(&mut *store).await?;
+            let strategy = instance.talaria_executor_strategy();
+            strategy.call_cancel(store, &turn, turn.checkpoint.as_deref()).await
+        }))
+        .await;
+        match result {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(failure)) => Err(self.review(failure)),
+            Err(end) => Err(self.ended(&end)),
+        }
     }
 }
 

@@ -1,10 +1,23 @@
 //! Where tasks and their events live.
 //!
-//! [`Memory`] is for demos, tests and hosts that may forget. Every store passes the same tests, in `suite`.
+//! [`Sqlite`] is for hosts that keep what they accepted; [`Memory`] for demos, tests and hosts that may forget. Every
+//! store passes the same tests, in `suite`.
 #![forbid(unsafe_code)]
 
 mod memory;
+mod sqlite;
 #[cfg(test)]
 mod suite;
 
+use talaria_turns::{Event, MessageId};
+
 pub use memory::Memory;
+pub use sqlite::{Config as SqliteConfig, OpenError, Sqlite, Synchronous};
+
+/// The message of the caller that an event took in, if it took one in: to begin a turn, or as an answer to one.
+fn taken_in(event: &Event) -> Option<&MessageId> {
+    match event {
+        Event::Accepted { message, .. } | Event::Answered(message) => Some(&message.id),
+        Event::Status { .. } | Event::Checkpoint(_) | Event::Artifact { .. } | Event::Note { .. } => None,
+    }
+}

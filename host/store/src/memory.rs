@@ -3,12 +3,21 @@
 //! Bounded by the number of tasks: at the bound the task that ended longest ago is forgotten, with its events. Tasks
 //! that have not ended are never forgotten, so a store full of them refuses the next. What executors remember is
 //! bounded in the same way, oldest first.
+//!
+//! One lock, held for a map access at a time. A list looks at every task under it, which the bound on tasks bounds
+//! too: an order that is kept up to date would cost every append what only a list needs.
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use talaria_turns::{ContextId, Entry, Event, StateKey, Store, StoreError, Task, TaskKey};
+use talaria_turns::{
+    ContextId, Entry, Event, MessageId, Page, Place, Principal, Query, State, StateKey, Store, StoreError,
+    Task, TaskId, TaskKey, Timestamp,
+};
+
+use crate::taken_in;
 
 /// A store that is gone with the process.
 pub struct Memory {
@@ -20,8 +29,9 @@ pub struct Memory {
 #[derive(Default)]
 struct Inner {
     tasks: HashMap<TaskKey, Record>,
-    /// Tasks that ended, in that order.
-    ended: VecDeque<TaskKey>,
+    /// Tasks that ended, longest ago first.
+    ended: BTreeMap<Ended, TaskKey>,
+    accepted: HashMap<(Principal, MessageId), TaskId>,
     state: HashMap<StateKey, Arc<[u8]>>,
     /// Keys of `state`, in the order in which they were first set.
     state_order: VecDeque<StateKey>,
@@ -31,6 +41,9 @@ struct Record {
     task: Arc<Task>,
     events: Vec<Arc<Event>>,
 }
+
+/// When a task ended, then its id and its owner, so that no two are equal.
+type Ended = (Timestamp, Box<str>, Principal);
 
 impl Memory {
     /// A store for at most `bound` tasks, and as many values of executors.
@@ -47,49 +60,28 @@ impl Memory {
 
 #[async_trait]
 impl Store for Memory {
-    async fn create(
-        &self,
-        key: &TaskKey,
-        context: &ContextId,
-        events: Vec<Event>,
-    ) -> Result<Arc<Task>, StoreError> {
+    async fn create(&self, key: &TaskKey, context: &ContextId, events: &[Event]) -> Result<(), StoreError> {
+        State::Submitted.check(events)?;
         let mut inner = self.inner();
         if inner.tasks.contains_key(key) {
             return Err(StoreError::Exists);
         }
-        let mut record =
-            Record { task: Arc::new(Task::new(key.task.clone(), context.clone())), events: Vec::new() };
-        record.append(events)?;
         while inner.tasks.len() >= self.bound {
-            let Some(oldest) = inner.ended.pop_front() else {
+            let Some((_, oldest)) = inner.ended.pop_first() else {
                 return Err(StoreError::Full(format!(
                     "{} tasks are under way, which is the most",
                     self.bound
                 )));
             };
-            inner.tasks.remove(&oldest);
+            inner.remove(&oldest);
         }
-        Ok(inner.insert(key, record))
+        let task = Arc::new(Task::new(key.task.clone(), context.clone()));
+        inner.tasks.insert(key.clone(), Record { task, events: Vec::new() });
+        inner.append(key, 0, events)
     }
 
-    async fn append(
-        &self,
-        key: &TaskKey,
-        expected: u64,
-        events: Vec<Event>,
-    ) -> Result<Arc<Task>, StoreError> {
-        let mut inner = self.inner();
-        let record = inner.tasks.get_mut(key).ok_or(StoreError::NotFound)?;
-        let actual = record.task.version;
-        if actual != expected {
-            return Err(StoreError::Conflict { expected, actual });
-        }
-        record.append(events)?;
-        let task = Arc::clone(&record.task);
-        if task.status.state.is_terminal() {
-            inner.ended.push_back(key.clone());
-        }
-        Ok(task)
+    async fn append(&self, key: &TaskKey, expected: u64, events: &[Event]) -> Result<(), StoreError> {
+        self.inner().append(key, expected, events)
     }
 
     async fn task(&self, key: &TaskKey) -> Result<Option<Arc<Task>>, StoreError> {
@@ -100,8 +92,61 @@ impl Store for Memory {
         let inner = self.inner();
         let record = inner.tasks.get(key).ok_or(StoreError::NotFound)?;
         let skipped = usize::try_from(after).unwrap_or(usize::MAX);
-        let entries = record.events.iter().skip(skipped).take(limit).zip(after + 1..);
+        let entries = record.events.iter().skip(skipped).take(limit).zip(after.saturating_add(1)..);
         Ok(entries.map(|(event, sequence)| Entry { sequence, event: Arc::clone(event) }).collect())
+    }
+
+    async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
+        let inner = self.inner();
+        let mine = inner.tasks.iter().filter(|(key, _)| key.owner == *owner).map(|(_, record)| &record.task);
+        let fits: Vec<&Arc<Task>> = mine.filter(|task| fits(task, query)).collect();
+        let total = fits.len();
+        let mut rest: Vec<&Arc<Task>> = match &query.after {
+            None => fits,
+            Some(after) => fits.into_iter().filter(|task| order(task) > place_order(after)).collect(),
+        };
+        rest.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
+        let more = rest.len() > query.limit;
+        rest.truncate(query.limit);
+        let tasks: Vec<Arc<Task>> = rest.into_iter().cloned().collect();
+        let last = tasks.last().filter(|_| more);
+        let next = last.map(|task| Place { at: task.status.at, task: task.id.clone() });
+        Ok(Page { tasks, next, total })
+    }
+
+    async fn accepted(&self, owner: &Principal, message: &MessageId) -> Result<Option<TaskId>, StoreError> {
+        Ok(self.inner().accepted.get(&(owner.clone(), message.clone())).cloned())
+    }
+
+    async fn unfinished(&self) -> Result<Vec<TaskKey>, StoreError> {
+        let inner = self.inner();
+        let unfinished = inner
+            .tasks
+            .iter()
+            .filter(|(_, record)| !record.task.pending.is_empty() && !record.task.status.state.is_terminal());
+        Ok(unfinished.map(|(key, _)| key.clone()).collect())
+    }
+
+    async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError> {
+        let mut inner = self.inner();
+        let mut left = HashSet::new();
+        let mut forgotten = 0;
+        while let Some(((at, ..), _)) = inner.ended.first_key_value()
+            && (*at < before || inner.ended.len() > keep)
+            && let Some((_, key)) = inner.ended.pop_first()
+        {
+            left.extend(inner.remove(&key).map(|context| (key.owner, context)));
+            forgotten += 1;
+        }
+        if !left.is_empty() {
+            for (key, record) in &inner.tasks {
+                left.remove(&(key.owner.clone(), record.task.context.clone()));
+            }
+            let gone = |key: &StateKey| left.contains(&(key.owner.clone(), key.context.clone()));
+            inner.state.retain(|key, _| !gone(key));
+            inner.state_order.retain(|key| !gone(key));
+        }
+        Ok(forgotten)
     }
 
     async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError> {
@@ -130,41 +175,68 @@ impl Store for Memory {
     }
 }
 
+// === impl Inner ===
+
 impl Inner {
-    fn insert(&mut self, key: &TaskKey, record: Record) -> Arc<Task> {
-        let task = Arc::clone(&record.task);
-        if task.status.state.is_terminal() {
-            self.ended.push_back(key.clone());
+    /// All or nothing.
+    fn append(&mut self, key: &TaskKey, expected: u64, events: &[Event]) -> Result<(), StoreError> {
+        let record = self.tasks.get_mut(key).ok_or(StoreError::NotFound)?;
+        let actual = record.task.version;
+        if actual != expected {
+            return Err(StoreError::Conflict { expected, actual });
         }
-        self.tasks.insert(key.clone(), record);
-        task
+        record.task.status.state.check(events)?;
+        let was_terminal = record.task.status.state.is_terminal();
+        // A copy only if somebody still reads the version before.
+        let task = Arc::make_mut(&mut record.task);
+        for event in events {
+            task.apply(event)?;
+        }
+        record.events.extend(events.iter().cloned().map(Arc::new));
+        for message in events.iter().filter_map(taken_in) {
+            self.accepted.insert((key.owner.clone(), message.clone()), key.task.clone());
+        }
+        if record.task.status.state.is_terminal() && !was_terminal {
+            let ended = (record.task.status.at, key.task.as_str().into(), key.owner.clone());
+            self.ended.insert(ended, key.clone());
+        }
+        Ok(())
+    }
+
+    /// Forgets a task and what it took in; gives the conversation that it belonged to.
+    fn remove(&mut self, key: &TaskKey) -> Option<ContextId> {
+        let record = self.tasks.remove(key)?;
+        for message in record.events.iter().filter_map(|event| taken_in(event)) {
+            let known = (key.owner.clone(), message.clone());
+            // The same id may have been taken in by another task since.
+            if self.accepted.get(&known) == Some(&key.task) {
+                self.accepted.remove(&known);
+            }
+        }
+        Some(record.task.context.clone())
     }
 }
 
-impl Record {
-    /// All or nothing.
-    fn append(&mut self, events: Vec<Event>) -> Result<(), StoreError> {
-        self.task.check(&events)?;
-        // A copy only if somebody still reads the version before.
-        let task = Arc::make_mut(&mut self.task);
-        for event in &events {
-            task.apply(event)?;
-        }
-        self.events.extend(events.into_iter().map(Arc::new));
-        Ok(())
-    }
+fn fits(task: &Task, query: &Query) -> bool {
+    query.context.as_ref().is_none_or(|context| *context == task.context)
+        && query.state.is_none_or(|state| state == task.status.state)
+        && query.since.is_none_or(|since| task.status.at >= since)
+}
+
+/// What a list is sorted by.
+fn order(task: &Task) -> (Reverse<Timestamp>, Reverse<&str>) {
+    (Reverse(task.status.at), Reverse(task.id.as_str()))
+}
+
+fn place_order(place: &Place) -> (Reverse<Timestamp>, Reverse<&str>) {
+    (Reverse(place.at), Reverse(place.task.as_str()))
 }
 
 #[cfg(test)]
 mod tests {
-    use talaria_turns::{Principal, State, TaskId};
-
     use super::*;
 
-    #[tokio::test]
-    async fn keeps_the_promises_of_a_store() {
-        crate::suite::run(|| Arc::new(Memory::new(100))).await;
-    }
+    crate::suite::every_promise!(|| (Memory::new(10_000), ()));
 
     fn key() -> TaskKey {
         TaskKey { owner: Principal::anyone(), task: TaskId::fresh() }
@@ -175,12 +247,32 @@ mod tests {
         let store = Memory::new(2);
         let context = ContextId::fresh();
         let (under_way, ended, next) = (key(), key(), key());
-        store.create(&under_way, &context, vec![]).await.unwrap();
-        store.create(&ended, &context, vec![Event::moved(State::Completed)]).await.unwrap();
-        store.create(&next, &context, vec![]).await.unwrap();
+        store.create(&under_way, &context, &[]).await.unwrap();
+        store.create(&ended, &context, &[Event::moved(State::Completed)]).await.unwrap();
+        store.create(&next, &context, &[]).await.unwrap();
         assert!(store.task(&ended).await.unwrap().is_none());
         assert!(store.task(&under_way).await.unwrap().is_some());
-        let refused = store.create(&key(), &context, vec![]).await.unwrap_err();
+        let refused = store.create(&key(), &context, &[]).await.unwrap_err();
         assert!(matches!(refused, StoreError::Full(_)), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn what_executors_remember_is_bounded_oldest_first() {
+        let store = Memory::new(2);
+        let context = ContextId::fresh();
+        let keys = ["one", "two", "three"].map(|key| StateKey {
+            owner: Principal::anyone(),
+            context: context.clone(),
+            executor: "it".into(),
+            key: key.into(),
+        });
+        for key in &keys {
+            store.set_state(key, Some(b"value".as_slice().into())).await.unwrap();
+        }
+        let [one, two, three] = &keys;
+        assert_eq!(store.state(one).await.unwrap(), None, "the oldest goes");
+        for kept in [two, three] {
+            assert!(store.state(kept).await.unwrap().is_some(), "{kept:?}");
+        }
     }
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Serialize;
-use talaria_a2a::{CardConfig, ReplyAs, Server, Skill, Token};
-use talaria_store::Memory;
-use talaria_turns::{Limits, Turns};
+use talaria_a2a::{CardConfig, Extension, ReplyAs, Server, Skill, Token};
+use talaria_store::{Memory, Sqlite, SqliteConfig};
+use talaria_turns::{Limits, Store, Timestamp, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -26,6 +26,9 @@ use crate::output;
 
 /// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
 const GRACE: Duration = Duration::from_secs(20);
+
+/// How often old tasks are looked for.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
 
 /// Everything, ready to run.
 pub(crate) struct App {
@@ -81,11 +84,21 @@ impl App {
         };
         let executors = Executors::load(&config, &output::note).await?.with_default()?;
         let banner = Banner::new(&config, bound, &executors, gateway);
-        let store = match config.store {
-            StoreUrl::Memory => Arc::new(Memory::new(usize::try_from(config.limits.tasks.get())?)),
+        let keep = usize::try_from(config.limits.tasks.get())?;
+        let store: Arc<dyn Store> = match &config.store {
+            StoreUrl::Memory => Arc::new(Memory::new(keep)),
+            StoreUrl::Sqlite(path) => Arc::new(
+                Sqlite::open(path, &SqliteConfig::default())
+                    .with_context(|| format!("cannot open the store {}", path.display()))?,
+            ),
         };
         let limits = Limits { turns: usize::try_from(config.limits.turns.get())?, ..Limits::default() };
-        let turns = Turns::new(store, Arc::new(executors), limits);
+        let turns = Turns::new(Arc::clone(&store), Arc::new(executors), limits);
+        let (resumed, failed) = turns.recover().await.context("cannot take up the turns of before")?;
+        if resumed + failed > 0 {
+            info!(resumed, failed, "took up the turns that the last stop interrupted");
+        }
+        tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
         let server = Server::new(server_config(&config, bound)?, turns.clone());
         Ok(Self { listener, server, turns, tracker, shutdown, banner })
     }
@@ -110,6 +123,19 @@ impl App {
     }
 }
 
+/// Forgets old tasks, now and then, until `shutdown`.
+async fn forget(store: Arc<dyn Store>, keep_for: Duration, keep: usize, shutdown: CancellationToken) {
+    let mut now_and_then = tokio::time::interval(FORGET_EVERY);
+    while shutdown.run_until_cancelled(now_and_then.tick()).await.is_some() {
+        let before = Timestamp::now().before(keep_for);
+        match store.forget(before, keep).await {
+            Ok(0) => {}
+            Ok(tasks) => info!(tasks, "old tasks were forgotten"),
+            Err(error) => warn!(%error, "old tasks were not forgotten"),
+        }
+    }
+}
+
 fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a2a::Config> {
     let card = &config.a2a.card;
     let tokens = config.a2a.tokens.iter().map(|token| Token::new(token.name.clone(), token.token.clone()));
@@ -129,6 +155,17 @@ fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a
                 examples: skill.examples.clone(),
                 input_modes: Vec::new(),
                 output_modes: Vec::new(),
+            })
+            .collect(),
+        streaming: card.streaming,
+        extended_card: card.extended_card,
+        extensions: card
+            .extensions
+            .iter()
+            .map(|extension| Extension {
+                uri: extension.uri.clone(),
+                required: extension.required,
+                description: None,
             })
             .collect(),
         ..CardConfig::default()

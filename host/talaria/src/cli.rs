@@ -119,11 +119,16 @@ pub(crate) struct Check {
 /// `talaria send`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The reply's text goes to standard output, state and ids go to standard error. Exit code 0: the agent answered;
-1: it failed, refused, or could not be reached; 64: the command line cannot be used.
+The reply's text goes to standard output, state and ids go to standard error; with --stream --output json every
+event is one line of JSON. When the agent asks, the person at the terminal answers. Ctrl-C cancels the task where
+its id is known; a second one stops waiting.
+
+Exit code 0: the agent answered; 1: it failed, refused, or could not be reached; 64: the command line cannot be
+used; 130: ended by Ctrl-C.
 
 Examples:
   talaria send http://127.0.0.1:8000 'hello'
+  talaria send http://127.0.0.1:8000 'hello' --stream                     word by word
   talaria send http://127.0.0.1:8000 'and then?' --context 0190d5a0-…     the conversation goes on
   git diff | talaria send https://agents.example.com - --token-env AGENT_TOKEN
   talaria send http://127.0.0.1:8000 'hello' --output json                the whole result")]
@@ -147,8 +152,8 @@ pub(crate) struct Send {
     /// How long to wait for the reply
     #[arg(long, value_name = "TIME", default_value_t = Period::secs(600))]
     pub(crate) timeout: Period,
-    /// Print the reply as it comes; not in this version
-    #[arg(long, hide = true)]
+    /// Print the reply as it comes, and on standard error what the agent does meanwhile
+    #[arg(long)]
     pub(crate) stream: bool,
 }
 
@@ -179,13 +184,13 @@ impl Cli {
 
 impl From<&Serve> for Overrides {
     fn from(serve: &Serve) -> Self {
-        Self { file: serve.config.clone(), listen: serve.listen }
+        Self { file: serve.config.clone(), listen: serve.listen, demo: serve.demo }
     }
 }
 
 impl From<&Check> for Overrides {
     fn from(check: &Check) -> Self {
-        Self { file: check.config.clone(), listen: None }
+        Self { file: check.config.clone(), listen: None, demo: false }
     }
 }
 
@@ -229,14 +234,14 @@ mod tests {
 
     #[test]
     fn send_takes_its_flags() {
-        let line = "talaria send http://a hi --protocol 0.3 --context c --task t --token-env T --timeout 2m --output json";
+        let line = "talaria send http://a hi --protocol 0.3 --context c --task t --token-env T --timeout 2m --stream --output json";
         let cli = parse(line).expect("valid");
         assert_eq!(cli.output, Format::Json);
         let Command::Send(send) = cli.command else { panic!("send") };
         assert_eq!((send.url.as_str(), send.text.as_str()), ("http://a", "hi"));
         assert_eq!(send.protocol, Some(Protocol::V0_3));
         assert_eq!((send.context.as_deref(), send.task.as_deref()), (Some("c"), Some("t")));
-        assert_eq!(send.timeout, Period::secs(120));
+        assert_eq!((send.timeout, send.stream), (Period::secs(120), true));
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Route for Executors {
     fn pick(&self, _: &Principal, message: &Message) -> Result<Arc<dyn talaria_turns::Executor>, String> {
         let choice = message.metadata.as_ref().and_then(|metadata| metadata.get(CHOICE));
         let found = match choice {
-            None => self.loaded.get(&self.default),
+            None => self.named(self.default.as_str()),
             Some(_) if !self.caller_may_choose => {
                 return Err(format!(
                     "metadata[\"{CHOICE}\"] is not allowed: callers may not choose the executor here"
@@ -133,11 +133,11 @@ impl Route for Executors {
             }
             Some(choice) => {
                 let name = choice.as_str().ok_or_else(|| format!("metadata[\"{CHOICE}\"] must be a text"))?;
-                self.loaded.values().find(|loaded| loaded.executor.name() == name)
+                self.named(name)
             }
         };
         match found {
-            Some(loaded) => Ok(Arc::clone(&loaded.executor) as _),
+            Some(executor) => Ok(executor),
             None => {
                 let known: Vec<_> = self.loaded.keys().map(ExecutorName::as_str).collect();
                 Err(format!(
@@ -146,6 +146,11 @@ impl Route for Executors {
                 ))
             }
         }
+    }
+
+    fn named(&self, name: &str) -> Option<Arc<dyn talaria_turns::Executor>> {
+        let found = self.loaded.values().find(|loaded| loaded.executor.name() == name)?;
+        Some(Arc::clone(&found.executor) as _)
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::model::{Artifact, ContextId, Message, Metadata, Part, Principal, TaskId};
 use crate::store::{StateKey, Store, StoreError};
@@ -29,6 +30,8 @@ pub struct Turn {
     pub async_delivery: bool,
     /// The request's metadata.
     pub metadata: Option<Metadata>,
+    /// What the executor kept of the turn before a restart.
+    pub checkpoint: Option<Vec<u8>>,
 }
 
 /// How a turn ends when it does not fail.
@@ -157,10 +160,32 @@ pub enum Emitted {
 #[error("the turn is over")]
 pub struct TurnOver;
 
-/// What a running turn may do to its task: say something, and remember something.
+/// What a turn sends to whoever runs it.
+#[derive(Debug)]
+pub enum Said {
+    /// Something for the readers.
+    Emitted(Emitted),
+    /// A point to go on from after a restart.
+    Checkpoint {
+        /// What the executor needs for that.
+        data: Vec<u8>,
+        /// Hears when it is kept.
+        kept: oneshot::Sender<Result<(), StoreError>>,
+    },
+    /// A question to the caller.
+    Ask {
+        /// The question.
+        parts: Vec<Part>,
+        /// Takes the answer.
+        answer: oneshot::Sender<Message>,
+    },
+}
+
+/// What a running turn may do to its task: say something, ask something, and remember something.
 #[derive(Clone)]
 pub struct Scope {
-    events: mpsc::Sender<Emitted>,
+    said: mpsc::Sender<Said>,
+    cancelled: CancellationToken,
     store: Arc<dyn Store>,
     owner: Principal,
     context: ContextId,
@@ -176,6 +201,9 @@ pub trait Executor: Send + Sync + 'static {
 
     /// Executes one turn.
     async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure>;
+
+    /// Stops the upstream's work for a turn that was cancelled. Its checkpoint is in the turn.
+    async fn cancel(&self, turn: Turn) -> Result<(), Failure>;
 }
 
 /// Chooses the executor of a turn.
@@ -185,22 +213,26 @@ pub trait Route: Send + Sync + 'static {
     /// # Errors
     /// A text for the caller, where the message asks for an executor that it cannot have.
     fn pick(&self, principal: &Principal, message: &Message) -> Result<Arc<dyn Executor>, String>;
+
+    /// The executor of this name, for a turn that it had begun before a restart.
+    fn named(&self, name: &str) -> Option<Arc<dyn Executor>>;
 }
 
 // === impl Scope ===
 
 impl Scope {
-    /// A scope and the receiver of what the turn says. `bound` events wait at most; then the turn does.
+    /// A scope and the receiver of what the turn says. `bound` pieces wait at most; then the turn does.
     #[must_use]
     pub fn new(
         bound: usize,
+        cancelled: CancellationToken,
         store: Arc<dyn Store>,
         owner: Principal,
         context: ContextId,
         executor: &str,
-    ) -> (Self, mpsc::Receiver<Emitted>) {
-        let (events, receiver) = mpsc::channel(bound);
-        (Self { events, store, owner, context, executor: executor.into() }, receiver)
+    ) -> (Self, mpsc::Receiver<Said>) {
+        let (said, receiver) = mpsc::channel(bound);
+        (Self { said, cancelled, store, owner, context, executor: executor.into() }, receiver)
     }
 
     /// Says it, in order; waits while the log is behind.
@@ -208,7 +240,34 @@ impl Scope {
     /// # Errors
     /// [`TurnOver`] when nobody takes it any more.
     pub async fn emit(&self, event: Emitted) -> Result<(), TurnOver> {
-        self.events.send(event).await.map_err(|_| TurnOver)
+        self.said.send(Said::Emitted(event)).await.map_err(|_| TurnOver)
+    }
+
+    /// Asks the caller and waits for the answer.
+    ///
+    /// # Errors
+    /// [`TurnOver`] when there will be none.
+    pub async fn ask(&self, parts: Vec<Part>) -> Result<Message, TurnOver> {
+        let (answer, answered) = oneshot::channel();
+        self.said.send(Said::Ask { parts, answer }).await.map_err(|_| TurnOver)?;
+        answered.await.map_err(|_| TurnOver)
+    }
+
+    /// Keeps a point from which the turn can be executed again.
+    ///
+    /// # Errors
+    /// The store's; a turn that is over counts as unavailable.
+    pub async fn checkpoint(&self, data: Vec<u8>) -> Result<(), StoreError> {
+        let over = || StoreError::Unavailable(TurnOver.to_string());
+        let (kept, is_kept) = oneshot::channel();
+        self.said.send(Said::Checkpoint { data, kept }).await.map_err(|_| over())?;
+        is_kept.await.map_err(|_| over())?
+    }
+
+    /// Fires when the turn is cancelled. The turn is dropped a grace later.
+    #[must_use]
+    pub fn cancelled(&self) -> &CancellationToken {
+        &self.cancelled
     }
 
     /// What this executor remembered of this conversation.

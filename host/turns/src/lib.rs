@@ -8,21 +8,25 @@
 #![forbid(unsafe_code)]
 
 mod executor;
+mod live;
 mod model;
+mod order;
+mod run;
 mod service;
 mod store;
 mod task;
 mod text;
 
 pub use executor::{
-    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Route, Scope, ToolProgress, ToolState,
-    Turn, TurnOver, Usage,
+    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Route, Said, Scope, ToolProgress,
+    ToolState, Turn, TurnOver, Usage,
 };
+pub use live::Reader;
 pub use model::{
     Artifact, Content, ContextId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfMessage, OfTask,
     Part, Principal, Role, TaskId, Timestamp,
 };
-pub use service::{Accepted, Incoming, Limits, SendError, Turns};
-pub use store::{Entry, StateKey, Store, StoreError, TaskKey};
-pub use task::{Event, IllegalMove, REPLY, State, Status, Task};
+pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns};
+pub use store::{Entry, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
+pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
 pub use text::message_text;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// An object with whatever else belongs to a thing.
@@ -49,15 +50,18 @@ pub enum InvalidId {
 }
 
 /// Who a task belongs to: the authenticated caller, or everybody where the host is open.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Principal(Box<str>);
 
 /// A moment, in milliseconds since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Timestamp(u64);
 
 /// Who speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// The caller.
     User,
@@ -66,7 +70,8 @@ pub enum Role {
 }
 
 /// What a part holds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Content {
     /// Plain text.
     Text(String),
@@ -75,24 +80,28 @@ pub enum Content {
     /// A file by reference.
     Uri(String),
     /// A file inline.
+    #[serde(with = "base64_text")]
     Bytes(Vec<u8>),
 }
 
 /// One piece of a message or an artifact.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// The piece itself.
     pub content: Content,
     /// Media type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
     /// File name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,
     /// Whatever else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
 }
 
 /// One message.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// The sender's id for it.
     pub id: MessageId,
@@ -101,27 +110,34 @@ pub struct Message {
     /// What is said.
     pub parts: Vec<Part>,
     /// Whatever else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
     /// URIs of the extensions that the message uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<String>,
     /// Other tasks that it refers to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reference_task_ids: Vec<String>,
 }
 
 /// A result, or a piece of one.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Artifact {
     /// Its id within the task.
     pub id: String,
     /// Name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// One sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// What it holds.
     pub parts: Vec<Part>,
     /// Whatever else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
     /// URIs of the extensions that it uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<String>,
 }
 
@@ -162,6 +178,18 @@ impl<K> FromStr for Id<K> {
             return Err(InvalidId::Control);
         }
         Ok(Self::trusted(text))
+    }
+}
+
+impl<K> Serialize for Id<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de, K> Deserialize<'de> for Id<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -229,6 +257,12 @@ impl Timestamp {
         Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
+    /// As long before this one.
+    #[must_use]
+    pub fn before(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+    }
+
     /// From milliseconds since 1970.
     #[must_use]
     pub fn from_millis(millis: u64) -> Self {
@@ -287,5 +321,20 @@ impl Message {
             extensions: Vec::new(),
             reference_task_ids: Vec::new(),
         }
+    }
+}
+
+/// Bytes as text, four characters for three of them.
+pub(crate) mod base64_text {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        STANDARD.decode(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }

@@ -1,33 +1,39 @@
 //! Turns: accepted, written down, executed apart from the request that brought them.
 //!
-//! [`Turns::send`] returns when the task is in the store and its turn is on its way. Whoever hangs up afterwards
-//! changes nothing: the turn runs in the tracker, not in the request. What bounds it: the number of turns under way
-//! ([`Limits::turns`]), the executor's own deadline, and [`Turns::drain`] at the end. A turn that panics, or whose
-//! store fails, still ends: as FAILED, with a reason.
+//! [`Turns::send`] returns when the message is in the store and its turn is on its way. Whoever hangs up afterwards
+//! changes nothing: the turn runs in the tracker, not in the request. What bounds it: the number of turns that are
+//! queued or under way ([`Limits::turns`]), those of one conversation ([`Limits::lane`]), the executor's own deadline,
+//! and [`Turns::drain`] at the end.
+//!
+//! Turns of one conversation run one after the other. A message to a task that is working waits for its turn, and the
+//! task is not over before it was answered. A message to a task that asks goes to the turn that asked. A message that
+//! was sent before (same caller, same id, same content) is not executed again: its sender gets the first answer. Callers
+//! without a name cannot be told apart, so for them every message is new.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, info_span, warn};
 
-use crate::executor::{
-    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Route, Scope, ToolState, Turn,
-};
-use crate::model::{Artifact, ContextId, Message, Metadata, Part, Principal, TaskId};
-use crate::store::{Store, StoreError, TaskKey};
-use crate::task::{Event, REPLY, State, Task};
+use crate::executor::{Executor, Route, Turn};
+use crate::live::{Hub, Live, Reader};
+use crate::model::{ContextId, Message, Metadata, Part, Principal, TaskId};
+use crate::order::{Order, Place};
+use crate::run::Run;
+use crate::store::{Page, Query, Store, StoreError, TaskKey};
+use crate::task::{Event, State, Task};
 use crate::text::message_text;
 
 /// Bounds of the service.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Turns under way at once; one more is refused. The default is what one engine pool holds.
+    /// Turns queued or under way at once; one more is refused. The default is what one engine pool holds.
     pub turns: usize,
+    /// Turns queued or under way in one conversation; one more is refused.
+    pub lane: usize,
     /// Messages that a task's history may hold; the next one is refused.
     pub history: usize,
 }
@@ -50,12 +56,10 @@ pub struct Incoming {
 }
 
 /// A turn that is on its way.
-#[derive(Debug)]
 pub struct Accepted {
     /// The task, as it was when the turn was accepted.
     pub task: Arc<Task>,
-    key: TaskKey,
-    settled: watch::Receiver<bool>,
+    live: Arc<Live>,
 }
 
 /// Why a message was not accepted. Nothing was changed.
@@ -72,9 +76,6 @@ pub enum SendError {
         /// How it ended.
         state: State,
     },
-    /// A turn of the task is under way.
-    #[error("task {0} is working; send again when it asks or has ended")]
-    TaskBusy(TaskId),
     /// The task belongs to another conversation than the message says.
     #[error("task {task} belongs to another context than {context}")]
     ContextMismatch {
@@ -97,10 +98,55 @@ pub enum SendError {
     /// Too many turns are under way.
     #[error("{0} turns are under way, which is the most; try again later")]
     Busy(usize),
+    /// Too many turns wait in the conversation.
+    #[error("{0} turns of this conversation are under way, which is the most; try again later")]
+    LaneFull(usize),
     /// The host is shutting down.
     #[error("the host is shutting down")]
     Draining,
     /// The store did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a task was not cancelled.
+#[derive(Debug, thiserror::Error)]
+pub enum CancelError {
+    /// It ended some other way.
+    #[error("task {task} is {state} already")]
+    Over {
+        /// Which one.
+        task: TaskId,
+        /// How it ended.
+        state: State,
+    },
+    /// The store's reason; [`StoreError::NotFound`] where there is no such task.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a task cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// It is over, and there is nothing after the place that was given.
+    #[error("task {task} is {state}; there is nothing to follow")]
+    Over {
+        /// Which one.
+        task: TaskId,
+        /// How it ended.
+        state: State,
+    },
+    /// The place is not one of this task.
+    #[error("event {after} is not one of task {task}, which has {version}")]
+    NoSuchEvent {
+        /// Which task.
+        task: TaskId,
+        /// The place.
+        after: u64,
+        /// The task's last event.
+        version: u64,
+    },
+    /// The store's reason; [`StoreError::NotFound`] where there is no such task.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -112,21 +158,30 @@ pub struct Turns(Arc<Inner>);
 struct Inner {
     store: Arc<dyn Store>,
     route: Arc<dyn Route>,
+    hub: Hub,
+    order: Order,
     limits: Limits,
     room: Arc<Semaphore>,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
 
-/// Events that may wait between an executor and the log before the executor does.
-const EVENTS_IN_FLIGHT: usize = 16;
+/// What became of a message.
+enum Written {
+    /// A turn is to be run.
+    Turn(Box<Run>),
+    /// Somebody else has it: it was sent before, or it answers a question.
+    Done(Arc<Live>),
+}
 
-/// What the operator reads when a turn dies with the host.
-const STOPPED: &str = "interrupted by a shutdown";
+/// How long a cancel waits for the turn to end: the grace of a run, and some.
+const CANCEL: Duration = Duration::from_secs(10);
+/// What the caller reads of a turn that a restart ended.
+const RESTARTED: &str = "interrupted by a restart";
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { turns: 1_000, history: 1_000 }
+        Self { turns: 1_000, lane: 100, history: 1_000 }
     }
 }
 
@@ -134,13 +189,14 @@ impl Default for Limits {
 
 impl Accepted {
     /// Waits until the task is terminal or asks for something, and returns it as it is then.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn settled(mut self, turns: &Turns) -> Result<Arc<Task>, StoreError> {
-        // An error means that the turn is gone, and its last word is in the store.
-        let _ = self.settled.wait_for(|settled| *settled).await;
-        turns.0.store.task(&self.key).await?.ok_or(StoreError::NotFound)
+    pub async fn settled(self) -> Arc<Task> {
+        self.live.until(State::is_settled).await
+    }
+
+    /// Reads what happens after [`Accepted::task`].
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        self.live.reader(self.task.version)
     }
 }
 
@@ -151,6 +207,8 @@ impl Turns {
     #[must_use]
     pub fn new(store: Arc<dyn Store>, route: Arc<dyn Route>, limits: Limits) -> Self {
         Self(Arc::new(Inner {
+            hub: Hub::new(Arc::clone(&store)),
+            order: Order::new(limits.lane),
             store,
             route,
             limits,
@@ -160,7 +218,7 @@ impl Turns {
         }))
     }
 
-    /// Accepts a message: when this returns, its task is in the store and its turn is on its way.
+    /// Accepts a message: when this returns, it is in the store and its turn is on its way.
     ///
     /// # Errors
     /// [`SendError`], with nothing changed.
@@ -176,9 +234,17 @@ impl Turns {
         // Written down and executed in one tracked task: a caller that goes away between the two leaves no task behind
         // that nobody runs.
         let (accept, accepted) = oneshot::channel();
-        let turn = accept_and_run(Arc::clone(inner), incoming, executor, room, accept);
-        inner.tracker.spawn(turn);
+        let life = Arc::clone(inner).live_and_end(incoming, executor, room, accept);
+        inner.tracker.spawn(life);
         accepted.await.unwrap_or(Err(SendError::Draining))
+    }
+
+    /// The task that the same message was accepted into before, if it was.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn sent_before(&self, incoming: &Incoming) -> Result<Option<TaskId>, StoreError> {
+        Ok(self.0.sent_before(incoming).await?.map(|live| live.key.task.clone()))
     }
 
     /// A task of this caller.
@@ -186,11 +252,86 @@ impl Turns {
     /// # Errors
     /// [`StoreError::NotFound`] where there is none, or where it belongs to somebody else.
     pub async fn task(&self, owner: &Principal, task: &TaskId) -> Result<Arc<Task>, StoreError> {
-        let key = TaskKey { owner: owner.clone(), task: task.clone() };
-        self.0.store.task(&key).await?.ok_or(StoreError::NotFound)
+        Ok(self.0.live(owner, task).await?.task())
     }
 
-    /// Turns under way.
+    /// Tasks of this caller.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
+        self.0.store.list(owner, query).await
+    }
+
+    /// Cancels a task: its turn is ended, its upstream told. Cancelling twice is the same as once.
+    ///
+    /// # Errors
+    /// [`CancelError::Over`] where it ended some other way.
+    pub async fn cancel(&self, owner: &Principal, task: &TaskId) -> Result<Arc<Task>, CancelError> {
+        let live = self.0.live(owner, task).await?;
+        if live.is_under_way() {
+            live.cancel.cancel();
+            let _ = tokio::time::timeout(CANCEL, live.until(State::is_terminal)).await;
+        }
+        let ended = live
+            .append(|task| {
+                let over = task.status.state.is_terminal();
+                Ok::<_, StoreError>(if over {
+                    vec![]
+                } else {
+                    vec![Event::ended(State::Canceled, vec![], None)]
+                })
+            })
+            .await?;
+        match ended.status.state {
+            State::Canceled => Ok(ended),
+            state => Err(CancelError::Over { task: task.clone(), state }),
+        }
+    }
+
+    /// Follows a task: as it is now, and a reader of what comes. `after` is the last event that the caller has; with it,
+    /// the reader begins right behind it.
+    ///
+    /// # Errors
+    /// [`FollowError`] where there is nothing to follow.
+    pub async fn follow(
+        &self,
+        owner: &Principal,
+        task: &TaskId,
+        after: Option<u64>,
+    ) -> Result<(Arc<Task>, Reader), FollowError> {
+        let live = self.0.live(owner, task).await?;
+        let now = live.task();
+        let cursor = after.unwrap_or(now.version);
+        if cursor > now.version {
+            return Err(FollowError::NoSuchEvent { task: task.clone(), after: cursor, version: now.version });
+        }
+        let state = now.status.state;
+        if state.is_terminal() && cursor == now.version {
+            return Err(FollowError::Over { task: task.clone(), state });
+        }
+        Ok((now, live.reader(cursor)))
+    }
+
+    /// Takes up what a restart interrupted, before the first message is taken: a turn that had not begun is run; one
+    /// with a checkpoint is executed again from it; others end as failed. Returns how many of each.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn recover(&self) -> Result<(usize, usize), StoreError> {
+        let (mut resumed, mut failed) = (0, 0);
+        for key in self.0.store.unfinished().await? {
+            // One task that cannot be read must not keep the others down.
+            match self.0.take_up(&key).await {
+                Ok(true) => resumed += 1,
+                Ok(false) => failed += 1,
+                Err(error) => warn!(task = %key.task, %error, "a turn could not be taken up"),
+            }
+        }
+        Ok((resumed, failed))
+    }
+
+    /// Turns queued or under way.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.0.tracker.len()
@@ -213,258 +354,224 @@ impl Turns {
 // === impl Inner ===
 
 impl Inner {
-    /// Puts the message into its task, new or known. Returns the messages before it, too.
-    async fn write_down(&self, incoming: &Incoming) -> Result<(TaskKey, Arc<Task>, Vec<Message>), SendError> {
-        let owner = incoming.principal.clone();
-        let message = Event::Message(incoming.message.clone());
-        let Some(id) = incoming.task.clone() else {
-            let key = TaskKey { owner, task: TaskId::fresh() };
-            let context = incoming.context.clone().unwrap_or_else(ContextId::fresh);
-            let task = self.store.create(&key, &context, vec![message]).await?;
-            return Ok((key, task, Vec::new()));
-        };
-        let key = TaskKey { owner, task: id.clone() };
-        let Some(task) = self.store.task(&key).await? else {
-            return Err(SendError::TaskNotFound(id));
-        };
-        if let Some(context) = incoming.context.as_ref().filter(|context| **context != task.context) {
-            return Err(SendError::ContextMismatch { task: id, context: context.clone() });
+    async fn live(&self, owner: &Principal, task: &TaskId) -> Result<Arc<Live>, StoreError> {
+        let key = TaskKey { owner: owner.clone(), task: task.clone() };
+        self.hub.get(&key).await?.ok_or(StoreError::NotFound)
+    }
+
+    /// The whole life of a turn.
+    async fn live_and_end(
+        self: Arc<Self>,
+        incoming: Incoming,
+        executor: Arc<dyn Executor>,
+        room: OwnedSemaphorePermit,
+        accept: oneshot::Sender<Result<Accepted, SendError>>,
+    ) {
+        // A sender that hung up hears nothing; the turn goes on.
+        match self.write_down(incoming, executor).await {
+            Ok(Written::Turn(run)) => {
+                let _ = accept.send(Ok(Accepted { task: run.live.task(), live: Arc::clone(&run.live) }));
+                let span = span(&run);
+                run.finish().instrument(span).await;
+                drop(room);
+            }
+            Ok(Written::Done(live)) => {
+                drop(room);
+                let _ = accept.send(Ok(Accepted { task: live.task(), live }));
+            }
+            Err(error) => {
+                drop(room);
+                let _ = accept.send(Err(error));
+            }
         }
+    }
+
+    /// Puts the message into its task, new or known.
+    async fn write_down(
+        &self,
+        incoming: Incoming,
+        executor: Arc<dyn Executor>,
+    ) -> Result<Written, SendError> {
+        if let Some(live) = self.sent_before(&incoming).await? {
+            return Ok(Written::Done(live));
+        }
+        let Some(id) = incoming.task.clone() else {
+            let context = incoming.context.clone().unwrap_or_else(ContextId::fresh);
+            let place = self.line_up(&incoming.principal, &context)?;
+            let key = TaskKey { owner: incoming.principal.clone(), task: TaskId::fresh() };
+            let live = self.hub.create(key, &context, vec![accepted(&incoming, &executor)]).await?;
+            return Ok(self.run(live, executor, incoming, Vec::new(), place));
+        };
+        let key = TaskKey { owner: incoming.principal.clone(), task: id.clone() };
+        let live = self.hub.get(&key).await?.ok_or_else(|| SendError::TaskNotFound(id.clone()))?;
+        let context = live.task().context.clone();
+        if let Some(other) = incoming.context.as_ref().filter(|other| **other != context) {
+            return Err(SendError::ContextMismatch { task: id, context: other.clone() });
+        }
+        if let Some(to) = live.asking() {
+            live.append(|task| self.answer(task, &incoming)).await?;
+            let _ = to.send(incoming.message).await;
+            return Ok(Written::Done(live));
+        }
+        let place = self.line_up(&incoming.principal, &context)?;
+        let mut asked_before_a_restart = false;
+        let mut history = Vec::new();
+        live.append(|task| {
+            self.may_take(task)?;
+            asked_before_a_restart = task.status.state.is_interrupted() && !task.pending.is_empty();
+            if asked_before_a_restart {
+                return self.answer(task, &incoming);
+            }
+            history.clone_from(&task.history);
+            let mut events = vec![accepted(&incoming, &executor)];
+            if task.status.state.is_interrupted() {
+                history.extend(task.status.message.clone());
+                events.insert(0, Event::moved(State::Working));
+            }
+            Ok::<_, SendError>(events)
+        })
+        .await?;
+        if asked_before_a_restart {
+            self.resume(&live).await?;
+            return Ok(Written::Done(live));
+        }
+        Ok(self.run(live, executor, incoming, history, place))
+    }
+
+    fn line_up(&self, owner: &Principal, context: &ContextId) -> Result<Place, SendError> {
+        self.order.line_up(owner, context).map_err(|_| SendError::LaneFull(self.limits.lane))
+    }
+
+    fn may_take(&self, task: &Task) -> Result<(), SendError> {
         let state = task.status.state;
         if state.is_terminal() {
-            return Err(SendError::TaskOver { task: id, state });
-        }
-        if !state.is_interrupted() {
-            return Err(SendError::TaskBusy(id));
+            return Err(SendError::TaskOver { task: task.id.clone(), state });
         }
         if task.history.len() >= self.limits.history {
-            return Err(SendError::HistoryFull { task: id, limit: self.limits.history });
+            return Err(SendError::HistoryFull { task: task.id.clone(), limit: self.limits.history });
         }
-        let mut history = task.history.clone();
-        history.extend(task.status.message.clone());
-        // Leaving the interrupted state in the same append is what keeps a second sender out.
-        let events = vec![Event::moved(State::Working), message];
-        match self.store.append(&key, task.version, events).await {
-            Ok(task) => Ok((key, task, history)),
-            Err(StoreError::Conflict { .. }) => Err(SendError::TaskBusy(id)),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-/// The whole life of a turn.
-async fn accept_and_run(
-    inner: Arc<Inner>,
-    incoming: Incoming,
-    executor: Arc<dyn Executor>,
-    room: OwnedSemaphorePermit,
-    accept: oneshot::Sender<Result<Accepted, SendError>>,
-) {
-    let (key, task, history) = match inner.write_down(&incoming).await {
-        Ok(written) => written,
-        Err(error) => {
-            drop(room);
-            // Nobody waits for the answer any more, or everybody who does has it.
-            let _ = accept.send(Err(error));
-            return;
-        }
-    };
-    let (settle, settled) = watch::channel(false);
-    let turn = Turn {
-        task: task.id.clone(),
-        context: task.context.clone(),
-        text: message_text(&incoming.message.parts),
-        message: incoming.message,
-        history,
-        principal: incoming.principal,
-        streaming: incoming.streaming,
-        async_delivery: false,
-        metadata: incoming.metadata,
-    };
-    let span = info_span!("turn.run", task = %task.id, context = %task.context, executor = executor.name());
-    let run = Run { inner, key: key.clone(), version: task.version, reply: Reply::None };
-    let _ = accept.send(Ok(Accepted { task, key, settled }));
-    run.finish(executor, turn, settle, room).instrument(span).await;
-}
-
-/// One turn under way: the only writer of its task.
-struct Run {
-    inner: Arc<Inner>,
-    key: TaskKey,
-    version: u64,
-    reply: Reply,
-}
-
-/// What of the answer was said in deltas.
-enum Reply {
-    None,
-    Said(String),
-}
-
-// === impl Run ===
-
-impl Run {
-    async fn finish(
-        mut self,
-        executor: Arc<dyn Executor>,
-        turn: Turn,
-        settle: watch::Sender<bool>,
-        room: OwnedSemaphorePermit,
-    ) {
-        let stop = self.inner.stop.clone();
-        let result = tokio::select! {
-            biased;
-            () = stop.cancelled() => Err(Failure::new(FailureKind::Cancelled, STOPPED)),
-            result = AssertUnwindSafe(self.execute(executor, turn)).catch_unwind() => result.unwrap_or_else(|_| {
-                Err(Failure::new(FailureKind::Internal, "the executor panicked; the log has the details"))
-            }),
-        };
-        if let Err(failure) = &result {
-            warn!(kind = ?failure.kind, retryable = failure.retryable, "turn failed");
-        }
-        let last_words = match result {
-            Ok(outcome) => self.outcome(outcome),
-            Err(failure) => vec![Event::said(State::Failed, vec![Part::text(failure.message)])],
-        };
-        if let Err(error) = self.append(last_words).await {
-            warn!(%error, "the end of a turn was not written down");
-            let why =
-                Event::said(State::Failed, vec![Part::text(format!("the answer was not stored: {error}"))]);
-            let _ = self.append(vec![why]).await;
-        }
-        // Room first: who hears of the end may send the next message at once.
-        drop(room);
-        settle.send_replace(true);
-    }
-
-    async fn execute(&mut self, executor: Arc<dyn Executor>, turn: Turn) -> Result<Outcome, Failure> {
-        self.append(vec![Event::moved(State::Working)]).await.map_err(unstored)?;
-        let (scope, mut said) = Scope::new(
-            EVENTS_IN_FLIGHT,
-            Arc::clone(&self.inner.store),
-            turn.principal.clone(),
-            turn.context.clone(),
-            executor.name(),
-        );
-        let mut execution = std::pin::pin!(executor.execute(turn, scope));
-        loop {
-            tokio::select! {
-                biased;
-                Some(emitted) = said.recv() => self.say(emitted, &mut said).await?,
-                result = &mut execution => {
-                    while let Ok(emitted) = said.try_recv() {
-                        self.say(emitted, &mut said).await?;
-                    }
-                    return result;
-                }
-            }
-        }
-    }
-
-    /// Writes down what the turn says, with whatever else it has said meanwhile.
-    async fn say(&mut self, first: Emitted, more: &mut mpsc::Receiver<Emitted>) -> Result<(), Failure> {
-        let mut events = vec![self.event(first)];
-        while let Ok(emitted) = more.try_recv() {
-            events.push(self.event(emitted));
-        }
-        self.append(events).await.map_err(unstored)
-    }
-
-    fn event(&mut self, emitted: Emitted) -> Event {
-        match emitted {
-            Emitted::TextDelta(text) => {
-                let append = matches!(self.reply, Reply::Said(_));
-                match &mut self.reply {
-                    Reply::Said(said) => said.push_str(&text),
-                    Reply::None => self.reply = Reply::Said(text.clone()),
-                }
-                Event::Artifact { artifact: reply(vec![Part::text(text)]), append, last: false }
-            }
-            Emitted::Artifact { artifact, append, last } => Event::Artifact { artifact, append, last },
-            Emitted::Status(text) => Event::said(State::Working, vec![Part::text(text)]),
-            Emitted::Tool(tool) => Event::Note {
-                name: "tool-progress".into(),
-                value: serde_json::json!({
-                    "id": tool.id,
-                    "name": tool.name,
-                    "state": match tool.state {
-                        ToolState::Started => "started",
-                        ToolState::Completed => "completed",
-                        ToolState::Failed => "failed",
-                    },
-                    "label": tool.label,
-                    "metadata": tool.metadata,
-                }),
-            },
-            Emitted::Custom { name, value } => Event::Note { name, value },
-        }
-    }
-
-    /// The last events of a turn that did not fail.
-    fn outcome(&self, outcome: Outcome) -> Vec<Event> {
-        let mut metadata = outcome.metadata.unwrap_or_default();
-        let status_text = metadata.remove("talaria/status").and_then(|text| text.as_str().map(str::to_owned));
-        if let Some(usage) = outcome.usage {
-            metadata.insert(
-                "usage".into(),
-                serde_json::json!({ "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens }),
-            );
-        }
-        let mut events = Vec::new();
-        let mut status_parts: Vec<Part> = status_text.into_iter().map(Part::text).collect();
-        let state = match outcome.state {
-            FinalState::Completed => {
-                let as_said =
-                    matches!(&self.reply, Reply::Said(said) if *said == message_text(&outcome.parts));
-                if !outcome.parts.is_empty() && !as_said {
-                    events.push(Event::Artifact {
-                        artifact: reply(outcome.parts),
-                        append: false,
-                        last: true,
-                    });
-                }
-                State::Completed
-            }
-            FinalState::InputRequired => {
-                status_parts = outcome.parts;
-                State::InputRequired
-            }
-            FinalState::AuthRequired => {
-                status_parts = outcome.parts;
-                State::AuthRequired
-            }
-            FinalState::Rejected => {
-                status_parts = outcome.parts;
-                State::Rejected
-            }
-        };
-        let Event::Status { status, .. } = Event::said(state, status_parts) else { return events };
-        events.push(Event::Status { status, metadata: (!metadata.is_empty()).then_some(metadata) });
-        events
-    }
-
-    async fn append(&mut self, events: Vec<Event>) -> Result<(), StoreError> {
-        let task = self.inner.store.append(&self.key, self.version, events).await?;
-        self.version = task.version;
         Ok(())
     }
-}
 
-fn reply(parts: Vec<Part>) -> Artifact {
-    Artifact {
-        id: REPLY.into(),
-        name: None,
-        description: None,
-        parts,
-        metadata: None,
-        extensions: Vec::new(),
+    /// The events of an answer to a question.
+    fn answer(&self, task: &Task, incoming: &Incoming) -> Result<Vec<Event>, SendError> {
+        self.may_take(task)?;
+        Ok(vec![Event::moved(State::Working), Event::Answered(incoming.message.clone())])
+    }
+
+    /// The task that the same message was accepted into before.
+    async fn sent_before(&self, incoming: &Incoming) -> Result<Option<Arc<Live>>, StoreError> {
+        if incoming.principal.name().is_none() {
+            return Ok(None);
+        }
+        let Some(task) = self.store.accepted(&incoming.principal, &incoming.message.id).await? else {
+            return Ok(None);
+        };
+        let key = TaskKey { owner: incoming.principal.clone(), task };
+        let Some(live) = self.hub.get(&key).await? else { return Ok(None) };
+        let task = live.task();
+        let same_place = incoming.task.as_ref().is_none_or(|id| *id == task.id)
+            && incoming.context.as_ref().is_none_or(|context| *context == task.context);
+        let same = same_place && task.history.contains(&incoming.message);
+        Ok(same.then_some(live))
+    }
+
+    fn run(
+        &self,
+        live: Arc<Live>,
+        executor: Arc<dyn Executor>,
+        incoming: Incoming,
+        history: Vec<Message>,
+        place: Place,
+    ) -> Written {
+        let task = live.task();
+        let turn = Turn {
+            task: task.id.clone(),
+            context: task.context.clone(),
+            text: message_text(&incoming.message.parts),
+            message: incoming.message,
+            history,
+            principal: incoming.principal,
+            streaming: incoming.streaming,
+            async_delivery: false,
+            metadata: incoming.metadata,
+            checkpoint: None,
+        };
+        Written::Turn(Box::new(self.place(live, executor, turn, place)))
+    }
+
+    fn place(&self, live: Arc<Live>, executor: Arc<dyn Executor>, turn: Turn, place: Place) -> Run {
+        Run {
+            under_way: live.begin(),
+            live,
+            executor,
+            store: Arc::clone(&self.store),
+            turn,
+            place,
+            stop: self.stop.clone(),
+        }
+    }
+
+    async fn take_up(&self, key: &TaskKey) -> Result<bool, StoreError> {
+        let live = self.hub.get(key).await?.ok_or(StoreError::NotFound)?;
+        self.resume(&live).await
+    }
+
+    /// Takes up the turns of a task that a restart interrupted. False where the task had to be failed.
+    async fn resume(&self, live: &Arc<Live>) -> Result<bool, StoreError> {
+        let task = live.task();
+        let Some(first) = task.pending.front() else { return Ok(true) };
+        let begun = task.status.state != State::Submitted;
+        let executor = self.route.named(&first.executor);
+        let resumable = !begun || task.checkpoint.is_some();
+        if !resumable || executor.is_none() {
+            let failed = Event::ended(State::Failed, vec![Part::text(RESTARTED)], None);
+            live.append(|_| Ok::<_, StoreError>(vec![failed.clone()])).await?;
+            return Ok(false);
+        }
+        if task.status.state.is_interrupted() {
+            // It asked; the answer takes it up.
+            return Ok(true);
+        }
+        for (nth, pending) in task.pending.iter().enumerate() {
+            let (Some(executor), Some(message)) =
+                (self.route.named(&pending.executor), task.history.get(pending.message))
+            else {
+                continue;
+            };
+            let Ok(place) = self.order.line_up(&live.key.owner, &task.context) else {
+                warn!(task = %task.id, "a queued turn did not fit after a restart");
+                continue;
+            };
+            let turn = Turn {
+                task: task.id.clone(),
+                context: task.context.clone(),
+                text: message_text(&message.parts),
+                message: message.clone(),
+                history: task.history.iter().take(pending.message).cloned().collect(),
+                principal: live.key.owner.clone(),
+                streaming: true,
+                async_delivery: false,
+                metadata: pending.metadata.clone(),
+                checkpoint: task.checkpoint.clone().filter(|_| nth == 0).map(|checkpoint| checkpoint.0),
+            };
+            let run = self.place(Arc::clone(live), executor, turn, place);
+            let span = span(&run);
+            self.tracker.spawn(run.finish().instrument(span));
+        }
+        Ok(true)
     }
 }
 
-fn unstored(error: StoreError) -> Failure {
-    Failure {
-        kind: FailureKind::Internal,
-        message: format!("the turn was not stored: {error}"),
-        retryable: true,
+fn accepted(incoming: &Incoming, executor: &Arc<dyn Executor>) -> Event {
+    Event::Accepted {
+        message: incoming.message.clone(),
+        executor: executor.name().into(),
+        metadata: incoming.metadata.clone(),
     }
+}
+
+fn span(run: &Run) -> tracing::Span {
+    let (turn, executor) = (&run.turn, run.executor.name());
+    info_span!("turn.run", task = %turn.task, context = %turn.context, executor)
 }

@@ -4,13 +4,15 @@
 //! - **append only**: a task changes by events, each with the next sequence number of that task;
 //! - **compare and set**: an append names the version that it builds on, and loses if another came first;
 //! - **an owner on every key**: a store cannot be asked for a task without saying whose. Another's task is absent.
+//!
+//! When a method returns, what it wrote survives the end of the process, where the store is durable at all.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::model::{ContextId, Principal, TaskId};
-use crate::task::{Event, IllegalMove, Task};
+use crate::model::{ContextId, MessageId, Principal, TaskId, Timestamp};
+use crate::task::{Event, IllegalMove, State, Task};
 
 /// A task's key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,6 +43,41 @@ pub struct Entry {
     pub sequence: u64,
     /// What happened.
     pub event: Arc<Event>,
+}
+
+/// Which tasks to list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query {
+    /// Only those of this conversation.
+    pub context: Option<ContextId>,
+    /// Only those in this state.
+    pub state: Option<State>,
+    /// Only those whose status is not older than this.
+    pub since: Option<Timestamp>,
+    /// Only those after this place in the list.
+    pub after: Option<Place>,
+    /// At most as many.
+    pub limit: usize,
+}
+
+/// A place in a list of tasks: newest status first, then by id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The status's time of the task that was listed last.
+    pub at: Timestamp,
+    /// That task.
+    pub task: TaskId,
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// The tasks.
+    pub tasks: Vec<Arc<Task>>,
+    /// Where the next page begins; none at the end.
+    pub next: Option<Place>,
+    /// How many tasks there are on all pages.
+    pub total: usize,
 }
 
 /// Why a store did nothing.
@@ -76,23 +113,30 @@ pub enum StoreError {
 /// Every method does all or nothing. Implementations pass `talaria-store`'s `suite`.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Creates a task with its first events.
-    async fn create(
-        &self,
-        key: &TaskKey,
-        context: &ContextId,
-        events: Vec<Event>,
-    ) -> Result<Arc<Task>, StoreError>;
+    /// Creates a task with its first events, at the version that their number gives.
+    async fn create(&self, key: &TaskKey, context: &ContextId, events: &[Event]) -> Result<(), StoreError>;
 
     /// Appends to a task that is at version `expected`. The first of `events` gets `expected + 1`.
-    async fn append(&self, key: &TaskKey, expected: u64, events: Vec<Event>)
-    -> Result<Arc<Task>, StoreError>;
+    async fn append(&self, key: &TaskKey, expected: u64, events: &[Event]) -> Result<(), StoreError>;
 
     /// A task as it is now.
     async fn task(&self, key: &TaskKey) -> Result<Option<Arc<Task>>, StoreError>;
 
     /// Events of a task after sequence number `after`, at most `limit`, in order.
     async fn events(&self, key: &TaskKey, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError>;
+
+    /// Tasks of an owner: newest status first, then by id, descending.
+    async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError>;
+
+    /// The task that a message of this owner was accepted into, the newest if there are several.
+    async fn accepted(&self, owner: &Principal, message: &MessageId) -> Result<Option<TaskId>, StoreError>;
+
+    /// Every task that has a turn which is not over, whoever owns it. For the start of a host.
+    async fn unfinished(&self) -> Result<Vec<TaskKey>, StoreError>;
+
+    /// Forgets tasks that ended before `before`, and all but the newest `keep` that ended; with the last task of a
+    /// conversation also what executors remembered of it. Returns how many tasks.
+    async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError>;
 
     /// What an executor remembered.
     async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError>;

@@ -3,10 +3,15 @@
 //! [`Task::apply`] is the only way a task changes, and it refuses what is not legal: terminal is final, and nothing
 //! goes back to submitted. A store that folds with it cannot hold a task in a state that no log explains.
 
-use crate::model::{Artifact, Content, ContextId, Message, Metadata, Part, TaskId, Timestamp};
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Artifact, Content, ContextId, Message, Metadata, Part, TaskId, Timestamp, base64_text};
 
 /// Where a task stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum State {
     /// Accepted, not begun.
     Submitted,
@@ -27,28 +32,46 @@ pub enum State {
 }
 
 /// A state, since when, and what the agent says about it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Where the task stands.
     pub state: State,
     /// What the agent says about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
     /// Since when.
     pub at: Timestamp,
 }
 
 /// One thing that happened to a task. Events are appended, never changed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Event {
-    /// A message of the caller joined the history.
-    Message(Message),
+    /// A message of the caller joined the task, and a turn of this executor will answer it.
+    Accepted {
+        /// The message.
+        message: Message,
+        /// Who takes the turn.
+        executor: Box<str>,
+        /// The request's metadata.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<Metadata>,
+    },
+    /// The caller answered what the turn under way asked.
+    Answered(Message),
     /// The task moved, or said something while it stays where it is.
     Status {
         /// Where to.
         status: Status,
         /// Joins the task's metadata.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         metadata: Option<Metadata>,
+        /// Whether the turn under way is over with it.
+        #[serde(default)]
+        ends_turn: bool,
     },
+    /// A point from which the turn under way can be executed again.
+    Checkpoint(#[serde(with = "base64_text")] Vec<u8>),
     /// A result, or a piece of one.
     Artifact {
         /// The piece.
@@ -68,7 +91,7 @@ pub enum Event {
 }
 
 /// A task, as of `version`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Task {
     /// Its id.
     pub id: TaskId,
@@ -84,7 +107,30 @@ pub struct Task {
     pub artifacts: Vec<Artifact>,
     /// Whatever else.
     pub metadata: Metadata,
+    /// Turns that are not over, oldest first: where in the history their messages are, and who takes them.
+    pub pending: VecDeque<Pending>,
+    /// Where in the history the answers are that the turn under way got to its questions.
+    pub answers: Vec<usize>,
+    /// Where the turn under way can be executed again from.
+    pub checkpoint: Option<Checkpoint>,
 }
+
+/// A turn that is not over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pending {
+    /// Where in the history its message is.
+    pub message: usize,
+    /// Who takes it.
+    pub executor: Box<str>,
+    /// The request's metadata.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Metadata>,
+}
+
+/// What an executor needs to go on from where it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Checkpoint(#[serde(with = "base64_text")] pub Vec<u8>);
 
 /// An event that the task's state does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -128,6 +174,18 @@ impl State {
     pub fn may_become(self, to: Self) -> bool {
         !self.is_terminal() && (to != Self::Submitted || self == Self::Submitted)
     }
+
+    /// The state after `events`, one after the other.
+    ///
+    /// # Errors
+    /// [`IllegalMove`] for the first that is not legal.
+    pub fn check(self, events: &[Event]) -> Result<Self, IllegalMove> {
+        events.iter().try_fold(self, |from, event| {
+            let to = event.state();
+            let after = to.unwrap_or(from);
+            if from.may_become(after) { Ok(after) } else { Err(IllegalMove { from, to }) }
+        })
+    }
 }
 
 impl std::fmt::Display for State {
@@ -158,13 +216,24 @@ impl Event {
     #[must_use]
     pub fn said(state: State, parts: Vec<Part>) -> Self {
         let message = (!parts.is_empty()).then(|| Message::agent(parts));
-        Self::Status { status: Status { state, message, at: Timestamp::now() }, metadata: None }
+        let status = Status { state, message, at: Timestamp::now() };
+        Self::Status { status, metadata: None, ends_turn: state.is_terminal() }
     }
 
-    /// Whether the task is settled after it.
+    /// The same, and the turn under way is over with it.
     #[must_use]
-    pub fn settles(&self) -> bool {
-        matches!(self, Self::Status { status, .. } if status.state.is_settled())
+    pub fn ended(state: State, parts: Vec<Part>, metadata: Option<Metadata>) -> Self {
+        let message = (!parts.is_empty()).then(|| Message::agent(parts));
+        Self::Status { status: Status { state, message, at: Timestamp::now() }, metadata, ends_turn: true }
+    }
+
+    /// The state that the task is in after it, if it says one.
+    #[must_use]
+    pub fn state(&self) -> Option<State> {
+        match self {
+            Self::Status { status, .. } => Some(status.state),
+            _ => None,
+        }
     }
 }
 
@@ -182,26 +251,10 @@ impl Task {
             history: Vec::new(),
             artifacts: Vec::new(),
             metadata: Metadata::new(),
+            pending: VecDeque::new(),
+            answers: Vec::new(),
+            checkpoint: None,
         }
-    }
-
-    /// Whether `events` are legal now, one after the other.
-    ///
-    /// # Errors
-    /// [`IllegalMove`] for the first that is not.
-    pub fn check(&self, events: &[Event]) -> Result<(), IllegalMove> {
-        let mut from = self.status.state;
-        for event in events {
-            let to = match event {
-                Event::Status { status, .. } => Some(status.state),
-                Event::Message(_) | Event::Artifact { .. } | Event::Note { .. } => None,
-            };
-            if !from.may_become(to.unwrap_or(from)) {
-                return Err(IllegalMove { from, to });
-            }
-            from = to.unwrap_or(from);
-        }
-        Ok(())
     }
 
     /// Folds one event in and counts it.
@@ -209,14 +262,31 @@ impl Task {
     /// # Errors
     /// [`IllegalMove`], with the task unchanged.
     pub fn apply(&mut self, event: &Event) -> Result<(), IllegalMove> {
-        self.check(std::slice::from_ref(event))?;
+        self.status.state.check(std::slice::from_ref(event))?;
         match event {
-            Event::Message(message) => self.history.push(message.clone()),
-            Event::Status { status, metadata } => {
+            Event::Accepted { message, executor, metadata } => {
+                self.pending.push_back(Pending {
+                    message: self.history.len(),
+                    executor: executor.clone(),
+                    metadata: metadata.clone(),
+                });
+                self.history.push(message.clone());
+            }
+            Event::Answered(message) => {
+                self.answers.push(self.history.len());
+                self.history.push(message.clone());
+            }
+            Event::Status { status, metadata, ends_turn } => {
                 let before = std::mem::replace(&mut self.status, status.clone());
                 self.history.extend(before.message);
                 self.metadata.extend(metadata.clone().unwrap_or_default());
+                if *ends_turn {
+                    self.pending.pop_front();
+                    self.answers.clear();
+                    self.checkpoint = None;
+                }
             }
+            Event::Checkpoint(data) => self.checkpoint = Some(Checkpoint(data.clone())),
             Event::Artifact { artifact, append, .. } => self.fold_artifact(artifact, *append),
             Event::Note { .. } => {}
         }

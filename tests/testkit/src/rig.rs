@@ -8,10 +8,11 @@ use talaria_egress::{Access, Bounds, Config, Egress, Pattern, SecretString, Secr
 use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
 use talaria_store::Memory;
 use talaria_turns::{
-    ContextId, Emitted, Executor as _, Failure, Message, MessageId, Outcome, Part, Principal, Role, Scope,
-    Store, TaskId, Turn, message_text,
+    ContextId, Emitted, Executor as _, Failure, Message, MessageId, Outcome, Part, Principal, Role, Said,
+    Scope, Store, TaskId, Turn, message_text,
 };
 use tokio::sync::{OnceCell, mpsc};
+use tokio_util::sync::CancellationToken;
 
 use crate::guest;
 
@@ -35,6 +36,10 @@ pub struct Ran {
     pub result: Result<Outcome, Failure>,
     /// What it said meanwhile.
     pub events: Vec<Emitted>,
+    /// What it asked.
+    pub questions: Vec<String>,
+    /// The points that it kept.
+    pub checkpoints: Vec<Vec<u8>>,
 }
 
 /// Events that wait for their reader; few, so that tests see back-pressure too.
@@ -165,6 +170,7 @@ impl Rig {
             streaming: false,
             async_delivery: false,
             metadata: None,
+            checkpoint: None,
         }
     }
 
@@ -178,27 +184,53 @@ impl Rig {
         self.execute(Turn { streaming: true, ..self.turn(text) }).await
     }
 
-    /// Runs a turn. Dropping the future cancels it.
+    /// Runs a turn. Dropping the future cancels it. Questions are answered with `answer 1`, `answer 2`, and so on.
     pub async fn execute(&self, turn: Turn) -> Ran {
-        let (running, mut said) = self.begin(turn);
-        let mut events = Vec::new();
+        self.execute_until(turn, CancellationToken::new()).await
+    }
+
+    /// Runs a turn that is told when it is cancelled.
+    pub async fn execute_until(&self, turn: Turn, cancelled: CancellationToken) -> Ran {
+        let (running, mut said) = self.begin_until(turn, cancelled);
+        let (mut events, mut questions, mut checkpoints) = (Vec::new(), Vec::new(), Vec::new());
         let (result, ()) = tokio::join!(running, async {
-            while let Some(event) = said.recv().await {
-                events.push(event);
+            while let Some(piece) = said.recv().await {
+                match piece {
+                    Said::Emitted(event) => events.push(event),
+                    Said::Checkpoint { data, kept } => {
+                        checkpoints.push(data);
+                        let _ = kept.send(Ok(()));
+                    }
+                    Said::Ask { parts, answer } => {
+                        questions.push(message_text(&parts));
+                        let text = format!("answer {}", questions.len());
+                        let _ = answer
+                            .send(Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) });
+                    }
+                }
             }
         });
-        Ran { result, events }
+        Ran { result, events, questions, checkpoints }
     }
 
     /// A turn, and what it says as it says it. It runs while the future is polled, and waits while nobody listens.
-    #[must_use]
     pub fn begin(
         &self,
         turn: Turn,
-    ) -> (impl Future<Output = Result<Outcome, Failure>> + Send + 'static, mpsc::Receiver<Emitted>) {
+    ) -> (impl Future<Output = Result<Outcome, Failure>> + Send + 'static, mpsc::Receiver<Said>) {
+        self.begin_until(turn, CancellationToken::new())
+    }
+
+    /// The same, told when it is cancelled.
+    pub fn begin_until(
+        &self,
+        turn: Turn,
+        cancelled: CancellationToken,
+    ) -> (impl Future<Output = Result<Outcome, Failure>> + Send + 'static, mpsc::Receiver<Said>) {
         let executor = self.executor();
         let (scope, said) = Scope::new(
             EVENTS,
+            cancelled,
             Arc::clone(&self.store),
             turn.principal.clone(),
             turn.context.clone(),

@@ -36,6 +36,14 @@ impl Executor for Probe {
         }
     }
 
+    fn cancel(turn: Turn, checkpoint: Option<Vec<u8>>) -> Result<(), Failure> {
+        let settings: Value = talaria_guest::settings(&turn.settings)?;
+        let base = settings.get("base_url").and_then(Value::as_str).unwrap_or_default().trim_end_matches('/');
+        let at = checkpoint.map_or("nowhere".into(), |data| String::from_utf8_lossy(&data).into_owned());
+        Request::new("POST", format!("{base}/stop/{at}")).fetch().map_err(upstream)?;
+        Ok(())
+    }
+
     fn execute(turn: Turn) -> Result<Outcome, Failure> {
         let (verb, argument) = turn.text.split_once(' ').unwrap_or((&turn.text, ""));
         match verb {
@@ -141,9 +149,39 @@ impl Executor for Probe {
             })),
             "unsupported" => {
                 let callback = callback::expect("m1").err().map(|error| format!("{:?}", error.kind));
-                let ask = events::ask(&[Part::text("?")]).err().map(|error| format!("{:?}", error.kind));
-                let checkpoint = state::checkpoint(b"here").err().map(|error| format!("{:?}", error.kind));
-                Ok(Outcome::text(json!([callback, ask, checkpoint]).to_string()))
+                Ok(Outcome::text(json!([callback]).to_string()))
+            }
+            "ask" => {
+                let mut answers = Vec::new();
+                for question in argument.split(',') {
+                    let answer = events::ask(&[Part::text(question)])
+                        .map_err(|error| Failure::new(FailureKind::Cancelled, error.message))?;
+                    answers.extend(answer.parts.into_iter().filter_map(|part| match part.content {
+                        Content::Text(text) => Some(text),
+                        _ => None,
+                    }));
+                }
+                Ok(Outcome::text(answers.join("+")))
+            }
+            // Keeps a point, then does the rest of its prompt as a prompt of its own; after a restart it says where it
+            // goes on.
+            "checkpoint" => match turn.checkpoint {
+                Some(data) => Ok(Outcome::text(format!("resumed at {}", String::from_utf8_lossy(&data)))),
+                None => {
+                    state::checkpoint(b"one").map_err(|error| Failure::new(FailureKind::Internal, error.message))?;
+                    Self::execute(Turn { text: argument.into(), ..turn })
+                }
+            },
+            // The same, but after a restart it does the rest again.
+            "again" => {
+                if turn.checkpoint.is_none() {
+                    state::checkpoint(b"one").map_err(|error| Failure::new(FailureKind::Internal, error.message))?;
+                }
+                Self::execute(Turn { text: argument.into(), ..turn })
+            }
+            "until-cancelled" => {
+                let slept = control::sleep(600_000);
+                Err(Failure::new(FailureKind::Cancelled, format!("{slept} {}", control::cancelled())))
             }
             "span" => {
                 let span = span::Span::new("probe.work", &[("kind".into(), "test".into())]);

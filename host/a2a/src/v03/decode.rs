@@ -4,7 +4,7 @@ use serde_json::Value;
 use talaria_turns::{Content, Message, Metadata, Part, Role};
 
 use super::WRAPPED;
-use crate::operation::{Addressed, Configuration, GetTask, SendMessage};
+use crate::operation::{Addressed, Configuration, SendMessage};
 use crate::read::{Fields, Path};
 use crate::refusal::Violation;
 
@@ -18,15 +18,11 @@ pub(crate) fn send_message(mut params: Fields<'_>) -> Result<SendMessage, Violat
     })
 }
 
-/// The parameters of `tasks/get`.
-pub(crate) fn get_task(mut params: Fields<'_>) -> Result<GetTask, Violation> {
-    Ok(GetTask { id: params.required_id("id")?, history_length: params.count("historyLength")? })
-}
-
 fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Violation> {
     Ok(Configuration {
         return_immediately: !fields.boolean("blocking")?.unwrap_or(true),
         history_length: fields.count("historyLength")?,
+        output_modes: fields.strings("acceptedOutputModes")?,
         push: fields.any("pushNotificationConfig").is_some(),
     })
 }
@@ -95,19 +91,23 @@ pub(super) fn part(value: Value, path: Path<'_>) -> Result<Part, Violation> {
     if kind.is_some_and(|kind| kind != holds) {
         return Err(fields.at("kind").refuse(format!("must be {holds}, which is what the part holds")));
     }
-    let mut metadata = fields.metadata("metadata")?;
+    part.metadata = fields.metadata("metadata")?;
+    unwrap_data(&mut part);
+    Ok(part)
+}
+
+/// Takes data that is no object out of the object that it travels in.
+pub(crate) fn unwrap_data(part: &mut Part) {
     if let Content::Data(Value::Object(object)) = &mut part.content
-        && is_wrapped(metadata.as_ref())
+        && is_wrapped(part.metadata.as_ref())
         && let Some(value) = object.swap_remove("value")
     {
         part.content = Content::Data(value);
-        if let Some(metadata) = &mut metadata {
+        if let Some(metadata) = &mut part.metadata {
             metadata.shift_remove(WRAPPED);
         }
-        metadata = metadata.filter(|metadata| !metadata.is_empty());
+        part.metadata = part.metadata.take().filter(|metadata| !metadata.is_empty());
     }
-    part.metadata = metadata;
-    Ok(part)
 }
 
 fn is_wrapped(metadata: Option<&Metadata>) -> bool {

@@ -3,19 +3,28 @@
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use talaria_turns::{
-    Artifact, Content, ContextId, Message, Metadata, Part, Role, State, Status, Task, TaskId,
+    Artifact, Content, ContextId, Event, Message, Metadata, Part, Role, State, Status, TaskId,
 };
 
 use super::WRAPPED;
 use crate::operation::{Addressed, Answer, Sent, View};
-use crate::write::{Base64, Moment, Object, Seq, TaskMetadata};
+use crate::updates::{Happened, Item};
+use crate::write::{Base64, Moment, NoteOut, Object, Seq, TaskMetadata};
 
 /// The result of an operation.
 pub(crate) struct AnswerOut<'a>(pub(crate) &'a Answer);
 
+/// One event of a stream.
+pub(crate) struct ItemOut<'a>(pub(crate) &'a Item);
+
 struct TaskOut<'a>(&'a View);
 
-struct StatusOut<'a>(&'a Status, &'a Task);
+struct UpdateOut<'a>(&'a Happened);
+
+struct StatusOut<'a>(&'a Status, &'a TaskId, &'a ContextId);
+
+/// A status that says nothing but the state.
+struct StateOut(State);
 
 struct ArtifactOut<'a>(&'a Artifact);
 
@@ -32,21 +41,76 @@ pub(super) struct PartOut<'a>(pub(super) &'a Part);
 /// The `file` of a part.
 struct FileOut<'a>(&'a Part);
 
-/// Data that is no object, as an object.
+/// Data, as an object where it is none, with the metadata that says so.
+pub(crate) struct DataOut<'a> {
+    value: &'a Value,
+    metadata: Option<&'a Metadata>,
+}
+
+/// Data; as an object where it is none.
 struct Wrapped<'a>(&'a Value);
 
-/// Metadata with the mark that goes with it.
-struct Marked<'a>(Option<&'a Metadata>);
+/// Metadata, with the mark that goes with data that was wrapped.
+struct Marked<'a>(Option<&'a Metadata>, bool);
 
 impl Serialize for AnswerOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Answer::Task(view) | Answer::Sent(Sent::Task(view)) => TaskOut(view).serialize(serializer),
-            Answer::Sent(Sent::Message(Addressed { message, task, context })) => {
-                MessageOut { message, task: task.as_ref(), context: context.as_ref(), is_result: true }
-                    .serialize(serializer)
-            }
+            Answer::Sent(Sent::Message(message)) => result(message).serialize(serializer),
+            Answer::Card(card) => card.serialize(serializer),
+            // 0.3 has no list; were it asked for, this is the part of the answer that it could read.
+            Answer::Tasks(listed) => serializer.collect_seq(listed.tasks.iter().map(TaskOut)),
         }
+    }
+}
+
+impl Serialize for ItemOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Item::Task(view) => TaskOut(view).serialize(serializer),
+            Item::Message(message) => result(message).serialize(serializer),
+            Item::Event(happened) => UpdateOut(happened).serialize(serializer),
+        }
+    }
+}
+
+impl Serialize for UpdateOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Happened { home, event, state, last } = self.0;
+        let is_artifact = matches!(&**event, Event::Artifact { .. });
+        let mut object = Object::begin(serializer)?;
+        object.field("kind", if is_artifact { "artifact-update" } else { "status-update" })?;
+        object.field("taskId", home.task.as_str())?;
+        object.field("contextId", home.context.as_str())?;
+        match &**event {
+            Event::Status { status, metadata, .. } => {
+                object.field("status", &StatusOut(status, &home.task, &home.context))?;
+                object.field("final", last)?;
+                object.maybe("metadata", metadata.as_ref().and_then(TaskMetadata::of))?;
+            }
+            Event::Artifact { artifact, append, last } => {
+                object.field("artifact", &ArtifactOut(artifact))?;
+                object.field("append", append)?;
+                object.field("lastChunk", last)?;
+            }
+            Event::Note { name, value } => {
+                object.field("status", &StateOut(*state))?;
+                object.field("final", &false)?;
+                object.field("metadata", &NoteOut(name, value))?;
+            }
+            // Not for the wire; no update is made of them.
+            Event::Accepted { .. } | Event::Answered(_) | Event::Checkpoint(_) => {}
+        }
+        object.end()
+    }
+}
+
+impl Serialize for StateOut {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = Object::begin(serializer)?;
+        object.field("state", state(self.0))?;
+        object.end()
     }
 }
 
@@ -58,12 +122,15 @@ impl Serialize for TaskOut<'_> {
         object.field("kind", "task")?;
         object.field("id", task.id.as_str())?;
         object.field("contextId", task.context.as_str())?;
-        object.field("status", &StatusOut(&task.status, task))?;
-        if !task.artifacts.is_empty() {
+        object.field("status", &StatusOut(&task.status, &task.id, &task.context))?;
+        if self.0.artifacts && !task.artifacts.is_empty() {
             object.field("artifacts", &Seq(task.artifacts.iter().map(ArtifactOut)))?;
         }
         if !history.is_empty() {
-            object.field("history", &Seq(history.iter().map(|message| within(message, task))))?;
+            object.field(
+                "history",
+                &Seq(history.iter().map(|message| within(message, &task.id, &task.context))),
+            )?;
         }
         object.maybe("metadata", TaskMetadata::of(&task.metadata))?;
         object.maybe("usage", usage(Some(&task.metadata)))?;
@@ -73,10 +140,10 @@ impl Serialize for TaskOut<'_> {
 
 impl Serialize for StatusOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(status, task) = *self;
+        let Self(status, task, context) = *self;
         let mut object = Object::begin(serializer)?;
         object.field("state", state(status.state))?;
-        object.maybe("message", status.message.as_ref().map(|message| within(message, task)))?;
+        object.maybe("message", status.message.as_ref().map(|message| within(message, task, context)))?;
         object.field("timestamp", &Moment(status.at))?;
         object.end()
     }
@@ -135,14 +202,11 @@ impl Serialize for PartOut<'_> {
                 object.field("kind", "file")?;
                 object.field("file", &FileOut(self.0))?;
             }
-            Content::Data(value @ Value::Object(_)) => {
-                object.field("kind", "data")?;
-                object.field("data", value)?;
-            }
             Content::Data(value) => {
+                let data = DataOut::of(value, metadata.as_ref());
                 object.field("kind", "data")?;
-                object.field("data", &Wrapped(value))?;
-                object.field("metadata", &Marked(metadata.as_ref()))?;
+                object.field("data", &data.data())?;
+                object.maybe("metadata", data.metadata())?;
                 return object.end();
             }
         }
@@ -166,8 +230,26 @@ impl Serialize for FileOut<'_> {
     }
 }
 
+impl<'a> DataOut<'a> {
+    pub(crate) fn of(value: &'a Value, metadata: Option<&'a Metadata>) -> Self {
+        Self { value, metadata }
+    }
+
+    pub(crate) fn data(&self) -> impl Serialize {
+        Wrapped(self.value)
+    }
+
+    pub(crate) fn metadata(&self) -> Option<impl Serialize> {
+        (!self.value.is_object() || self.metadata.is_some())
+            .then(|| Marked(self.metadata, !self.value.is_object()))
+    }
+}
+
 impl Serialize for Wrapped<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.is_object() {
+            return self.0.serialize(serializer);
+        }
         let mut object = Object::begin(serializer)?;
         object.field("value", self.0)?;
         object.end()
@@ -180,13 +262,17 @@ impl Serialize for Marked<'_> {
         for (name, value) in self.0.into_iter().flatten() {
             object.field(name, value)?;
         }
-        object.field(WRAPPED, &true)?;
+        object.maybe(WRAPPED, self.1.then_some(true))?;
         object.end()
     }
 }
 
-fn within<'a>(message: &'a Message, task: &'a Task) -> MessageOut<'a> {
-    MessageOut { message, task: Some(&task.id), context: Some(&task.context), is_result: false }
+fn result(Addressed { message, task, context }: &Addressed) -> MessageOut<'_> {
+    MessageOut { message, task: task.as_ref(), context: context.as_ref(), is_result: true }
+}
+
+fn within<'a>(message: &'a Message, task: &'a TaskId, context: &'a ContextId) -> MessageOut<'a> {
+    MessageOut { message, task: Some(task), context: Some(context), is_result: false }
 }
 
 /// What the turn cost: the platform reads it beside the metadata, at the top of the result.

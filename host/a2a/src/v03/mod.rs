@@ -11,8 +11,8 @@ mod encode;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use decode::{get_task, send_message};
-pub(crate) use encode::AnswerOut;
+pub(crate) use decode::{send_message, unwrap_data};
+pub(crate) use encode::{AnswerOut, DataOut, ItemOut};
 
 /// In the metadata of a data part: its `value` is the data. The Python, Go and JavaScript SDKs all use it.
 const WRAPPED: &str = "data_part_compat";

@@ -31,9 +31,9 @@ fn a_task_is_written_with_kinds_and_what_it_cost() {
     let status =
         Status { state: State::Completed, message: None, at: Timestamp::from_millis(1_794_793_978_686) };
     let metadata = json!({ "talaria/reply": "task", "usage": { "input_tokens": 1 } }).as_object().cloned();
-    task.apply(&Event::Status { status, metadata }).unwrap();
+    task.apply(&Event::Status { status, metadata, ends_turn: false }).unwrap();
     task.history.push(Message { id: "m1".parse().unwrap(), ..Message::agent(vec![Part::text("hi")]) });
-    let answer = Answer::Sent(Sent::Task(View { task: Arc::new(task), history_length: None }));
+    let answer = Answer::Sent(Sent::Task(View::new(Arc::new(task), None)));
     assert_eq!(
         serde_json::to_string(&AnswerOut(&answer)).unwrap(),
         concat!(

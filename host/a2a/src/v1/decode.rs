@@ -3,7 +3,7 @@
 use serde_json::Value;
 use talaria_turns::{Content, Message, Part, Role};
 
-use crate::operation::{Addressed, Configuration, GetTask, SendMessage};
+use crate::operation::{Addressed, Configuration, SendMessage};
 use crate::read::{Fields, Path};
 use crate::refusal::Violation;
 
@@ -17,15 +17,11 @@ pub(crate) fn send_message(mut params: Fields<'_>) -> Result<SendMessage, Violat
     })
 }
 
-/// The parameters of `GetTask`.
-pub(crate) fn get_task(mut params: Fields<'_>) -> Result<GetTask, Violation> {
-    Ok(GetTask { id: params.required_id("id")?, history_length: params.count("historyLength")? })
-}
-
-fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Violation> {
+pub(crate) fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Violation> {
     Ok(Configuration {
         return_immediately: fields.boolean("returnImmediately")?.unwrap_or(false),
         history_length: fields.count("historyLength")?,
+        output_modes: fields.strings("acceptedOutputModes")?,
         push: fields.any("taskPushNotificationConfig").is_some(),
     })
 }
@@ -51,7 +47,7 @@ pub(super) fn message(mut fields: Fields<'_>) -> Result<Addressed, Violation> {
     })
 }
 
-fn role(fields: &mut Fields<'_>) -> Result<Role, Violation> {
+pub(crate) fn role(fields: &mut Fields<'_>) -> Result<Role, Violation> {
     let role = match fields.any("role") {
         Some(Value::String(name)) if name == "ROLE_USER" => Some(Role::User),
         Some(Value::String(name)) if name == "ROLE_AGENT" => Some(Role::Agent),

@@ -1,59 +1,139 @@
-//! 1.0 out.
+//! 1.0 out, and 0.3 as HTTP+JSON has it: two forms of one proto.
 
 use serde::{Serialize, Serializer};
-use talaria_turns::{Artifact, Content, ContextId, Message, Part, Role, State, Status, Task, TaskId};
+use talaria_turns::{Artifact, Content, ContextId, Event, Message, Part, Role, State, Status, TaskId};
 
-use crate::operation::{Addressed, Answer, Sent, View};
-use crate::write::{Base64, Moment, Object, Seq, TaskMetadata};
+use crate::operation::{Addressed, Answer, Listed, Sent, View};
+use crate::updates::{Happened, Item};
+use crate::v03::DataOut;
+use crate::write::{Base64, Moment, NoteOut, Object, Seq, TaskMetadata};
+
+/// Which version of the proto.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `lf.a2a.v1`.
+    One,
+    /// `a2a.v1`, which is 0.3.
+    Old,
+}
 
 /// The result of an operation.
-pub(crate) struct AnswerOut<'a>(pub(crate) &'a Answer);
+pub(crate) struct AnswerOut<'a>(pub(crate) Form, pub(crate) &'a Answer);
 
-struct TaskOut<'a>(&'a View);
+/// A `StreamResponse`.
+pub(crate) struct ItemOut<'a>(pub(crate) Form, pub(crate) &'a Item);
 
-struct StatusOut<'a>(&'a Status, &'a Task);
+struct TaskOut<'a>(Form, &'a View);
 
-struct ArtifactOut<'a>(&'a Artifact);
+struct ListOut<'a>(Form, &'a Listed);
+
+struct UpdateOut<'a>(Form, &'a Happened);
+
+struct StatusOut<'a>(Form, &'a Status, &'a TaskId, &'a ContextId);
+
+/// A status that says nothing but the state.
+struct StateOut(Form, State);
+
+struct ArtifactOut<'a>(Form, &'a Artifact);
 
 /// A message, with the task and the context that it belongs to.
-pub(super) struct MessageOut<'a>(
-    pub(super) &'a Message,
-    pub(super) Option<&'a TaskId>,
-    pub(super) Option<&'a ContextId>,
+pub(crate) struct MessageOut<'a>(
+    pub(crate) Form,
+    pub(crate) &'a Message,
+    pub(crate) Option<&'a TaskId>,
+    pub(crate) Option<&'a ContextId>,
 );
 
-pub(super) struct PartOut<'a>(pub(super) &'a Part);
+pub(crate) struct PartOut<'a>(pub(crate) Form, pub(crate) &'a Part);
+
+/// The `file` of an old part.
+struct FileOut<'a>(&'a Part);
 
 impl Serialize for AnswerOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let sent = match self.0 {
-            Answer::Task(view) => return TaskOut(view).serialize(serializer),
-            Answer::Sent(sent) => sent,
-        };
-        let mut object = Object::begin(serializer)?;
-        match sent {
-            Sent::Task(view) => object.field("task", &TaskOut(view))?,
-            Sent::Message(Addressed { message, task, context }) => {
-                object.field("message", &MessageOut(message, task.as_ref(), context.as_ref()))?;
+        let Self(form, answer) = *self;
+        match answer {
+            Answer::Task(view) => TaskOut(form, view).serialize(serializer),
+            Answer::Tasks(listed) => ListOut(form, listed).serialize(serializer),
+            Answer::Card(card) => card.serialize(serializer),
+            Answer::Sent(Sent::Task(view)) => one(serializer, "task", &TaskOut(form, view)),
+            Answer::Sent(Sent::Message(message)) => one(serializer, "message", &addressed(form, message)),
+        }
+    }
+}
+
+impl Serialize for ItemOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(form, item) = *self;
+        match item {
+            Item::Task(view) => one(serializer, "task", &TaskOut(form, view)),
+            Item::Message(message) => one(serializer, "message", &addressed(form, message)),
+            Item::Event(happened) => {
+                let is_artifact = matches!(&*happened.event, Event::Artifact { .. });
+                let name = if is_artifact { "artifactUpdate" } else { "statusUpdate" };
+                one(serializer, name, &UpdateOut(form, happened))
             }
         }
+    }
+}
+
+impl Serialize for UpdateOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(form, Happened { home, event, state, last }) = *self;
+        let mut object = Object::begin(serializer)?;
+        object.field("taskId", home.task.as_str())?;
+        object.field("contextId", home.context.as_str())?;
+        match &**event {
+            Event::Status { status, metadata, .. } => {
+                object.field("status", &StatusOut(form, status, &home.task, &home.context))?;
+                object.maybe("final", (form == Form::Old && *last).then_some(true))?;
+                object.maybe("metadata", metadata.as_ref().and_then(TaskMetadata::of))?;
+            }
+            Event::Artifact { artifact, append, last } => {
+                object.field("artifact", &ArtifactOut(form, artifact))?;
+                object.maybe("append", append.then_some(true))?;
+                object.maybe("lastChunk", last.then_some(true))?;
+            }
+            Event::Note { name, value } => {
+                object.field("status", &StateOut(form, *state))?;
+                object.field("metadata", &NoteOut(name, value))?;
+            }
+            // Not for the wire; no update is made of them.
+            Event::Accepted { .. } | Event::Answered(_) | Event::Checkpoint(_) => {}
+        }
+        object.end()
+    }
+}
+
+impl Serialize for ListOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(form, Listed { tasks, next, page_size, total }) = *self;
+        let mut object = Object::begin(serializer)?;
+        object.field("tasks", &Seq(tasks.iter().map(|view| TaskOut(form, view))))?;
+        object.field("nextPageToken", next)?;
+        object.field("pageSize", page_size)?;
+        object.field("totalSize", total)?;
         object.end()
     }
 }
 
 impl Serialize for TaskOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let task = &*self.0.task;
-        let history = self.0.history();
+        let Self(form, view) = *self;
+        let task = &*view.task;
+        let history = view.history();
         let mut object = Object::begin(serializer)?;
         object.field("id", task.id.as_str())?;
         object.field("contextId", task.context.as_str())?;
-        object.field("status", &StatusOut(&task.status, task))?;
-        if !task.artifacts.is_empty() {
-            object.field("artifacts", &Seq(task.artifacts.iter().map(ArtifactOut)))?;
+        object.field("status", &StatusOut(form, &task.status, &task.id, &task.context))?;
+        if view.artifacts && !task.artifacts.is_empty() {
+            object.field(
+                "artifacts",
+                &Seq(task.artifacts.iter().map(|artifact| ArtifactOut(form, artifact))),
+            )?;
         }
         if !history.is_empty() {
-            let message = |message| MessageOut(message, Some(&task.id), Some(&task.context));
+            let message = |message| MessageOut(form, message, Some(&task.id), Some(&task.context));
             object.field("history", &Seq(history.iter().map(message)))?;
         }
         object.maybe("metadata", TaskMetadata::of(&task.metadata))?;
@@ -63,24 +143,30 @@ impl Serialize for TaskOut<'_> {
 
 impl Serialize for StatusOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(status, task) = *self;
-        let message = |message| MessageOut(message, Some(&task.id), Some(&task.context));
+        let Self(form, status, task, context) = *self;
+        let message = |message| MessageOut(form, message, Some(task), Some(context));
         let mut object = Object::begin(serializer)?;
-        object.field("state", state(status.state))?;
+        object.field("state", state(form, status.state))?;
         object.maybe("message", status.message.as_ref().map(message))?;
         object.field("timestamp", &Moment(status.at))?;
         object.end()
     }
 }
 
+impl Serialize for StateOut {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        one(serializer, "state", state(self.0, self.1))
+    }
+}
+
 impl Serialize for ArtifactOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Artifact { id, name, description, parts, metadata, extensions } = self.0;
+        let Self(form, Artifact { id, name, description, parts, metadata, extensions }) = *self;
         let mut object = Object::begin(serializer)?;
         object.field("artifactId", id)?;
         object.maybe("name", name.as_ref())?;
         object.maybe("description", description.as_ref())?;
-        object.field("parts", &Seq(parts.iter().map(PartOut)))?;
+        object.field("parts", &Seq(parts.iter().map(|part| PartOut(form, part))))?;
         object.maybe("metadata", metadata.as_ref())?;
         object.list("extensions", extensions)?;
         object.end()
@@ -89,45 +175,95 @@ impl Serialize for ArtifactOut<'_> {
 
 impl Serialize for MessageOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(message, task, context) = *self;
+        let Self(form, message, task, context) = *self;
         let Message { id, role, parts, metadata, extensions, reference_task_ids } = message;
         let mut object = Object::begin(serializer)?;
         object.field("messageId", id.as_str())?;
         object.maybe("contextId", context.map(ContextId::as_str))?;
         object.maybe("taskId", task.map(TaskId::as_str))?;
-        object.field(
-            "role",
-            match role {
-                Role::User => "ROLE_USER",
-                Role::Agent => "ROLE_AGENT",
-            },
-        )?;
-        object.field("parts", &Seq(parts.iter().map(PartOut)))?;
+        let role = match role {
+            Role::User => "ROLE_USER",
+            Role::Agent => "ROLE_AGENT",
+        };
+        object.field("role", role)?;
+        let name = if form == Form::Old { "content" } else { "parts" };
+        object.field(name, &Seq(parts.iter().map(|part| PartOut(form, part))))?;
         object.maybe("metadata", metadata.as_ref())?;
         object.list("extensions", extensions)?;
-        object.list("referenceTaskIds", reference_task_ids)?;
+        if form == Form::One {
+            object.list("referenceTaskIds", reference_task_ids)?;
+        }
         object.end()
     }
 }
 
 impl Serialize for PartOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Part { content, media_type, filename, metadata } = self.0;
+        let Self(form, part) = *self;
+        let Part { content, media_type, filename, metadata } = part;
         let mut object = Object::begin(serializer)?;
-        match content {
-            Content::Text(text) => object.field("text", text)?,
-            Content::Bytes(bytes) => object.field("raw", &Base64(bytes))?,
-            Content::Uri(uri) => object.field("url", uri)?,
-            Content::Data(value) => object.field("data", value)?,
+        match (form, content) {
+            (_, Content::Text(text)) => object.field("text", text)?,
+            (Form::One, Content::Bytes(bytes)) => object.field("raw", &Base64(bytes))?,
+            (Form::One, Content::Uri(uri)) => object.field("url", uri)?,
+            (Form::One, Content::Data(value)) => object.field("data", value)?,
+            (Form::Old, Content::Bytes(_) | Content::Uri(_)) => object.field("file", &FileOut(part))?,
+            (Form::Old, Content::Data(value)) => {
+                let data = DataOut::of(value, metadata.as_ref());
+                object.field("data", &Data(&data))?;
+                object.maybe("metadata", data.metadata())?;
+                return object.end();
+            }
         }
         object.maybe("metadata", metadata.as_ref())?;
-        object.maybe("filename", filename.as_ref())?;
-        object.maybe("mediaType", media_type.as_ref())?;
+        if form == Form::One {
+            object.maybe("filename", filename.as_ref())?;
+            object.maybe("mediaType", media_type.as_ref())?;
+        }
         object.end()
     }
 }
 
-fn state(state: State) -> &'static str {
+/// The `data` of an old part, which has a `data` of its own.
+struct Data<'a>(&'a DataOut<'a>);
+
+impl Serialize for Data<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        one(serializer, "data", &self.0.data())
+    }
+}
+
+impl Serialize for FileOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Part { content, media_type, filename, .. } = self.0;
+        let mut object = Object::begin(serializer)?;
+        match content {
+            Content::Bytes(bytes) => object.field("fileWithBytes", &Base64(bytes))?,
+            Content::Uri(uri) => object.field("fileWithUri", uri)?,
+            Content::Text(_) | Content::Data(_) => {}
+        }
+        object.maybe("mimeType", media_type.as_ref())?;
+        object.maybe("name", filename.as_ref())?;
+        object.end()
+    }
+}
+
+/// An object with one member.
+fn one<S: Serializer>(
+    serializer: S,
+    name: &str,
+    value: &(impl Serialize + ?Sized),
+) -> Result<S::Ok, S::Error> {
+    let mut object = Object::begin(serializer)?;
+    object.field(name, value)?;
+    object.end()
+}
+
+fn addressed(form: Form, Addressed { message, task, context }: &Addressed) -> MessageOut<'_> {
+    MessageOut(form, message, task.as_ref(), context.as_ref())
+}
+
+fn state(form: Form, state: State) -> &'static str {
     match state {
         State::Submitted => "TASK_STATE_SUBMITTED",
         State::Working => "TASK_STATE_WORKING",
@@ -135,6 +271,7 @@ fn state(state: State) -> &'static str {
         State::AuthRequired => "TASK_STATE_AUTH_REQUIRED",
         State::Completed => "TASK_STATE_COMPLETED",
         State::Failed => "TASK_STATE_FAILED",
+        State::Canceled if form == Form::Old => "TASK_STATE_CANCELLED",
         State::Canceled => "TASK_STATE_CANCELED",
         State::Rejected => "TASK_STATE_REJECTED",
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use talaria_turns::{Artifact, Content, Event, Message, Metadata, Part, State, Status, Task, Timestamp};
 
 use super::decode::{message, part};
-use super::encode::{AnswerOut, MessageOut, PartOut};
+use super::encode::{AnswerOut, Form, MessageOut, PartOut};
 use crate::operation::{Addressed, Answer, Sent, View};
 use crate::read::{Fields, Path};
 use crate::refusal::Violation;
@@ -21,7 +21,7 @@ fn read_message(value: Value) -> Result<Addressed, Violation> {
 
 fn write_message(addressed: &Addressed) -> String {
     let Addressed { message, task, context } = addressed;
-    serde_json::to_string(&MessageOut(message, task.as_ref(), context.as_ref())).unwrap()
+    serde_json::to_string(&MessageOut(Form::One, message, task.as_ref(), context.as_ref())).unwrap()
 }
 
 fn task() -> Task {
@@ -50,17 +50,18 @@ fn task() -> Task {
         at: Timestamp::from_millis(1_794_793_978_686),
     };
     let metadata = json!({ "talaria/reply": "task", "usage": { "input_tokens": 1 } }).as_object().cloned();
-    task.apply(&Event::Status { status, metadata }).unwrap();
+    task.apply(&Event::Status { status, metadata, ends_turn: false }).unwrap();
     let mut first = Message::agent(vec![Part::text("hi")]);
     (first.id, first.role) = ("m1".parse().unwrap(), talaria_turns::Role::User);
-    task.apply(&Event::Message(first)).unwrap();
+    task.apply(&Event::Accepted { message: first, executor: "e".into(), metadata: None }).unwrap();
     task
 }
 
 #[test]
 fn a_task_is_written_as_the_proto_has_it() {
-    let view = View { task: Arc::new(task()), history_length: None };
-    let written = serde_json::to_string(&AnswerOut(&Answer::Sent(Sent::Task(view.clone())))).unwrap();
+    let view = View::new(Arc::new(task()), None);
+    let written =
+        serde_json::to_string(&AnswerOut(Form::One, &Answer::Sent(Sent::Task(view.clone())))).unwrap();
     assert_eq!(
         written,
         concat!(
@@ -72,14 +73,14 @@ fn a_task_is_written_as_the_proto_has_it() {
             r#""metadata":{"usage":{"input_tokens":1}}}}"#
         )
     );
-    let bare = serde_json::to_value(AnswerOut(&Answer::Task(view))).unwrap();
+    let bare = serde_json::to_value(AnswerOut(Form::One, &Answer::Task(view))).unwrap();
     assert_eq!(bare["id"], "t1", "GetTask answers with the task itself");
 }
 
 #[test]
 fn the_rust_sdk_reads_what_we_write() {
-    let view = View { task: Arc::new(task()), history_length: None };
-    let ours = serde_json::to_value(AnswerOut(&Answer::Sent(Sent::Task(view)))).unwrap();
+    let view = View::new(Arc::new(task()), None);
+    let ours = serde_json::to_value(AnswerOut(Form::One, &Answer::Sent(Sent::Task(view)))).unwrap();
     let theirs: a2a::SendMessageResponse = serde_json::from_value(ours.clone()).unwrap();
     assert_eq!(serde_json::to_value(theirs).unwrap(), ours);
 }
@@ -126,7 +127,7 @@ fn parts_that_are_none_or_two_are_refused() {
 proptest! {
     #[test]
     fn a_part_comes_back_as_it_was(sample in samples::part()) {
-        let written = serde_json::to_string(&PartOut(&sample)).unwrap();
+        let written = serde_json::to_string(&PartOut(Form::One, &sample)).unwrap();
         prop_assert_eq!(read_part(serde_json::from_str(&written).unwrap()).unwrap(), sample);
     }
 

@@ -81,6 +81,8 @@ async fn envelopes_that_are_none() {
         ),
         (json!({ "jsonrpc": 2.0, "id": 1, "method": "SendMessage", "params": params }), -32600, json!(1)),
         (json!({ "jsonrpc": "2.0", "method": "SendMessage", "params": params }), -32600, Value::Null),
+        (json!({ "jsonrpc": "2.0", "method": "Nothing", "params": params }), -32601, Value::Null),
+        (json!({ "jsonrpc": "2.0", "method": "SendMessage", "params": { "": "x" } }), -32602, Value::Null),
         (
             json!({ "jsonrpc": "2.0", "id": {}, "method": "SendMessage", "params": params }),
             -32600,
@@ -106,13 +108,8 @@ async fn envelopes_that_are_none() {
         ),
         (json!({ "jsonrpc": "2.0", "id": 1, "method": "", "params": params }), -32601, json!(1)),
         (
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": params }),
-            -32004,
-            json!(1),
-        ),
-        (
             json!({ "jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": { "id": "t" } }),
-            -32004,
+            -32001,
             json!(1),
         ),
         (json!({ "jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard" }), -32004, json!(1)),
@@ -336,7 +333,7 @@ async fn a_push_configuration_is_refused_rather_than_forgotten() {
 
 #[tokio::test]
 async fn one_turn_too_many_is_told_when_to_come_back() {
-    let host = Host::with(|_| {}, Limits { turns: 1, history: 10 }).await;
+    let host = Host::with(|_| {}, Limits { turns: 1, ..Limits::default() }).await;
     let wait = json!({ "message": message("wait"), "configuration": { "returnImmediately": true } });
     host.call("SendMessage", &wait).await;
     host.next_waiting().await;

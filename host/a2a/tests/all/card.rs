@@ -1,13 +1,25 @@
 //! The card: one document for both versions, cheap to ask for again.
 
 use secrecy::SecretString;
-use serde_json::Value;
-use talaria_a2a::{CardConfig, Config, Provider, Skill, Token};
+use talaria_a2a::{CardConfig, Config, Extension, Provider, Skill, Token};
 use talaria_turns::Limits;
 
 use crate::kit::Host;
+use crate::wire::{ALL, Ask};
 
 const PATH: &str = "/.well-known/agent-card.json";
+
+fn skill(id: &str, description: &str) -> Skill {
+    Skill {
+        id: id.into(),
+        name: id.into(),
+        description: description.into(),
+        tags: vec!["papers".into()],
+        examples: Vec::new(),
+        input_modes: Vec::new(),
+        output_modes: Vec::new(),
+    }
+}
 
 fn full(config: &mut Config) {
     config.url = "https://agents.example/desk".into();
@@ -21,6 +33,18 @@ fn full(config: &mut Config) {
         icon_url: Some("https://acme.example/desk.png".into()),
         default_input_modes: vec!["text/plain".into(), "application/json".into()],
         default_output_modes: vec!["text/markdown".into()],
+        streaming: true,
+        push_notifications: false,
+        extended_card: true,
+        extended_skills: vec![skill("restart", "Restarts the desk")],
+        extensions: vec![
+            Extension {
+                uri: "urn:acme:cite".into(),
+                required: false,
+                description: Some("Cites papers".into()),
+            },
+            Extension { uri: "urn:acme:sign".into(), required: true, description: None },
+        ],
         skills: vec![Skill {
             id: "search".into(),
             name: "Search".into(),
@@ -51,8 +75,18 @@ async fn it_speaks_to_both_versions() {
     assert_eq!(card.status, 200, "the card is public");
     insta::assert_json_snapshot!("full", card.json());
     assert!(!card.json().to_string().contains("s3cret"));
+    let one = secured.request("GET", PATH, &[("A2A-Version", "1.0")], b"").await;
+    assert_ne!(one.header("etag"), card.header("etag"));
+    for name in one.json().as_object().unwrap().keys() {
+        if name != "securitySchemes" {
+            assert_eq!(one.json()[name], card.json()[name], "{name}");
+        }
+    }
+    for old in ["url", "protocolVersion", "security", "preferredTransport", "additionalInterfaces"] {
+        assert!(one.json().get(old).is_none(), "who states 1.0 is not told of 0.3: {old}");
+    }
     let read: a2a::AgentCard = serde_json::from_value(card.json()).unwrap();
-    assert_eq!(read.supported_interfaces.len(), 2);
+    assert_eq!(read.supported_interfaces.len(), 4);
 }
 
 #[tokio::test]
@@ -87,7 +121,31 @@ async fn who_has_it_is_not_sent_it_again() {
     }
     let answer = host.request("GET", PATH, &[("if-none-match", "\"other\"")], b"").await;
     assert_eq!(answer.status, 200);
-    assert!(
-        answer.json()["capabilities"].as_object().unwrap().values().all(|flag| *flag == Value::Bool(false))
-    );
+}
+
+#[tokio::test]
+async fn the_extended_card_is_for_callers_with_a_token() {
+    let host = Host::with(full, Limits::default()).await;
+    let required = ("A2A-Extensions", "urn:acme:sign");
+    for wire in ALL {
+        let answer = wire.ask_as(&host, &[required], &Ask::Card).await;
+        assert_eq!(answer.status, 401, "{wire:?}");
+        let answer = wire.ask_as(&host, &[required, ("authorization", "Bearer s3cret")], &Ask::Card).await;
+        let card = if wire.is_rest() { answer.json() } else { answer.json()["result"].clone() };
+        let ids: Vec<_> = card["skills"].as_array().unwrap().iter().map(|skill| &skill["id"]).collect();
+        assert_eq!(ids, ["search", "restart"], "{wire:?}");
+        assert_eq!(card["name"], "Research desk");
+        assert_eq!(card.get("url").is_some(), wire.is_old(), "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_the_capability_there_is_no_extended_card() {
+    let host = Host::start().await;
+    for wire in ALL {
+        let answer = wire.ask(&host, &Ask::Card).await;
+        let (status, code, reason, _) = wire.error(&answer);
+        assert_eq!(reason, "UNSUPPORTED_OPERATION", "{wire:?}");
+        assert_eq!((status, code), if wire.is_rest() { (400, 400) } else { (200, -32004) }, "{wire:?}");
+    }
 }

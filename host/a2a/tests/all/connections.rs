@@ -95,3 +95,30 @@ async fn http_2_is_served_without_an_upgrade() {
     assert!(answer.headers().contains_key("content-length"));
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "");
 }
+
+#[tokio::test]
+async fn streams_share_one_http_2_connection() {
+    let host = Host::start().await;
+    let io = TokioIo::new(host.connect().await);
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    let clients = tokio_util::task::TaskTracker::new();
+    clients.spawn(connection);
+    let mut open = async |text: &str| {
+        let body = json!({ "message": message(text) }).to_string();
+        let request = http::Request::post(format!("http://{}/message:stream", host.address));
+        let request = request.header("A2A-Version", "1.0").body(Full::new(Bytes::from(body))).unwrap();
+        patiently(sender.send_request(request)).await.unwrap()
+    };
+    let (silent, loud) = (open("wait").await, open("say").await);
+    host.next_waiting().await;
+    let loud = patiently(loud.into_body().collect()).await.unwrap().to_bytes();
+    assert_eq!(
+        loud.windows(4).filter(|window| window == b"\nid:").count(),
+        9,
+        "ten frames: the first has no line before it"
+    );
+    host.script.go.add_permits(1);
+    let silent = patiently(silent.into_body().collect()).await.unwrap().to_bytes();
+    assert!(String::from_utf8(silent.to_vec()).unwrap().contains("TASK_STATE_COMPLETED"));
+}

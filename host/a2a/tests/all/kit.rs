@@ -1,25 +1,22 @@
 //! A server on a port of its own, with a store in memory, an executor that does what the message says, and a client
 //! that writes bytes.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use serde_json::{Value, json};
 use talaria_a2a::{Config, Server};
-use talaria_turns::{
-    Artifact, Content, ContextId, Emitted, Entry, Event, Executor, Failure, FailureKind, FinalState, Limits,
-    Message, Outcome, Part, Principal, Route, Scope, StateKey, Store, StoreError, Task, TaskId, TaskKey,
-    Turn, Turns, Usage,
-};
+use talaria_turns::{Limits, Store, TaskId, Turns};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use crate::memory::Counted;
+use crate::script::{OneRoute, Script};
 
 /// Longest that anything here may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -27,27 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A running server.
 pub(crate) struct Host {
     pub(crate) address: SocketAddr,
-    pub(crate) store: Arc<Memory>,
+    pub(crate) store: Arc<Counted>,
     pub(crate) script: Arc<Script>,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
     /// Ids of tasks whose turns wait, in the order they began.
     pub(crate) waiting: tokio::sync::Mutex<mpsc::UnboundedReceiver<TaskId>>,
-}
-
-/// Does what the first word of the message says, else echoes it.
-pub(crate) struct Script {
-    waiting: mpsc::UnboundedSender<TaskId>,
-    /// A permit lets one waiting turn go on.
-    pub(crate) go: Semaphore,
-}
-
-/// Tasks in memory; counts those that were made.
-#[derive(Default)]
-pub(crate) struct Memory {
-    tasks: Mutex<HashMap<TaskKey, Arc<Task>>>,
-    pub(crate) made: AtomicUsize,
-    changed: watch::Sender<()>,
 }
 
 /// An HTTP response.
@@ -68,9 +50,10 @@ impl Host {
     pub(crate) async fn with(change: impl FnOnce(&mut Config), limits: Limits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let store = Arc::new(Memory::default());
+        let store = Arc::new(Counted::new());
         let (sender, waiting) = mpsc::unbounded_channel();
-        let script = Arc::new(Script { waiting: sender, go: Semaphore::new(0) });
+        let script =
+            Arc::new(Script { waiting: sender, go: Semaphore::new(0), emitted: AtomicUsize::new(0) });
         let route = Arc::new(OneRoute(Arc::clone(&script)));
         let turns = Turns::new(Arc::clone(&store) as Arc<dyn Store>, route, limits);
         let mut config = Config::new(format!("http://{address}"));
@@ -161,14 +144,20 @@ impl Host {
     }
 }
 
+/// An id that no message had yet: the same one again would be the same message.
+pub(crate) fn fresh() -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    format!("m{}", COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// A message of 1.0 with one text.
 pub(crate) fn message(text: &str) -> Value {
-    json!({ "messageId": "m1", "role": "ROLE_USER", "parts": [{ "text": text }] })
+    json!({ "messageId": fresh(), "role": "ROLE_USER", "parts": [{ "text": text }] })
 }
 
 /// A message of 0.3 with one text.
 pub(crate) fn message_03(text: &str) -> Value {
-    json!({ "kind": "message", "messageId": "m1", "role": "user", "parts": [{ "kind": "text", "text": text }] })
+    json!({ "kind": "message", "messageId": fresh(), "role": "user", "parts": [{ "kind": "text", "text": text }] })
 }
 
 pub(crate) async fn patiently<T>(future: impl Future<Output = T>) -> T {
@@ -194,7 +183,7 @@ pub(crate) async fn read_answer(stream: &mut TcpStream, bodiless: bool) -> Answe
 // === impl Answer ===
 
 impl Answer {
-    fn parse(bytes: &[u8], bodiless: bool) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8], bodiless: bool) -> Option<Self> {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
@@ -214,124 +203,5 @@ impl Answer {
 
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
-    }
-}
-
-// === impl Script ===
-
-struct OneRoute(Arc<Script>);
-
-impl Route for OneRoute {
-    fn pick(&self, _: &Principal, message: &Message) -> Result<Arc<dyn Executor>, String> {
-        match message.metadata.as_ref().and_then(|metadata| metadata.get("talaria/executor")) {
-            None => Ok(Arc::clone(&self.0) as Arc<dyn Executor>),
-            Some(name) => Err(format!("no executor {name}")),
-        }
-    }
-}
-
-#[async_trait]
-impl Executor for Script {
-    fn name(&self) -> &str {
-        "script"
-    }
-
-    async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
-        let word = turn.text.split(' ').next().unwrap_or_default();
-        let mut outcome = Outcome {
-            state: FinalState::Completed,
-            parts: vec![Part::text(format!("echo: {}", turn.text))],
-            usage: None,
-            metadata: None,
-        };
-        match word {
-            "wait" => {
-                self.waiting.send(turn.task.clone()).unwrap();
-                self.go.acquire().await.unwrap().forget();
-            }
-            "fail" => return Err(Failure::new(FailureKind::Upstream, "[hermes-agent unreachable] refused")),
-            "ask" => outcome.state = FinalState::InputRequired,
-            "reject" => outcome.state = FinalState::Rejected,
-            "file" => {
-                let file = Part {
-                    media_type: Some("text/plain".into()),
-                    ..Part::new(Content::Bytes(b"tck".into()))
-                };
-                let artifact = Artifact {
-                    id: "file".into(),
-                    name: None,
-                    description: None,
-                    parts: vec![file],
-                    metadata: None,
-                    extensions: Vec::new(),
-                };
-                scope.emit(Emitted::Artifact { artifact, append: false, last: true }).await.unwrap();
-            }
-            "as-task" => outcome.metadata = json!({ "talaria/reply": "task" }).as_object().cloned(),
-            "as-message" => outcome.metadata = json!({ "talaria/reply": "message" }).as_object().cloned(),
-            "cost" => {
-                outcome.usage = Some(Usage { input_tokens: 3, output_tokens: 5 });
-                outcome.metadata =
-                    json!({ "tool_trace": [{ "tool": "ls", "input": "." }] }).as_object().cloned();
-            }
-            _ => {}
-        }
-        Ok(outcome)
-    }
-}
-
-// === impl Memory ===
-
-impl Memory {
-    fn fold(&self, key: &TaskKey, mut task: Task, events: &[Event]) -> Result<Arc<Task>, StoreError> {
-        for event in events {
-            task.apply(event)?;
-        }
-        let task = Arc::new(task);
-        self.tasks.lock().unwrap().insert(key.clone(), Arc::clone(&task));
-        self.changed.send_replace(());
-        Ok(task)
-    }
-}
-
-#[async_trait]
-impl Store for Memory {
-    async fn create(
-        &self,
-        key: &TaskKey,
-        context: &ContextId,
-        events: Vec<Event>,
-    ) -> Result<Arc<Task>, StoreError> {
-        self.made.fetch_add(1, Ordering::SeqCst);
-        self.fold(key, Task::new(key.task.clone(), context.clone()), &events)
-    }
-
-    async fn append(
-        &self,
-        key: &TaskKey,
-        expected: u64,
-        events: Vec<Event>,
-    ) -> Result<Arc<Task>, StoreError> {
-        let task = self.task(key).await?.ok_or(StoreError::NotFound)?;
-        if task.version != expected {
-            return Err(StoreError::Conflict { expected, actual: task.version });
-        }
-        self.fold(key, Task::clone(&task), &events)
-    }
-
-    async fn task(&self, key: &TaskKey) -> Result<Option<Arc<Task>>, StoreError> {
-        Ok(self.tasks.lock().unwrap().get(key).cloned())
-    }
-
-    async fn events(&self, _: &TaskKey, _: u64, _: usize) -> Result<Vec<Entry>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    async fn state(&self, _: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError> {
-        Ok(None)
-    }
-
-    async fn set_state(&self, _: &StateKey, _: Option<Arc<[u8]>>) -> Result<(), StoreError> {
-        Ok(())
     }
 }

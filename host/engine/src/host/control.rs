@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wasmtime::Result;
 
-use super::{Ctx, Purpose};
+use super::{Ctx, Purpose, unless_cancelled};
 use crate::contract::bindings::talaria::executor::control as wit;
 use crate::convert;
 
@@ -15,17 +15,19 @@ impl wit::Host for Ctx {
             Purpose::Execute { deadline, .. } => {
                 convert::millis(deadline.saturating_duration_since(Instant::now()))
             }
-            Purpose::Describe | Purpose::Setup(_) => convert::millis(self.limits.deadline),
+            Purpose::Describe | Purpose::Setup(_) | Purpose::Cancel(_) => {
+                convert::millis(self.limits.deadline)
+            }
         })
     }
 
-    /// A cancelled turn is dropped where it waits, so a guest that asks is not cancelled.
     fn cancelled(&mut self) -> Result<bool> {
-        Ok(false)
+        Ok(self.is_cancelled())
     }
 
     async fn sleep(&mut self, ms: u32) -> Result<bool> {
-        tokio::time::sleep(Duration::from_millis(ms.into())).await;
-        Ok(true)
+        let slept =
+            unless_cancelled(self.scope(), tokio::time::sleep(Duration::from_millis(ms.into()))).await;
+        Ok(slept.is_some())
     }
 }

@@ -1,9 +1,9 @@
 //! `events`: what a turn says while it runs. Everything is scrubbed on the way out.
 
-use talaria_turns::{Artifact, Emitted, ToolProgress, ToolState};
+use talaria_turns::{Artifact, Emitted, Scope, ToolProgress, ToolState, TurnOver};
 use wasmtime::Result;
 
-use super::{Ctx, types};
+use super::{Ctx, types, unless_cancelled};
 use crate::contract::bindings::talaria::executor::events as wit;
 use crate::convert;
 
@@ -23,15 +23,31 @@ impl wit::Host for Ctx {
         Ok(self.shared().map_or_else(|| text.clone(), |shared| shared.redactor.redact(&text).into_owned()))
     }
 
-    async fn ask(&mut self, _parts: Vec<types::Part>) -> Result<Result<types::Message, wit::Error>> {
-        Ok(Err(refused(
-            wit::ErrorKind::Unsupported,
-            "this host cannot ask yet; end the turn with input-required",
-        )))
+    async fn ask(&mut self, parts: Vec<types::Part>) -> Result<Result<types::Message, wit::Error>> {
+        Ok(self.ask_caller(parts).await)
     }
 }
 
 impl Ctx {
+    async fn ask_caller(&mut self, parts: Vec<types::Part>) -> Result<types::Message, wit::Error> {
+        let bytes: usize = parts.iter().map(convert::part_size).sum();
+        if bytes > MAX_EVENT {
+            let message = format!("the question has {bytes} bytes; {MAX_EVENT} are the most");
+            return Err(refused(wit::ErrorKind::TooLarge, message));
+        }
+        if parts.is_empty() {
+            return Err(refused(wit::ErrorKind::Invalid, "the question must not be empty"));
+        }
+        let (Some(shared), Some(scope)) = (self.shared().cloned(), self.scope().cloned()) else {
+            return Err(refused(wit::ErrorKind::Unsupported, "only a turn can ask"));
+        };
+        // What was said before the question is read before it.
+        self.flush().await;
+        let parts =
+            convert::parts(parts, &shared.redactor).map_err(|why| refused(wit::ErrorKind::Invalid, why))?;
+        guarded(&scope, scope.ask(parts)).await.map(convert::message)
+    }
+
     async fn say(&mut self, event: wit::Event) -> Result<(), wit::Error> {
         let bytes = size(&event);
         if bytes > MAX_EVENT {
@@ -73,7 +89,16 @@ impl Ctx {
         if matches!(&emitted, Emitted::TextDelta(text) if text.is_empty()) {
             return Ok(());
         }
-        scope.emit(emitted).await.map_err(|over| refused(wit::ErrorKind::Cancelled, over.to_string()))
+        guarded(&scope, scope.emit(emitted)).await
+    }
+}
+
+/// What a call gives; a cancelled turn's pending call fails.
+async fn guarded<T>(scope: &Scope, call: impl Future<Output = Result<T, TurnOver>>) -> Result<T, wit::Error> {
+    let cancelled = |why: String| refused(wit::ErrorKind::Cancelled, why);
+    match unless_cancelled(Some(scope), call).await {
+        Some(result) => result.map_err(|over| cancelled(over.to_string())),
+        None => Err(cancelled("the turn was cancelled".into())),
     }
 }
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use talaria_egress::{Error, ErrorKind, Request};
+use talaria_turns::Scope;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
-use super::Ctx;
+use super::{Ctx, unless_cancelled};
 use crate::contract::bindings::talaria::executor::http as wit;
 
 /// A response whose body is still coming. Dropping it closes the connection.
@@ -29,15 +30,12 @@ impl wit::Host for Ctx {
             Ok(shared) => shared,
             Err(error) => return Ok(Err(error)),
         };
-        let response = shared.egress.fetch(&shared.access, convert(request)).await;
-        Ok(match response {
-            Ok(response) => Ok(wit::Response {
-                status: response.status,
-                headers: response.headers,
-                body: response.body.into(),
-            }),
-            Err(error) => Err(failed(&error)),
-        })
+        let response = guarded(self.scope(), shared.egress.fetch(&shared.access, convert(request))).await;
+        Ok(response.map(|response| wit::Response {
+            status: response.status,
+            headers: response.headers,
+            body: response.body.into(),
+        }))
     }
 
     async fn open(&mut self, request: wit::Request) -> Result<Result<Resource<Exchange>, wit::Error>> {
@@ -45,9 +43,9 @@ impl wit::Host for Ctx {
             Ok(shared) => shared,
             Err(error) => return Ok(Err(error)),
         };
-        match shared.egress.open(&shared.access, convert(request)).await {
+        match guarded(self.scope(), shared.egress.open(&shared.access, convert(request))).await {
             Ok(exchange) => Ok(Ok(self.table.push(Exchange(exchange))?)),
-            Err(error) => Ok(Err(failed(&error))),
+            Err(error) => Ok(Err(error)),
         }
     }
 }
@@ -66,22 +64,23 @@ impl wit::HostExchange for Ctx {
         exchange: Resource<Exchange>,
         max: u32,
     ) -> Result<Result<Option<Vec<u8>>, wit::Error>> {
+        let scope = self.scope().cloned();
         let exchange = self.table.get_mut(&exchange)?;
         let max = usize::try_from(max).unwrap_or(usize::MAX);
-        Ok(exchange.0.read(max).await.map(|bytes| bytes.map(Into::into)).map_err(|error| failed(&error)))
+        let read = guarded(scope.as_ref(), exchange.0.read(max)).await;
+        Ok(read.map(|bytes| bytes.map(Into::into)))
     }
 
     async fn next_event(
         &mut self,
         exchange: Resource<Exchange>,
     ) -> Result<Result<Option<wit::SseEvent>, wit::Error>> {
+        let scope = self.scope().cloned();
         let exchange = self.table.get_mut(&exchange)?;
-        let next = exchange.0.next_event().await;
-        Ok(next
-            .map(|event| {
-                event.map(|event| wit::SseEvent { event: event.event, data: event.data, id: event.id })
-            })
-            .map_err(|error| failed(&error)))
+        let next = guarded(scope.as_ref(), exchange.0.next_event()).await;
+        Ok(next.map(|event| {
+            event.map(|event| wit::SseEvent { event: event.event, data: event.data, id: event.id })
+        }))
     }
 
     async fn drop(&mut self, exchange: Resource<Exchange>) -> Result<()> {
@@ -98,6 +97,17 @@ fn convert(request: wit::Request) -> Request {
         body: Bytes::from(request.body),
         timeout: request.timeout_ms.map(|ms| Duration::from_millis(ms.into())),
         max_bytes: request.max_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+    }
+}
+
+/// What a call gives; a cancelled turn's pending call fails.
+async fn guarded<T>(
+    scope: Option<&Scope>,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, wit::Error> {
+    match unless_cancelled(scope, call).await {
+        Some(result) => result.map_err(|error| failed(&error)),
+        None => Err(wit::Error { kind: wit::ErrorKind::Cancelled, message: "the turn was cancelled".into() }),
     }
 }
 

@@ -29,6 +29,7 @@ use crate::limits::{Cpu, Limits, Memory};
 pub(crate) enum Purpose {
     Describe,
     Setup(Arc<Shared>),
+    Cancel(Arc<Shared>),
     Execute { shared: Arc<Shared>, scope: Scope, deadline: Instant },
 }
 
@@ -86,15 +87,30 @@ impl Ctx {
     fn shared(&self) -> Option<&Arc<Shared>> {
         match &self.purpose {
             Purpose::Describe => None,
-            Purpose::Setup(shared) | Purpose::Execute { shared, .. } => Some(shared),
+            Purpose::Setup(shared) | Purpose::Cancel(shared) | Purpose::Execute { shared, .. } => {
+                Some(shared)
+            }
         }
     }
 
     fn scope(&self) -> Option<&Scope> {
         match &self.purpose {
             Purpose::Execute { scope, .. } => Some(scope),
-            Purpose::Describe | Purpose::Setup(_) => None,
+            Purpose::Describe | Purpose::Setup(_) | Purpose::Cancel(_) => None,
         }
+    }
+
+    /// Whether the turn was cancelled.
+    fn is_cancelled(&self) -> bool {
+        self.scope().is_some_and(|scope| scope.cancelled().is_cancelled())
+    }
+}
+
+/// What `wait` gives, or none when the turn is cancelled meanwhile. Outside of a turn nothing is cancelled.
+async fn unless_cancelled<T>(scope: Option<&Scope>, wait: impl Future<Output = T>) -> Option<T> {
+    match scope {
+        Some(scope) => scope.cancelled().run_until_cancelled(wait).await,
+        None => Some(wait.await),
     }
 }
 

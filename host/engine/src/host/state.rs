@@ -53,7 +53,15 @@ impl wit::Host for Ctx {
         Ok(scope.set_state(&key, value.map(Into::into)).await.map_err(|error| unavailable(&error)))
     }
 
-    async fn checkpoint(&mut self, _data: Vec<u8>) -> Result<Result<(), wit::Error>> {
-        Ok(Err(refused(wit::ErrorKind::Unsupported, "this host keeps no checkpoints yet")))
+    async fn checkpoint(&mut self, data: Vec<u8>) -> Result<Result<(), wit::Error>> {
+        let scope = match self.remembering("") {
+            Ok(scope) => scope,
+            Err(error) => return Ok(Err(error)),
+        };
+        if data.len() > MAX_VALUE {
+            let message = format!("the data is larger than {MAX_VALUE} bytes");
+            return Ok(Err(refused(wit::ErrorKind::TooLarge, message)));
+        }
+        Ok(scope.checkpoint(data).await.map_err(|error| unavailable(&error)))
     }
 }

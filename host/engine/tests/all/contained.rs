@@ -8,6 +8,7 @@ use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
 use talaria_store::Memory;
 use talaria_testkit::{FakeGateway, Reply, Rig, guest, soon};
 use talaria_turns::{ContextId, Executor as _, FailureKind, Principal, Scope};
+use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
 async fn a_guest_that_spins_is_stopped_at_its_deadline() {
@@ -114,8 +115,10 @@ async fn narrow(concurrency: usize) -> Arc<Executor> {
 }
 
 async fn run(executor: &Executor, rig: &Rig, text: &str) -> Result<String, talaria_turns::Failure> {
+    let store = Arc::new(Memory::new(10));
+    let never = CancellationToken::new();
     let (scope, _said) =
-        Scope::new(8, Arc::new(Memory::new(10)), Principal::anyone(), ContextId::fresh(), executor.name());
+        Scope::new(8, never, store, Principal::anyone(), ContextId::fresh(), executor.name());
     let outcome = executor.execute(rig.turn(text), scope).await?;
     Ok(talaria_turns::message_text(&outcome.parts))
 }

@@ -1,5 +1,6 @@
 //! What the engine promises, on real components.
 
+mod cancelled;
 mod chat_completions;
 mod conformance;
 mod contained;

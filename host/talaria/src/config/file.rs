@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::executor::ExecutorSection;
 use super::secret::SecretRef;
-use super::value::{ExecutorName, HttpUrl, Size, StoreUrl};
+use super::value::{ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
 /// The whole file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -144,7 +144,7 @@ pub(crate) struct Card {
     ///
     /// Example: `skills = [{ id = "papers", name = "Papers", description = "Finds papers.", tags = ["search"] }]`
     pub(crate) skills: Option<Vec<Skill>>,
-    /// Offers streaming. No effect in this version.
+    /// Offers streaming; without it the streaming operations are refused.
     ///
     /// Example: `streaming = false`
     pub(crate) streaming: bool,
@@ -152,11 +152,11 @@ pub(crate) struct Card {
     ///
     /// Example: `push_notifications = false`
     pub(crate) push_notifications: bool,
-    /// Offers an extended card to callers with a token. No effect in this version.
+    /// Offers the extended card to callers.
     ///
     /// Example: `extended_card = false`
     pub(crate) extended_card: bool,
-    /// The protocol extensions that the card declares. No effect in this version.
+    /// The protocol extensions that the card declares; a caller that does not name a required one is refused.
     ///
     /// Example: `extensions = [{ uri = "https://example.com/ext/v1", required = false }]`
     pub(crate) extensions: Vec<Extension>,
@@ -247,10 +247,18 @@ pub(crate) struct Admin {
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "store")]
 pub(crate) struct Store {
-    /// Where tasks are kept. This version knows `memory:` only: tasks are gone when the process ends.
+    /// Where tasks are kept: `sqlite:PATH`, relative to this file, or `memory:`, where they are gone when the process
+    /// ends.
     ///
-    /// Example: `url = "memory:"`
-    pub(crate) url: StoreUrl,
+    /// Default: `sqlite:talaria.db`; with `--demo` `memory:`
+    ///
+    /// Example: `url = "sqlite:/var/lib/talaria/talaria.db"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<StoreUrl>,
+    /// How long a task is kept after it ended.
+    ///
+    /// Example: `keep_for = "30days"`
+    pub(crate) keep_for: Period,
 }
 
 /// `[executors]`
@@ -306,7 +314,7 @@ pub(crate) struct Limits {
     ///
     /// Example: `turns = 200`
     pub(crate) turns: NonZeroU32,
-    /// How many tasks are kept in memory; the oldest finished ones go first.
+    /// How many tasks are kept; the oldest finished ones go first.
     ///
     /// Example: `tasks = 50_000`
     pub(crate) tasks: NonZeroU32,
@@ -346,7 +354,7 @@ impl Default for Card {
             description: "An agent behind Talaria.".into(),
             version: None,
             skills: None,
-            streaming: false,
+            streaming: true,
             push_notifications: false,
             extended_card: false,
             extensions: Vec::new(),
@@ -368,7 +376,7 @@ impl Default for Admin {
 
 impl Default for Store {
     fn default() -> Self {
-        Self { url: StoreUrl::Memory }
+        Self { url: None, keep_for: Period::secs(7 * 24 * 3_600) }
     }
 }
 

@@ -12,7 +12,7 @@ use secrecy::ExposeSecret;
 use super::env::{Env, Seeds};
 use super::executor::{Executor, ExecutorSection, Surroundings};
 use super::source::{ConfigError, Problem, Source, nearest};
-use super::value::{BUILTIN, ExecutorName};
+use super::value::{BUILTIN, ExecutorName, StoreUrl};
 use super::{A2a, Config, Engine, Overrides, Token, file, folder};
 
 /// The folder of executors when none is named, if it is there.
@@ -32,6 +32,9 @@ pub(super) struct Loader<'a> {
     /// What has been noted so far.
     pub(super) warnings: Vec<String>,
 }
+
+/// Where tasks are kept when nothing is said.
+const DEFAULT_STORE: &str = "talaria.db";
 
 // === impl Loader ===
 
@@ -63,7 +66,13 @@ impl Loader<'_> {
         Ok(Config {
             file: self.source.as_ref().map(|source| source.path().to_owned()),
             a2a,
-            store: file.store.url,
+            store: match file.store.url {
+                Some(StoreUrl::Sqlite(path)) => StoreUrl::Sqlite(self.folder.join(path)),
+                Some(StoreUrl::Memory) => StoreUrl::Memory,
+                None if overrides.demo => StoreUrl::Memory,
+                None => StoreUrl::Sqlite(self.folder.join(DEFAULT_STORE)),
+            },
+            keep_for: file.store.keep_for.get(),
             executors,
             default_executor: default,
             caller_may_choose: file.executors.caller_may_choose,
@@ -87,10 +96,7 @@ impl Loader<'_> {
             ("`[push]`", file.push.is_some()),
             ("`[callback]`", file.callback.is_some()),
             ("`[admin]`", file.admin.is_some()),
-            ("`a2a.card.streaming`", card.streaming),
             ("`a2a.card.push_notifications`", card.push_notifications),
-            ("`a2a.card.extended_card`", card.extended_card),
-            ("`a2a.card.extensions`", !card.extensions.is_empty()),
         ];
         let said = silent.iter().filter(|(_, said)| *said);
         self.warnings.extend(said.map(|(what, _)| format!("{what} has no effect in this version")));

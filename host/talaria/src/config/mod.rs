@@ -29,11 +29,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use secrecy::SecretString;
 
 pub(crate) use executor::Executor;
-pub(crate) use file::{Limits, Reply, Skill};
+pub(crate) use file::{Extension, Limits, Reply, Skill};
 pub(crate) use source::ConfigError;
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
@@ -52,6 +53,8 @@ pub(crate) struct Overrides {
     pub(crate) file: Option<PathBuf>,
     /// `--listen`.
     pub(crate) listen: Option<SocketAddr>,
+    /// `--demo`: nothing is left behind unless the file says so.
+    pub(crate) demo: bool,
 }
 
 /// Everything that the product is told.
@@ -63,6 +66,8 @@ pub(crate) struct Config {
     pub(crate) a2a: A2a,
     /// Where tasks are kept.
     pub(crate) store: StoreUrl,
+    /// How long a task is kept after it ended.
+    pub(crate) keep_for: Duration,
     /// The executors, the built-in ones among them.
     pub(crate) executors: BTreeMap<ExecutorName, Executor>,
     /// The executor that takes a turn when nothing else is said; one of `executors`.
@@ -114,6 +119,12 @@ pub(crate) struct Card {
     pub(crate) version: String,
     /// What it can do; never empty.
     pub(crate) skills: Vec<Skill>,
+    /// Whether the streaming operations are offered.
+    pub(crate) streaming: bool,
+    /// Whether the extended card is.
+    pub(crate) extended_card: bool,
+    /// The protocol extensions that it declares.
+    pub(crate) extensions: Vec<Extension>,
 }
 
 /// The WebAssembly engine.
@@ -205,6 +216,9 @@ impl From<file::Card> for Card {
             description: file.description,
             version: file.version.unwrap_or_else(|| env!("CARGO_PKG_VERSION").into()),
             skills: file.skills.unwrap_or_else(|| vec![chat()]),
+            streaming: file.streaming,
+            extended_card: file.extended_card,
+            extensions: file.extensions,
         }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct HttpUrl(String);
 pub(crate) enum StoreUrl {
     /// In this process; gone when it ends.
     Memory,
+    /// In a file.
+    Sqlite(PathBuf),
 }
 
 /// The name of an executor: a file name, a metric's label and a key in the file at once.
@@ -179,10 +181,12 @@ impl FromStr for StoreUrl {
         // The address may hold a password: name the kind only.
         match text.split_once(':') {
             Some(("memory", "")) => Ok(Self::Memory),
-            Some((kind @ ("sqlite" | "postgres"), _)) => {
-                Err(format!("`{kind}:` is not supported by this version; use \"memory:\""))
-            }
-            _ => Err("no such store; use \"memory:\"".into()),
+            Some(("sqlite", "")) => Err("names no file; use \"sqlite:talaria.db\"".into()),
+            Some(("sqlite", path)) => Ok(Self::Sqlite(path.into())),
+            Some((kind @ "postgres", _)) => Err(format!(
+                "`{kind}:` is not supported by this version; use \"sqlite:talaria.db\" or \"memory:\""
+            )),
+            _ => Err("no such store; use \"sqlite:talaria.db\" or \"memory:\"".into()),
         }
     }
 }
@@ -191,6 +195,7 @@ impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory:"),
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
         }
     }
 }
@@ -325,7 +330,7 @@ text_value!(Size, expected "a size such as \"64MiB\"", schema
 text_value!(Period, expected "a duration such as \"600s\"", schema { "type": "string", "format": "period" });
 text_value!(HttpUrl, expected "an address such as \"http://127.0.0.1:8000\"", schema
     { "type": "string", "format": "uri" });
-text_value!(StoreUrl, expected "a store such as \"memory:\"", schema { "type": "string" });
+text_value!(StoreUrl, expected "a store such as \"sqlite:talaria.db\"", schema { "type": "string" });
 text_value!(ExecutorName, expected "an executor's name such as \"my-agent\"", schema
     { "type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,63}$" });
 text_value!(ComponentRef, expected "a path, or \"builtin:NAME\"", schema { "type": "string" });

@@ -5,15 +5,28 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use super::update::Update;
+
 /// An answer. Its JSON is the result as it came, its text is what the agent says.
 #[derive(Debug)]
 pub(super) struct Answer {
+    /// How things stand with it.
+    pub(super) standing: Standing,
+    /// What the agent asks, where it asks.
+    pub(super) question: String,
     raw: Value,
-    /// The task's state in lower case with hyphens; `None` for a message that is an answer.
-    state: Option<String>,
-    task: Option<String>,
-    context: Option<String>,
     text: String,
+}
+
+/// How things stand between the caller and the agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// The task's state in lower case with hyphens; `None` for a message that is an answer.
+    pub(super) state: Option<String>,
+    /// The task.
+    pub(super) task: Option<String>,
+    /// The conversation.
+    pub(super) context: Option<String>,
 }
 
 // === impl Answer ===
@@ -21,28 +34,51 @@ pub(super) struct Answer {
 impl Answer {
     /// Reads a result; `None` if it is neither a message nor a task.
     pub(super) fn read(raw: Value) -> Option<Self> {
-        let kind = raw.get("kind").and_then(Value::as_str);
-        let member = |key: &str| raw.get(key).filter(|value| value.is_object());
-        let (body, is_task) = match (kind, member("task"), member("message")) {
-            (Some("task"), ..) => (&raw, true),
-            (Some("message"), ..) => (&raw, false),
-            (_, Some(task), _) => (task, true),
-            (_, None, Some(message)) => (message, false),
+        let (standing, text, question) = match Update::of(&raw) {
+            Update::Task(task) => (Standing::of_task(task), task_text(task), status_text(task)),
+            Update::Message(message) => (Standing::of_message(message), parts_text(message), String::new()),
             _ => return None,
         };
-        let id =
-            |key: &str| body.get(key).and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned);
-        let context = id("contextId");
-        let (state, task, text) = match is_task {
-            true => (Some(state(body)), id("id"), task_text(body)),
-            false => (marked_state(body), id("taskId"), parts_text(body)),
-        };
-        Some(Self { state, task, context, text, raw: raw.clone() })
+        let question = if question.is_empty() { text.clone() } else { question };
+        Some(Self { standing, question, text, raw })
+    }
+}
+
+// === impl Standing ===
+
+impl Standing {
+    pub(super) fn of_task(task: &Value) -> Self {
+        Self { state: Some(state(task)), task: id(task, "id"), context: id(task, "contextId") }
+    }
+
+    pub(super) fn of_message(message: &Value) -> Self {
+        Self { state: marked_state(message), task: id(message, "taskId"), context: id(message, "contextId") }
+    }
+
+    /// What a status update or an artifact update says; only the former has a state.
+    pub(super) fn of_update(update: &Value) -> Self {
+        let state = update.get("status").map(|_| state(update));
+        Self { state, task: id(update, "taskId"), context: id(update, "contextId") }
     }
 
     /// Whether the agent said what there is to say: an answer, or a question back.
     pub(super) fn is_reply(&self) -> bool {
         matches!(self.state.as_deref(), None | Some("completed" | "input-required"))
+    }
+
+    /// Whether the agent asks the caller.
+    pub(super) fn asks(&self) -> bool {
+        self.task.is_some() && self.state.as_deref() == Some("input-required")
+    }
+
+    /// Whether the task is over.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state.as_deref(), Some("completed" | "failed" | "canceled" | "cancelled" | "rejected"))
+    }
+
+    /// Whether the agent does nothing more by itself.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_over() || matches!(self.state.as_deref(), Some("input-required" | "auth-required"))
     }
 
     /// State and ids, in a line.
@@ -84,6 +120,10 @@ impl Serialize for Answer {
     }
 }
 
+fn id(body: &Value, key: &str) -> Option<String> {
+    body.get(key).and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned)
+}
+
 /// `TASK_STATE_INPUT_REQUIRED` and `input-required` are one.
 fn state(task: &Value) -> String {
     let state = task
@@ -101,22 +141,48 @@ fn marked_state(message: &Value) -> Option<String> {
 
 /// What a task says: its status message and its artifacts; where there are none, the agent's last message.
 fn task_text(task: &Value) -> String {
-    let list = |key: &str| task.get(key).and_then(Value::as_array).into_iter().flatten();
-    let status = task.get("status").and_then(|status| status.get("message"));
+    let artifacts = list(task, "artifacts").map(parts_text);
     let said: Vec<_> =
-        status.into_iter().chain(list("artifacts")).map(parts_text).filter(|text| !text.is_empty()).collect();
-    if !said.is_empty() {
-        return said.join("\n");
-    }
+        [status_text(task)].into_iter().chain(artifacts).filter(|text| !text.is_empty()).collect();
+    if said.is_empty() { last_word(task) } else { said.join("\n") }
+}
+
+/// The message of a task's or an update's status.
+pub(super) fn status_text(body: &Value) -> String {
+    body.get("status").and_then(|status| status.get("message")).map(parts_text).unwrap_or_default()
+}
+
+/// The agent's last message in a task's history.
+pub(super) fn last_word(task: &Value) -> String {
     let by_agent =
         |message: &&Value| message.get("role").is_some_and(|role| role == "agent" || role == "ROLE_AGENT");
-    list("history").rfind(by_agent).map(parts_text).unwrap_or_default()
+    list(task, "history").rfind(by_agent).map(parts_text).unwrap_or_default()
+}
+
+/// The members of a list; none where there is no list.
+pub(super) fn list<'a>(body: &'a Value, key: &str) -> impl DoubleEndedIterator<Item = &'a Value> {
+    body.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// The text of a message's or artifact's parts; what is no text is named.
-fn parts_text(body: &Value) -> String {
-    let parts = body.get("parts").and_then(Value::as_array).into_iter().flatten();
-    parts.map(part_text).collect::<Vec<_>>().join("\n")
+pub(super) fn parts_text(body: &Value) -> String {
+    list(body, "parts").map(part_text).collect::<Vec<_>>().join("\n")
+}
+
+/// The same of an artifact that comes in pieces: text follows on text, and what is no text has a line of its own.
+pub(super) fn flowing_text(artifact: &Value) -> String {
+    let mut text = String::new();
+    for part in list(artifact, "parts") {
+        let is_text = part.get("text").is_some_and(Value::is_string);
+        if !is_text && !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&part_text(part));
+        if !is_text {
+            text.push('\n');
+        }
+    }
+    text
 }
 
 fn part_text(part: &Value) -> String {
@@ -159,10 +225,10 @@ mod tests {
         ] }));
         for answer in [new, old] {
             assert_eq!(
-                (answer.to_string().as_str(), answer.summary().as_str()),
+                (answer.to_string().as_str(), answer.standing.summary().as_str()),
                 ("a\nb", "message, context c")
             );
-            assert!(answer.is_reply());
+            assert!(answer.standing.is_reply());
         }
     }
 
@@ -177,31 +243,31 @@ mod tests {
         old["kind"] = "task".into();
         for answer in [new, read(old)] {
             assert_eq!(
-                (answer.to_string().as_str(), answer.summary().as_str()),
+                (answer.to_string().as_str(), answer.standing.summary().as_str()),
                 ("hi", "completed, task t, context c")
             );
-            assert!(answer.is_reply());
+            assert!(answer.standing.is_reply());
         }
     }
 
     #[test]
     fn the_state_decides_whether_it_is_a_reply() {
         let answer = |state: &str| read(json!({ "task": { "id": "t", "status": { "state": state } } }));
-        assert!(answer("TASK_STATE_INPUT_REQUIRED").is_reply());
+        assert!(answer("TASK_STATE_INPUT_REQUIRED").standing.is_reply());
         for state in ["FAILED", "REJECTED", "CANCELED", "AUTH_REQUIRED", "WORKING", "SUBMITTED"] {
-            assert!(!answer(&format!("TASK_STATE_{state}")).is_reply(), "{state}");
+            assert!(!answer(&format!("TASK_STATE_{state}")).standing.is_reply(), "{state}");
         }
-        let asks = answer("input-required").next_step("http://a").expect("a next step");
+        let asks = answer("input-required").standing.next_step("http://a").expect("a next step");
         assert_eq!(asks, "the agent asks for more; answer with: talaria send http://a TEXT --task t");
-        assert!(answer("failed").next_step("http://a").is_none());
+        assert!(answer("failed").standing.next_step("http://a").is_none());
     }
 
     #[test]
     fn a_message_that_tells_of_a_failure_is_no_reply() {
         let failed = json!({ "parts": [{ "text": "broken" }], "metadata": { "talaria/state": "failed" } });
         let answer = read(json!({ "message": failed }));
-        assert_eq!((answer.to_string().as_str(), answer.summary().as_str()), ("broken", "failed"));
-        assert!(!answer.is_reply());
+        assert_eq!((answer.to_string().as_str(), answer.standing.summary().as_str()), ("broken", "failed"));
+        assert!(!answer.standing.is_reply());
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub(super) struct Card {
     interfaces: Vec<Interface>,
     /// What we could not: `GRPC 1.0`, …
     others: Vec<String>,
+    /// Whether the agent says that it does not stream.
+    unstreamed: bool,
 }
 
 /// An address, and what is spoken there.
@@ -29,7 +31,9 @@ pub(super) struct Interface {
 impl Card {
     /// Reads a card; `None` if it is none.
     pub(super) fn read(card: Map<String, Value>) -> Option<Self> {
-        let mut read = Self { interfaces: Vec::new(), others: Vec::new() };
+        let streaming = card.get("capabilities").and_then(|capabilities| capabilities.get("streaming"));
+        let unstreamed = streaming.and_then(Value::as_bool) == Some(false);
+        let mut read = Self { interfaces: Vec::new(), others: Vec::new(), unstreamed };
         let list = |key: &str| card.get(key).and_then(Value::as_array).into_iter().flatten();
         let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
         for interface in list("supportedInterfaces") {
@@ -67,6 +71,11 @@ impl Card {
             }
             _ => self.others.push(format!("{binding} {version}")),
         }
+    }
+
+    /// Whether a stream may be asked for. A card that does not say is taken for a yes: the agent refuses by itself.
+    pub(super) fn may_stream(&self) -> bool {
+        !self.unstreamed
     }
 
     /// The first address of the wanted version, else of the newest.

@@ -1,128 +1,28 @@
 //! Sending to an agent over a real socket: the card, the choice of version, the reply, and what goes wrong.
 
-use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+mod conversations;
+mod cuts;
+mod fake;
+mod seat;
+mod streams;
 
-use bytes::Bytes;
-use clap::Parser;
-use http_body_util::{BodyExt, Full};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
-use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::cli::{Cli, Command};
+use fake::{Fake, card, hello};
+use seat::{Seat, arguments, env};
 
-/// What the agent was asked.
-#[derive(Debug, Clone)]
-struct Asked {
-    method: String,
-    path: String,
-    version: Option<String>,
-    authorization: Option<String>,
-    body: Value,
-}
-
-type Script = dyn Fn(&Asked) -> (u16, Value) + std::marker::Send + Sync;
-
-/// An agent that answers by a script and remembers what it was asked. It ends with the test's runtime.
-struct Fake {
-    url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+async fn send_to(url: &str, flags: &str) -> Result<String, SendError> {
+    let mut seat = Seat::new(Format::Text);
+    converse(&arguments(url, flags), &env, &mut seat.desk).await?;
+    Ok(seat.words.text())
 }
 
 impl Fake {
-    async fn start(
-        script: impl Fn(&str, &Asked) -> (u16, Value) + std::marker::Send + Sync + 'static,
-    ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let own = url.clone();
-        let script: Arc<Script> = Arc::new(move |asked| script(&own, asked));
-        let (tracker, remembered) = (TaskTracker::new(), Arc::clone(&asked));
-        tracker.clone().spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (script, remembered) = (Arc::clone(&script), Arc::clone(&remembered));
-                tracker.spawn(async move {
-                    let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-                        let (script, remembered) = (Arc::clone(&script), Arc::clone(&remembered));
-                        async move {
-                            let (head, body) = request.into_parts();
-                            let header = |name: &str| Some(head.headers.get(name)?.to_str().ok()?.to_owned());
-                            let body = body.collect().await.expect("a body").to_bytes();
-                            let asked = Asked {
-                                method: head.method.to_string(),
-                                path: head.uri.path().into(),
-                                version: header("a2a-version"),
-                                authorization: header("authorization"),
-                                body: serde_json::from_slice(&body).unwrap_or_default(),
-                            };
-                            let (status, answer) = script(&asked);
-                            remembered.lock().expect("no panic").push(asked);
-                            let body = match answer {
-                                Value::String(text) => text,
-                                answer => answer.to_string(),
-                            };
-                            let mut response = http::Response::new(Full::new(Bytes::from(body)));
-                            *response.status_mut() = http::StatusCode::from_u16(status).expect("a status");
-                            Ok::<_, Infallible>(response)
-                        }
-                    });
-                    drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
-                });
-            }
-        });
-        Self { url, asked }
-    }
-
-    /// An agent with a card for both versions, whose answers are these.
-    async fn answering(answer: impl Fn(&Asked) -> (u16, Value) + std::marker::Send + Sync + 'static) -> Self {
-        Self::start(move |url, asked| match asked.method.as_str() {
-            "GET" if asked.path == "/.well-known/agent-card.json" => (200, card(url)),
-            "GET" => (404, json!("nothing here")),
-            _ => answer(asked),
-        })
-        .await
-    }
-
-    async fn send(&self, flags: &str) -> Result<Answer, SendError> {
+    /// What is printed.
+    async fn send(&self, flags: &str) -> Result<String, SendError> {
         send_to(&self.url, flags).await
     }
-
-    /// The last thing asked.
-    fn last(&self) -> Asked {
-        self.asked.lock().expect("no panic").last().cloned().expect("something was asked")
-    }
-}
-
-fn card(url: &str) -> Value {
-    let interface =
-        |version: &str| json!({ "url": url, "protocolBinding": "JSONRPC", "protocolVersion": version });
-    json!({ "name": "fake", "supportedInterfaces": [interface("1.0"), interface("0.3")], "url": url })
-}
-
-fn hello(asked: &Asked) -> (u16, Value) {
-    let result = match asked.body["method"].as_str() {
-        Some("SendMessage") => json!({ "message": { "contextId": "c", "parts": [{ "text": "hello" }] } }),
-        _ => json!({ "kind": "message", "contextId": "c", "parts": [{ "kind": "text", "text": "hello" }] }),
-    };
-    (200, json!({ "jsonrpc": "2.0", "id": 1, "result": result }))
-}
-
-fn arguments(url: &str, flags: &str) -> crate::cli::Send {
-    let line = ["talaria", "send", url].into_iter().chain(flags.split_whitespace());
-    match Cli::try_parse_from(line).expect("valid flags").command {
-        Command::Send(send) => send,
-        other => panic!("not send: {other:?}"),
-    }
-}
-
-async fn send_to(url: &str, flags: &str) -> Result<Answer, SendError> {
-    let env = |name: &str| (name == "TOKEN_OF_TEST").then(|| "hunter2".to_owned());
-    send(&arguments(url, flags), &env, &mut "from a pipe".as_bytes()).await
 }
 
 async fn error(url: &str, flags: &str) -> String {
@@ -133,7 +33,7 @@ async fn error(url: &str, flags: &str) -> String {
 async fn the_newest_version_is_spoken() {
     let fake = Fake::answering(hello).await;
     let answer = fake.send("hi --context c1 --task t1").await.expect("a reply");
-    assert_eq!(answer.to_string(), "hello");
+    assert_eq!(answer, "hello\n");
     let asked = fake.last();
     assert_eq!((asked.version.as_deref(), asked.body["method"].as_str()), (Some("1.0"), Some("SendMessage")));
     let message = &asked.body["params"]["message"];
@@ -146,7 +46,7 @@ async fn the_newest_version_is_spoken() {
 #[tokio::test]
 async fn the_old_version_is_spoken_when_asked_for() {
     let fake = Fake::answering(hello).await;
-    assert_eq!(fake.send("hi --protocol 0.3").await.expect("a reply").to_string(), "hello");
+    assert_eq!(fake.send("hi --protocol 0.3").await.expect("a reply"), "hello\n");
     let asked = fake.last();
     assert_eq!(asked.body["method"], "message/send");
     let message = &asked.body["params"]["message"];
@@ -160,7 +60,10 @@ async fn a_dash_reads_standard_input() {
     let fake = Fake::answering(hello).await;
     fake.send("-").await.expect("a reply");
     assert_eq!(fake.last().body["params"]["message"]["parts"][0]["text"], "from a pipe");
-    let read = |bytes: Vec<u8>| message("-", &mut bytes.as_slice()).map_err(|error| error.to_string());
+    let read = |bytes: Vec<u8>| {
+        let mut keyboard = desk::Keyboard::new(std::io::Cursor::new(bytes), false);
+        keyboard.all().map_err(|error| error.to_string())
+    };
     assert!(read(vec![b'x'; 1 << 20]).is_ok());
     assert_eq!(
         read(vec![b'x'; (1 << 20) + 1]).expect_err("too long"),
@@ -277,10 +180,6 @@ async fn a_command_line_that_cannot_be_used_is_the_callers() {
     assert_eq!(
         usage("http://a/?b=c", "hi").await,
         "`http://a/?b=c` has a query; give the agent's address alone"
-    );
-    assert_eq!(
-        usage("http://a", "hi --stream").await,
-        "this version has no streaming; leave out --stream, the reply comes in one piece"
     );
     assert_eq!(
         usage("http://a", "hi --token-env NOT_SET").await,

@@ -13,7 +13,7 @@ async fn the_task_is_in_the_store_before_send_returns() {
     let task = turns.task(&Principal::anyone(), &accepted.task.id).await.unwrap();
     assert_eq!(task.history.len(), 1);
     executor.go.notify_one();
-    let task = accepted.settled(&turns).await.unwrap();
+    let task = accepted.settled().await;
     assert_eq!(task.status.state, State::Completed);
     assert_eq!(text(task.text_reply()), "waited");
 }
@@ -41,8 +41,8 @@ async fn a_refused_message_makes_no_task_and_takes_no_room() {
     let first = turns.send(message("wait")).await.unwrap();
     assert!(matches!(turns.send(message("hi")).await, Err(SendError::Busy(1))));
     executor.go.notify_one();
-    first.settled(&turns).await.unwrap();
-    turns.send(message("hi")).await.expect("there is room again").settled(&turns).await.unwrap();
+    first.settled().await;
+    turns.send(message("hi")).await.expect("there is room again").settled().await;
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn another_callers_task_looks_like_a_missing_one() {
     let (turns, _) = service(Limits::default());
     let mut mine = message("hi");
     mine.principal = Principal::named("a");
-    let id = turns.send(mine).await.unwrap().settled(&turns).await.unwrap().id.clone();
+    let id = turns.send(mine).await.unwrap().settled().await.id.clone();
     let theirs = turns.task(&Principal::named("b"), &id).await;
     assert!(matches!(theirs, Err(StoreError::NotFound)));
     let mut follow_up = message("and?");

@@ -8,7 +8,7 @@ use crate::kit::{message, service, text};
 
 async fn run(prompt: &str) -> std::sync::Arc<Task> {
     let (turns, _) = service(Limits::default());
-    turns.send(message(prompt)).await.unwrap().settled(&turns).await.unwrap()
+    turns.send(message(prompt)).await.unwrap().settled().await
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn a_drain_ends_what_does_not_end_by_itself() {
     let accepted = turns.send(message("wait")).await.unwrap();
     assert_eq!(turns.drain(Duration::from_millis(1)).await, 1);
     let id = accepted.task.id.clone();
-    let task = accepted.settled(&turns).await.unwrap();
+    let task = accepted.settled().await;
     assert_eq!(task.status.state, State::Failed);
     assert_eq!(text(task.text_reply()), "interrupted by a shutdown");
     assert_eq!(turns.task(&Principal::anyone(), &id).await.unwrap().status.state, State::Failed);

@@ -2,19 +2,19 @@
 
 use std::sync::atomic::Ordering;
 
-use talaria_turns::{ContextId, Limits, SendError, State};
+use talaria_turns::{ContextId, Limits, Principal, SendError, State};
 
 use crate::kit::{message, service, text};
 
 #[tokio::test]
 async fn an_interrupted_task_goes_on_with_the_next_message() {
     let (turns, _) = service(Limits::default());
-    let asked = turns.send(message("ask")).await.unwrap().settled(&turns).await.unwrap();
+    let asked = turns.send(message("ask")).await.unwrap().settled().await;
     assert_eq!(asked.status.state, State::InputRequired);
 
     let mut answer = message("history");
     answer.task = Some(asked.id.clone());
-    let done = turns.send(answer).await.unwrap().settled(&turns).await.unwrap();
+    let done = turns.send(answer).await.unwrap().settled().await;
     assert_eq!((&done.id, &done.context), (&asked.id, &asked.context), "the context is inferred");
     assert_eq!(text(done.text_reply()), "2", "the question and what was asked before it");
     let said: Vec<String> = done.history.iter().map(|message| text(Some(message.clone()))).collect();
@@ -22,22 +22,84 @@ async fn an_interrupted_task_goes_on_with_the_next_message() {
 }
 
 #[tokio::test]
-async fn a_task_takes_one_message_at_a_time_and_none_after_its_end() {
+async fn a_message_to_a_working_task_waits_and_the_task_with_it() {
     let (turns, executor) = service(Limits::default());
-    let accepted = turns.send(message("wait")).await.unwrap();
-    let mut second = message("hi");
-    second.task = Some(accepted.task.id.clone());
-    assert!(matches!(turns.send(second.clone()).await, Err(SendError::TaskBusy(_))));
+    let first = turns.send(message("wait")).await.unwrap();
+    let mut second = message("history");
+    second.task = Some(first.task.id.clone());
+    let second = turns.send(second).await.unwrap();
     executor.go.notify_one();
-    accepted.settled(&turns).await.unwrap();
-    assert!(matches!(turns.send(second).await, Err(SendError::TaskOver { state: State::Completed, .. })));
+    let (first, second) = (first.settled().await, second.settled().await);
+    assert_eq!(first.version, second.version, "both wait for the same end");
+    assert_eq!(second.status.state, State::Completed);
+    assert_eq!(text(second.text_reply()), "1", "the first message was before it");
+    assert_eq!(executor.runs.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_task_that_is_over_takes_no_more_messages() {
+    let (turns, executor) = service(Limits::default());
+    let done = turns.send(message("hi")).await.unwrap().settled().await;
+    let mut late = message("and?");
+    late.task = Some(done.id.clone());
+    assert!(matches!(turns.send(late).await, Err(SendError::TaskOver { state: State::Completed, .. })));
     assert_eq!(executor.runs.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn turns_of_one_conversation_run_one_after_the_other() {
+    let (turns, executor) = service(Limits { lane: 2, ..Limits::default() });
+    let context = ContextId::fresh();
+    let in_context =
+        |prompt: &str| talaria_turns::Incoming { context: Some(context.clone()), ..message(prompt) };
+    let first = turns.send(in_context("wait")).await.unwrap();
+    let second = turns.send(in_context("hi")).await.unwrap();
+    assert!(matches!(turns.send(in_context("hi")).await, Err(SendError::LaneFull(2))), "a lane is bounded");
+    // Another conversation is not held up.
+    turns.send(message("hi")).await.unwrap().settled().await;
+    let now = turns.task(&Principal::anyone(), &second.task.id).await.unwrap();
+    assert_eq!(now.status.state, State::Submitted, "it waits");
+    executor.go.notify_one();
+    assert_eq!(first.settled().await.status.state, State::Completed);
+    assert_eq!(second.settled().await.status.state, State::Completed);
+}
+
+#[tokio::test]
+async fn a_turn_that_asks_goes_on_with_the_answer() {
+    let (turns, executor) = service(Limits::default());
+    let asked = turns.send(message("question")).await.unwrap().settled().await;
+    assert_eq!(asked.status.state, State::InputRequired);
+    assert_eq!(text(asked.status.message.clone()), "which?");
+    let mut answer = message("this one");
+    answer.task = Some(asked.id.clone());
+    let done = turns.send(answer).await.unwrap().settled().await;
+    assert_eq!(text(done.text_reply()), "you said this one");
+    assert_eq!(executor.runs.load(Ordering::SeqCst), 1, "it is the same turn");
+}
+
+#[tokio::test]
+async fn the_same_message_again_gets_the_first_answer() {
+    let (turns, executor) = service(Limits::default());
+    let once = talaria_turns::Incoming { principal: Principal::named("alice"), ..message("hi") };
+    let first = turns.send(once.clone()).await.unwrap().settled().await;
+    let again = turns.send(once.clone()).await.unwrap().settled().await;
+    assert_eq!(first, again);
+    assert_eq!(executor.runs.load(Ordering::SeqCst), 1);
+    // The same id with other content is another message.
+    let mut other = message("ho");
+    other.message.id = once.message.id.clone();
+    other.principal = once.principal.clone();
+    assert_ne!(turns.send(other).await.unwrap().settled().await.id, first.id);
+    // Nobody knows who says it when nobody says who it is.
+    let nameless = talaria_turns::Incoming { principal: Principal::anyone(), ..once };
+    let one = turns.send(nameless.clone()).await.unwrap().settled().await;
+    assert_ne!(turns.send(nameless).await.unwrap().settled().await.id, one.id);
 }
 
 #[tokio::test]
 async fn a_message_for_another_context_than_its_tasks_is_refused() {
     let (turns, _) = service(Limits::default());
-    let asked = turns.send(message("ask")).await.unwrap().settled(&turns).await.unwrap();
+    let asked = turns.send(message("ask")).await.unwrap().settled().await;
     let mut wrong = message("hi");
     wrong.task = Some(asked.id.clone());
     wrong.context = Some(ContextId::fresh());
@@ -50,11 +112,11 @@ async fn an_executor_remembers_within_a_context_only() {
     let mut first = message("remember");
     let context = ContextId::fresh();
     first.context = Some(context.clone());
-    turns.send(first).await.unwrap().settled(&turns).await.unwrap();
+    turns.send(first).await.unwrap().settled().await;
     let mut again = message("recall");
     again.context = Some(context);
-    let again = turns.send(again).await.unwrap().settled(&turns).await.unwrap();
+    let again = turns.send(again).await.unwrap().settled().await;
     assert_eq!(text(again.text_reply()), "v");
-    let elsewhere = turns.send(message("recall")).await.unwrap().settled(&turns).await.unwrap();
+    let elsewhere = turns.send(message("recall")).await.unwrap().settled().await;
     assert_eq!(text(elsewhere.text_reply()), "nothing");
 }

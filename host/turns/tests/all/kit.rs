@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
     Emitted, Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, Metadata, Outcome, Part,
-    Principal, Role, Route, Scope, Turn, Turns,
+    Principal, Role, Route, Scope, Store, Turn, Turns, message_text,
 };
 use tokio::sync::Notify;
 
@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 pub(crate) struct Scripted {
     pub(crate) go: Notify,
     pub(crate) runs: AtomicUsize,
+    pub(crate) cancels: AtomicUsize,
 }
 
 pub(crate) struct Only(pub(crate) Arc<Scripted>);
@@ -25,6 +26,10 @@ impl Route for Only {
             None => Ok(Arc::clone(&self.0) as _),
             Some(name) => Err(format!("no executor {name}")),
         }
+    }
+
+    fn named(&self, name: &str) -> Option<Arc<dyn Executor>> {
+        (name == "scripted").then(|| Arc::clone(&self.0) as _)
     }
 }
 
@@ -71,14 +76,58 @@ impl Executor for Scripted {
                     value.map_or("nothing".into(), |v| String::from_utf8_lossy(&v).into_owned()),
                 )]))
             }
+            "question" => {
+                let answer = scope.ask(vec![Part::text("which?")]).await.map_err(over)?;
+                Ok(done(vec![Part::text(format!("you said {}", message_text(&answer.parts)))]))
+            }
+            "checkpoint" => {
+                if let Some(checkpoint) = turn.checkpoint {
+                    let at = String::from_utf8_lossy(&checkpoint).into_owned();
+                    return Ok(done(vec![Part::text(format!("resumed at {at}"))]));
+                }
+                scope.checkpoint(b"one".to_vec()).await.unwrap();
+                std::future::pending().await
+            }
+            "ask again" => {
+                if turn.checkpoint.is_none() {
+                    scope.checkpoint(b"one".to_vec()).await.unwrap();
+                }
+                let answer = scope.ask(vec![Part::text("which?")]).await.map_err(over)?;
+                Ok(done(vec![Part::text(format!("you said {}", message_text(&answer.parts)))]))
+            }
+            "flood" => {
+                for _ in 0..1_000 {
+                    scope.emit(Emitted::TextDelta("x".into())).await.unwrap();
+                }
+                Ok(done(vec![]))
+            }
+            "never" => std::future::pending().await,
+            "until cancelled" => {
+                scope.cancelled().cancelled().await;
+                Err(Failure::new(FailureKind::Cancelled, "noticed"))
+            }
             text => Ok(done(vec![Part::text(text)])),
         }
     }
+
+    async fn cancel(&self, _: Turn) -> Result<(), Failure> {
+        self.cancels.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+fn over(over: talaria_turns::TurnOver) -> Failure {
+    Failure::new(FailureKind::Cancelled, over.to_string())
 }
 
 pub(crate) fn service(limits: Limits) -> (Turns, Arc<Scripted>) {
+    on(Arc::new(Memory::new(100)), limits)
+}
+
+/// A service on a store that may have been another's.
+pub(crate) fn on(store: Arc<dyn Store>, limits: Limits) -> (Turns, Arc<Scripted>) {
     let executor = Arc::new(Scripted::default());
-    (Turns::new(Arc::new(Memory::new(100)), Arc::new(Only(Arc::clone(&executor))), limits), executor)
+    (Turns::new(store, Arc::new(Only(Arc::clone(&executor))), limits), executor)
 }
 
 pub(crate) fn message(text: &str) -> Incoming {

@@ -3,5 +3,8 @@
 mod kit;
 
 mod accepted;
+mod cancel;
 mod ends;
 mod follow_up;
+mod readers;
+mod restart;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use talaria_testkit::{FakeGateway, Reply, Stream, soon};
-use talaria_turns::{Emitted, Turn};
+use talaria_turns::{Emitted, Said, Turn};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -29,10 +29,10 @@ async fn in_the_middle_of_a_stream() {
     let (running, mut said) = rig.begin(Turn { streaming: true, ..rig.turn("hello") });
     tokio::select! {
         result = running => panic!("the stream never ends: {result:?}"),
-        first = soon("a first delta", said.recv()) => assert!(matches!(first, Some(Emitted::TextDelta(_))), "{first:?}"),
+        first = soon("a first delta", said.recv()) => assert!(matches!(first, Some(Said::Emitted(Emitted::TextDelta(_)))), "{first:?}"),
     }
     gateway.let_go().await;
-    assert_eq!(said.recv().await, None, "nothing is said after the end");
+    assert!(said.recv().await.is_none(), "nothing is said after the end");
 }
 
 #[tokio::test]

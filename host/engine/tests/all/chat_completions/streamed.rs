@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use talaria_testkit::{FakeGateway, PROVIDER_KEY, Ran, Reply, Stream, soon};
-use talaria_turns::{Emitted, FailureKind, FinalState, ToolProgress, ToolState, Turn, Usage};
+use talaria_turns::{Emitted, FailureKind, FinalState, Said, ToolProgress, ToolState, Turn, Usage};
 use tokio::sync::Notify;
 
 use super::{KEY, rig};
@@ -59,11 +59,11 @@ async fn a_delta_is_passed_on_before_the_next_one_comes() {
     let (running, mut said) = rig.begin(Turn { streaming: true, ..rig.turn("hello") });
     let (result, ()) = tokio::join!(running, async {
         let delta = soon("a first delta", said.recv()).await;
-        assert!(matches!(delta, Some(Emitted::TextDelta(_))), "{delta:?}");
+        assert!(matches!(delta, Some(Said::Emitted(Emitted::TextDelta(_)))), "{delta:?}");
         released.notify_one();
         while said.recv().await.is_some() {}
     });
-    let ran = Ran { result, events: Vec::new() };
+    let ran = Ran { result, events: Vec::new(), questions: Vec::new(), checkpoints: Vec::new() };
     assert_eq!(ran.text(), first + "end");
 }
 

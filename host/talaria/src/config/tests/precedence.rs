@@ -22,7 +22,11 @@ fn nothing_at_all_is_a_configuration() {
     assert_eq!(config.a2a.max_body.bytes(), 16 << 20);
     assert!(config.a2a.tokens.is_empty());
     assert_eq!(config.a2a.card.skills.len(), 1, "a card without skills is not valid");
-    assert_eq!(config.store, StoreUrl::Memory);
+    assert!(
+        matches!(&config.store, StoreUrl::Sqlite(path) if path.ends_with("talaria.db")),
+        "{:?}",
+        config.store
+    );
     assert_eq!(config.default_executor, name("chat-completions"));
     assert_eq!(
         config.executors.keys().map(ExecutorName::as_str).collect::<Vec<_>>(),
@@ -68,8 +72,8 @@ fn the_design_page_loads() {
     let config = Given::file(text).variable("PLATFORM_TOKEN", "t").variable("API_SERVER_KEY", "k").load();
     assert_eq!(config.a2a.tokens[0].name, "platform");
     assert_eq!(config.a2a.tokens[0].token.expose_secret(), "t");
-    let warnings = ["`[push]`", "`[callback]`", "`[admin]`", "`a2a.card.extensions`"]
-        .map(|what| format!("{what} has no effect in this version"));
+    let warnings =
+        ["`[push]`", "`[callback]`", "`[admin]`"].map(|what| format!("{what} has no effect in this version"));
     assert_eq!(config.warnings, warnings);
 }
 

@@ -1,0 +1,142 @@
+//! What the server offers, checked before a request's parameters are read.
+//!
+//! The card says it and this holds to it: what is not declared is refused with the code that the protocol has for it,
+//! and an extension that the card requires must be named by every request.
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::card::{CardConfig, Extension};
+use crate::operation::Verb;
+use crate::refusal::{Kind, Refusal};
+use crate::version::Version;
+
+/// What the server offers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Capabilities {
+    streaming: bool,
+    extended_card: bool,
+    extensions: Vec<Extension>,
+    output_modes: Vec<String>,
+}
+
+/// The header in 1.0.
+pub(crate) const EXTENSIONS: HeaderName = HeaderName::from_static("a2a-extensions");
+/// The header in 0.3.
+const X_EXTENSIONS: HeaderName = HeaderName::from_static("x-a2a-extensions");
+
+// === impl Capabilities ===
+
+impl Capabilities {
+    pub(crate) fn new(card: &CardConfig) -> Self {
+        let of_skills = card.skills.iter().flat_map(|skill| &skill.output_modes);
+        Self {
+            streaming: card.streaming,
+            extended_card: card.extended_card,
+            extensions: card.extensions.clone(),
+            output_modes: card.default_output_modes.iter().chain(of_skills).cloned().collect(),
+        }
+    }
+
+    /// Whether this may be asked for at all, by a caller who knows the extensions `asked`.
+    pub(crate) fn admit(&self, verb: Verb, asked: &[&str]) -> Result<(), Refusal> {
+        let missing =
+            self.extensions.iter().find(|extension| extension.required && !asked.contains(&&*extension.uri));
+        if let Some(Extension { uri, .. }) = missing {
+            let message = format!("this agent needs the extension {uri}; name it in A2A-Extensions");
+            return Err(Refusal::new(Kind::ExtensionSupportRequired, message));
+        }
+        let unsupported = |what: &str| {
+            let message = format!("this agent has no {what}, as its card says");
+            Err(Refusal::new(Kind::UnsupportedOperation, message))
+        };
+        match verb {
+            Verb::Stream | Verb::Subscribe if !self.streaming => unsupported("streams"),
+            Verb::ExtendedCard if !self.extended_card => unsupported("extended card"),
+            Verb::Push => Err(Refusal::no_push()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Says which of the extensions `asked` are active, where any is.
+    pub(crate) fn echo(&self, asked: &[&str], version: Version, headers: &mut HeaderMap) {
+        let active: Vec<_> = self
+            .extensions
+            .iter()
+            .map(|extension| &*extension.uri)
+            .filter(|uri| asked.contains(uri))
+            .collect();
+        if let Ok(value) = HeaderValue::try_from(active.join(", "))
+            && !active.is_empty()
+        {
+            let name = match version {
+                Version::V1 => EXTENSIONS,
+                Version::V03 => X_EXTENSIONS,
+            };
+            headers.insert(name, value);
+        }
+    }
+
+    /// Refuses a caller who can use none of the media types that are offered.
+    pub(crate) fn offers(&self, accepted: &[String]) -> Result<(), Refusal> {
+        let fits = |wanted: &String| self.output_modes.iter().any(|offered| modes_meet(wanted, offered));
+        if accepted.is_empty() || self.output_modes.is_empty() || accepted.iter().any(fits) {
+            return Ok(());
+        }
+        let message = format!(
+            "acceptedOutputModes has none of what this agent answers with: {}",
+            self.output_modes.join(", ")
+        );
+        Err(Refusal::new(Kind::ContentTypeNotSupported, message))
+    }
+}
+
+/// The extensions that a caller knows, by the header of either version.
+pub(crate) fn asked(headers: &HeaderMap) -> Vec<&str> {
+    let values = headers.get_all(EXTENSIONS).into_iter().chain(headers.get_all(X_EXTENSIONS));
+    let names = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    names.map(str::trim).filter(|uri| !uri.is_empty()).collect()
+}
+
+/// Whether two media types mean one thing: `*` stands for anything, and a type alone (`text`, as 0.2 had it) for all of
+/// its kind. Parameters mean nothing.
+fn modes_meet(one: &str, other: &str) -> bool {
+    let halves = |mode: &str| {
+        let mode = mode.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let (kind, sub) = mode.split_once('/').unwrap_or((&mode, "*"));
+        (kind.to_owned(), sub.to_owned())
+    };
+    let meet = |one: &str, other: &str| one == "*" || other == "*" || one == other;
+    let ((one, one_sub), (other, other_sub)) = (halves(one), halves(other));
+    meet(&one, &other) && meet(&one_sub, &other_sub)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn media_types_meet_by_name_or_by_wildcard() {
+        for (wanted, offered, meet) in [
+            ("text/plain", "text/plain", true),
+            ("Text/Plain; charset=utf-8", "text/plain", true),
+            ("text/*", "text/plain", true),
+            ("*/*", "image/png", true),
+            ("text", "text/plain", true),
+            ("text/plain", "text/*", true),
+            ("text/html", "text/plain", false),
+            ("image/*", "text/plain", false),
+            ("", "text/plain", false),
+        ] {
+            assert_eq!(modes_meet(wanted, offered), meet, "{wanted} and {offered}");
+        }
+    }
+
+    #[test]
+    fn extensions_come_in_lists_and_in_either_header() {
+        let mut headers = HeaderMap::new();
+        headers.append(EXTENSIONS, HeaderValue::from_static("urn:a, urn:b,"));
+        headers.append(EXTENSIONS, HeaderValue::from_static(",urn:c"));
+        headers.append(X_EXTENSIONS, HeaderValue::from_static("urn:d"));
+        assert_eq!(asked(&headers), ["urn:a", "urn:b", "urn:c", "urn:d"]);
+    }
+}

@@ -1,0 +1,152 @@
+//! Server-sent events: one update a frame, `id:` its sequence number, `data:` one line of JSON.
+//!
+//! ```text
+//! id: 7
+//! data: {"statusUpdate":{…}}
+//!
+//! ```
+//! The number is what `Last-Event-ID` resumes from, exactly. Every [`Streaming::keep_alive`] of silence there is a comment,
+//! so that no proxy takes the stream for dead. When the server shuts down, what is held back goes out, then a last comment,
+//! and the body ends: the client comes back with the number that it has. An error in the middle is a last event of its
+//! own, in the form of the binding, without a number.
+//!
+//! Nothing runs beside the connection: a frame is made when hyper asks for it, and hyper asks when the socket takes more.
+//! A client that does not read holds a cursor and one frame; one that hangs up drops the body, and with it the reader.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::Response;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http_body_util::Full;
+use serde::Serialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::dialect::{Dialect, Written};
+use crate::refusal::{Kind, Refusal};
+use crate::respond::Body;
+use crate::updates::{Item, Update, Updates};
+
+/// What all streams of a server share.
+#[derive(Debug, Clone)]
+pub(crate) struct Streaming {
+    /// Longest silence.
+    pub(crate) keep_alive: Duration,
+    /// The server shuts down.
+    pub(crate) closing: CancellationToken,
+}
+
+/// What is around an update.
+#[derive(Debug, Clone)]
+pub(crate) enum Envelope {
+    /// Nothing.
+    Rest,
+    /// A response to the call of this id.
+    JsonRpc(Value),
+}
+
+/// A stream under way.
+struct Frames {
+    updates: Updates,
+    dialect: Dialect,
+    envelope: Envelope,
+    streaming: Streaming,
+    /// The last frame is out, or about to be.
+    over: bool,
+}
+
+#[derive(Serialize)]
+struct Success<'a> {
+    jsonrpc: &'static str,
+    id: &'a Value,
+    result: Written<'a, Item>,
+}
+
+/// nginx and those who follow it hold streams back unless told.
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+const CLOSING: Bytes = Bytes::from_static(b": closing\n\n");
+
+/// The response that carries a stream.
+pub(crate) fn respond(
+    updates: Updates,
+    dialect: Dialect,
+    envelope: Envelope,
+    streaming: &Streaming,
+) -> Response<Body> {
+    let frames = Frames { updates, dialect, envelope, streaming: streaming.clone(), over: false };
+    let frames = stream::unfold(frames, async |mut frames| frames.next().await.map(|frame| (frame, frames)));
+    streamed(Body::Frames(Box::pin(frames)))
+}
+
+/// A stream of one event, without a number.
+pub(crate) fn only(event: &Value) -> Response<Body> {
+    streamed(Body::Whole(Full::new(format!("data: {event}\n\n").into())))
+}
+
+fn streamed(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+// === impl Frames ===
+
+impl Frames {
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.over {
+            return None;
+        }
+        let update = tokio::select! {
+            biased;
+            () = self.streaming.closing.cancelled() => {
+                if let Some(held) = self.updates.flush() {
+                    return Some(self.frame(&held));
+                }
+                self.over = true;
+                return Some(CLOSING);
+            }
+            update = self.updates.next() => update,
+            () = tokio::time::sleep(self.streaming.keep_alive) => return Some(KEEP_ALIVE),
+        };
+        match update {
+            Ok(Some(update)) => Some(self.frame(&update)),
+            Ok(None) => {
+                self.over = true;
+                None
+            }
+            Err(refusal) => Some(self.failure(&refusal)),
+        }
+    }
+
+    fn frame(&mut self, update: &Update) -> Bytes {
+        let mut frame = format!("id: {}\ndata: ", update.sequence).into_bytes();
+        let result = Written(self.dialect, &update.item);
+        let written = match &self.envelope {
+            Envelope::Rest => serde_json::to_writer(&mut frame, &result),
+            Envelope::JsonRpc(id) => {
+                serde_json::to_writer(&mut frame, &Success { jsonrpc: "2.0", id, result })
+            }
+        };
+        if let Err(error) = written {
+            tracing::warn!(%error, "an update could not be written");
+            return self.failure(&Refusal::new(Kind::Internal, "the update could not be written"));
+        }
+        frame.extend_from_slice(b"\n\n");
+        frame.into()
+    }
+
+    fn failure(&mut self, refusal: &Refusal) -> Bytes {
+        self.over = true;
+        let body = match &self.envelope {
+            Envelope::Rest => refusal.rest_body(self.dialect.version()),
+            Envelope::JsonRpc(id) => refusal.jsonrpc_body(id),
+        };
+        format!("data: {body}\n\n").into()
+    }
+}

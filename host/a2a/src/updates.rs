@@ -1,0 +1,254 @@
+//! What a stream says: the task as it was, then what happened to it, in order.
+//!
+//! Pulled, never pushed: an update is read from the log when the client's connection takes it, so a slow reader costs a
+//! cursor. The number of an update is the sequence number of its event. A caller's message, an answer to a question and
+//! a checkpoint are events too, but not for the wire: their numbers are skipped.
+//!
+//! **Where a stream ends.** That of a send ends with its turn: at a terminal state, at an interrupted one, or where the
+//! turn is over and the task goes on with the next one that waits. That of a subscription ends at a terminal state only:
+//! on a task that asks it stays open and carries the next turn.
+//!
+//! **What is held back.** An executor may want its answer to be one message and nothing else (`talaria/reply`), and
+//! says so only at the end. So the first snapshot of a send, and the word that the turn works, wait until something
+//! else happens or the hold is over. What is held is those two, for a second at most.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use talaria_turns::{Accepted, ContextId, Entry, Event, Reader, State, Status, Task, TaskId};
+use tokio::time::Instant;
+
+use crate::operation::{self, Addressed, ReplyAs, View};
+use crate::refusal::Refusal;
+
+/// One thing to say, and the number from which a reader can go on after it.
+#[derive(Debug)]
+pub(crate) struct Update {
+    pub(crate) sequence: u64,
+    pub(crate) item: Item,
+}
+
+#[derive(Debug)]
+pub(crate) enum Item {
+    Task(View),
+    Message(Addressed),
+    /// A status, an artifact or a note.
+    Event(Happened),
+}
+
+/// An event, and what it takes to write it.
+#[derive(Debug)]
+pub(crate) struct Happened {
+    pub(crate) home: Arc<Home>,
+    pub(crate) event: Arc<Event>,
+    /// Where the task stood then; a note does not say it.
+    pub(crate) state: State,
+    /// Whether the interaction ends with it, which 0.3 says of every status.
+    pub(crate) last: bool,
+}
+
+/// Which task it is about.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) task: TaskId,
+    pub(crate) context: ContextId,
+}
+
+/// A stream of updates.
+pub(crate) struct Updates {
+    source: Option<Source>,
+    ready: VecDeque<Update>,
+    /// Until when what is ready is held back.
+    held: Option<Instant>,
+}
+
+struct Source {
+    reader: Reader,
+    home: Arc<Home>,
+    state: State,
+    ends: Ends,
+}
+
+/// Where a stream ends, if not at a terminal state.
+#[derive(Clone, Copy)]
+enum Ends {
+    /// Nowhere else.
+    Terminal,
+    /// Where the task waits for the caller, or after as many turns.
+    Turn(usize),
+}
+
+/// What may be held back: a snapshot, and the word that the turn works.
+const HELD: usize = 2;
+
+// === impl Updates ===
+
+impl Updates {
+    /// What becomes of a turn.
+    pub(crate) fn of_turn(accepted: Accepted, history_length: Option<usize>, hold: Duration) -> Self {
+        let (reader, task) = (accepted.reader(), accepted.task);
+        // Its turn is the last of those that are not over. None is under way where a message was sent before.
+        let settled = task.status.state.is_settled();
+        let source = Source::new(&task, reader, Ends::Turn(task.pending.len().max(1)));
+        let mut updates = Self {
+            source: (!settled || task.status.state.is_terminal()).then_some(source),
+            ready: VecDeque::from([snapshot(task, history_length)]),
+            held: Some(Instant::now() + hold),
+        };
+        if updates.source.is_none() {
+            updates.held = None;
+        }
+        updates
+    }
+
+    /// The same, for a caller who has the events up to `after`.
+    pub(crate) fn of_turn_from(task: &Task, reader: Reader, after: u64) -> Self {
+        let over = task.version == after && task.status.state.is_settled();
+        let source = Source { state: State::Working, ..Source::new(task, reader, Ends::Turn(usize::MAX)) };
+        Self { source: (!over).then_some(source), ready: VecDeque::new(), held: None }
+    }
+
+    /// What happens to a task, until it is over. Begins with the task, unless the caller has the events up to `after`.
+    pub(crate) fn of_task(task: Arc<Task>, reader: Reader, after: Option<u64>) -> Self {
+        let mut source = Source::new(&task, reader, Ends::Terminal);
+        let ready = match after {
+            None => VecDeque::from([snapshot(task, None)]),
+            Some(after) => {
+                if after < task.version {
+                    // Notes come from turns at work; every other event says the state itself.
+                    source.state = State::Working;
+                }
+                VecDeque::new()
+            }
+        };
+        Self { source: Some(source), ready, held: None }
+    }
+
+    /// A task that is over, shown once.
+    pub(crate) fn of_ended(task: Arc<Task>) -> Self {
+        Self { ready: VecDeque::from([snapshot(task, None)]), ..Self::nothing() }
+    }
+
+    /// A stream that is over.
+    pub(crate) fn nothing() -> Self {
+        Self { source: None, ready: VecDeque::new(), held: None }
+    }
+
+    /// The next update, when it comes; none at the end. May be dropped while it waits, and loses nothing.
+    pub(crate) async fn next(&mut self) -> Result<Option<Update>, Refusal> {
+        loop {
+            if self.held.is_none()
+                && let Some(update) = self.ready.pop_front()
+            {
+                return Ok(Some(update));
+            }
+            let Some(source) = &mut self.source else { return Ok(None) };
+            let next = match self.held {
+                None => source.reader.next().await,
+                Some(deadline) => match tokio::time::timeout_at(deadline, source.reader.next()).await {
+                    Ok(next) => next,
+                    Err(_) => {
+                        self.held = None;
+                        continue;
+                    }
+                },
+            };
+            match next {
+                Ok(Some(entry)) => self.take(entry),
+                Ok(None) => {
+                    self.release();
+                    self.source = None;
+                }
+                Err(error) => {
+                    self.source = None;
+                    return Err(Refusal::store(&error));
+                }
+            }
+        }
+    }
+
+    /// What is held back, where the stream must end before its time.
+    pub(crate) fn flush(&mut self) -> Option<Update> {
+        self.held = None;
+        self.ready.pop_front()
+    }
+
+    fn take(&mut self, entry: Entry) {
+        if !is_shown(&entry.event) {
+            return;
+        }
+        if self.held.is_some() && (!is_plain_work(&entry.event) || self.ready.len() >= HELD) {
+            self.release();
+        }
+        let Some(source) = &mut self.source else { return };
+        let (happened, over) = source.happened(entry.event);
+        self.ready.push_back(Update { sequence: entry.sequence, item: Item::Event(happened) });
+        if over {
+            self.source = None;
+        }
+    }
+
+    /// Ends the hold: lets go what was held, or says the one message that makes it moot.
+    fn release(&mut self) {
+        if self.held.take().is_none() {
+            return;
+        }
+        let Some(source) = &self.source else { return };
+        let task = source.reader.task();
+        if operation::reply_as(&task) == Some(ReplyAs::Message)
+            && let Some(message) = operation::message_reply(&task)
+        {
+            self.ready.clear();
+            self.ready.push_back(Update { sequence: task.version, item: Item::Message(message) });
+            self.source = None;
+        }
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    fn new(task: &Task, reader: Reader, ends: Ends) -> Self {
+        let home = Arc::new(Home { task: task.id.clone(), context: task.context.clone() });
+        Self { reader, home, state: task.status.state, ends }
+    }
+
+    /// What to say about an event, and whether nothing follows it.
+    fn happened(&mut self, event: Arc<Event>) -> (Happened, bool) {
+        let (mut over, mut last) = (false, false);
+        if let Event::Status { status, ends_turn, .. } = &*event {
+            self.state = status.state;
+            over = status.state.is_terminal();
+            if let Ends::Turn(left) = &mut self.ends {
+                *left = left.saturating_sub(usize::from(*ends_turn && *left != usize::MAX));
+                over |= status.state.is_interrupted() || *left == 0;
+            }
+            last = over || status.state.is_settled();
+        }
+        (Happened { home: Arc::clone(&self.home), event, state: self.state, last }, over)
+    }
+}
+
+fn snapshot(task: Arc<Task>, history_length: Option<usize>) -> Update {
+    Update { sequence: task.version, item: Item::Task(View::new(task, history_length)) }
+}
+
+fn is_shown(event: &Event) -> bool {
+    match event {
+        Event::Status { .. } | Event::Artifact { .. } | Event::Note { .. } => true,
+        Event::Accepted { .. } | Event::Answered(_) | Event::Checkpoint(_) => false,
+    }
+}
+
+/// Whether the event says only that the turn works.
+fn is_plain_work(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Status {
+            status: Status { state: State::Working, message: None, .. },
+            metadata: None,
+            ends_turn: false,
+        }
+    )
+}

@@ -1,0 +1,80 @@
+//! The store in memory, which also counts the tasks that were made and tells of every change.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use talaria_store::Memory;
+use talaria_turns::{
+    ContextId, Entry, Event, MessageId, Page, Principal, Query, StateKey, Store, StoreError, Task, TaskId,
+    TaskKey, Timestamp,
+};
+use tokio::sync::watch;
+
+pub(crate) struct Counted {
+    inner: Memory,
+    pub(crate) made: AtomicUsize,
+    pub(crate) changed: watch::Sender<()>,
+    /// The log cannot be read.
+    pub(crate) broken: AtomicBool,
+}
+
+impl Counted {
+    pub(crate) fn new() -> Self {
+        Self {
+            inner: Memory::new(10_000),
+            made: AtomicUsize::new(0),
+            changed: watch::Sender::new(()),
+            broken: AtomicBool::new(false),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Counted {
+    async fn create(&self, key: &TaskKey, context: &ContextId, events: &[Event]) -> Result<(), StoreError> {
+        self.made.fetch_add(1, Ordering::SeqCst);
+        self.inner.create(key, context, events).await
+    }
+
+    async fn append(&self, key: &TaskKey, expected: u64, events: &[Event]) -> Result<(), StoreError> {
+        let done = self.inner.append(key, expected, events).await;
+        self.changed.send_replace(());
+        done
+    }
+
+    async fn task(&self, key: &TaskKey) -> Result<Option<Arc<Task>>, StoreError> {
+        self.inner.task(key).await
+    }
+
+    async fn events(&self, key: &TaskKey, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("/var/lib/secret.db".into()));
+        }
+        self.inner.events(key, after, limit).await
+    }
+
+    async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
+        self.inner.list(owner, query).await
+    }
+
+    async fn accepted(&self, owner: &Principal, message: &MessageId) -> Result<Option<TaskId>, StoreError> {
+        self.inner.accepted(owner, message).await
+    }
+
+    async fn unfinished(&self) -> Result<Vec<TaskKey>, StoreError> {
+        self.inner.unfinished().await
+    }
+
+    async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError> {
+        self.inner.forget(before, keep).await
+    }
+
+    async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError> {
+        self.inner.state(key).await
+    }
+
+    async fn set_state(&self, key: &StateKey, value: Option<Arc<[u8]>>) -> Result<(), StoreError> {
+        self.inner.set_state(key, value).await
+    }
+}

@@ -1,0 +1,165 @@
+//! Bad input on every wire: the same reason everywhere, and nothing changed.
+
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use talaria_a2a::{Config, Token};
+use talaria_turns::Limits;
+
+use crate::kit::{Host, message};
+use crate::wire::{ALL, Ask, Wire};
+
+/// What the status and the code must be for a reason.
+fn expected(wire: Wire, reason: &str) -> (u16, i64) {
+    let (status, code) = match reason {
+        "TASK_NOT_FOUND" => (404, -32001),
+        "PUSH_NOTIFICATION_NOT_SUPPORTED" => (400, -32003),
+        "UNSUPPORTED_OPERATION" => (400, -32004),
+        "CONTENT_TYPE_NOT_SUPPORTED" => (400, -32005),
+        "INVALID_PARAMS" => (400, -32602),
+        other => panic!("{other}"),
+    };
+    if wire.is_rest() { (status, i64::from(status)) } else { (200, code) }
+}
+
+async fn refuses(
+    wire: Wire,
+    host: &Host,
+    headers: &[(&str, &str)],
+    ask: &Ask<'_>,
+    reason: &str,
+    field: &str,
+) {
+    let answer = wire.ask_as(host, headers, ask).await;
+    let (status, code, found, at) = wire.error(&answer);
+    assert_eq!((&*found, &*at), (reason, field), "{wire:?} {ask:?}");
+    assert_eq!((status, code), expected(wire, reason), "{wire:?} {ask:?}");
+}
+
+#[tokio::test]
+async fn ids_that_are_missing_malformed_or_huge() {
+    let host = Host::start().await;
+    let huge = "x".repeat(257);
+    for wire in ALL {
+        for asks in [Ask::Get, Ask::Cancel, Ask::Subscribe] {
+            refuses(wire, &host, &[], &asks("none"), "TASK_NOT_FOUND", "").await;
+            refuses(wire, &host, &[], &asks(&huge), "INVALID_PARAMS", "id").await;
+            if wire.is_rest() {
+                refuses(wire, &host, &[], &asks("a%0Ab"), "INVALID_PARAMS", "id").await;
+            } else {
+                refuses(wire, &host, &[], &asks("a\nb"), "INVALID_PARAMS", "id").await;
+                refuses(wire, &host, &[], &asks(""), "INVALID_PARAMS", "id").await;
+            }
+        }
+        for at in ["taskId", "contextId", "messageId"] {
+            for asks in [Ask::Send, Ask::Stream] {
+                for bad in [json!(huge), json!(7), json!("\u{0}"), json!([])] {
+                    let mut message = wire.message("hi");
+                    message[at] = bad;
+                    let ask = asks(json!({ "message": message }));
+                    refuses(wire, &host, &[], &ask, "INVALID_PARAMS", &format!("message.{at}")).await;
+                }
+            }
+        }
+        for asks in [Ask::Send, Ask::Stream] {
+            let mut message = wire.message("hi");
+            message["taskId"] = json!("none");
+            refuses(wire, &host, &[], &asks(json!({ "message": message })), "TASK_NOT_FOUND", "").await;
+            refuses(wire, &host, &[], &asks(json!({})), "INVALID_PARAMS", "message").await;
+        }
+        refuses(wire, &host, &[], &Ask::PushConfigs("t"), "PUSH_NOTIFICATION_NOT_SUPPORTED", "").await;
+    }
+    assert_eq!(host.made(), 0);
+}
+
+#[tokio::test]
+async fn configurations_that_are_wrong() {
+    let host = Host::start().await;
+    for wire in ALL {
+        let push = match wire {
+            Wire::Rpc | Wire::Rest => "taskPushNotificationConfig",
+            Wire::OldRpc => "pushNotificationConfig",
+            Wire::OldRest => "pushNotification",
+        };
+        for (name, value, reason, field) in [
+            ("historyLength", json!(-1), "INVALID_PARAMS", "configuration.historyLength"),
+            ("historyLength", json!("many"), "INVALID_PARAMS", "configuration.historyLength"),
+            ("historyLength", json!(2_147_483_648_u64), "INVALID_PARAMS", "configuration.historyLength"),
+            (
+                "acceptedOutputModes",
+                json!("text/plain"),
+                "INVALID_PARAMS",
+                "configuration.acceptedOutputModes",
+            ),
+            ("acceptedOutputModes", json!([1]), "INVALID_PARAMS", "configuration.acceptedOutputModes[0]"),
+            ("acceptedOutputModes", json!(["image/png", "audio/*"]), "CONTENT_TYPE_NOT_SUPPORTED", ""),
+            (push, json!({ "url": "https://example.com" }), "PUSH_NOTIFICATION_NOT_SUPPORTED", ""),
+        ] {
+            for asks in [Ask::Send, Ask::Stream] {
+                let mut params = wire.params("hi");
+                params["configuration"] = json!({ name: value });
+                refuses(wire, &host, &[], &asks(params), reason, field).await;
+            }
+        }
+    }
+    assert_eq!(host.made(), 0);
+    for wire in ALL {
+        for modes in
+            [json!([]), Value::Null, json!(["image/png", "text/*"]), json!(["*/*"]), json!(["text/plain"])]
+        {
+            let mut params = wire.params("hi");
+            params["configuration"] = json!({ "acceptedOutputModes": modes });
+            assert_eq!(wire.ask(&host, &Ask::Send(params)).await.status, 200, "{wire:?} {modes}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_task_looks_like_none() {
+    fn two_callers(config: &mut Config) {
+        let token = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).unwrap();
+        config.tokens = vec![token("owner", "one"), token("other", "two")];
+    }
+    let host = Host::with(two_callers, Limits::default()).await;
+    let (owner, other) = (("authorization", "Bearer one"), ("authorization", "Bearer two"));
+    let asked = host.call_as(&[owner], "SendMessage", &json!({ "message": message("ask") })).await.json();
+    let id = asked["result"]["task"]["id"].as_str().unwrap();
+    for wire in ALL {
+        let mut answer = wire.message("hi");
+        answer["taskId"] = json!(id);
+        let answer = json!({ "message": answer });
+        for ask in [
+            Ask::Get(id),
+            Ask::Cancel(id),
+            Ask::Subscribe(id),
+            Ask::Send(answer.clone()),
+            Ask::Stream(answer),
+        ] {
+            refuses(wire, &host, &[other], &ask, "TASK_NOT_FOUND", "").await;
+            assert_eq!(wire.ask_as(&host, &[], &ask).await.status, 401, "{wire:?} {ask:?}");
+        }
+        let task = wire.ask_as(&host, &[owner], &Ask::Get(id)).await;
+        assert!(task.json().to_string().to_lowercase().contains("input"), "{wire:?}: nothing was changed");
+    }
+    assert_eq!(host.made(), 1);
+}
+
+/// The clients of 0.3 give up on an answer to a stream that is no stream, and never see the error in it.
+#[tokio::test]
+async fn an_error_is_an_event_to_a_client_of_0_3_that_asked_for_a_stream() {
+    let host = Host::start().await;
+    let accept = ("accept", "text/event-stream");
+    for ask in [Ask::Subscribe("none"), Ask::Stream(json!({}))] {
+        let answer = Wire::OldRpc.ask_as(&host, &[accept], &ask).await;
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (200, Some("text/event-stream")),
+            "{ask:?}"
+        );
+        let event = String::from_utf8(answer.body).unwrap();
+        let data = event.strip_prefix("data: ").unwrap().strip_suffix("\n\n").unwrap();
+        let error: Value = serde_json::from_str(data).unwrap();
+        assert!(error["error"]["code"].is_i64(), "{error}");
+        let answer = Wire::Rpc.ask_as(&host, &[accept], &ask).await;
+        assert_eq!(answer.header("content-type"), Some("application/json"), "1.0 reads either: {ask:?}");
+    }
+}

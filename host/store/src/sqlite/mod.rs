@@ -1,0 +1,312 @@
+//! Tasks in a SQLite file: what was accepted survives the process.
+//!
+//! **Promise.** When a method that writes returns, its transaction is committed to the write-ahead log: `kill -9`
+//! loses nothing. A power loss or a crash of the system is another matter: with [`Synchronous::Normal`] the log is
+//! handed to the system at every commit and forced to the disk when it is folded into the file, so such an end may
+//! cost the last commits, some seconds of them, never the file or anything older: it opens as it was at an earlier
+//! commit. [`Synchronous::Full`] forces every commit to the disk, at the price of one wait for it a group of writes.
+//!
+//! **Bounds.** A queue of writes and one of reads, the busy timeout, the size of the file if [`Config::max_bytes`]
+//! says one, and the tasks that [`Store::forget`] leaves. Forgetting leaves its pages in the file, where the next
+//! tasks use them: a file that shrank would only grow again, and a vacuum holds up the writer.
+//!
+//! **Failure.** A full disk, a locked, read-only or damaged file give [`StoreError::Unavailable`] that says which; the
+//! write did not happen, what was written before stays, and the next try works as soon as the cause is gone.
+//!
+//! **Why so.** One writer thread that groups commits ([`writer`]), readers beside it ([`reader`]), and rows that make
+//! an append cheap: a small row to update and one to insert, with the events as JSON. A task is folded when it is
+//! read; a snapshot bounds that for long ones, and is taken by a reader's thread, off the writer's way.
+
+mod fault;
+mod queue;
+mod read;
+mod reader;
+mod schema;
+mod write;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+use talaria_turns::{
+    ContextId, Entry, Event, MessageId, Page, Principal, Query, StateKey, Store, StoreError, Task, TaskId,
+    TaskKey, Timestamp,
+};
+
+pub use self::fault::OpenError;
+use self::reader::Readers;
+use self::write::{Change, Write};
+use self::writer::Writer;
+
+/// What the log shrinks to after it had to grow.
+const LOG_BYTES: i64 = 64 << 20;
+/// Prepared statements that a connection keeps: all of ours, and those of the lists that are asked for.
+const STATEMENTS: usize = 64;
+/// The writer's cache of pages, in KiB.
+const WRITER_CACHE: i64 = 16 << 10;
+
+/// Look-ups that share a transaction.
+const LOOK_UPS_AT_ONCE: usize = 64;
+
+/// How a store behaves. The defaults fit one host with a local disk.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// When commits are forced to the disk.
+    pub synchronous: Synchronous,
+    /// How long to wait for another process that holds the database, and for room in a queue.
+    pub busy_timeout: Duration,
+    /// Threads that read.
+    pub readers: usize,
+    /// Reads and writes that may wait, each.
+    pub queue: usize,
+    /// The most that the file may grow to; none leaves it to the disk.
+    pub max_bytes: Option<u64>,
+}
+
+/// When commits are forced to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Synchronous {
+    /// Now and then: survives the end of the process, not that of the power.
+    #[default]
+    Normal,
+    /// Each time: survives both.
+    Full,
+}
+
+/// A store in a SQLite file.
+///
+/// Dropping it waits until what is in its queues is written and the file is closed.
+pub struct Sqlite {
+    /// Tasks that a snapshot is being taken of.
+    snapshots: Arc<Mutex<HashSet<TaskKey>>>,
+    // In this order: the readers end, and then the writer, since only a connection that may write can fold the log in
+    // when it closes as the last.
+    readers: Readers,
+    look_ups: Readers,
+    _reading: Threads,
+    writer: Writer,
+    _writing: Threads,
+}
+
+struct Threads(Vec<JoinHandle<()>>);
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            synchronous: Synchronous::default(),
+            busy_timeout: Duration::from_secs(5),
+            readers: 2,
+            queue: 1024,
+            max_bytes: None,
+        }
+    }
+}
+
+// === impl Sqlite ===
+
+impl Sqlite {
+    /// Opens a file, or creates it for its owner only; older schemas are brought up to date.
+    ///
+    /// # Errors
+    /// [`OpenError`], with what to do about it. A file that is not ours, or too new, is left as it is.
+    pub fn open(path: &Path, config: &Config) -> Result<Self, OpenError> {
+        create_file(path)?;
+        let failed = |error| OpenError::sql(path, error);
+        let writing = open_writing(path, config)?;
+        let readers = (0..config.readers.max(1))
+            .map(|_| open_reading(path, config))
+            .collect::<rusqlite::Result<Vec<_>>>()
+            .map_err(failed)?;
+        let (readers, mut reading) = Readers::start("reader", readers, 1, config, path)?;
+        let looking_up = vec![open_reading(path, config).map_err(failed)?];
+        let (look_ups, more) = Readers::start("look-up", looking_up, LOOK_UPS_AT_ONCE, config, path)?;
+        reading.extend(more);
+        let (writer, writing) = Writer::start(writing, path, config)?;
+        let (reading, writing) = (Threads(reading), Threads(vec![writing]));
+        let snapshots = Arc::default();
+        Ok(Self { snapshots, readers, look_ups, _reading: reading, writer, _writing: writing })
+    }
+
+    /// Lets a reader's thread take a snapshot, unless one is being taken or all are busy: the next append asks again.
+    fn snapshot(&self, key: &TaskKey) {
+        let under_way = Arc::clone(&self.snapshots);
+        if !lock(&under_way).insert(key.clone()) {
+            return;
+        }
+        let (writer, task) = (self.writer.clone(), key.clone());
+        let offered = self.readers.offer(move |connection| {
+            match read::snapshot(connection, &task) {
+                Ok(Some((version, json))) => {
+                    writer.offer(Write::Snapshot { key: task.clone(), version, json });
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!(?error, "the store cannot take a snapshot"),
+            }
+            lock(&under_way).remove(&task);
+        });
+        if !offered {
+            lock(&self.snapshots).remove(key);
+        }
+    }
+}
+
+fn lock(keys: &Mutex<HashSet<TaskKey>>) -> std::sync::MutexGuard<'_, HashSet<TaskKey>> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn create_file(path: &Path) -> Result<(), OpenError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        return Err(OpenError::NoFolder { file: path.to_owned(), folder: folder.to_owned() });
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    // Whole conversations are in it. SQLite gives its log the same mode.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(_) => Ok(()),
+        Err(source) => Err(OpenError::NotWritable { file: path.to_owned(), source }),
+    }
+}
+
+fn open_writing(path: &Path, config: &Config) -> Result<Connection, OpenError> {
+    let failed = |error| OpenError::sql(path, error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = connect(path, flags, config).map_err(failed)?;
+    match schema::look(&connection, schema::MIGRATIONS).map_err(failed)? {
+        schema::Found::Ours => {}
+        schema::Found::Foreign => return Err(OpenError::Foreign { file: path.to_owned() }),
+        schema::Found::Newer(found) => {
+            let known = schema::MIGRATIONS.len();
+            return Err(OpenError::Newer { file: path.to_owned(), found, known });
+        }
+    }
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(failed)?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        return Err(OpenError::NoLog { file: path.to_owned(), mode });
+    }
+    set_up(&connection, config).map_err(failed)?;
+    schema::migrate(&mut connection, schema::MIGRATIONS).map_err(failed)?;
+    Ok(connection)
+}
+
+fn set_up(connection: &Connection, config: &Config) -> rusqlite::Result<()> {
+    let synchronous = match config.synchronous {
+        Synchronous::Normal => "NORMAL",
+        Synchronous::Full => "FULL",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "cache_size", -WRITER_CACHE)?;
+    let ignore = |_: &rusqlite::Row<'_>| Ok(());
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, ignore)?;
+    if let Some(bytes) = config.max_bytes {
+        let page: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+        let pages = write::integer(bytes) / page.max(1);
+        connection.pragma_update_and_check(None, "max_page_count", pages.max(1), ignore)?;
+    }
+    Ok(())
+}
+
+fn open_reading(path: &Path, config: &Config) -> rusqlite::Result<Connection> {
+    connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX, config)
+}
+
+fn connect(path: &Path, flags: OpenFlags, config: &Config) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(config.busy_timeout)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Or SQLite plans a prepared statement anew for each new value that it is given.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(connection)
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    async fn create(&self, key: &TaskKey, context: &ContextId, events: &[Event]) -> Result<(), StoreError> {
+        let (key, context, at) = (key.clone(), context.clone(), Timestamp::now());
+        self.writer.write(Write::Create { key, context, at, change: Change::of(events)? }).await?;
+        Ok(())
+    }
+
+    async fn append(&self, key: &TaskKey, expected: u64, events: &[Event]) -> Result<(), StoreError> {
+        let change = Change::of(events)?;
+        let beyond = self.writer.write(Write::Append { key: key.clone(), expected, change }).await?;
+        if write::is_worth_a_snapshot(expected + events.len() as u64, beyond) {
+            self.snapshot(key);
+        }
+        Ok(())
+    }
+
+    async fn task(&self, key: &TaskKey) -> Result<Option<Arc<Task>>, StoreError> {
+        let key = key.clone();
+        self.readers.read(move |connection| read::task(connection, &key)).await
+    }
+
+    async fn events(&self, key: &TaskKey, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        let key = key.clone();
+        self.readers.read(move |connection| read::events(connection, &key, after, limit)).await
+    }
+
+    async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
+        let (owner, query) = (owner.clone(), query.clone());
+        self.readers.read(move |connection| read::list(connection, &owner, &query)).await
+    }
+
+    async fn accepted(&self, owner: &Principal, message: &MessageId) -> Result<Option<TaskId>, StoreError> {
+        let (owner, message) = (owner.clone(), message.clone());
+        self.look_ups.read(move |connection| read::accepted(connection, &owner, &message)).await
+    }
+
+    async fn unfinished(&self) -> Result<Vec<TaskKey>, StoreError> {
+        self.readers.read(read::unfinished).await
+    }
+
+    /// With the last task of a conversation goes what executors remember of it.
+    async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError> {
+        let find = move |connection: &Connection| read::newest_to_forget(connection, before, keep);
+        let Some(newest) = self.readers.read(find).await? else { return Ok(0) };
+        let mut forgotten = 0;
+        // One write at a time, so that others come in between.
+        loop {
+            let count = self.writer.write(Write::Forget { newest: newest.clone() }).await?;
+            forgotten += usize::try_from(count).unwrap_or(usize::MAX);
+            if count == 0 {
+                return Ok(forgotten);
+            }
+        }
+    }
+
+    async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError> {
+        let key = key.clone();
+        self.look_ups.read(move |connection| read::state(connection, &key)).await
+    }
+
+    async fn set_state(&self, key: &StateKey, value: Option<Arc<[u8]>>) -> Result<(), StoreError> {
+        self.writer.write(Write::State { key: key.clone(), value }).await?;
+        Ok(())
+    }
+}
+
+// === impl Threads ===
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        for thread in self.0.drain(..) {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What is read, and how. Every function sees one moment of the file: its caller opened a transaction.
+
+use std::sync::Arc;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
+use serde::de::DeserializeOwned;
+use talaria_turns::{
+    ContextId, Entry, Event, MessageId, Page, Place, Principal, Query, StateKey, StoreError, Task, TaskId,
+    TaskKey, Timestamp,
+};
+
+use super::fault::Fault;
+use super::schema;
+use super::write::{Ended, integer, is_worth_a_snapshot, millis, natural, owner};
+
+/// A task's row, as far as it takes to fold the task.
+struct Found {
+    row: i64,
+    id: TaskId,
+    context: ContextId,
+    created_at: Timestamp,
+    snapshot: u64,
+}
+
+/// The columns of [`Found`].
+const FOUND: &str = "key, id, context, created_at, snapshot_version";
+
+impl Found {
+    fn read(row: &Row<'_>) -> Result<Self, Fault> {
+        Ok(Self {
+            row: row.get(0)?,
+            id: row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?.parse()?,
+            context: row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?.parse()?,
+            created_at: Timestamp::from_millis(natural(row.get(3)?)),
+            snapshot: natural(row.get(4)?),
+        })
+    }
+
+    /// The snapshot, and what happened since.
+    fn fold(self, connection: &Connection) -> Result<Task, Fault> {
+        let mut task = if self.snapshot == 0 {
+            let mut task = Task::new(self.id, self.context);
+            task.status.at = self.created_at;
+            task
+        } else {
+            connection
+                .prepare_cached("SELECT snapshot FROM snapshots WHERE task = ?1")?
+                .query_one([self.row], |row| Ok(parse(bytes(row, 0)?)))??
+        };
+        // A snapshot is of the task between two appends, so no row is cut.
+        let mut later = connection
+            .prepare_cached("SELECT events FROM events WHERE task = ?1 AND first > ?2 ORDER BY first")?;
+        let mut rows = later.query(params![self.row, integer(self.snapshot)])?;
+        while let Some(row) = rows.next()? {
+            let events: Vec<Event> = parse(bytes(row, 0)?)?;
+            for event in &events {
+                task.apply(event).map_err(|error| Fault::Unreadable(error.to_string()))?;
+            }
+        }
+        Ok(task)
+    }
+}
+
+fn bytes<'row>(row: &'row Row<'_>, column: usize) -> rusqlite::Result<&'row [u8]> {
+    Ok(row.get_ref(column)?.as_bytes()?)
+}
+
+/// Reads JSON of ours. Its depth is that of what a client or a guest sent, which had a bound, and a few levels more;
+/// the same bound here would refuse what was accepted.
+fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Fault> {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    reader.disable_recursion_limit();
+    let value = T::deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
+fn find(connection: &Connection, key: &TaskKey) -> Result<Option<Found>, Fault> {
+    let mut find =
+        connection.prepare_cached(&format!("SELECT {FOUND} FROM tasks WHERE owner = ?1 AND id = ?2"))?;
+    let mut rows = find.query(params![owner(key), key.task.as_str()])?;
+    rows.next()?.map(Found::read).transpose()
+}
+
+pub(super) fn task(connection: &Connection, key: &TaskKey) -> Result<Option<Arc<Task>>, Fault> {
+    find(connection, key)?.map(|found| found.fold(connection).map(Arc::new)).transpose()
+}
+
+/// A task as JSON, and its version, if it is still worth a snapshot.
+pub(super) fn snapshot(connection: &Connection, key: &TaskKey) -> Result<Option<(u64, String)>, Fault> {
+    let Some(found) = find(connection, key)? else { return Ok(None) };
+    let snapshot = found.snapshot;
+    let task = found.fold(connection)?;
+    if !is_worth_a_snapshot(task.version, task.version - snapshot) {
+        return Ok(None);
+    }
+    Ok(Some((task.version, serde_json::to_string(&task)?)))
+}
+
+pub(super) fn events(
+    connection: &Connection,
+    key: &TaskKey,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<Entry>, Fault> {
+    let found = find(connection, key)?.ok_or(StoreError::NotFound)?;
+    // From the row that holds the first of them, which may begin before it.
+    let mut select = connection.prepare_cached(
+        "SELECT first, count, events FROM events WHERE task = ?1 AND first >= coalesce(
+             (SELECT max(first) FROM events WHERE task = ?1 AND first <= ?2), 0)
+         ORDER BY first",
+    )?;
+    let mut rows = select.query(params![found.row, integer(after.saturating_add(1))])?;
+    let mut entries = Vec::new();
+    while entries.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        let (first, count) = (natural(row.get(0)?), natural(row.get(1)?));
+        if first + count <= after.saturating_add(1) {
+            continue;
+        }
+        let events: Vec<Event> = parse(bytes(row, 2)?)?;
+        let numbered = (first..).zip(events).filter(|(sequence, _)| *sequence > after);
+        let room = limit - entries.len();
+        entries
+            .extend(numbered.take(room).map(|(sequence, event)| Entry { sequence, event: Arc::new(event) }));
+    }
+    Ok(entries)
+}
+
+pub(super) fn list(connection: &Connection, owner: &Principal, query: &Query) -> Result<Page, Fault> {
+    let mut filter = String::from("FROM tasks WHERE owner = ?");
+    let mut values = vec![Value::from(owner.name().unwrap_or_default().to_owned())];
+    if let Some(context) = &query.context {
+        filter.push_str(" AND context = ?");
+        values.push(context.to_string().into());
+    }
+    if let Some(state) = query.state {
+        filter.push_str(" AND state = ?");
+        values.push(schema::word(state).to_owned().into());
+    }
+    if let Some(since) = query.since {
+        filter.push_str(" AND status_at >= ?");
+        values.push(millis(since).into());
+    }
+    let total: i64 = connection
+        .prepare_cached(&format!("SELECT count(*) {filter}"))?
+        .query_one(params_from_iter(&values), |row| row.get(0))?;
+    if let Some(after) = &query.after {
+        filter.push_str(" AND (status_at, id) < (?, ?)");
+        values.extend([millis(after.at).into(), after.task.to_string().into()]);
+    }
+    // One more than asked for tells whether there is a next page.
+    values.push(integer(query.limit as u64).saturating_add(1).into());
+    let mut page = connection
+        .prepare_cached(&format!("SELECT {FOUND} {filter} ORDER BY status_at DESC, id DESC LIMIT ?"))?;
+    let mut rows = page.query(params_from_iter(&values))?;
+    let mut tasks: Vec<Arc<Task>> = Vec::new();
+    let mut next = None;
+    while let Some(row) = rows.next()? {
+        if tasks.len() == query.limit {
+            next = tasks.last().map(|last| Place { at: last.status.at, task: last.id.clone() });
+            break;
+        }
+        tasks.push(Arc::new(Found::read(row)?.fold(connection)?));
+    }
+    Ok(Page { tasks, next, total: usize::try_from(total).unwrap_or_default() })
+}
+
+pub(super) fn accepted(
+    connection: &Connection,
+    owner: &Principal,
+    message: &MessageId,
+) -> Result<Option<TaskId>, Fault> {
+    let id: Option<String> = connection
+        .prepare_cached(
+            "SELECT tasks.id FROM accepted JOIN tasks ON tasks.key = accepted.task
+             WHERE accepted.owner = ?1 AND accepted.message = ?2",
+        )?
+        .query_row(params![owner.name().unwrap_or_default(), message.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(id.map(|id| id.parse()).transpose()?)
+}
+
+pub(super) fn unfinished(connection: &Connection) -> Result<Vec<TaskKey>, Fault> {
+    let mut select = connection.prepare_cached(
+        "SELECT owner, id, state FROM tasks INDEXED BY tasks_by_status WHERE pending > 0 ORDER BY key",
+    )?;
+    let mut rows = select.query([])?;
+    let mut keys = Vec::new();
+    while let Some(row) = rows.next()? {
+        // Turns that still waited when their task ended are over with it.
+        if schema::state(&row.get::<_, String>(2)?)?.is_terminal() {
+            continue;
+        }
+        let owner = Principal::named(&row.get::<_, String>(0)?);
+        keys.push(TaskKey { owner, task: row.get::<_, String>(1)?.parse()? });
+    }
+    Ok(keys)
+}
+
+/// The newest task to forget: all that ended before it go too.
+pub(super) fn newest_to_forget(
+    connection: &Connection,
+    before: Timestamp,
+    keep: usize,
+) -> Result<Option<Ended>, Fault> {
+    let ended = |row: &Row<'_>| Ok(Ended { at: row.get(0)?, id: row.get(1)?, owner: row.get(2)? });
+    let by_age = connection
+        .prepare_cached(
+            "SELECT ended_at, id, owner FROM tasks WHERE ended_at < ?1
+             ORDER BY ended_at DESC, id DESC, owner DESC LIMIT 1",
+        )?
+        .query_row([millis(before)], ended)
+        .optional()?;
+    let by_count = connection
+        .prepare_cached(
+            "SELECT ended_at, id, owner FROM tasks WHERE ended_at IS NOT NULL
+             ORDER BY ended_at DESC, id DESC, owner DESC LIMIT 1 OFFSET ?1",
+        )?
+        .query_row([integer(keep as u64)], ended)
+        .optional()?;
+    Ok(by_age.into_iter().chain(by_count).max())
+}
+
+pub(super) fn state(connection: &Connection, key: &StateKey) -> Result<Option<Arc<[u8]>>, Fault> {
+    let value = connection
+        .prepare_cached(
+            "SELECT value FROM state WHERE owner = ?1 AND context = ?2 AND executor = ?3 AND key = ?4",
+        )?
+        .query_row(
+            params![key.owner.name().unwrap_or_default(), key.context.as_str(), key.executor, key.key],
+            |row| Ok(Arc::from(bytes(row, 0)?)),
+        )
+        .optional()?;
+    Ok(value)
+}

@@ -1,0 +1,134 @@
+//! The tables, and how an older file becomes one of today.
+//!
+//! `user_version` counts the texts of [`MIGRATIONS`] that a file has seen; opening runs the rest, each in a
+//! transaction of its own together with the count, so that a crash leaves a whole version. `application_id` says that
+//! the file is ours: a database of something else is refused before anything is written to it, and so is one that a
+//! newer Talaria wrote, whose tables this one cannot know.
+
+use rusqlite::{Connection, TransactionBehavior};
+use talaria_turns::State;
+
+use super::fault::Fault;
+
+/// "Tala", in ASCII.
+const APPLICATION: i32 = 0x5461_6C61;
+
+/// What makes version 1 of nothing, version 2 of version 1, and so on.
+pub(super) const MIGRATIONS: &[&str] = &[include_str!("v1.sql")];
+
+/// What a file is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Empty, or of a version that this host knows.
+    Ours,
+    /// Of a newer version.
+    Newer(usize),
+    /// Of another application.
+    Foreign,
+}
+
+/// Looks, and writes nothing.
+pub(super) fn look(connection: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> {
+    let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let version = version(connection)?;
+    Ok(match application {
+        APPLICATION if version > migrations.len() => Found::Newer(version),
+        APPLICATION => Found::Ours,
+        0 if tables == 0 && version == 0 => Found::Ours,
+        _ => Found::Foreign,
+    })
+}
+
+/// Brings a file up to date.
+pub(super) fn migrate(connection: &mut Connection, migrations: &[&str]) -> rusqlite::Result<()> {
+    for (number, text) in (1..).zip(migrations) {
+        // Immediate, so that of two hosts that start at once the second sees what the first did.
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if version(&transaction)? < number {
+            transaction.execute_batch(text)?;
+            transaction.pragma_update(None, "application_id", APPLICATION)?;
+            transaction.pragma_update(None, "user_version", i64::try_from(number).unwrap_or(i64::MAX))?;
+        }
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<usize> {
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    // A negative one is nobody's; refused as newer.
+    Ok(usize::try_from(version).unwrap_or(usize::MAX))
+}
+
+/// Every state, with the word for it in the file.
+const STATES: [(State, &str); 8] = [
+    (State::Submitted, "submitted"),
+    (State::Working, "working"),
+    (State::InputRequired, "input-required"),
+    (State::AuthRequired, "auth-required"),
+    (State::Completed, "completed"),
+    (State::Failed, "failed"),
+    (State::Canceled, "canceled"),
+    (State::Rejected, "rejected"),
+];
+
+/// All states.
+pub(super) fn states() -> [State; 8] {
+    STATES.map(|(state, _)| state)
+}
+
+/// A state's word in the file.
+pub(super) fn word(state: State) -> &'static str {
+    STATES.into_iter().find(|(known, _)| *known == state).map_or("", |(_, word)| word)
+}
+
+/// The state that a word in the file stands for.
+pub(super) fn state(word: &str) -> Result<State, Fault> {
+    let found = STATES.into_iter().find(|(_, known)| *known == word);
+    found.map(|(state, _)| state).ok_or_else(|| Fault::Unreadable(format!("no state is called {word:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_has_a_word_that_leads_back_to_it() {
+        for known in states() {
+            assert_eq!(state(word(known)).unwrap(), known);
+            assert_eq!(word(known), known.to_string(), "the file and the log use the same words");
+        }
+        assert!(matches!(state("asleep"), Err(Fault::Unreadable(_))));
+    }
+
+    #[test]
+    fn a_file_is_brought_up_to_date_from_any_version_once() {
+        let texts = ["CREATE TABLE a (x INTEGER)", "ALTER TABLE a ADD COLUMN y INTEGER DEFAULT 7"];
+        for from in 0..=texts.len() {
+            let mut connection = Connection::open_in_memory().unwrap();
+            migrate(&mut connection, &texts[..from]).unwrap();
+            if from > 0 {
+                connection.execute("INSERT INTO a (x) VALUES (1)", []).unwrap();
+            }
+            for _ in 0..2 {
+                assert_eq!(look(&connection, &texts).unwrap(), Found::Ours, "from {from}");
+                migrate(&mut connection, &texts).unwrap();
+            }
+            assert_eq!(version(&connection).unwrap(), 2);
+            let kept: i64 = connection.query_row("SELECT count(y) FROM a", [], |row| row.get(0)).unwrap();
+            assert_eq!(kept, i64::from(from > 0), "from {from}");
+        }
+    }
+
+    #[test]
+    fn a_migration_that_fails_leaves_the_version_before() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let broken = ["CREATE TABLE a (x INTEGER)", "CREATE TABLE b (x INTEGER); CREATE TABLE a (x INTEGER)"];
+        migrate(&mut connection, &broken).unwrap_err();
+        assert_eq!(version(&connection).unwrap(), 1);
+        let tables: i64 =
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+        assert_eq!(tables, 1, "b was rolled back");
+    }
+}

@@ -1,0 +1,184 @@
+//! Memory and SQLite do the same, whatever is done to them.
+
+use proptest::prelude::*;
+use talaria_turns::{
+    Artifact, ContextId, Event, Message, Part, Place, Principal, Query, Role, State, StateKey, Status, Store,
+    StoreError, TaskId, TaskKey, Timestamp,
+};
+
+use super::empty;
+use crate::Memory;
+use crate::suite::message;
+
+const OWNERS: [&str; 3] = ["", "a", "b"];
+
+#[derive(Debug, Clone)]
+enum Step {
+    Create { owner: usize, task: usize, context: usize, at: u64, events: Vec<Event> },
+    Append { owner: usize, task: usize, behind: u64, events: Vec<Event> },
+    Remember { owner: usize, context: usize, value: Option<Vec<u8>> },
+    Forget { before: u64, keep: usize },
+}
+
+fn state() -> impl Strategy<Value = State> {
+    prop_oneof![
+        1 => Just(State::Submitted),
+        8 => Just(State::Working),
+        3 => Just(State::InputRequired),
+        1 => Just(State::AuthRequired),
+        2 => Just(State::Completed),
+        1 => Just(State::Failed),
+        1 => Just(State::Canceled),
+        1 => Just(State::Rejected),
+    ]
+}
+
+fn said() -> impl Strategy<Value = Message> {
+    (0..30_u8, ".{0,9}").prop_map(|(id, text)| message(&format!("m{id}"), Role::User, &text))
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let metadata = proptest::option::of(("[a-c]", any::<f64>()).prop_map(|(key, value)| {
+        let value = serde_json::Number::from_f64(value).map_or(serde_json::Value::Null, Into::into);
+        [(key, value)].into_iter().collect()
+    }));
+    let status = (state(), 0..20_u64, proptest::option::of(said()), metadata.clone(), any::<bool>());
+    let artifact = ("[a-b]", proptest::collection::vec(".{0,9}".prop_map(Part::text), 0..3), any::<bool>());
+    prop_oneof![
+        (said(), metadata)
+            .prop_map(|(message, metadata)| { Event::Accepted { message, executor: "it".into(), metadata } }),
+        said().prop_map(Event::Answered),
+        status.prop_map(|(state, at, message, metadata, ends_turn)| {
+            let status = Status { state, message, at: Timestamp::from_millis(at) };
+            Event::Status { status, metadata, ends_turn }
+        }),
+        proptest::collection::vec(any::<u8>(), 0..9).prop_map(Event::Checkpoint),
+        artifact.prop_map(|(id, parts, append)| {
+            let artifact =
+                Artifact { id, name: None, description: None, parts, metadata: None, extensions: vec![] };
+            Event::Artifact { artifact, append, last: !append }
+        }),
+        ".{0,9}".prop_map(|text| Event::Note { name: "n".into(), value: text.into() }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let events = |most| proptest::collection::vec(event(), 0..most);
+    // Now and then as many as make a snapshot.
+    let many = prop_oneof![9 => events(5), 1 => events(90)];
+    prop_oneof![
+        3 => (0..3_usize, 0..6_usize, 0..3_usize, 0..20_u64, events(4)).prop_map(
+            |(owner, task, context, at, events)| Step::Create { owner, task, context, at, events }
+        ),
+        9 => (0..3_usize, 0..6_usize, prop_oneof![9 => Just(0), 1 => 1..3_u64], many).prop_map(
+            |(owner, task, behind, events)| Step::Append { owner, task, behind, events }
+        ),
+        1 => (0..3_usize, 0..3_usize, proptest::option::of(proptest::collection::vec(any::<u8>(), 0..4)))
+            .prop_map(|(owner, context, value)| Step::Remember { owner, context, value }),
+        1 => (0..12_u64, 2..9_usize).prop_map(|(before, keep)| Step::Forget { before, keep }),
+    ]
+}
+
+fn key(owner: usize, task: usize) -> TaskKey {
+    let task: TaskId = format!("task-{task}").parse().unwrap();
+    TaskKey { owner: Principal::named(OWNERS[owner]), task }
+}
+
+fn context(number: usize) -> ContextId {
+    format!("context-{number}").parse().unwrap()
+}
+
+fn remembered(owner: usize, number: usize) -> StateKey {
+    StateKey {
+        owner: Principal::named(OWNERS[owner]),
+        context: context(number),
+        executor: "it".into(),
+        key: "k".into(),
+    }
+}
+
+async fn take(store: &dyn Store, step: &Step) -> Result<usize, StoreError> {
+    match step {
+        Step::Create { owner, task, context: number, at, events } => {
+            // First a status of a known time, so that no clock is asked.
+            let status = Status { state: State::Submitted, message: None, at: Timestamp::from_millis(*at) };
+            let mut all = vec![Event::Status { status, metadata: None, ends_turn: false }];
+            all.extend(events.iter().cloned());
+            store.create(&key(*owner, *task), &context(*number), &all).await.map(|()| 0)
+        }
+        Step::Append { owner, task, behind, events } => {
+            let key = key(*owner, *task);
+            let version = store.task(&key).await?.map_or(0, |task| task.version);
+            store.append(&key, version.saturating_sub(*behind), events).await.map(|()| 0)
+        }
+        Step::Remember { owner, context, value } => {
+            let value = value.as_deref().map(Into::into);
+            store.set_state(&remembered(*owner, *context), value).await.map(|()| 0)
+        }
+        Step::Forget { before, keep } => store.forget(Timestamp::from_millis(*before), *keep).await,
+    }
+}
+
+/// Everything that can be asked.
+async fn look(store: &dyn Store) -> Vec<String> {
+    let mut seen = Vec::new();
+    for (owner, name) in OWNERS.into_iter().enumerate() {
+        for task in 0..6 {
+            let key = key(owner, task);
+            seen.push(format!("{:?}", store.task(&key).await));
+            for (after, limit) in [(0, usize::MAX), (1, 2), (3, 5), (70, 3), (u64::MAX, 1)] {
+                seen.push(format!("{:?}", store.events(&key, after, limit).await));
+            }
+        }
+        let principal = Principal::named(name);
+        for number in 0..30 {
+            let message = format!("m{number}").parse().unwrap();
+            seen.push(format!("{:?}", store.accepted(&principal, &message).await));
+        }
+        for number in 0..3 {
+            seen.push(format!("{:?}", store.state(&remembered(owner, number)).await));
+        }
+        for query in queries() {
+            seen.push(format!("{query:?}: {:?}", store.list(&principal, &query).await));
+        }
+    }
+    let mut unfinished: Vec<String> =
+        store.unfinished().await.unwrap().iter().map(|key| format!("{key:?}")).collect();
+    unfinished.sort();
+    seen.extend(unfinished);
+    seen
+}
+
+fn queries() -> Vec<Query> {
+    let place = Place { at: Timestamp::from_millis(9), task: "task-3".parse().unwrap() };
+    let mut queries = Vec::new();
+    for context in [None, Some(context(0))] {
+        for state in [None, Some(State::Working)] {
+            for since in [None, Some(Timestamp::from_millis(5))] {
+                for after in [None, Some(place.clone())] {
+                    queries.push(Query { context: context.clone(), state, since, after, limit: 2 });
+                }
+            }
+        }
+    }
+    queries
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn memory_and_sqlite_agree(steps in proptest::collection::vec(step(), 1..60)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (sqlite, _folder) = empty();
+            let memory = Memory::new(1_000);
+            for step in &steps {
+                let results = (take(&memory, step).await, take(&sqlite, step).await);
+                prop_assert_eq!(format!("{:?}", results.0), format!("{:?}", results.1), "{:?}", step);
+            }
+            prop_assert_eq!(look(&memory).await, look(&sqlite).await);
+            Ok(())
+        })?;
+    }
+}

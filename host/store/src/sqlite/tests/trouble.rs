@@ -1,0 +1,218 @@
+//! What goes wrong, and what is said about it.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use talaria_turns::{ContextId, Event, Part, State, Store, StoreError, TaskKey, Timestamp};
+
+use super::{count, empty, file, open};
+use crate::sqlite::{Config, OpenError, Sqlite};
+use crate::suite::{accepted, create, key, note, status, task};
+
+fn refused(path: &Path) -> OpenError {
+    Sqlite::open(path, &Config::default()).err().expect("it must not open")
+}
+
+fn unavailable<T: std::fmt::Debug>(result: Result<T, StoreError>, words: &str) {
+    match result {
+        Err(StoreError::Unavailable(text)) if text.contains(words) => {}
+        other => panic!("not {words:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_file_is_for_its_owner_only() {
+    let (_store, folder) = empty();
+    for name in ["talaria.db", "talaria.db-wal", "talaria.db-shm"] {
+        let mode = folder.path().join(name).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("no/such");
+    let error = refused(&missing.join("talaria.db"));
+    assert!(matches!(error, OpenError::NoFolder { .. }), "{error:?}");
+    assert!(error.to_string().contains(&format!("mkdir -p {}", missing.display())), "{error}");
+    assert!(!missing.exists(), "nothing is created that nobody asked for");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_said_to_be_so() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o555)).unwrap();
+    // Who runs this as root may write there all the same, but not here.
+    let root = std::fs::write(folder.path().join("try"), "").is_ok();
+    let path = if root { "/proc/talaria.db".into() } else { file(&folder) };
+    let error = refused(&path);
+    assert!(matches!(error, OpenError::NotWritable { .. }), "{error:?}");
+    assert!(error.to_string().contains("must be writable"), "{error}");
+
+    let error = refused(folder.path());
+    assert!(matches!(error, OpenError::NotWritable { .. }), "a folder is no file: {error:?}");
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_left_as_it_is() {
+    let (store, folder) = empty();
+    drop(store);
+    Connection::open(file(&folder)).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let before = std::fs::read(file(&folder)).unwrap();
+    let error = refused(&file(&folder));
+    assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error:?}");
+    assert!(error.to_string().contains("run the newer Talaria"), "{error}");
+    assert_eq!(std::fs::read(file(&folder)).unwrap(), before);
+}
+
+#[test]
+fn a_database_of_something_else_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = Connection::open(file(&folder)).unwrap();
+    connection.execute_batch("CREATE TABLE tasks (x INTEGER)").unwrap();
+    drop(connection);
+    let before = std::fs::read(file(&folder)).unwrap();
+    let error = refused(&file(&folder));
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error:?}");
+    assert_eq!(std::fs::read(file(&folder)).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(file(&folder), "this is no database, whatever its name says".repeat(100)).unwrap();
+    let error = refused(&file(&folder));
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
+    assert!(error.to_string().contains("restore it from a copy"), "{error}");
+
+    let (store, folder) = empty();
+    for _ in 0..100 {
+        create(&store, "a", &[accepted("m"), note(&"long ".repeat(200))]).await;
+    }
+    drop(store);
+    let whole = std::fs::read(file(&folder)).unwrap();
+    std::fs::write(file(&folder), &whole[..whole.len() / 2]).unwrap();
+    let error = refused(&file(&folder));
+    assert!(matches!(error, OpenError::Damaged { .. }), "cut in half: {error:?}");
+}
+
+#[tokio::test]
+async fn a_record_that_is_not_readable_harms_only_its_task() {
+    let (store, folder) = empty();
+    let bad = create(&store, "a", &[accepted("m1")]).await;
+    let good = create(&store, "a", &[accepted("m2")]).await;
+    let connection = Connection::open(file(&folder)).unwrap();
+    connection.execute("UPDATE events SET events = '[{\"asleep\":1}]' WHERE task = 1", []).unwrap();
+    unavailable(store.task(&bad).await, "not readable");
+    unavailable(store.events(&bad, 0, 1).await, "not readable");
+    assert_eq!(task(&store, &good).await.version, 1);
+    connection.execute("UPDATE tasks SET state = 'asleep' WHERE key = 1", []).unwrap();
+    let events = [note("x")];
+    let (one, two) = tokio::join!(store.append(&bad, 1, &events), store.append(&good, 1, &events));
+    unavailable(one, "no state is called");
+    two.expect("written, though in a group with one that cannot be");
+}
+
+#[tokio::test]
+async fn a_locked_database_refuses_writes_after_the_timeout_and_works_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config { busy_timeout: Duration::from_millis(200), ..Config::default() };
+    let store = Arc::new(Sqlite::open(&file(&folder), &config).unwrap());
+    let known = create(&*store, "a", &[accepted("m1")]).await;
+    let other = Connection::open(file(&folder)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let begin = Instant::now();
+    let results = append(&store, &known, 1, 10).await;
+    assert!(begin.elapsed() >= Duration::from_millis(150), "it waits a while");
+    assert!(begin.elapsed() < Duration::from_secs(3), "but not for each");
+    for result in results {
+        unavailable(result, "locked by another process");
+    }
+    unavailable(store.create(&key("a"), &ContextId::fresh(), &[]).await, "locked");
+    assert_eq!(task(&*store, &known).await.version, 1, "reading goes on");
+    other.execute_batch("COMMIT").unwrap();
+    store.append(&known, 1, &[note("x")]).await.unwrap();
+    assert_eq!(task(&*store, &known).await.version, 2);
+}
+
+#[tokio::test]
+async fn a_full_queue_is_said_to_be_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config { busy_timeout: Duration::from_millis(200), queue: 1, ..Config::default() };
+    let store = Arc::new(Sqlite::open(&file(&folder), &config).unwrap());
+    let known = create(&*store, "a", &[]).await;
+    let other = Connection::open(file(&folder)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for result in append(&store, &known, 0, 20).await {
+        unavailable(result, "");
+    }
+    other.execute_batch("COMMIT").unwrap();
+    store.append(&known, 0, &[note("x")]).await.unwrap();
+}
+
+/// Appends, so many at once.
+async fn append(
+    store: &Arc<Sqlite>,
+    key: &TaskKey,
+    version: u64,
+    times: usize,
+) -> Vec<Result<(), StoreError>> {
+    let mut set = tokio::task::JoinSet::new();
+    for _ in 0..times {
+        let (store, key) = (Arc::clone(store), key.clone());
+        set.spawn(async move { store.append(&key, version, &[note("x")]).await });
+    }
+    set.join_all().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config { max_bytes: Some(1 << 20), ..Config::default() };
+    let store = Arc::new(Sqlite::open(&file(&folder), &config).unwrap());
+    let kept = create(&*store, "a", &[accepted("kept")]).await;
+    // One that cannot fit among many that can: only that one is refused.
+    let mut set = tokio::task::JoinSet::new();
+    for number in 0..40_u64 {
+        let store = Arc::clone(&store);
+        set.spawn(async move {
+            let size = if number == 20 { 2 << 20 } else { 10 };
+            let events = [note(&"x".repeat(size)), status(State::Completed, number, true)];
+            let key = key("a");
+            (number, store.create(&key, &ContextId::fresh(), &events).await, key)
+        });
+    }
+    for (number, result, key) in set.join_all().await {
+        if number == 20 {
+            unavailable(result, "the disk is full");
+            assert_eq!(store.task(&key).await.unwrap(), None);
+        } else {
+            result.unwrap();
+            assert_eq!(task(&*store, &key).await.version, 2);
+        }
+    }
+    // Until there is no room for anything.
+    let mut version = 1;
+    let full = loop {
+        match store.append(&kept, version, &[note(&"x".repeat(20_000))]).await {
+            Ok(()) => version += 1,
+            Err(error) => break error,
+        }
+    };
+    unavailable::<()>(Err(full), "the disk is full");
+    assert_eq!(task(&*store, &kept).await.version, version, "all that was answered is there");
+    assert_eq!(store.events(&kept, 0, usize::MAX).await.unwrap().len() as u64, version);
+    let end = Event::said(State::Completed, vec![Part::text("x".repeat(20_000))]);
+    unavailable(store.append(&kept, version, &[end]).await, "the disk is full");
+    // Room again.
+    assert_eq!(store.forget(Timestamp::from_millis(0), 0).await.unwrap(), 39);
+    store.append(&kept, version, &[Event::moved(State::Completed)]).await.unwrap();
+    drop(store);
+    assert_eq!(task(&open(&folder), &kept).await.status.state, State::Completed);
+    assert_eq!(count(&folder, "SELECT count(*) FROM tasks"), 1);
+}

@@ -1,0 +1,226 @@
+//! The one writer.
+//!
+//! A thread with the only connection that writes. It takes all writes that wait, runs them in one transaction, and
+//! answers them when the transaction is committed: under load a commit is shared by many, and alone a write waits for
+//! nobody. A write that SQLite cannot do takes the others of its group down with it, so they are run again, each in a
+//! transaction of its own, and only the ones that fail alone are told so. (A savepoint for each would spare the second
+//! run, and cost a copy of every page that a group touches.)
+//!
+//! Bounds: the queue; a write that finds no room for the busy timeout is refused. A locked database refuses a whole
+//! group after as long. Nothing is answered with success that is not committed; a refused write left nothing behind.
+
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use rusqlite::{Connection, TransactionBehavior};
+use talaria_turns::StoreError;
+use tokio::sync::{mpsc, oneshot};
+
+use super::fault::Fault;
+use super::queue::{self, Queue};
+use super::write::Write;
+use super::{Config, OpenError};
+
+/// Writes that share a transaction. Ten times what 64 connections make wait; it bounds how long an answer takes.
+const AT_ONCE: usize = 512;
+
+/// Hands writes to the thread.
+#[derive(Clone)]
+pub(super) struct Writer(Queue<Job>);
+
+struct Job {
+    write: Write,
+    answer: oneshot::Sender<Result<u64, StoreError>>,
+}
+
+struct Thread {
+    connection: Connection,
+    file: PathBuf,
+    /// The last group failed, so the log has the reason already.
+    failing: bool,
+}
+
+struct Failure {
+    fault: Fault,
+    /// There was a transaction; it was rolled back.
+    began: bool,
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// Starts the thread. It ends when the last `Writer` is gone and everything in the queue is written.
+    pub(super) fn start(
+        connection: Connection,
+        file: &Path,
+        config: &Config,
+    ) -> Result<(Self, JoinHandle<()>), OpenError> {
+        let (queue, jobs) = Queue::new(config.queue, config.busy_timeout);
+        let thread = Thread { connection, file: file.to_owned(), failing: false };
+        let handle = std::thread::Builder::new()
+            .name("store-writer".into())
+            .spawn(move || thread.run(jobs))
+            .map_err(OpenError::Thread)?;
+        Ok((Self(queue), handle))
+    }
+
+    /// Writes, and returns when it is committed.
+    pub(super) async fn write(&self, write: Write) -> Result<u64, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.0.put(Job { write, answer }).await?;
+        answered.await.unwrap_or_else(|_| Err(queue::stopped()))
+    }
+
+    /// Writes if there is room in the queue; nobody waits for it.
+    pub(super) fn offer(&self, write: Write) {
+        self.0.offer(Job { write, answer: oneshot::channel().0 });
+    }
+}
+
+// === impl Thread ===
+
+impl Thread {
+    fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        let mut group = Vec::with_capacity(AT_ONCE);
+        while jobs.blocking_recv_many(&mut group, AT_ONCE) > 0 {
+            let results = self.write(&group);
+            for (job, result) in group.drain(..).zip(results) {
+                // Whoever asked may be gone; it is written all the same.
+                let _ = job.answer.send(result);
+            }
+        }
+    }
+
+    fn write(&mut self, group: &[Job]) -> Vec<Result<u64, StoreError>> {
+        match self.transact(group) {
+            Ok(results) => {
+                if std::mem::take(&mut self.failing) {
+                    tracing::info!(file = %self.file.display(), "the store can write again");
+                }
+                results
+            }
+            Err(failure) if failure.began && group.len() > 1 => self.write_each(group),
+            Err(failure) => {
+                let text = self.failed(&failure);
+                group.iter().map(|_| Err(StoreError::Unavailable(text.clone()))).collect()
+            }
+        }
+    }
+
+    /// Each in a transaction of its own, until one cannot even begin: the next would wait as long in vain.
+    fn write_each(&mut self, group: &[Job]) -> Vec<Result<u64, StoreError>> {
+        let mut results = Vec::with_capacity(group.len());
+        let mut hopeless = None;
+        for job in group {
+            if let Some(text) = &hopeless {
+                results.push(Err(StoreError::Unavailable(String::clone(text))));
+                continue;
+            }
+            match self.transact(std::slice::from_ref(job)) {
+                Ok(result) => results.extend(result),
+                Err(failure) => {
+                    let text = self.failed(&failure);
+                    hopeless = (!failure.began).then(|| text.clone());
+                    results.push(Err(StoreError::Unavailable(text)));
+                }
+            }
+        }
+        results
+    }
+
+    /// What callers are told; the log gets the details, once until a group succeeds.
+    fn failed(&mut self, failure: &Failure) -> String {
+        if !std::mem::replace(&mut self.failing, true) {
+            tracing::error!(error = ?failure.fault, file = %self.file.display(), "the store cannot write");
+        }
+        failure.fault.text()
+    }
+
+    /// All in one transaction. Fails as a whole where SQLite does.
+    fn transact(&mut self, group: &[Job]) -> Result<Vec<Result<u64, StoreError>>, Failure> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(|error| Failure { fault: error.into(), began: false })?;
+        let failed = |fault: Fault| Failure { fault, began: true };
+        let mut results = Vec::with_capacity(group.len());
+        for job in group {
+            results.push(match job.write.run(&transaction) {
+                Ok(answer) => Ok(answer),
+                Err(Fault::Refused(error)) => Err(error),
+                Err(fault) => return Err(failed(fault)),
+            });
+        }
+        transaction.commit().map_err(|error| failed(error.into()))?;
+        Ok(results)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use talaria_turns::{ContextId, TaskKey, Timestamp};
+
+    use super::*;
+    use crate::sqlite::schema;
+    use crate::sqlite::write::Change;
+    use crate::suite::{key, note};
+
+    fn thread() -> Thread {
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut connection, schema::MIGRATIONS).unwrap();
+        Thread { connection, file: "memory".into(), failing: false }
+    }
+
+    fn create(key: &TaskKey, size: usize) -> Job {
+        let (context, at) = (ContextId::fresh(), Timestamp::now());
+        let change = Change::of(&[note(&"x".repeat(size))]).unwrap();
+        Job { write: Write::Create { key: key.clone(), context, at, change }, answer: oneshot::channel().0 }
+    }
+
+    fn tasks(thread: &Thread) -> i64 {
+        thread.connection.query_row("SELECT count(*) FROM tasks", [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn a_write_that_is_refused_leaves_the_others_of_its_group_alone() {
+        let mut thread = thread();
+        let keys = [key("a"), key("a")];
+        let group = [create(&keys[0], 1), create(&keys[0], 1), create(&keys[1], 1)];
+        let results = thread.write(&group);
+        assert!(matches!(&results[..], [Ok(_), Err(StoreError::Exists), Ok(_)]), "{results:?}");
+        assert_eq!((tasks(&thread), thread.failing), (2, false));
+    }
+
+    #[test]
+    fn a_write_that_fails_fails_alone() {
+        let mut thread = thread();
+        thread.connection.pragma_update_and_check(None, "max_page_count", 40, |_| Ok(())).unwrap();
+        let group: Vec<Job> = (0..9).map(|at| create(&key("a"), if at == 4 { 1 << 20 } else { 9 })).collect();
+        let results = thread.write(&group);
+        for (at, result) in results.iter().enumerate() {
+            match result {
+                Err(StoreError::Unavailable(text)) if at == 4 => {
+                    assert!(text.contains("disk is full"), "{text}")
+                }
+                Ok(_) if at != 4 => {}
+                other => panic!("{at}: {other:?}"),
+            }
+        }
+        assert_eq!((results.len(), tasks(&thread), thread.failing), (9, 8, true));
+        assert!(thread.write(&[create(&key("a"), 9)])[0].is_ok());
+        assert!(!thread.failing, "and the log says that it works again");
+    }
+
+    #[test]
+    fn a_group_that_cannot_begin_fails_as_one() {
+        let mut thread = thread();
+        // Its own transaction is as good a reason as another's.
+        thread.connection.execute_batch("BEGIN").unwrap();
+        let results = thread.write(&[create(&key("a"), 1), create(&key("a"), 1)]);
+        assert!(
+            results.iter().all(|result| matches!(result, Err(StoreError::Unavailable(_)))),
+            "{results:?}"
+        );
+        assert_eq!(results.len(), 2);
+    }
+}

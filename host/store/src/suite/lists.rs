@@ -1,0 +1,143 @@
+//! Lists of tasks.
+
+use std::sync::Arc;
+
+use talaria_turns::{
+    ContextId, Event, Page, Place, Principal, Query, State, Store, TaskId, TaskKey, Timestamp,
+};
+
+use super::{accepted, all, create, status};
+
+async fn list(store: &dyn Store, owner: &str, query: &Query) -> Page {
+    store.list(&Principal::named(owner), query).await.unwrap()
+}
+
+fn ids(page: &Page) -> Vec<TaskId> {
+    page.tasks.iter().map(|task| task.id.clone()).collect()
+}
+
+/// A task whose status is of `at`.
+async fn at(store: &dyn Store, at: u64) -> TaskKey {
+    create(store, "a", &[accepted("m"), status(State::Working, at, false)]).await
+}
+
+pub(crate) async fn the_newest_status_comes_first_then_the_greater_id(store: Arc<dyn Store>) {
+    let mut made = Vec::new();
+    for time in [5, 3, 5, 9, 3, 5] {
+        made.push((time, at(&*store, time).await.task));
+    }
+    made.sort_by(|a, b| (b.0, b.1.as_str()).cmp(&(a.0, a.1.as_str())));
+    let page = list(&*store, "a", &all()).await;
+    assert_eq!(ids(&page), made.iter().map(|(_, id)| id.clone()).collect::<Vec<_>>());
+    assert_eq!((page.total, page.next), (6, None));
+    for listed in &page.tasks {
+        let key = TaskKey { owner: Principal::named("a"), task: listed.id.clone() };
+        assert_eq!(*listed, super::task(&*store, &key).await, "the whole task is listed");
+    }
+    let empty = list(&*store, "nobody", &all()).await;
+    assert_eq!(empty, Page { tasks: vec![], next: None, total: 0 });
+    let none = list(&*store, "a", &Query { limit: 0, ..all() }).await;
+    assert_eq!((none.tasks.len(), none.next, none.total), (0, None, 6), "a page of none leads nowhere");
+}
+
+pub(crate) async fn pages_give_every_task_once(store: Arc<dyn Store>) {
+    for time in [1, 1, 1, 2, 2, 3, 4, 4, 4, 4] {
+        at(&*store, time).await;
+    }
+    let whole = ids(&list(&*store, "a", &all()).await);
+    for limit in 1..=11 {
+        let (mut after, mut seen) = (None, Vec::new());
+        loop {
+            let page = list(&*store, "a", &Query { after, limit, ..all() }).await;
+            assert!(!page.tasks.is_empty() && page.tasks.len() <= limit, "pages of {limit}");
+            assert_eq!(page.total, 10, "all pages, not the rest");
+            seen.extend(ids(&page));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, whole, "pages of {limit}");
+    }
+    let nowhere = Some(Place { at: Timestamp::from_millis(0), task: TaskId::fresh() });
+    assert_eq!(list(&*store, "a", &Query { after: nowhere, ..all() }).await.tasks, vec![]);
+    let far = Some(Place { at: Timestamp::from_millis(u64::MAX), task: TaskId::fresh() });
+    assert_eq!(ids(&list(&*store, "a", &Query { after: far, ..all() }).await), whole);
+}
+
+pub(crate) async fn a_task_that_moves_between_pages_is_not_listed_twice(store: Arc<dyn Store>) {
+    let mut keys = Vec::new();
+    for time in 1..=6 {
+        keys.push(at(&*store, time).await);
+    }
+    let first = list(&*store, "a", &Query { limit: 2, ..all() }).await;
+    assert_eq!(ids(&first), [keys[5].task.clone(), keys[4].task.clone()]);
+    // The one that the next page begins after moves, one that was listed ends, and a new one comes.
+    store.append(&keys[4], 2, &[status(State::Working, 10, false)]).await.unwrap();
+    store.append(&keys[5], 2, &[status(State::Completed, 11, true)]).await.unwrap();
+    at(&*store, 12).await;
+    let second = list(&*store, "a", &Query { after: first.next, limit: 2, ..all() }).await;
+    assert_eq!(ids(&second), [keys[3].task.clone(), keys[2].task.clone()]);
+    let third = list(&*store, "a", &Query { after: second.next, limit: 2, ..all() }).await;
+    assert_eq!(ids(&third), [keys[1].task.clone(), keys[0].task.clone()]);
+    assert_eq!((third.next, third.total), (None, 7));
+}
+
+pub(crate) async fn filters_and_totals(store: Arc<dyn Store>) {
+    let contexts = [ContextId::fresh(), ContextId::fresh()];
+    let states = [State::Working, State::Completed, State::InputRequired];
+    let mut made = Vec::new();
+    for time in 0..24_u64 {
+        let (context, state) = (&contexts[usize::from(time % 4 == 0)], states[(time % 3) as usize]);
+        let key = super::key("a");
+        store.create(&key, context, &[accepted("m"), status(state, time, false)]).await.unwrap();
+        made.push((time, context.clone(), state, key.task));
+    }
+    made.reverse();
+    for context in [None, Some(&contexts[0]), Some(&contexts[1])] {
+        for state in [None, Some(State::Completed), Some(State::Failed)] {
+            for since in [None, Some(0), Some(7), Some(99), Some(u64::MAX)] {
+                let fits: Vec<TaskId> = made
+                    .iter()
+                    .filter(|(time, its, now, _)| {
+                        context.is_none_or(|context| context == its)
+                            && state.is_none_or(|state| state == *now)
+                            && since.is_none_or(|since| since <= *time)
+                    })
+                    .map(|(.., id)| id.clone())
+                    .collect();
+                let since = since.map(Timestamp::from_millis);
+                let mut query = Query { context: context.cloned(), state, since, after: None, limit: 5 };
+                let mut seen = Vec::new();
+                loop {
+                    let page = list(&*store, "a", &query).await;
+                    assert_eq!(page.total, fits.len(), "{query:?}");
+                    seen.extend(ids(&page));
+                    let Some(next) = page.next else { break };
+                    query.after = Some(next);
+                }
+                assert_eq!(seen, fits, "{query:?}");
+            }
+        }
+    }
+    // A task is found by what it is now.
+    let (.., task) = made.iter().find(|(_, _, state, _)| *state == State::Working).unwrap();
+    let key = TaskKey { owner: Principal::named("a"), task: task.clone() };
+    store.append(&key, 2, &[Event::moved(State::Failed)]).await.unwrap();
+    let failed = list(&*store, "a", &Query { state: Some(State::Failed), ..all() }).await;
+    assert_eq!((ids(&failed), failed.total), (vec![key.task], 1));
+    assert_eq!(list(&*store, "a", &Query { state: Some(State::Working), ..all() }).await.total, 7);
+}
+
+pub(crate) async fn another_owners_tasks_are_not_listed(store: Arc<dyn Store>) {
+    let context = ContextId::fresh();
+    let owners = ["", "a", "A", "a ", "b"];
+    for owner in owners {
+        let key = super::key(owner);
+        store.create(&key, &context, &[status(State::Working, 5, false)]).await.unwrap();
+        for query in [all(), Query { context: Some(context.clone()), ..all() }] {
+            let page = list(&*store, owner, &query).await;
+            assert_eq!((ids(&page), page.total), (vec![key.task.clone()], 1), "{owner:?}");
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Tasks, their events, and what is known of them by key.
+
+use std::sync::Arc;
+
+use talaria_turns::{
+    Artifact, Content, ContextId, Event, Message, Part, Principal, Role, State, StateKey, Status, Store,
+    StoreError, Task, TaskKey, Timestamp,
+};
+
+use super::{accepted, create, delta, key, message, note, status, task};
+
+pub(crate) async fn a_task_is_what_its_events_add_up_to(store: Arc<dyn Store>) {
+    let (key, context) = (key("a"), ContextId::fresh());
+    let events = [accepted("m1"), Event::moved(State::Working), delta("Hel"), note("half"), delta("lo")];
+    store.create(&key, &context, &events[..1]).await.unwrap();
+    let created = task(&*store, &key).await;
+    assert_eq!((created.version, created.status.state), (1, State::Submitted));
+    assert_eq!(created.context, context);
+    store.append(&key, 1, &events[1..3]).await.unwrap();
+    store.append(&key, 3, &events[3..]).await.unwrap();
+    let found = task(&*store, &key).await;
+    let mut folded = Task::new(key.task.clone(), context);
+    for event in &events {
+        folded.apply(event).unwrap();
+    }
+    assert_eq!(*found, folded);
+    assert_eq!(found.artifacts[0].parts, vec![Part::text("Hello")]);
+    assert_eq!(store.task(&super::key("a")).await.unwrap(), None, "no other task is there");
+}
+
+pub(crate) async fn a_key_is_taken_once(store: Arc<dyn Store>) {
+    let key = create(&*store, "a", &[accepted("m1")]).await;
+    let before = task(&*store, &key).await;
+    let again = store.create(&key, &ContextId::fresh(), &[accepted("m2")]).await;
+    assert!(matches!(again, Err(StoreError::Exists)), "{again:?}");
+    assert_eq!(task(&*store, &key).await, before);
+    assert_eq!(store.accepted(&key.owner, &"m2".parse().unwrap()).await.unwrap(), None);
+}
+
+pub(crate) async fn a_task_may_begin_with_nothing(store: Arc<dyn Store>) {
+    let earliest = Timestamp::now();
+    let key = create(&*store, "a", &[]).await;
+    let found = task(&*store, &key).await;
+    assert_eq!((found.version, found.status.state), (0, State::Submitted));
+    assert!(found.status.at >= earliest && found.status.at <= Timestamp::now(), "since it was created");
+    assert_eq!(task(&*store, &key).await, found, "and it stays so");
+    assert_eq!(store.events(&key, 0, 10).await.unwrap(), vec![]);
+    store.append(&key, 0, &[]).await.unwrap();
+    assert_eq!(task(&*store, &key).await, found, "appending nothing changes nothing");
+    store.append(&key, 0, &[accepted("m1")]).await.unwrap();
+    assert_eq!(task(&*store, &key).await.version, 1);
+}
+
+pub(crate) async fn sequence_numbers_have_no_gaps_and_resume_within_an_append(store: Arc<dyn Store>) {
+    let key = create(&*store, "a", &[note("1"), note("2")]).await;
+    let mut version = 2;
+    for count in [1, 5, 3, 1, 4] {
+        let events: Vec<Event> = (1..=count).map(|more| note(&(version + more).to_string())).collect();
+        store.append(&key, version, &events).await.unwrap();
+        version += count;
+    }
+    let all = store.events(&key, 0, 100).await.unwrap();
+    assert_eq!(all.iter().map(|entry| entry.sequence).collect::<Vec<_>>(), (1..=16).collect::<Vec<_>>());
+    for entry in &all {
+        assert_eq!(*entry.event, note(&entry.sequence.to_string()), "each in its place");
+    }
+    for after in 0..=16 {
+        for limit in 0..=17 {
+            let rest = store.events(&key, after, limit).await.unwrap();
+            let from = usize::try_from(after).unwrap();
+            assert_eq!(rest, all[from..(from + limit).min(16)], "after {after}, at most {limit}");
+        }
+    }
+    for beyond in [17, 1 << 40, u64::MAX - 1, u64::MAX] {
+        assert_eq!(store.events(&key, beyond, 3).await.unwrap(), vec![], "beyond the end is nothing");
+    }
+    assert_eq!(store.events(&key, 0, usize::MAX).await.unwrap().len(), 16);
+}
+
+pub(crate) async fn everything_comes_back_as_it_was_written(store: Arc<dyn Store>) {
+    let value = serde_json::json!({
+        "z": 1, "a": [1e300, -0.1, 0.1 + 0.2, u64::MAX, i64::MIN, null, true], "text": "\u{0}\"\\\n\u{1F97E}",
+    });
+    let metadata = value.as_object().cloned();
+    let parts = vec![
+        Part::text("a\u{0}b 🥾 \u{2028}"),
+        Part::new(Content::Data(value.clone())),
+        Part { media_type: Some("image/png".into()), ..Part::new(Content::Bytes((0..=255).collect())) },
+        Part {
+            filename: Some("f".into()),
+            metadata: metadata.clone(),
+            ..Part::new(Content::Uri("x:y".into()))
+        },
+    ];
+    let said = Message {
+        parts: parts.clone(),
+        metadata: metadata.clone(),
+        extensions: vec!["urn:one".into()],
+        reference_task_ids: vec!["another".into()],
+        ..message("m2", Role::Agent, "")
+    };
+    let artifact = Artifact {
+        id: "a".into(),
+        name: Some("name".into()),
+        description: Some("what it is".into()),
+        parts,
+        metadata: metadata.clone(),
+        extensions: vec!["urn:two".into()],
+    };
+    let at = Timestamp::from_millis(1_700_000_000_123);
+    let events = [
+        accepted("m1"),
+        Event::Status {
+            status: Status { state: State::InputRequired, message: Some(said), at },
+            metadata: metadata.clone(),
+            ends_turn: false,
+        },
+        Event::Answered(message("m3", Role::User, "yes")),
+        Event::Checkpoint((0..=255).rev().collect()),
+        Event::Artifact { artifact: artifact.clone(), append: false, last: true },
+        Event::Note { name: "it".into(), value },
+    ];
+    let key = create(&*store, "", &events[..2]).await;
+    store.append(&key, 2, &events[2..]).await.unwrap();
+    let found: Vec<Event> =
+        store.events(&key, 0, 10).await.unwrap().into_iter().map(|entry| (*entry.event).clone()).collect();
+    assert_eq!(found, events);
+    let found = task(&*store, &key).await;
+    let mut folded = Task::new(key.task.clone(), found.context.clone());
+    for event in &events {
+        folded.apply(event).unwrap();
+    }
+    assert_eq!(*found, folded);
+}
+
+pub(crate) async fn what_was_written_can_be_read_however_deep(store: Arc<dyn Store>) {
+    // As deep as the parsers at the edge let through.
+    let deep = (0..127).fold(serde_json::json!("bottom"), |inside, _| serde_json::json!([inside]));
+    let events = vec![
+        Event::Note { name: "deep".into(), value: deep.clone() },
+        Event::said(State::Working, vec![Part::new(Content::Data(deep))]),
+    ];
+    let key = create(&*store, "a", &events).await;
+    assert_eq!(task(&*store, &key).await.version, 2);
+    assert_eq!(store.events(&key, 0, 10).await.unwrap().len(), 2);
+}
+
+pub(crate) async fn only_one_of_eight_writers_wins(store: Arc<dyn Store>) {
+    let key = create(&*store, "a", &[note("1")]).await;
+    let mut set = tokio::task::JoinSet::new();
+    for writer in 0..8 {
+        let (store, key) = (Arc::clone(&store), key.clone());
+        set.spawn(async move { store.append(&key, 1, &[note(&writer.to_string()), note("more")]).await });
+    }
+    let mut won = 0;
+    for result in set.join_all().await {
+        match result {
+            Ok(()) => won += 1,
+            Err(StoreError::Conflict { expected: 1, actual: 3 }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(won, 1);
+    assert_eq!(store.events(&key, 0, 10).await.unwrap().len(), 3);
+    let ahead = store.append(&key, 9, &[note("from the future")]).await;
+    assert!(matches!(ahead, Err(StoreError::Conflict { expected: 9, actual: 3 })), "{ahead:?}");
+}
+
+pub(crate) async fn writers_that_try_again_all_get_through(store: Arc<dyn Store>) {
+    const WRITERS: u64 = 8;
+    const EACH: u64 = 20;
+    let key = create(&*store, "a", &[]).await;
+    let mut set = tokio::task::JoinSet::new();
+    for writer in 0..WRITERS {
+        let (store, key) = (Arc::clone(&store), key.clone());
+        set.spawn(async move {
+            let mut version = 0;
+            for number in 0..EACH {
+                loop {
+                    match store.append(&key, version, &[note(&format!("{writer}/{number}"))]).await {
+                        Ok(()) => break version += 1,
+                        Err(StoreError::Conflict { actual, .. }) => version = actual,
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            }
+        });
+    }
+    set.join_all().await;
+    let entries = store.events(&key, 0, usize::MAX).await.unwrap();
+    let sequences: Vec<u64> = entries.iter().map(|entry| entry.sequence).collect();
+    assert_eq!(sequences, (1..=WRITERS * EACH).collect::<Vec<_>>());
+    for writer in 0..WRITERS {
+        let own: Vec<&Event> = entries.iter().map(|entry| &*entry.event).filter(|event| {
+            matches!(event, Event::Note { value, .. } if value.as_str().unwrap().starts_with(&format!("{writer}/")))
+        }).collect();
+        let expected: Vec<Event> = (0..EACH).map(|number| note(&format!("{writer}/{number}"))).collect();
+        assert_eq!(own, expected.iter().collect::<Vec<_>>(), "in the writer's order, each once");
+    }
+}
+
+pub(crate) async fn an_illegal_event_changes_nothing(store: Arc<dyn Store>) {
+    let key = create(&*store, "a", &[accepted("m1"), Event::moved(State::Working)]).await;
+    let before = task(&*store, &key).await;
+    let refused = [
+        vec![accepted("m2"), Event::moved(State::Completed), note("after the end")],
+        vec![accepted("m2"), Event::moved(State::Submitted)],
+    ];
+    for events in refused {
+        let result = store.append(&key, 2, &events).await;
+        assert!(matches!(result, Err(StoreError::Illegal(_))), "{result:?}");
+    }
+    assert_eq!(task(&*store, &key).await, before, "all or nothing");
+    assert_eq!(store.events(&key, 0, 10).await.unwrap().len(), 2);
+    assert_eq!(store.accepted(&key.owner, &"m2".parse().unwrap()).await.unwrap(), None);
+
+    store.append(&key, 2, &[Event::moved(State::Completed)]).await.unwrap();
+    let ended = task(&*store, &key).await;
+    for event in [note("late"), delta("late"), accepted("m3"), Event::moved(State::Completed)] {
+        let result = store.append(&key, 3, &[event]).await;
+        assert!(matches!(result, Err(StoreError::Illegal(_))), "terminal is final: {result:?}");
+    }
+    assert_eq!(task(&*store, &key).await, ended);
+
+    let never = super::key("a");
+    let events = [Event::moved(State::Failed), note("after the end")];
+    let result = store.create(&never, &ContextId::fresh(), &events).await;
+    assert!(matches!(result, Err(StoreError::Illegal(_))), "{result:?}");
+    assert_eq!(store.task(&never).await.unwrap(), None);
+}
+
+pub(crate) async fn a_long_task_is_the_same_as_its_events(store: Arc<dyn Store>) {
+    let key = create(&*store, "a", &[accepted("m1"), Event::moved(State::Working)]).await;
+    let mut folded = (*task(&*store, &key).await).clone();
+    for round in 0..300 {
+        let mut events = vec![delta(&format!("{round} ")), note("meanwhile")];
+        if round % 50 == 49 {
+            events.push(Event::said(State::Working, vec![Part::text("still at it")]));
+        }
+        store.append(&key, folded.version, &events).await.unwrap();
+        for event in &events {
+            folded.apply(event).unwrap();
+        }
+        if round % 7 == 0 {
+            assert_eq!(*task(&*store, &key).await, folded, "round {round}");
+        }
+    }
+    store.append(&key, folded.version, &[Event::moved(State::Completed)]).await.unwrap();
+    let found = task(&*store, &key).await;
+    assert_eq!((found.version, found.status.state), (folded.version + 1, State::Completed));
+    assert_eq!(found.artifacts, folded.artifacts);
+    assert_eq!(store.events(&key, 0, usize::MAX).await.unwrap().len() as u64, found.version);
+}
+
+pub(crate) async fn another_owners_task_is_absent(store: Arc<dyn Store>) {
+    let mine = create(&*store, "a", &[accepted("m1")]).await;
+    for other in [Principal::named("b"), Principal::anyone()] {
+        let theirs = TaskKey { owner: other.clone(), task: mine.task.clone() };
+        assert_eq!(store.task(&theirs).await.unwrap(), None);
+        let append = store.append(&theirs, 1, &[note("2")]).await;
+        assert!(matches!(append, Err(StoreError::NotFound)), "{append:?}");
+        let events = store.events(&theirs, 0, 10).await;
+        assert!(matches!(events, Err(StoreError::NotFound)), "{events:?}");
+        assert_eq!(store.accepted(&other, &"m1".parse().unwrap()).await.unwrap(), None);
+        store.create(&theirs, &ContextId::fresh(), &[]).await.expect("the same id is another's task");
+        assert_eq!(task(&*store, &mine).await.version, 1);
+    }
+}
+
+pub(crate) async fn state_belongs_to_owner_context_and_executor(store: Arc<dyn Store>) {
+    let key = StateKey {
+        owner: Principal::named("a"),
+        context: ContextId::fresh(),
+        executor: "one".into(),
+        key: "session".into(),
+    };
+    assert_eq!(store.state(&key).await.unwrap(), None);
+    store.set_state(&key, None).await.expect("there is nothing to forget, and that is fine");
+    store.set_state(&key, Some(b"s1".as_slice().into())).await.unwrap();
+    store.set_state(&key, Some([0, 255].as_slice().into())).await.unwrap();
+    assert_eq!(store.state(&key).await.unwrap().as_deref(), Some([0, 255].as_slice()));
+    let others = [
+        StateKey { owner: Principal::named("b"), ..key.clone() },
+        StateKey { owner: Principal::anyone(), ..key.clone() },
+        StateKey { context: ContextId::fresh(), ..key.clone() },
+        StateKey { executor: "two".into(), ..key.clone() },
+        StateKey { key: "other".into(), ..key.clone() },
+    ];
+    for other in &others {
+        assert_eq!(store.state(other).await.unwrap(), None, "{other:?}");
+        store.set_state(other, Some([].as_slice().into())).await.unwrap();
+        assert_eq!(store.state(other).await.unwrap().as_deref(), Some([].as_slice()), "empty is not absent");
+    }
+    store.set_state(&key, None).await.unwrap();
+    assert_eq!(store.state(&key).await.unwrap(), None);
+    for other in &others {
+        assert!(store.state(other).await.unwrap().is_some(), "{other:?}");
+    }
+}
+
+pub(crate) async fn a_message_leads_to_the_task_that_took_it_in(store: Arc<dyn Store>) {
+    let find = async |id: &str| store.accepted(&Principal::named("a"), &id.parse().unwrap()).await.unwrap();
+    assert_eq!(find("m1").await, None);
+    let first = create(&*store, "a", &[accepted("m1")]).await;
+    let events = [accepted("m2"), Event::Answered(message("m3", Role::User, "yes")), note("m4")];
+    store.append(&first, 1, &events).await.unwrap();
+    for id in ["m1", "m2", "m3"] {
+        assert_eq!(find(id).await.as_ref(), Some(&first.task), "{id}");
+    }
+    assert_eq!(find("m4").await, None);
+    let second = create(&*store, "a", &[accepted("m1")]).await;
+    assert_eq!(find("m1").await, Some(second.task), "the newest of several");
+    let theirs = create(&*store, "b", &[accepted("m1"), accepted("m9")]).await;
+    assert_ne!(find("m1").await, Some(theirs.task));
+    assert_eq!(find("m9").await, None);
+}
+
+pub(crate) async fn a_turn_that_is_not_over_is_unfinished(store: Arc<dyn Store>) {
+    let submitted = create(&*store, "a", &[accepted("m1")]).await;
+    let working = create(&*store, "", &[accepted("m1"), status(State::Working, 1, false)]).await;
+    let asking = create(&*store, "b", &[accepted("m1"), status(State::InputRequired, 1, false)]).await;
+    let queued =
+        create(&*store, "b", &[accepted("m2"), accepted("m3"), status(State::Working, 1, true)]).await;
+    let again = create(&*store, "b", &[accepted("m4"), status(State::InputRequired, 1, true)]).await;
+    store.append(&again, 2, &[status(State::Working, 2, true), accepted("m5")]).await.unwrap();
+    // No turn: it waits for the caller, it ended, it took in nothing, or it ended with a turn still queued.
+    create(&*store, "a", &[accepted("m6"), status(State::InputRequired, 1, true)]).await;
+    create(&*store, "a", &[accepted("m7"), status(State::Failed, 1, true)]).await;
+    create(&*store, "a", &[status(State::Working, 1, false)]).await;
+    create(&*store, "a", &[accepted("m8"), accepted("m9"), status(State::Canceled, 1, true)]).await;
+
+    let mut expected = vec![submitted, working, asking, queued, again];
+    for left in (0..=expected.len()).rev() {
+        let mut found = store.unfinished().await.unwrap();
+        found.sort_by(|a, b| a.task.as_str().cmp(b.task.as_str()));
+        let mut sorted = expected.clone();
+        sorted.sort_by(|a, b| a.task.as_str().cmp(b.task.as_str()));
+        assert_eq!(found, sorted, "{left} left");
+        if let Some(next) = expected.pop() {
+            let version = task(&*store, &next).await.version;
+            store.append(&next, version, &[Event::ended(State::Completed, vec![], None)]).await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What every store must do. A store's tests say `every_promise!(|| (an empty one, what it needs to stay))`.
+
+pub(crate) mod lists;
+pub(crate) mod log;
+pub(crate) mod retention;
+
+use std::sync::Arc;
+
+use talaria_turns::{
+    Artifact, ContextId, Event, Message, MessageId, Part, Principal, Query, REPLY, Role, State, Status,
+    Store, Task, TaskId, TaskKey, Timestamp,
+};
+
+/// Makes a test of each promise, with a store of its own.
+macro_rules! every_promise {
+    ($empty:expr) => {
+        $crate::suite::every_promise! { $empty;
+            log::a_task_is_what_its_events_add_up_to,
+            log::a_key_is_taken_once,
+            log::a_task_may_begin_with_nothing,
+            log::sequence_numbers_have_no_gaps_and_resume_within_an_append,
+            log::everything_comes_back_as_it_was_written,
+            log::what_was_written_can_be_read_however_deep,
+            log::only_one_of_eight_writers_wins,
+            log::writers_that_try_again_all_get_through,
+            log::an_illegal_event_changes_nothing,
+            log::a_long_task_is_the_same_as_its_events,
+            log::another_owners_task_is_absent,
+            log::state_belongs_to_owner_context_and_executor,
+            log::a_message_leads_to_the_task_that_took_it_in,
+            log::a_turn_that_is_not_over_is_unfinished,
+            lists::the_newest_status_comes_first_then_the_greater_id,
+            lists::pages_give_every_task_once,
+            lists::a_task_that_moves_between_pages_is_not_listed_twice,
+            lists::filters_and_totals,
+            lists::another_owners_tasks_are_not_listed,
+            retention::forgets_by_age,
+            retention::forgets_by_count,
+            retention::never_forgets_what_has_not_ended,
+            retention::forgets_many,
+            retention::what_executors_remember_goes_with_the_last_task_of_its_context,
+        }
+    };
+    ($empty:expr; $($module:ident :: $promise:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $promise() {
+                let (store, _kept) = ($empty)();
+                $crate::suite::$module::$promise(std::sync::Arc::new(store)).await;
+            }
+        )*
+    };
+}
+pub(crate) use every_promise;
+
+/// A fresh key.
+pub(crate) fn key(owner: &str) -> TaskKey {
+    TaskKey { owner: Principal::named(owner), task: TaskId::fresh() }
+}
+
+pub(crate) fn message(id: &str, role: Role, text: &str) -> Message {
+    let id: MessageId = id.parse().unwrap();
+    Message { id, role, ..Message::agent(vec![Part::text(text)]) }
+}
+
+pub(crate) fn accepted(id: &str) -> Event {
+    let metadata = serde_json::json!({ "n": 1.5, "of": ["it", null] }).as_object().cloned();
+    Event::Accepted { message: message(id, Role::User, "do it"), executor: "worker".into(), metadata }
+}
+
+/// A status of a given time.
+pub(crate) fn status(state: State, at: u64, ends_turn: bool) -> Event {
+    let status = Status { state, message: None, at: Timestamp::from_millis(at) };
+    Event::Status { status, metadata: None, ends_turn }
+}
+
+pub(crate) fn delta(text: &str) -> Event {
+    let artifact = Artifact {
+        id: REPLY.into(),
+        name: None,
+        description: None,
+        parts: vec![Part::text(text)],
+        metadata: None,
+        extensions: Vec::new(),
+    };
+    Event::Artifact { artifact, append: true, last: false }
+}
+
+/// Something that leaves the task as it is.
+pub(crate) fn note(text: &str) -> Event {
+    Event::Note { name: "progress".into(), value: text.into() }
+}
+
+/// A fresh task with these events, in a context of its own.
+pub(crate) async fn create(store: &dyn Store, owner: &str, events: &[Event]) -> TaskKey {
+    let key = key(owner);
+    store.create(&key, &ContextId::fresh(), events).await.unwrap();
+    key
+}
+
+/// A task that must be there.
+pub(crate) async fn task(store: &dyn Store, key: &TaskKey) -> Arc<Task> {
+    store.task(key).await.unwrap().expect("the task is there")
+}
+
+/// Everything, as far as it goes on a page of 100.
+pub(crate) fn all() -> Query {
+    Query { context: None, state: None, since: None, after: None, limit: 100 }
+}

@@ -1,0 +1,144 @@
+//! What is forgotten, and what is not.
+
+use std::sync::Arc;
+
+use talaria_turns::{ContextId, Event, Principal, State, StateKey, Store, StoreError, TaskKey, Timestamp};
+
+use super::{accepted, all, create, note, status};
+
+/// A task that ended at `at`, with a message of that name.
+async fn ended(store: &dyn Store, owner: &str, at: u64) -> TaskKey {
+    let key = create(store, owner, &[accepted(&format!("m{at}"))]).await;
+    let state = if at.is_multiple_of(2) { State::Completed } else { State::Failed };
+    store.append(&key, 1, &[note("nearly there"), status(state, at, true)]).await.unwrap();
+    key
+}
+
+async fn is_there(store: &dyn Store, key: &TaskKey) -> bool {
+    store.task(key).await.unwrap().is_some()
+}
+
+fn never() -> Timestamp {
+    Timestamp::from_millis(0)
+}
+
+pub(crate) async fn forgets_by_age(store: Arc<dyn Store>) {
+    let old = [ended(&*store, "a", 10).await, ended(&*store, "b", 11).await];
+    let new = [ended(&*store, "a", 12).await, ended(&*store, "b", 13).await];
+    assert_eq!(store.forget(Timestamp::from_millis(10), usize::MAX).await.unwrap(), 0, "10 is not before 10");
+    assert_eq!(store.forget(Timestamp::from_millis(12), usize::MAX).await.unwrap(), 2);
+    for key in &old {
+        assert!(!is_there(&*store, key).await);
+        let events = store.events(key, 0, 10).await;
+        assert!(matches!(events, Err(StoreError::NotFound)), "{events:?}");
+        assert!(!store.list(&key.owner, &all()).await.unwrap().tasks.iter().any(|task| task.id == key.task));
+    }
+    assert_eq!(store.accepted(&old[0].owner, &"m10".parse().unwrap()).await.unwrap(), None);
+    for key in &new {
+        assert!(is_there(&*store, key).await);
+        assert_eq!(store.events(key, 0, 10).await.unwrap().len(), 3);
+        assert_eq!(store.list(&key.owner, &all()).await.unwrap().total, 1);
+    }
+    let message = store.accepted(&new[0].owner, &"m12".parse().unwrap()).await.unwrap();
+    assert_eq!(message.as_ref(), Some(&new[0].task));
+    // The key is free again.
+    store.create(&old[0], &ContextId::fresh(), &[accepted("m1")]).await.unwrap();
+    assert_eq!(store.events(&old[0], 0, 10).await.unwrap().len(), 1, "nothing of the old one is left");
+}
+
+pub(crate) async fn forgets_by_count(store: Arc<dyn Store>) {
+    let mut keys = Vec::new();
+    // Not in the order in which they end; two end at once.
+    for at in [14, 10, 13, 12, 12, 11] {
+        keys.push(ended(&*store, if at % 2 == 0 { "a" } else { "b" }, at).await);
+    }
+    assert_eq!(store.forget(never(), 6).await.unwrap(), 0);
+    assert_eq!(store.forget(never(), 4).await.unwrap(), 2, "all owners are counted together");
+    assert!(!is_there(&*store, &keys[1]).await && !is_there(&*store, &keys[5]).await, "the oldest two");
+    assert_eq!(store.forget(never(), 3).await.unwrap(), 1, "one of the two that ended at once");
+    assert!(is_there(&*store, &keys[3]).await != is_there(&*store, &keys[4]).await);
+    let later = Timestamp::from_millis(14);
+    assert_eq!(store.forget(later, 3).await.unwrap(), 2, "whichever forgets more: age");
+    assert!(is_there(&*store, &keys[0]).await);
+    assert_eq!(store.forget(later, 0).await.unwrap(), 1, "whichever forgets more: count");
+    assert_eq!(store.forget(later, 0).await.unwrap(), 0);
+}
+
+pub(crate) async fn never_forgets_what_has_not_ended(store: Arc<dyn Store>) {
+    let submitted = create(&*store, "a", &[accepted("m1")]).await;
+    let working = create(&*store, "a", &[accepted("m2"), status(State::Working, 1, false)]).await;
+    let waiting = create(&*store, "a", &[accepted("m3"), status(State::InputRequired, 1, true)]).await;
+    let bare = create(&*store, "a", &[]).await;
+    let over = ended(&*store, "a", 1).await;
+    assert_eq!(store.forget(Timestamp::now(), 0).await.unwrap(), 1);
+    assert!(!is_there(&*store, &over).await);
+    for key in [&submitted, &working, &waiting, &bare] {
+        assert!(is_there(&*store, key).await);
+    }
+    assert_eq!(store.forget(Timestamp::from_millis(u64::MAX), 0).await.unwrap(), 0);
+    assert_eq!(store.unfinished().await.unwrap().len(), 2);
+}
+
+pub(crate) async fn forgets_many(store: Arc<dyn Store>) {
+    const MANY: u64 = 1_050;
+    let mut set = tokio::task::JoinSet::new();
+    for number in 0..MANY {
+        let store = Arc::clone(&store);
+        set.spawn(async move {
+            let events = [accepted(&format!("m{number}")), status(State::Completed, 100 + number, true)];
+            create(&*store, "a", &events).await
+        });
+    }
+    let keys = set.join_all().await;
+    // Writes go on meanwhile.
+    let busy = create(&*store, "a", &[]).await;
+    let appending = {
+        let (store, busy) = (Arc::clone(&store), busy.clone());
+        async move {
+            for version in 0..50 {
+                store.append(&busy, version, &[note("at it")]).await.unwrap();
+            }
+        }
+    };
+    let (forgotten, again, ()) =
+        tokio::join!(store.forget(never(), 25), store.forget(never(), 25), appending);
+    assert_eq!(forgotten.unwrap() + again.unwrap(), 1_025, "two at once forget no more than one");
+    let page = store.list(&Principal::named("a"), &all()).await.unwrap();
+    assert_eq!(page.total, 26);
+    let newest = Timestamp::from_millis(100 + MANY - 25);
+    assert!(page.tasks.iter().all(|task| task.id == busy.task || task.status.at >= newest));
+    let mut messages = 0;
+    for number in 0..MANY {
+        let message = format!("m{number}").parse().unwrap();
+        messages += usize::from(store.accepted(&keys[0].owner, &message).await.unwrap().is_some());
+    }
+    assert_eq!(messages, 25);
+}
+
+pub(crate) async fn what_executors_remember_goes_with_the_last_task_of_its_context(store: Arc<dyn Store>) {
+    let context = ContextId::fresh();
+    let state = |owner: &str, context: &ContextId| StateKey {
+        owner: Principal::named(owner),
+        context: context.clone(),
+        executor: "it".into(),
+        key: "session".into(),
+    };
+    let (mine, theirs, elsewhere) =
+        (state("a", &context), state("b", &context), state("a", &ContextId::fresh()));
+    for key in [&mine, &theirs, &elsewhere] {
+        store.set_state(key, Some(b"s".as_slice().into())).await.unwrap();
+    }
+    let tasks = [super::key("a"), super::key("a")];
+    for key in &tasks {
+        store.create(key, &context, &[Event::moved(State::Working)]).await.unwrap();
+    }
+    store.append(&tasks[0], 1, &[status(State::Completed, 5, true)]).await.unwrap();
+    assert_eq!(store.forget(Timestamp::now(), 0).await.unwrap(), 1);
+    assert!(store.state(&mine).await.unwrap().is_some(), "a task of the context is left");
+    store.append(&tasks[1], 1, &[status(State::Completed, 5, true)]).await.unwrap();
+    assert_eq!(store.forget(Timestamp::now(), 0).await.unwrap(), 1);
+    assert_eq!(store.state(&mine).await.unwrap(), None);
+    for key in [&theirs, &elsewhere] {
+        assert!(store.state(key).await.unwrap().is_some(), "{key:?}");
+    }
+}

@@ -1,0 +1,310 @@
+//! One turn, from its place in the line to its last word.
+//!
+//! Whatever happens (an outcome, a failure, a panic, a cancel, a shutdown), the turn ends with exactly one event that
+//! says so. Dropping the execution releases all that the executor held.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::executor::{
+    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Said, Scope, ToolState, Turn,
+};
+use crate::live::{Live, UnderWay};
+use crate::model::{Artifact, Message, Part};
+use crate::order::Place;
+use crate::store::{Store, StoreError};
+use crate::task::{Event, REPLY, State, Task};
+use crate::text::message_text;
+
+/// Pieces that may wait between an executor and the log before the executor does.
+const PIECES: usize = 16;
+/// How long a cancelled turn may take to notice, and its upstream to be told.
+const GRACE: Duration = Duration::from_secs(5);
+/// What the caller reads when a turn dies with the host.
+const STOPPED: &str = "interrupted by a shutdown";
+
+/// A turn that has its place.
+pub(crate) struct Run {
+    pub(crate) live: Arc<Live>,
+    pub(crate) executor: Arc<dyn Executor>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) turn: Turn,
+    pub(crate) place: Place,
+    pub(crate) under_way: UnderWay,
+    /// Ends every turn of the host.
+    pub(crate) stop: CancellationToken,
+}
+
+/// How a turn ended.
+enum End {
+    Result(Result<Outcome, Failure>),
+    Cancelled,
+}
+
+/// What was said so far.
+#[derive(Default)]
+struct Progress {
+    /// The answer's text, where it came in deltas.
+    reply: Option<String>,
+    /// Questions that were asked.
+    asked: usize,
+}
+
+impl Run {
+    /// Runs the turn. Returns when its last word is in the store.
+    pub(crate) async fn finish(self) {
+        let Self { live, executor, store, turn, place, under_way, stop } = self;
+        let mut progress = Progress::default();
+        let end = tokio::select! {
+            biased;
+            () = stop.cancelled() => End::Result(Err(Failure::new(FailureKind::Cancelled, STOPPED))),
+            () = live.cancel.cancelled() => End::Cancelled,
+            _turn = place.turn() => {
+                let execution = execute(&live, &executor, &store, turn.clone(), &mut progress);
+                let execution = AssertUnwindSafe(execution).catch_unwind();
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => End::Result(Err(Failure::new(FailureKind::Cancelled, STOPPED))),
+                    end = execution => end.unwrap_or_else(|_| End::Result(Err(Failure::new(
+                        FailureKind::Internal,
+                        "the executor panicked; the log has the details",
+                    )))),
+                }
+            }
+        };
+        live.set_asking(None);
+        if let End::Result(Err(failure)) = &end {
+            warn!(kind = ?failure.kind, retryable = failure.retryable, "turn failed");
+        }
+        let written = live.append(|task| Ok::<_, StoreError>(last_words(&end, task, &progress))).await;
+        match written {
+            Ok(_) => {}
+            // It ended some other way first, and that is final.
+            Err(StoreError::Illegal(illegal)) => debug!(%illegal, "the end of a turn came too late"),
+            Err(error) => {
+                warn!(%error, "the end of a turn was not written down");
+                let why = vec![Part::text(format!("the answer was not stored: {error}"))];
+                let failed = Event::ended(State::Failed, why, None);
+                let _ = live.append(|_| Ok::<_, StoreError>(vec![failed.clone()])).await;
+            }
+        }
+        drop(under_way);
+    }
+}
+
+async fn execute(
+    live: &Arc<Live>,
+    executor: &Arc<dyn Executor>,
+    store: &Arc<dyn Store>,
+    turn: Turn,
+    progress: &mut Progress,
+) -> End {
+    if let Err(error) = live.append(|_| Ok::<_, StoreError>(vec![Event::moved(State::Working)])).await {
+        return End::Result(Err(unstored(&error)));
+    }
+    let (scope, mut said) = Scope::new(
+        PIECES,
+        live.cancel.clone(),
+        Arc::clone(store),
+        turn.principal.clone(),
+        turn.context.clone(),
+        executor.name(),
+    );
+    let mut execution = executor.execute(turn.clone(), scope);
+    let mut question: Option<(mpsc::Receiver<Message>, oneshot::Sender<Message>)> = None;
+    loop {
+        let answer = async {
+            match &mut question {
+                Some((answers, _)) => answers.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = live.cancel.cancelled() => {
+                // The executor's pending call fails by itself; the upstream is told meanwhile.
+                drop((question, said));
+                let checkpoint = live.task().checkpoint.clone().map(|checkpoint| checkpoint.0);
+                let stopping = executor.cancel(Turn { checkpoint, ..turn });
+                let (_, stopped) = tokio::join!(
+                    tokio::time::timeout(GRACE, execution),
+                    tokio::time::timeout(GRACE, stopping),
+                );
+                if !matches!(stopped, Ok(Ok(()))) {
+                    warn!(?stopped, "the upstream may still be at work on a cancelled turn");
+                }
+                return End::Cancelled;
+            }
+            Some(piece) = said.recv() => {
+                match take(live, piece, &mut said, progress).await {
+                    Ok(asked) => question = asked.or(question),
+                    Err(failure) => return End::Result(Err(failure)),
+                }
+            }
+            Some(message) = answer => {
+                live.set_asking(None);
+                if let Some((_, answer)) = question.take() {
+                    let _ = answer.send(message);
+                }
+            }
+            result = &mut execution => {
+                while let Ok(piece) = said.try_recv() {
+                    if let Err(failure) = take(live, piece, &mut said, progress).await {
+                        return End::Result(Err(failure));
+                    }
+                }
+                return End::Result(result);
+            }
+        }
+    }
+}
+
+type Question = (mpsc::Receiver<Message>, oneshot::Sender<Message>);
+
+/// Takes what the turn said, with whatever else it has said meanwhile: one append, so one write.
+async fn take(
+    live: &Live,
+    first: Said,
+    more: &mut mpsc::Receiver<Said>,
+    progress: &mut Progress,
+) -> Result<Option<Question>, Failure> {
+    let mut events = Vec::new();
+    let mut next = Some(first);
+    while let Some(said) = next {
+        match said {
+            Said::Emitted(emitted) => events.push(progress.event(emitted)),
+            Said::Checkpoint { data, kept } => {
+                events.push(Event::Checkpoint(data));
+                let written = append(live, std::mem::take(&mut events)).await;
+                let failed = written.is_err();
+                let _ = kept.send(written);
+                if failed {
+                    return Ok(None);
+                }
+            }
+            Said::Ask { parts, answer } => {
+                let asked = progress.asked;
+                progress.asked += 1;
+                let task = live.task();
+                let known = task.answers.get(asked).and_then(|at| task.history.get(*at));
+                if let Some(known) = known {
+                    // Executed again after a restart: the answer came already.
+                    let _ = answer.send(known.clone());
+                } else {
+                    let (to, answers) = mpsc::channel(1);
+                    live.set_asking(Some(to));
+                    events.push(Event::said(State::InputRequired, parts));
+                    append(live, events).await.map_err(|error| unstored(&error))?;
+                    return Ok(Some((answers, answer)));
+                }
+            }
+        }
+        next = more.try_recv().ok();
+    }
+    append(live, events).await.map_err(|error| unstored(&error))?;
+    Ok(None)
+}
+
+async fn append(live: &Live, events: Vec<Event>) -> Result<(), StoreError> {
+    live.append(|_| Ok(events.clone())).await.map(drop)
+}
+
+/// The last events of a turn.
+fn last_words(end: &End, task: &Task, progress: &Progress) -> Vec<Event> {
+    match end {
+        End::Cancelled => vec![Event::ended(State::Canceled, Vec::new(), None)],
+        End::Result(Err(failure)) => {
+            vec![Event::ended(State::Failed, vec![Part::text(failure.message.clone())], None)]
+        }
+        End::Result(Ok(outcome)) => outcome_events(outcome, task, progress),
+    }
+}
+
+fn outcome_events(outcome: &Outcome, task: &Task, progress: &Progress) -> Vec<Event> {
+    let mut metadata = outcome.metadata.clone().unwrap_or_default();
+    let status_text = metadata.remove("talaria/status").and_then(|text| text.as_str().map(str::to_owned));
+    if let Some(usage) = outcome.usage {
+        metadata.insert(
+            "usage".into(),
+            serde_json::json!({ "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens }),
+        );
+    }
+    let metadata = (!metadata.is_empty()).then_some(metadata);
+    let mut events = Vec::new();
+    let (state, parts) = match outcome.state {
+        FinalState::Completed => {
+            let as_said = progress.reply.as_ref().is_some_and(|said| *said == message_text(&outcome.parts));
+            if !outcome.parts.is_empty() && !as_said {
+                events.push(Event::Artifact {
+                    artifact: reply(outcome.parts.clone()),
+                    append: false,
+                    last: true,
+                });
+            }
+            // Messages that came meanwhile are answered before the task is over.
+            let state = if task.pending.len() > 1 { State::Working } else { State::Completed };
+            (state, status_text.into_iter().map(Part::text).collect())
+        }
+        FinalState::InputRequired => (State::InputRequired, outcome.parts.clone()),
+        FinalState::AuthRequired => (State::AuthRequired, outcome.parts.clone()),
+        FinalState::Rejected => (State::Rejected, outcome.parts.clone()),
+    };
+    events.push(Event::ended(state, parts, metadata));
+    events
+}
+
+// === impl Progress ===
+
+impl Progress {
+    fn event(&mut self, emitted: Emitted) -> Event {
+        match emitted {
+            Emitted::TextDelta(text) => {
+                let append = self.reply.is_some();
+                self.reply.get_or_insert_default().push_str(&text);
+                Event::Artifact { artifact: reply(vec![Part::text(text)]), append, last: false }
+            }
+            Emitted::Artifact { artifact, append, last } => Event::Artifact { artifact, append, last },
+            Emitted::Status(text) => Event::said(State::Working, vec![Part::text(text)]),
+            Emitted::Tool(tool) => Event::Note {
+                name: "tool-progress".into(),
+                value: serde_json::json!({
+                    "id": tool.id,
+                    "name": tool.name,
+                    "state": match tool.state {
+                        ToolState::Started => "started",
+                        ToolState::Completed => "completed",
+                        ToolState::Failed => "failed",
+                    },
+                    "label": tool.label,
+                    "metadata": tool.metadata,
+                }),
+            },
+            Emitted::Custom { name, value } => Event::Note { name, value },
+        }
+    }
+}
+
+fn reply(parts: Vec<Part>) -> Artifact {
+    Artifact {
+        id: REPLY.into(),
+        name: None,
+        description: None,
+        parts,
+        metadata: None,
+        extensions: Vec::new(),
+    }
+}
+
+fn unstored(error: &StoreError) -> Failure {
+    Failure {
+        kind: FailureKind::Internal,
+        message: format!("the turn was not stored: {error}"),
+        retryable: true,
+    }
+}

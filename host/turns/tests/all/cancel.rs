@@ -1,0 +1,79 @@
+//! Cancel: once, whatever races, and the upstream is told.
+
+use std::sync::atomic::Ordering;
+
+use talaria_turns::{CancelError, Limits, Principal, State, StoreError, TaskId};
+
+use crate::kit::{message, service};
+
+#[tokio::test]
+async fn a_turn_under_way_is_ended_and_its_upstream_told() {
+    let (turns, executor) = service(Limits::default());
+    let accepted = turns.send(message("until cancelled")).await.unwrap();
+    // Until it runs.
+    while executor.runs.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let id = accepted.task.id.clone();
+    let cancelled = turns.cancel(&Principal::anyone(), &id).await.unwrap();
+    assert_eq!(cancelled.status.state, State::Canceled);
+    assert_eq!(executor.cancels.load(Ordering::SeqCst), 1);
+    assert_eq!(accepted.settled().await.version, cancelled.version, "whoever waits hears of it");
+    let again = turns.cancel(&Principal::anyone(), &id).await.unwrap();
+    assert_eq!(again.version, cancelled.version, "twice is the same as once");
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_in_line_never_begins() {
+    let (turns, executor) = service(Limits::default());
+    let first = turns.send(message("wait")).await.unwrap();
+    let mut second = message("hi");
+    second.context = Some(first.task.context.clone());
+    let second = turns.send(second).await.unwrap();
+    let cancelled = turns.cancel(&Principal::anyone(), &second.task.id).await.unwrap();
+    assert_eq!(cancelled.status.state, State::Canceled);
+    executor.go.notify_one();
+    assert_eq!(first.settled().await.status.state, State::Completed);
+    assert_eq!(executor.runs.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn what_is_over_cannot_be_cancelled() {
+    let (turns, _) = service(Limits::default());
+    let done = turns.send(message("hi")).await.unwrap().settled().await;
+    let refused = turns.cancel(&Principal::anyone(), &done.id).await;
+    assert!(matches!(refused, Err(CancelError::Over { state: State::Completed, .. })));
+    let missing = turns.cancel(&Principal::anyone(), &TaskId::fresh()).await;
+    assert!(matches!(missing, Err(CancelError::Store(StoreError::NotFound))));
+    let foreign = turns.cancel(&Principal::named("b"), &done.id).await;
+    assert!(matches!(foreign, Err(CancelError::Store(StoreError::NotFound))));
+}
+
+#[tokio::test]
+async fn a_task_that_asks_is_cancelled_with_or_without_its_turn() {
+    let (turns, _) = service(Limits::default());
+    for prompt in ["question", "ask"] {
+        let asked = turns.send(message(prompt)).await.unwrap().settled().await;
+        assert_eq!(asked.status.state, State::InputRequired);
+        let cancelled = turns.cancel(&Principal::anyone(), &asked.id).await.unwrap();
+        assert_eq!(cancelled.status.state, State::Canceled, "{prompt}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_cancel_and_an_answer_one_wins() {
+    let (turns, _) = service(Limits::default());
+    for _ in 0..200 {
+        let accepted = turns.send(message("hi")).await.unwrap();
+        let id = accepted.task.id.clone();
+        let cancel = turns.cancel(&Principal::anyone(), &id).await;
+        let task = accepted.settled().await;
+        match cancel {
+            Ok(_) => assert_eq!(task.status.state, State::Canceled),
+            Err(CancelError::Over { state, .. }) => {
+                assert_eq!((state, task.status.state), (State::Completed, state))
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A restart: what was accepted is run, resumed, or failed with a reason. Nothing is lost, nothing is run twice.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use talaria_store::Memory;
+use talaria_turns::{Limits, Message, Principal, State, Store, Task, TaskId, Turns};
+
+use crate::kit::{Scripted, message, on, text};
+
+/// A store that outlives its host, as one on disk does.
+fn store() -> Arc<dyn Store> {
+    Arc::new(Memory::new(100))
+}
+
+/// Sends a message to a host that dies while it runs.
+async fn interrupted(store: &Arc<dyn Store>, prompt: &str, until: impl Fn(&Task) -> bool) -> TaskId {
+    let (turns, _) = on(Arc::clone(store), Limits::default());
+    let id = turns.send(message(prompt)).await.unwrap().task.id.clone();
+    while !until(&*turns.task(&Principal::anyone(), &id).await.unwrap()) {
+        tokio::task::yield_now().await;
+    }
+    // Forgotten, not drained: nothing is written any more, as after SIGKILL.
+    std::mem::forget(turns);
+    id
+}
+
+async fn restarted(store: &Arc<dyn Store>) -> (Turns, Arc<Scripted>, (usize, usize)) {
+    let (turns, executor) = on(Arc::clone(store), Limits::default());
+    let recovered = turns.recover().await.unwrap();
+    (turns, executor, recovered)
+}
+
+async fn settled(turns: &Turns, id: &TaskId) -> Arc<Task> {
+    loop {
+        let task = turns.task(&Principal::anyone(), id).await.unwrap();
+        if task.status.state.is_settled() {
+            return task;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_turn_with_a_checkpoint_goes_on_from_it() {
+    let store = store();
+    let id = interrupted(&store, "checkpoint", |task| task.checkpoint.is_some()).await;
+    let (turns, _, recovered) = restarted(&store).await;
+    assert_eq!(recovered, (1, 0));
+    assert_eq!(text(settled(&turns, &id).await.text_reply()), "resumed at one");
+}
+
+#[tokio::test]
+async fn a_turn_without_one_fails_with_a_reason() {
+    let store = store();
+    let id = interrupted(&store, "never", |task| task.status.state == State::Working).await;
+    let (turns, executor, recovered) = restarted(&store).await;
+    assert_eq!(recovered, (0, 1));
+    let task = settled(&turns, &id).await;
+    assert_eq!(task.status.state, State::Failed);
+    assert_eq!(text(task.status.message.clone()), "interrupted by a restart");
+    assert_eq!(executor.runs.load(Ordering::SeqCst), 0, "it is not run again");
+}
+
+#[tokio::test]
+async fn a_turn_that_had_not_begun_is_run() {
+    let store = store();
+    let (turns, _) = on(Arc::clone(&store), Limits::default());
+    let first = turns.send(message("never")).await.unwrap();
+    let mut second = message("hi");
+    second.context = Some(first.task.context.clone());
+    let second = turns.send(second).await.unwrap().task.id.clone();
+    std::mem::forget(turns);
+    let (turns, _, _) = restarted(&store).await;
+    assert_eq!(text(settled(&turns, &second).await.text_reply()), "hi");
+}
+
+#[tokio::test]
+async fn a_question_survives_and_its_answer_is_not_asked_for_twice() {
+    let store = store();
+    let asks = |task: &Task| task.status.state == State::InputRequired;
+    let id = interrupted(&store, "ask again", asks).await;
+    let (turns, _, recovered) = restarted(&store).await;
+    assert_eq!(recovered, (1, 0));
+    let task = settled(&turns, &id).await;
+    assert_eq!(task.status.state, State::InputRequired, "it still asks");
+    let mut answer = message("this one");
+    answer.task = Some(id.clone());
+    let done = turns.send(answer).await.unwrap().settled().await;
+    assert_eq!(text(done.text_reply()), "you said this one");
+    let said: Vec<String> = done.history.iter().map(|said| text(Some(Message::clone(said)))).collect();
+    assert_eq!(said, ["ask again", "which?", "this one"]);
+}
+
+#[tokio::test]
+async fn what_had_ended_is_left_alone() {
+    let store = store();
+    let (turns, _) = on(Arc::clone(&store), Limits::default());
+    let done = turns.send(message("hi")).await.unwrap().settled().await;
+    std::mem::forget(turns);
+    let (turns, _, recovered) = restarted(&store).await;
+    assert_eq!(recovered, (0, 0));
+    assert_eq!(turns.task(&Principal::anyone(), &done.id).await.unwrap(), done);
+}
