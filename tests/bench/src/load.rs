@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::gateway::Gateway;
 use crate::http1::Connection;
-use crate::process::Bridge;
+use crate::process::{Bridge, Server};
 use crate::table::{Row, Target, median};
 
 /// Connections, each with one request at a time.
@@ -26,6 +26,8 @@ const PACE: u32 = 50;
 struct Round {
     /// Answers a second.
     throughput: f64,
+    /// Time that the server computed for one of them, in microseconds.
+    cpu: f64,
     /// Median, in milliseconds.
     latency: f64,
 }
@@ -34,6 +36,7 @@ struct Round {
 #[derive(Default)]
 struct Rounds {
     throughput: Vec<f64>,
+    cpu: Vec<f64>,
     latency: Vec<f64>,
 }
 
@@ -44,20 +47,21 @@ pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
     ours.ready().await.context("the bridge")?;
     native.ready().await.context("the baseline")?;
     for server in [&ours, &native] {
-        round(server.address, WARM_UP, None).await.with_context(|| server.said())?;
+        round(server, WARM_UP, None).await?;
     }
 
     let [mut bridge, mut baseline, mut paced_bridge, mut paced_baseline] =
         std::array::from_fn(|_| Rounds::default());
     for _ in 0..ROUNDS {
-        baseline.add(&round(native.address, ROUND, None).await?);
-        bridge.add(&round(ours.address, ROUND, None).await.with_context(|| ours.said())?);
+        baseline.add(&round(&native, ROUND, None).await?);
+        bridge.add(&round(&ours, ROUND, None).await?);
     }
     for _ in 0..ROUNDS {
-        paced_baseline.add(&round(native.address, ROUND, Some(PACE)).await?);
-        paced_bridge.add(&round(ours.address, ROUND, Some(PACE)).await.with_context(|| ours.said())?);
+        paced_baseline.add(&round(&native, ROUND, Some(PACE)).await?);
+        paced_bridge.add(&round(&ours, ROUND, Some(PACE)).await?);
     }
 
+    let cpu = (bridge.cpu(), baseline.cpu());
     let rates = (bridge.throughput(), baseline.throughput());
     let (full, paced) = (bridge.latency(), paced_bridge.latency());
     let (full_native, paced_native) = (baseline.latency(), paced_baseline.latency());
@@ -79,11 +83,15 @@ pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
             )),
         Row::plain("added median latency, 16 connections, not saturated", paced - paced_native, "ms")
             .note(format!("{paced:.2} to {paced_native:.2} ms at {} turns/s", PACE * CONNECTIONS)),
+        Row::plain("processor time of a turn, user and kernel", cpu.0, "µs")
+            .note(format!("{:.0} µs in the baseline; of the process alone, in the saturated rounds", cpu.1)),
     ])
 }
 
 /// All connections at once, as fast as answers come, or at a pace.
-async fn round(address: SocketAddr, length: Duration, pace: Option<u32>) -> Result<Round> {
+async fn round(server: &Server, length: Duration, pace: Option<u32>) -> Result<Round> {
+    let address = server.address;
+    let computed = server.cpu()?;
     let end = Instant::now() + length;
     let mut connections = JoinSet::new();
     let period = pace.map(|pace| Duration::from_secs(1) / pace);
@@ -94,11 +102,16 @@ async fn round(address: SocketAddr, length: Duration, pace: Option<u32>) -> Resu
     }
     let mut latencies = Vec::new();
     while let Some(connection) = connections.join_next().await {
-        latencies.append(&mut connection??);
+        latencies.append(&mut connection?.with_context(|| server.said())?);
     }
     #[expect(clippy::cast_precision_loss, reason = "some thousands")]
-    let throughput = latencies.len() as f64 / length.as_secs_f64();
-    Ok(Round { throughput, latency: median(&mut latencies) })
+    let turns = latencies.len() as f64;
+    let computed = server.cpu()?.saturating_sub(computed);
+    Ok(Round {
+        throughput: turns / length.as_secs_f64(),
+        cpu: computed.as_secs_f64() * 1e6 / turns.max(1.0),
+        latency: median(&mut latencies),
+    })
 }
 
 /// One connection; the latencies of its turns in milliseconds.
@@ -126,11 +139,16 @@ async fn client(address: SocketAddr, end: Instant, ticks: Option<(Duration, Dura
 impl Rounds {
     fn add(&mut self, round: &Round) {
         self.throughput.push(round.throughput);
+        self.cpu.push(round.cpu);
         self.latency.push(round.latency);
     }
 
     fn throughput(&mut self) -> f64 {
         median(&mut self.throughput)
+    }
+
+    fn cpu(&mut self) -> f64 {
+        median(&mut self.cpu)
     }
 
     fn latency(&mut self) -> f64 {

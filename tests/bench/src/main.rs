@@ -33,6 +33,9 @@ struct Cli {
     /// The bridge's binary [default: `talaria` beside this one]
     #[arg(long, value_name = "FILE")]
     talaria: Option<PathBuf>,
+    /// Measure this only; may be given more than once.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    only: Vec<What>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -44,6 +47,19 @@ enum Format {
     Text,
     /// For programs.
     Json,
+}
+
+/// What can be measured by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// A turn without a network, and the load of a component.
+    Inside,
+    /// The start with a warm cache.
+    Start,
+    /// Resident memory, idle and with waiting turns.
+    Memory,
+    /// Throughput and latency against the baseline.
+    Load,
 }
 
 #[derive(Debug, Subcommand)]
@@ -66,7 +82,7 @@ fn main() -> Result<()> {
         Some(Command::Baseline { listen, gateway }) => runtime.block_on(baseline::serve(listen, gateway)),
         None => {
             let talaria = cli.talaria.map_or_else(beside, Ok)?;
-            let table = runtime.block_on(measure(talaria))?;
+            let table = runtime.block_on(measure(talaria, &cli.only))?;
             let text = match cli.output {
                 Format::Text => table.to_string(),
                 Format::Json => serde_json::to_string_pretty(&table)? + "\n",
@@ -77,18 +93,26 @@ fn main() -> Result<()> {
 }
 
 /// One after the other: nothing else runs while something is measured.
-async fn measure(talaria: PathBuf) -> Result<Table> {
+async fn measure(talaria: PathBuf, only: &[What]) -> Result<Table> {
     let bridge = process::Bridge::new(talaria)?;
+    let wanted = |what: What| only.is_empty() || only.contains(&what);
     let mut table = Table::new();
-    note("a turn inside, and a component's load");
-    table.add(inside::turn().await?);
-    table.add(inside::load().await?);
-    note("start with a warm cache");
-    table.add(start::ready(&bridge).await?);
-    note("memory, idle and with waiting turns");
-    table.extend(waiting::memory(&bridge).await?);
-    note("the bridge and the baseline under load");
-    table.extend(load::compare(&bridge).await?);
+    if wanted(What::Inside) {
+        note("a turn inside, and a component's load");
+        table.extend([inside::turn().await?, inside::load().await?]);
+    }
+    if wanted(What::Start) {
+        note("the start with a warm cache");
+        table.extend([start::ready(&bridge).await?]);
+    }
+    if wanted(What::Memory) {
+        note("memory, idle and with waiting turns");
+        table.extend(waiting::memory(&bridge).await?);
+    }
+    if wanted(What::Load) {
+        note("the bridge and the baseline under load");
+        table.extend(load::compare(&bridge).await?);
+    }
     Ok(table)
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Server {
 const START: Duration = Duration::from_secs(30);
 /// How often a port that is not bound yet is tried.
 const TRY: Duration = Duration::from_millis(1);
+/// The kernel's unit for times: Linux has 100 of them a second.
+const TICK_MS: u64 = 10;
 /// Two connections for each of a thousand turns, in this process as in the bridge, and some.
 const OPEN_FILES: u64 = 4_096;
 /// The variable that tells a restarted process not to try again.
@@ -105,6 +107,15 @@ impl Server {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
         Ok(line.trim().trim_end_matches(" kB").parse()?)
+    }
+
+    /// Time that it has spent computing, in the kernel too.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // Behind the name, which may hold anything but ends with the last bracket, these are numbers 12 and 13.
+        let (_, numbers) = stat.rsplit_once(')').context("no stat")?;
+        let ticks: u64 = numbers.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+        Ok(Duration::from_millis(ticks * TICK_MS))
     }
 
     /// The end of what it said.

@@ -62,10 +62,6 @@ impl Table {
         Self { cores: std::thread::available_parallelism().map_or(0, usize::from), rows: Vec::new() }
     }
 
-    pub(crate) fn add(&mut self, row: Row) {
-        self.rows.push(row);
-    }
-
     pub(crate) fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
         self.rows.extend(rows);
     }
