@@ -1,4 +1,11 @@
 //! The whole product: the real binary, real components, real sockets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "in tests a panic is the failure"
+)]
 
 mod bridge;
 

@@ -175,7 +175,7 @@ impl Refusal {
     }
 
     pub(crate) fn no_task(task: &TaskId) -> Self {
-        Self::new(Kind::TaskNotFound, format!("no task {task}"))
+        Self::new(Kind::TaskNotFound, format!("task {task} not found"))
     }
 
     /// A read or write that the store did not do.

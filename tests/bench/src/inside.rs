@@ -8,6 +8,7 @@ use talaria_engine::{Component, Engine, EngineConfig};
 use talaria_store::Memory;
 use talaria_testkit::{Rig, guest};
 use talaria_turns::{Executor as _, Principal, Scope, Store};
+use tokio_util::sync::CancellationToken;
 
 use crate::table::{Row, Target, median, quantile};
 
@@ -23,10 +24,17 @@ pub(crate) async fn turn() -> Result<Row> {
     let executor = rig.executor();
     let store: Arc<dyn Store> = Arc::new(Memory::new(1));
     let mut took = Vec::with_capacity(TURNS);
+    let never = CancellationToken::new();
     for round in 0..WARM_UP + TURNS {
         let turn = rig.turn("echo hi");
-        let (scope, _said) =
-            Scope::new(1, Arc::clone(&store), Principal::anyone(), turn.context.clone(), executor.name());
+        let (scope, _said) = Scope::new(
+            1,
+            never.clone(),
+            Arc::clone(&store),
+            Principal::anyone(),
+            turn.context.clone(),
+            executor.name(),
+        );
         let started = Instant::now();
         let result = executor.execute(turn, scope).await;
         let elapsed = started.elapsed();

@@ -114,7 +114,8 @@ impl Server {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         // Behind the name, which may hold anything but ends with the last bracket, these are numbers 12 and 13.
         let (_, numbers) = stat.rsplit_once(')').context("no stat")?;
-        let ticks: u64 = numbers.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+        let ticks: u64 =
+            numbers.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
         Ok(Duration::from_millis(ticks * TICK_MS))
     }
 

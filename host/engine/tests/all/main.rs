@@ -1,4 +1,11 @@
 //! What the engine promises, on real components.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "in tests a panic is the failure"
+)]
 
 mod cancelled;
 mod chat_completions;

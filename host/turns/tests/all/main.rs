@@ -1,4 +1,11 @@
 //! What the service promises, on the memory store.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "in tests a panic is the failure"
+)]
 
 mod kit;
 

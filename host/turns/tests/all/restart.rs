@@ -17,7 +17,7 @@ fn store() -> Arc<dyn Store> {
 async fn interrupted(store: &Arc<dyn Store>, prompt: &str, until: impl Fn(&Task) -> bool) -> TaskId {
     let (turns, _) = on(Arc::clone(store), Limits::default());
     let id = turns.send(message(prompt)).await.unwrap().task.id.clone();
-    while !until(&*turns.task(&Principal::anyone(), &id).await.unwrap()) {
+    while !until(&turns.task(&Principal::anyone(), &id).await.unwrap()) {
         tokio::task::yield_now().await;
     }
     // Forgotten, not drained: nothing is written any more, as after SIGKILL.
