@@ -1,15 +1,19 @@
-//! What is measured in this process: a turn without a network, and the load of a component.
+//! What is measured in this process: a turn without a network, what it holds while it waits, and the load of a component.
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use talaria_engine::{Component, Engine, EngineConfig};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
 use talaria_store::Memory;
 use talaria_testkit::{Rig, guest};
 use talaria_turns::{Executor as _, Principal, Scope, Store};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::process;
 use crate::table::{Row, Target, median, quantile};
 
 /// Turns before the clock counts, and turns that are measured.
@@ -17,6 +21,9 @@ const WARM_UP: usize = 500;
 const TURNS: usize = 5_000;
 /// Components that are loaded.
 const LOADS: u8 = 7;
+/// Turns that wait at once, as many as an engine has slots, and how long they are given to get there.
+const WAITING: u32 = 1_000;
+const SETTLE: Duration = Duration::from_secs(2);
 
 /// Instantiates, executes and drops, one turn after the other.
 pub(crate) async fn turn() -> Result<Row> {
@@ -48,20 +55,65 @@ pub(crate) async fn turn() -> Result<Row> {
     Ok(row.note(format!("median of {TURNS} in process, guest `probe`, verb echo; 99 % under {slow:.0} µs")))
 }
 
+/// Resident memory of the sandbox alone: turns that wait in an import, without a connection on either side.
+pub(crate) async fn waiting() -> Result<Row> {
+    let engine = engine(None)?;
+    let component = Component::load(&engine, guest("probe"), |_| ()).await?;
+    let executor = Arc::new(Executor::new(Spec {
+        name: "probe".into(),
+        component: Arc::new(component),
+        settings: serde_json::Map::new(),
+        access: Arc::default(),
+        limits: Limits::default(),
+    }));
+    let rig = Rig::new("probe").await;
+    let store: Arc<dyn Store> = Arc::new(Memory::new(1));
+    let never = CancellationToken::new();
+    let begin = |text: &str| {
+        let turn = rig.turn(text);
+        let (scope, said) = Scope::new(
+            1,
+            never.clone(),
+            Arc::clone(&store),
+            Principal::anyone(),
+            turn.context.clone(),
+            "probe",
+        );
+        let executor = Arc::clone(&executor);
+        async move { (executor.execute(turn, scope).await, said) }
+    };
+    // Whatever the first turn sets up is not a turn's.
+    begin("echo hi").await.0?;
+    let before = process::resident(std::process::id())?;
+    let mut turns = JoinSet::new();
+    for _ in 0..WAITING {
+        turns.spawn(begin("sleep 600000"));
+    }
+    tokio::time::sleep(SETTLE).await;
+    let grown = process::resident(std::process::id())? - before;
+    ensure!(turns.try_join_next().is_none(), "a turn ended that should wait");
+    let row =
+        Row::plain("resident memory of a waiting turn, sandbox only", grown / f64::from(WAITING), "KiB");
+    Ok(row
+        .note(format!("growth with {WAITING} turns of the guest `probe` in its verb sleep, no connections")))
+}
+
+fn engine(cache_dir: Option<PathBuf>) -> Result<Engine> {
+    let config = EngineConfig { cache_dir, ..EngineConfig::default() };
+    Ok(Engine::new(&config, talaria_egress::Egress::new(talaria_egress::Config::default()))?)
+}
+
 /// Loads components that no cache knows: checked, compiled, kept, linked, described.
 pub(crate) async fn load() -> Result<Row> {
     let cache = tempfile::tempdir()?;
-    let config = EngineConfig { cache_dir: Some(cache.path().to_owned()), ..EngineConfig::default() };
-    let egress = talaria_egress::Egress::new(talaria_egress::Config::default());
-    let engine = Engine::new(&config, egress)?;
+    let engine = engine(Some(cache.path().to_owned()))?;
     let component = guest("chat-completions");
     let mut took = Vec::new();
     for variant in 0..LOADS {
         let wasm = with_section(&component, variant);
-        let compiled = std::sync::atomic::AtomicBool::new(false);
+        let compiled = AtomicBool::new(false);
         let started = Instant::now();
-        Component::load(&engine, wasm, |_| compiled.store(true, std::sync::atomic::Ordering::Relaxed))
-            .await?;
+        Component::load(&engine, wasm, |_| compiled.store(true, Ordering::Relaxed)).await?;
         took.push(started.elapsed().as_secs_f64() * 1e3);
         ensure!(compiled.into_inner(), "the component was known to the cache");
     }

@@ -108,6 +108,7 @@ async fn measure(talaria: PathBuf, only: &[What]) -> Result<Table> {
     if wanted(What::Memory) {
         note("memory, idle and with waiting turns");
         table.extend(waiting::memory(&bridge).await?);
+        table.extend([inside::waiting().await?]);
     }
     if wanted(What::Load) {
         note("the bridge and the baseline under load");
