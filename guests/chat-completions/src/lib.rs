@@ -122,7 +122,11 @@ impl Settings {
     fn request(&self, turn: &Turn) -> Request {
         let workspace = turn.workspace.as_ref();
         let first = |own: &str, workspace: Option<&String>| {
-            Some(own).filter(|own| !own.is_empty()).or(workspace.map(String::as_str)).map(str::to_owned)
+            [Some(own), workspace.map(String::as_str)]
+                .into_iter()
+                .flatten()
+                .find(|text| !text.is_empty())
+                .map(str::to_owned)
         };
         let model = first(&self.model, workspace.and_then(|w| w.model.as_ref()));
         let system = first(&self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));

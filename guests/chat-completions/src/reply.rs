@@ -49,6 +49,12 @@ impl Reply {
         }
     }
 
+    /// What the upstream said went wrong, if it said so.
+    pub(crate) fn error(&self) -> Option<Failure> {
+        let said = excerpt(self.error.as_deref()?);
+        Some(Failure::new(FailureKind::Upstream, format!("[hermes-agent error] {said}")))
+    }
+
     /// Whether the upstream said that the turn is over.
     pub(crate) fn is_finished(&self) -> bool {
         self.finish_reason.is_some()

@@ -20,10 +20,9 @@ pub(crate) fn answer(request: Request) -> Result<Outcome, Failure> {
     if !(200..300).contains(&status) {
         return Err(upstream_error(status, &read(&exchange, ERROR_BYTES)?));
     }
-    let streamed = exchange
-        .headers()
-        .iter()
-        .any(|(name, value)| name == "content-type" && value.starts_with("text/event-stream"));
+    let streamed = exchange.headers().iter().any(|(name, value)| {
+        name == "content-type" && value.to_ascii_lowercase().starts_with("text/event-stream")
+    });
     if !streamed {
         return reply::parse(&read(&exchange, WHOLE_BODY)?)?.outcome();
     }
@@ -50,13 +49,13 @@ pub(crate) fn answer(request: Request) -> Result<Outcome, Failure> {
         }
     }
     if !reply.is_finished() {
-        return Err(Failure {
+        return Err(reply.error().unwrap_or_else(|| Failure {
             retryable: true,
             ..Failure::new(
                 FailureKind::Upstream,
                 "[hermes-agent unreachable] the stream ended before the answer did",
             )
-        });
+        }));
     }
     reply.text = Some(text);
     reply.outcome()

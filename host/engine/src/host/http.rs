@@ -1,10 +1,13 @@
 //! `http`: outbound calls, all through the egress.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use talaria_egress::{Error, ErrorKind, Request};
 use talaria_turns::Scope;
+use tokio::task::JoinSet;
+use tracing::Instrument as _;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
@@ -16,7 +19,7 @@ use crate::contract::bindings::talaria::executor::http as wit;
 pub struct Exchange(talaria_egress::Exchange);
 
 impl Ctx {
-    fn offered(&self) -> Result<&std::sync::Arc<crate::executor::Shared>, wit::Error> {
+    fn offered(&self) -> Result<&Arc<crate::executor::Shared>, wit::Error> {
         self.shared().ok_or_else(|| wit::Error {
             kind: wit::ErrorKind::Unsupported,
             message: "describe has no egress".into(),
@@ -30,7 +33,9 @@ impl wit::Host for Ctx {
             Ok(shared) => shared,
             Err(error) => return Ok(Err(error)),
         };
-        let response = guarded(self.scope(), shared.egress.fetch(&shared.access, convert(request))).await;
+        let shared = Arc::clone(shared);
+        let response = async move { shared.egress.fetch(&shared.access, convert(request)).await };
+        let response = guarded(self.scope(), apart(response)).await;
         Ok(response.map(|response| wit::Response {
             status: response.status,
             headers: response.headers,
@@ -43,7 +48,9 @@ impl wit::Host for Ctx {
             Ok(shared) => shared,
             Err(error) => return Ok(Err(error)),
         };
-        match guarded(self.scope(), shared.egress.open(&shared.access, convert(request))).await {
+        let shared = Arc::clone(shared);
+        let exchange = async move { shared.egress.open(&shared.access, convert(request)).await };
+        match guarded(self.scope(), apart(exchange)).await {
             Ok(exchange) => Ok(Ok(self.table.push(Exchange(exchange))?)),
             Err(error) => Ok(Err(error)),
         }
@@ -97,6 +104,19 @@ fn convert(request: wit::Request) -> Request {
         body: Bytes::from(request.body),
         timeout: request.timeout_ms.map(|ms| Duration::from_millis(ms.into())),
         max_bytes: request.max_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+    }
+}
+
+/// A call in a task of its own, so that the client's deep call stack is not on the guest's, which is kept for as long as
+/// the guest waits. Dropping the future ends the call.
+async fn apart<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> T {
+    let mut task = JoinSet::new();
+    task.spawn(call.in_current_span());
+    match task.join_next().await {
+        Some(Ok(result)) => result,
+        Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime is shutting down, and this future with it.
+        Some(Err(_)) | None => std::future::pending().await,
     }
 }
 
