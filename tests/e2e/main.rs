@@ -12,6 +12,7 @@ mod bridge;
 mod bad_configuration;
 mod check;
 mod components;
+mod crash;
 mod demo;
 mod drain;
 mod durable;

@@ -13,7 +13,7 @@
 //! Values under 8 characters stay: they are placeholders far more often than secrets. Names stay too, since
 //! `DB_PASSWORD=[REDACTED:password]` tells an operator where to look.
 //!
-//! The rules run one after the other, each on what the one before left. Scrubbing twice is the same as once. Apart from
+//! The rules run one after the other, each on what the one before left, until nothing changes. Scrubbing twice is the same as once. Apart from
 //! quoted values and private keys no match reaches across a [delimiter](is_delimiter), which is what lets
 //! [`RedactorStream`](crate::RedactorStream) work on pieces.
 
@@ -74,6 +74,10 @@ pub(crate) const NAME: &str = r"[A-Za-z][A-Za-z0-9_]*_(?i-u:TOKEN|KEY|SECRET|PAS
 /// Everything that ends a value without quotes, as the inside of a character class: white space, and the scripts that
 /// are written without spaces.
 const ENDS: &str = r"\s\x{E00}-\x{10FFFF}";
+
+/// How often the rules are run over a text that they change. Two rounds settle every case known; the bound keeps any
+/// other from looping.
+const ROUNDS: usize = 8;
 
 static RULES: LazyLock<Option<Rules>> = LazyLock::new(|| Rules::compile().ok());
 
@@ -180,11 +184,23 @@ impl Rules {
         })
     }
 
-    fn apply<'a>(&self, text: Cow<'a, str>) -> Cow<'a, str> {
-        if !self.any.is_match(&text) {
-            return text;
+    /// Until nothing changes: what a rule takes out can bring together what another one then knows. That is rare, and
+    /// each round leaves less to find.
+    fn apply<'a>(&self, mut text: Cow<'a, str>) -> Cow<'a, str> {
+        for _ in 0..ROUNDS {
+            match self.once(&text) {
+                Cow::Owned(changed) if changed != *text => text = Cow::Owned(changed),
+                Cow::Owned(_) | Cow::Borrowed(_) => break,
+            }
         }
-        let text = rewrite(text, |text| replace(&self.password, text, redact_password));
+        text
+    }
+
+    fn once<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if !self.any.is_match(text) {
+            return Cow::Borrowed(text);
+        }
+        let text = replace(&self.password, text, redact_password);
         let text = rewrite(text, |text| replace(&self.assignment, text, redact_assignment));
         let text = rewrite(text, |text| replace(&self.bearer, text, redact_bearer));
         let text = self.redact_tokens(text);

@@ -1,0 +1,137 @@
+//! SIGKILL at random points under load, 200 times, and the promises after every restart: no accepted turn is missing, no
+//! event is lost, doubled or out of order, and no task is in a state that it cannot leave.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use talaria_egress::{Access, Config, Egress, Request};
+use talaria_testkit::{guest, soon};
+
+use crate::bridge::{Bridge, Start, call, message};
+
+const KILLS: u64 = 200;
+/// Senders at once; they share one conversation in pairs, so that some turns wait in line when the end comes.
+const SENDERS: usize = 4;
+/// What the messages ask for: an answer at once, one in pieces, one that a restart resumes, one that it fails, and one
+/// that asks back.
+const PROMPTS: [&str; 5] =
+    ["echo done", "emit one two three four five", "checkpoint sleep 40", "sleep 40", "ask-back which?"];
+
+/// What clients were told, by task: the place of the task that they saw first, then the events that they saw.
+type Told = Arc<Mutex<BTreeMap<String, Vec<(String, Value)>>>>;
+
+fn start(folder: &Path) -> Bridge {
+    Start::new(folder).config("[executors]\ndefault = \"probe\"\n[store]\nurl = \"sqlite:tasks.db\"\n").up()
+}
+
+/// Reads a stream until it ends or breaks, and notes what it said.
+async fn listen(url: &str, method: &str, params: Value, last: Option<&str>, told: &Told) {
+    let access = Access { patterns: vec![format!("POST {url}/*").parse().unwrap()], ..Access::default() };
+    let mut headers = vec![
+        ("content-type".to_owned(), "application/json".to_owned()),
+        ("a2a-version".to_owned(), "1.0".to_owned()),
+    ];
+    headers.extend(last.map(|id| ("last-event-id".to_owned(), id.to_owned())));
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let request = Request {
+        method: "POST".into(),
+        url: format!("{url}/"),
+        headers,
+        body: body.into(),
+        ..Request::default()
+    };
+    let Ok(mut exchange) = Egress::new(Config::default()).open(&access, request).await else { return };
+    let mut task = String::new();
+    while let Ok(Some(event)) = exchange.next_event().await {
+        let result = serde_json::from_str::<Value>(&event.data).unwrap()["result"].take();
+        let id = event.id.expect("every event has an id");
+        if let Some(snapshot) = result["task"]["id"].as_str() {
+            task = snapshot.to_owned();
+            told.lock().unwrap().entry(task.clone()).or_default().push((id, Value::Null));
+            continue;
+        }
+        let update = if result["statusUpdate"].is_object() {
+            &result["statusUpdate"]
+        } else {
+            &result["artifactUpdate"]
+        };
+        if task.is_empty() {
+            task = update["taskId"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned();
+        }
+        told.lock().unwrap().entry(task.clone()).or_default().push((id, result));
+    }
+}
+
+/// Sends one message after the other until the bridge is gone.
+async fn send(url: String, sender: usize, told: Told) {
+    for nth in 0.. {
+        let mut params = message(PROMPTS[(sender + nth) % PROMPTS.len()]);
+        params["message"]["contextId"] = format!("context-{}-{}", sender / 2, std::process::id()).into();
+        listen(&url, "SendStreamingMessage", params, None, &told).await;
+    }
+}
+
+/// Every task that a client heard of is there, in a state that it can leave or that is final, with every event that
+/// anybody saw, once and in order.
+async fn verify(bridge: &Bridge, told: &BTreeMap<String, Vec<(String, Value)>>) {
+    for (id, seen) in told {
+        let task = soon(&format!("task {id} settles"), async {
+            loop {
+                let answer =
+                    call(bridge.url(), "GetTask", json!({ "id": id }), &[("a2a-version", "1.0")]).await;
+                let state =
+                    answer["result"]["status"]["state"].as_str().unwrap_or_else(|| panic!("{id}: {answer}"));
+                if !["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"].contains(&state) {
+                    return answer["result"].clone();
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        if task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED" {
+            continue;
+        }
+        let Some(((place, _), seen)) = seen.split_first() else { panic!("{id}: nothing was seen of it") };
+        let replay = Told::default();
+        listen(bridge.url(), "SubscribeToTask", json!({ "id": id }), Some(place), &replay).await;
+        let replay = replay.lock().unwrap().get(id).cloned().unwrap_or_default();
+        let numbers: Vec<u64> = replay.iter().map(|(id, _)| id.parse().unwrap()).collect();
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{id}: {numbers:?}");
+        let again: Vec<_> = replay.iter().take(seen.len()).cloned().collect();
+        assert_eq!(seen, again, "{id}: what was seen is not what is there");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_in_two_hundred_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    let executors = folder.path().join("executors");
+    std::fs::create_dir(&executors).unwrap();
+    std::fs::write(executors.join("probe.wasm"), guest("probe")).unwrap();
+    let mut chance = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut before = BTreeMap::new();
+    let mut tasks = 0;
+    for _ in 0..KILLS {
+        let bridge = start(folder.path());
+        verify(&bridge, &before).await;
+        let told = Told::default();
+        let mut senders = tokio::task::JoinSet::new();
+        for sender in 0..SENDERS {
+            senders.spawn(send(bridge.url().to_owned(), sender, Arc::clone(&told)));
+        }
+        // Xorshift: the points differ within a run and are the same in the next.
+        chance ^= chance << 13;
+        chance ^= chance >> 7;
+        chance ^= chance << 17;
+        tokio::time::sleep(Duration::from_millis(5 + chance % 90)).await;
+        bridge.kill();
+        senders.shutdown().await;
+        before = std::mem::take(&mut *told.lock().unwrap());
+        tasks += before.len();
+    }
+    verify(&start(folder.path()), &before).await;
+    assert!(tasks > usize::try_from(KILLS).unwrap(), "only {tasks} turns were accepted; that is no load");
+}
