@@ -408,34 +408,36 @@ impl Inner {
         if let Some(other) = incoming.context.as_ref().filter(|other| **other != context) {
             return Err(SendError::ContextMismatch { task: id, context: other.clone() });
         }
-        if let Some(to) = live.asking() {
-            live.append(|task| self.answer(task, &incoming)).await?;
-            let _ = to.send(incoming.message).await;
-            return Ok(Written::Done(live));
-        }
-        let place = self.line_up(&incoming.principal, &context)?;
-        let mut asked_before_a_restart = false;
-        let mut history = Vec::new();
-        live.append(|task| {
+        // Decided where nobody else can write: of two answers the first answers, the second is a turn of its own.
+        let (mut place, mut asking, mut history) = (None, None, Vec::new());
+        let written = live.append(|task| {
             self.may_take(task)?;
-            asked_before_a_restart = task.status.state.is_interrupted() && !task.pending.is_empty();
-            if asked_before_a_restart {
-                return self.answer(task, &incoming);
+            let interrupted = task.status.state.is_interrupted();
+            // Its turn asked and waits, here or since before a restart.
+            asking = live.asking();
+            if interrupted && !task.pending.is_empty() && (asking.is_some() || !live.is_under_way()) {
+                place = None;
+                return Ok(vec![Event::moved(State::Working), Event::Answered(incoming.message.clone())]);
             }
+            place = Some(self.line_up(&incoming.principal, &context)?);
             history.clone_from(&task.history);
             let mut events = vec![accepted(&incoming, &executor)];
-            if task.status.state.is_interrupted() {
+            if interrupted {
                 history.extend(task.status.message.clone());
                 events.insert(0, Event::moved(State::Working));
             }
             Ok::<_, SendError>(events)
-        })
-        .await?;
-        if asked_before_a_restart {
-            self.resume(&live).await?;
-            return Ok(Written::Done(live));
+        });
+        let task = written.await?;
+        if let Some(place) = place {
+            return Ok(self.run(live, executor, incoming, history, place));
         }
-        Ok(self.run(live, executor, incoming, history, place))
+        match asking {
+            // A turn that ended meanwhile has said so in its task.
+            Some(to) => drop(to.send(incoming.message).await),
+            None => drop(self.resume(&live, &task).await?),
+        }
+        Ok(Written::Done(live))
     }
 
     fn line_up(&self, owner: &Principal, context: &ContextId) -> Result<Place, SendError> {
@@ -451,12 +453,6 @@ impl Inner {
             return Err(SendError::HistoryFull { task: task.id.clone(), limit: self.limits.history });
         }
         Ok(())
-    }
-
-    /// The events of an answer to a question.
-    fn answer(&self, task: &Task, incoming: &Incoming) -> Result<Vec<Event>, SendError> {
-        self.may_take(task)?;
-        Ok(vec![Event::moved(State::Working), Event::Answered(incoming.message.clone())])
     }
 
     /// The task that the same message was accepted into before.
@@ -514,12 +510,11 @@ impl Inner {
 
     async fn take_up(&self, key: &TaskKey) -> Result<bool, StoreError> {
         let live = self.hub.get(key).await?.ok_or(StoreError::NotFound)?;
-        self.resume(&live).await
+        self.resume(&live, &live.task()).await
     }
 
-    /// Takes up the turns of a task that a restart interrupted. False where the task had to be failed.
-    async fn resume(&self, live: &Arc<Live>) -> Result<bool, StoreError> {
-        let task = live.task();
+    /// Takes up the turns that a restart interrupted, of a task as it was then. False where it had to be failed.
+    async fn resume(&self, live: &Arc<Live>, task: &Task) -> Result<bool, StoreError> {
         let Some(first) = task.pending.front() else { return Ok(true) };
         let begun = task.status.state != State::Submitted;
         let executor = self.route.named(&first.executor);

@@ -78,6 +78,19 @@ async fn a_turn_that_asks_goes_on_with_the_answer() {
 }
 
 #[tokio::test]
+async fn of_two_answers_the_first_answers_and_the_second_is_a_turn() {
+    let (turns, executor) = service(Limits::default());
+    let asked = turns.send(message("question")).await.unwrap().settled().await;
+    let answer = |text: &str| talaria_turns::Incoming { task: Some(asked.id.clone()), ..message(text) };
+    let (one, two) = tokio::join!(turns.send(answer("one")), turns.send(answer("two")));
+    let (one, two) = (one.unwrap().settled().await, two.unwrap().settled().await);
+    assert_eq!(one.version, two.version, "both wait for the same end");
+    assert_eq!(one.status.state, State::Completed);
+    assert_eq!(executor.runs.load(Ordering::SeqCst), 2, "neither is lost");
+    assert_eq!(one.answers.len() + one.pending.len(), 0, "and nothing is left over");
+}
+
+#[tokio::test]
 async fn the_same_message_again_gets_the_first_answer() {
     let (turns, executor) = service(Limits::default());
     let once = talaria_turns::Incoming { principal: Principal::named("alice"), ..message("hi") };
