@@ -8,6 +8,7 @@ mod config;
 mod demo;
 mod executors;
 mod output;
+mod push;
 mod send;
 
 use std::process::ExitCode;

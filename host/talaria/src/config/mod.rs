@@ -34,7 +34,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 pub(crate) use executor::Executor;
-pub(crate) use file::{Extension, Limits, Reply, Skill};
+pub(crate) use file::{Extension, Limits, Push, Reply, Skill};
 pub(crate) use source::ConfigError;
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
@@ -64,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     /// The public server.
     pub(crate) a2a: A2a,
+    /// Push notifications.
+    pub(crate) push: Push,
     /// Where tasks are kept.
     pub(crate) store: StoreUrl,
     /// How long a task is kept after it ended.
@@ -121,6 +123,8 @@ pub(crate) struct Card {
     pub(crate) skills: Vec<Skill>,
     /// Whether the streaming operations are offered.
     pub(crate) streaming: bool,
+    /// Whether push notifications are.
+    pub(crate) push_notifications: bool,
     /// Whether the extended card is.
     pub(crate) extended_card: bool,
     /// The protocol extensions that it declares.
@@ -217,6 +221,7 @@ impl From<file::Card> for Card {
             version: file.version.unwrap_or_else(|| env!("CARGO_PKG_VERSION").into()),
             skills: file.skills.unwrap_or_else(|| vec![chat()]),
             streaming: file.streaming,
+            push_notifications: file.push_notifications,
             extended_card: file.extended_card,
             extensions: file.extensions,
         }
