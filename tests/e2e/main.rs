@@ -8,6 +8,7 @@
 )]
 
 mod bridge;
+mod webhook;
 
 mod bad_configuration;
 mod check;
