@@ -41,7 +41,7 @@ mod v1;
 mod version;
 mod write;
 
-pub use auth::{InvalidToken, Token};
+pub use auth::{Auth, InvalidToken, NotRenewed, Token};
 pub use card::{CardConfig, Extension, Provider, Skill};
 pub use operation::ReplyAs;
 pub use server::{Config, Limits, Server};

@@ -153,6 +153,12 @@ impl Server {
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
         let tracker = TaskTracker::new();
         let room = Arc::new(Semaphore::new(self.limits.connections));
+    /// Who may call. Lasts beyond the server, and changes it.
+    #[must_use]
+    pub fn auth(&self) -> Auth {
+        self.endpoint.auth.clone()
+    }
+
         let connections = Arc::new(Connections {
             endpoint: self.endpoint,
             http: http(&self.limits, &tracker),

@@ -23,6 +23,7 @@ use crate::config::{Config, Reply, StoreUrl};
 use crate::demo;
 use crate::executors::{Executors, Readiness};
 use crate::output;
+use crate::tokens::Watch;
 
 /// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
 const GRACE: Duration = Duration::from_secs(20);
@@ -100,6 +101,9 @@ impl App {
         }
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
         let server = Server::new(server_config(&config, bound)?, turns.clone());
+        if let Some(watch) = Watch::new(&config.a2a.tokens, server.auth()) {
+            tracker.spawn(watch.run(shutdown.clone()));
+        }
         Ok(Self { listener, server, turns, tracker, shutdown, banner })
     }
 

@@ -9,6 +9,7 @@ mod demo;
 mod executors;
 mod output;
 mod send;
+mod tokens;
 
 use std::process::ExitCode;
 

@@ -113,7 +113,8 @@ pub(crate) struct Token {
     ///
     /// Example: `name = "platform"`
     pub(crate) name: String,
-    /// Where the token is: an environment variable or a file.
+    /// Where the token is: an environment variable or a file. A file is read again every two seconds: a new token in
+    /// it counts from then on.
     ///
     /// Example: `token = { file = "/run/secrets/platform" }`
     pub(crate) token: SecretRef,

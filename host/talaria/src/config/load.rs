@@ -166,7 +166,8 @@ impl Loader<'_> {
                     self.at(key("token"), "the same token as another caller's; a token is one caller")
                 );
             }
-            tokens.push(Token { name: token.name.clone(), token: secret });
+            let file = token.token.file(&self.folder);
+            tokens.push(Token { name: token.name.clone(), token: secret, file });
         }
         Ok(tokens)
     }

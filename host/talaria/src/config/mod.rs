@@ -2,7 +2,8 @@
 //!
 //! [`Config::load`] is the only way in. It either gives a configuration that fits together, with warnings for what has
 //! no effect, or a [`ConfigError`] that names the place, the key and the fix; the caller prints it and exits with 64.
-//! Nothing later reads the environment or the file again. Secrets are read here and live in [`SecretString`]s.
+//! Nothing later reads the environment or the file again. Secrets are read here and live in [`SecretString`]s; only the
+//! files of tokens are read again, by `tokens`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -36,6 +37,7 @@ use secrecy::SecretString;
 pub(crate) use executor::Executor;
 pub(crate) use file::{Extension, Limits, Reply, Skill};
 pub(crate) use source::ConfigError;
+pub(crate) use secret::read as read_secret;
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
 use env::{Env, Seeds};
@@ -109,6 +111,8 @@ pub(crate) struct Token {
 }
 
 /// What the agent card says.
+    /// The file that it was read from, where it was.
+    pub(crate) file: Option<PathBuf>,
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Card {
     /// The agent's name.
