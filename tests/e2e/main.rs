@@ -19,4 +19,5 @@ mod durable;
 mod first_executor;
 mod seeds;
 mod send;
+mod signed_card;
 mod tokens;

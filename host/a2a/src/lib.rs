@@ -33,6 +33,7 @@ mod route;
 #[cfg(test)]
 mod samples;
 mod server;
+mod sign;
 mod sse;
 mod updates;
 mod v03;
@@ -45,3 +46,4 @@ pub use auth::{Auth, InvalidToken, NotRenewed, Token};
 pub use card::{CardConfig, Extension, Provider, Skill};
 pub use operation::ReplyAs;
 pub use server::{Config, Limits, Server};
+pub use sign::{CardSigner, InvalidSigningKey};

@@ -174,6 +174,7 @@ fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a
             .collect(),
         ..CardConfig::default()
     };
+    server.card_signer = config.a2a.card_signer.clone();
     server.tokens = tokens.collect::<Result<_, _>>()?;
     server.reply = match config.a2a.reply {
         Reply::Message => ReplyAs::Message,

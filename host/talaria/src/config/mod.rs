@@ -33,11 +33,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use secrecy::SecretString;
+use talaria_a2a::CardSigner;
 
 pub(crate) use executor::Executor;
 pub(crate) use file::{Extension, Limits, Reply, Skill};
-pub(crate) use source::ConfigError;
 pub(crate) use secret::read as read_secret;
+pub(crate) use source::ConfigError;
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
 use env::{Env, Seeds};
@@ -99,6 +100,8 @@ pub(crate) struct A2a {
     pub(crate) tokens: Vec<Token>,
     /// What the agent card says.
     pub(crate) card: Card,
+    /// Signs it, where that is wanted.
+    pub(crate) card_signer: Option<CardSigner>,
 }
 
 /// A caller.
@@ -108,11 +111,11 @@ pub(crate) struct Token {
     pub(crate) name: String,
     /// With what.
     pub(crate) token: SecretString,
+    /// The file that it was read from, where it was.
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// What the agent card says.
-    /// The file that it was read from, where it was.
-    pub(crate) file: Option<PathBuf>,
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Card {
     /// The agent's name.

@@ -205,6 +205,15 @@ impl SecretRef {
     }
 }
 
+impl fmt::Display for SecretRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "the environment variable `{name}`"),
+            Self::File(path) => write!(f, "`{}`", path.display()),
+        }
+    }
+}
+
 /// Finds a secret by its name: the variable `NAME`, else the file that `NAME_FILE` names. Nothing set is `None`: many
 /// upstreams need no key, and a component asks before it relies on one.
 pub(crate) fn by_name(name: &str, env: &Env<'_>) -> Result<Option<SecretString>, String> {
