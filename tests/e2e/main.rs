@@ -21,4 +21,5 @@ mod first_executor;
 mod push;
 mod seeds;
 mod send;
+mod signed_card;
 mod tokens;

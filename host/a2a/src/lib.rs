@@ -34,6 +34,7 @@ mod route;
 #[cfg(test)]
 mod samples;
 mod server;
+mod sign;
 mod sse;
 mod updates;
 mod v03;
@@ -42,8 +43,9 @@ mod v1;
 mod version;
 mod write;
 
-pub use auth::{InvalidToken, Token};
+pub use auth::{Auth, InvalidToken, NotRenewed, Token};
 pub use card::{CardConfig, Extension, Provider, Skill};
 pub use hook::Notification;
 pub use operation::ReplyAs;
 pub use server::{Config, Limits, Server};
+pub use sign::{CardSigner, InvalidSigningKey};

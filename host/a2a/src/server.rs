@@ -32,8 +32,8 @@ use crate::capabilities::Capabilities;
 use crate::card::{Card, CardConfig};
 use crate::endpoint::Endpoint;
 use crate::operation::{Operations, ReplyAs};
+use crate::sign::CardSigner;
 use crate::sse::Streaming;
-use crate::version::Version;
 
 /// What a server needs to know.
 #[derive(Debug, Clone)]
@@ -42,6 +42,8 @@ pub struct Config {
     pub url: String,
     /// The rest of the card.
     pub card: CardConfig,
+    /// Signs the card. None: the card has no signature.
+    pub card_signer: Option<CardSigner>,
     /// The callers. None: everybody may call, and all tasks are everybody's.
     pub tokens: Vec<Token>,
     /// How a blocking send is answered whose turn only returned text.
@@ -113,6 +115,7 @@ impl Config {
         Self {
             url: url.into(),
             card: CardConfig::default(),
+            card_signer: None,
             tokens: Vec::new(),
             reply: ReplyAs::default(),
             limits: Limits::default(),
@@ -126,27 +129,34 @@ impl Server {
     /// A server for these turns.
     #[must_use]
     pub fn new(config: Config, turns: Turns) -> Self {
-        let Config { url, card, tokens, reply, limits } = config;
+        let Config { url, card, card_signer, tokens, reply, limits } = config;
         let auth = Auth::new(tokens);
         let capabilities = Arc::new(Capabilities::new(&card));
-        let extended = |version| Arc::new(card.extended(&url, auth.is_required(), version));
+        let (secured, signer) = (auth.is_required(), card_signer.as_ref());
+        let (one, union) = card.documents(&url, secured, true, signer);
         let operations = Operations {
             turns,
             reply,
             capabilities: Arc::clone(&capabilities),
-            extended_card: (extended(Version::V1), extended(Version::V03)),
+            extended_card: (Arc::new(one), Arc::new(union)),
             hold: limits.hold,
         };
         let endpoint = Endpoint {
             operations,
             capabilities,
-            card: Card::new(&card, &url, auth.is_required()),
+            card: Card::new(&card, &url, secured, signer),
             auth,
             streaming: Streaming { keep_alive: limits.keep_alive, closing: CancellationToken::new() },
             max_body: limits.body,
             body_timeout: limits.body_timeout,
         };
         Self { endpoint: Arc::new(endpoint), limits }
+    }
+
+    /// Who may call. Lasts beyond the server, and changes it.
+    #[must_use]
+    pub fn auth(&self) -> Auth {
+        self.endpoint.auth.clone()
     }
 
     /// Serves until `shutdown`, and then until requests under way are answered or the grace is over.

@@ -25,6 +25,7 @@ use crate::demo;
 use crate::executors::{Executors, Readiness};
 use crate::output;
 use crate::push::Post;
+use crate::tokens::Watch;
 
 /// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
 const GRACE: Duration = Duration::from_secs(20);
@@ -104,6 +105,9 @@ impl App {
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
         tracker.spawn(fail_stuck(turns.clone(), config.limits.stuck_after.get(), shutdown.clone()));
         let server = Server::new(server_config(&config, bound)?, turns.clone());
+        if let Some(watch) = Watch::new(&config.a2a.tokens, server.auth()) {
+            tracker.spawn(watch.run(shutdown.clone()));
+        }
         Ok(Self { listener, server, turns, tracker, shutdown, banner })
     }
 
@@ -195,6 +199,7 @@ fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a
             .collect(),
         ..CardConfig::default()
     };
+    server.card_signer = config.a2a.card_signer.clone();
     server.tokens = tokens.collect::<Result<_, _>>()?;
     server.reply = match config.a2a.reply {
         Reply::Message => ReplyAs::Message,

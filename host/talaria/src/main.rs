@@ -10,6 +10,7 @@ mod executors;
 mod output;
 mod push;
 mod send;
+mod tokens;
 
 use std::process::ExitCode;
 

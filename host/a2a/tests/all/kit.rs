@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_a2a::{Config, Server};
+use talaria_a2a::{Auth, Config, Server};
 use talaria_turns::{Courier, Delivery, Limits, Route, Store, TaskId, Turns};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,6 +28,7 @@ pub(crate) struct Host {
     pub(crate) script: Arc<Script>,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
+    pub(crate) auth: Auth,
     /// Ids of tasks whose turns wait, in the order they began.
     pub(crate) waiting: tokio::sync::Mutex<mpsc::UnboundedReceiver<TaskId>>,
 }
@@ -78,9 +79,11 @@ impl Host {
         let mut config = Config::new(format!("http://{address}"));
         change(&mut config);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
-        tasks.spawn(Server::new(config, turns).serve(listener, shutdown.clone()));
+        let server = Server::new(config, turns);
+        let auth = server.auth();
+        tasks.spawn(server.serve(listener, shutdown.clone()));
         let waiting = tokio::sync::Mutex::new(waiting);
-        Self { address, store, script, shutdown, tasks, waiting }
+        Self { address, store, script, shutdown, tasks, auth, waiting }
     }
 
     /// Tasks ever made.

@@ -113,7 +113,8 @@ pub(crate) struct Token {
     ///
     /// Example: `name = "platform"`
     pub(crate) name: String,
-    /// Where the token is: an environment variable or a file.
+    /// Where the token is: an environment variable or a file. A file is read again every two seconds: a new token in
+    /// it counts from then on.
     ///
     /// Example: `token = { file = "/run/secrets/platform" }`
     pub(crate) token: SecretRef,
@@ -160,6 +161,30 @@ pub(crate) struct Card {
     ///
     /// Example: `extensions = [{ uri = "https://example.com/ext/v1", required = false }]`
     pub(crate) extensions: Vec<Extension>,
+    /// Signs the card, the extended one too, so that callers can tell that nobody changed it. Not signed without this.
+    pub(crate) signing: Option<Signing>,
+}
+
+/// `[a2a.card.signing]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table like { key = { file = \"…\" }, kid = \"…\" }")]
+#[schemars(rename = "a2a.card.signing")]
+pub(crate) struct Signing {
+    /// Where the private key is: PKCS#8 in PEM, Ed25519 or P-256. `openssl genpkey -algorithm ed25519 -out card-key.pem`
+    /// makes one, `openssl pkey -in card-key.pem -pubout` shows the public half for callers.
+    ///
+    /// Example: `key = { file = "/run/secrets/card-key.pem" }`
+    pub(crate) key: SecretRef,
+    /// The key's id, by which callers find the public half.
+    ///
+    /// Example: `kid = "desk-2026"`
+    pub(crate) kid: String,
+    /// Where the public key is published, as a JSON Web Key Set.
+    ///
+    /// Default: the signature does not say
+    ///
+    /// Example: `jku = "https://acme.example/.well-known/jwks.json"`
+    pub(crate) jku: Option<HttpUrl>,
 }
 
 /// A skill on the card.
@@ -377,6 +402,7 @@ impl Default for Card {
             push_notifications: true,
             extended_card: false,
             extensions: Vec::new(),
+            signing: None,
         }
     }
 }

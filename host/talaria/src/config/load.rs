@@ -8,11 +8,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use secrecy::ExposeSecret;
+use talaria_a2a::CardSigner;
 
 use super::env::{Env, Seeds};
 use super::executor::{Executor, ExecutorSection, Surroundings};
 use super::source::{ConfigError, Problem, Source, nearest};
-use super::value::{BUILTIN, ExecutorName, StoreUrl};
+use super::value::{BUILTIN, ExecutorName, HttpUrl, StoreUrl};
 use super::{A2a, Config, Engine, Overrides, Token, file, folder};
 
 /// The folder of executors when none is named, if it is there.
@@ -131,7 +132,26 @@ impl Loader<'_> {
             ));
         }
         let file::A2a { url, reply, max_body, card, .. } = file;
-        Ok(A2a { listen, url, reply, max_body, tokens, card: card.into() })
+        let card_signer = card.signing.as_ref().map(|signing| self.card_signer(signing)).transpose()?;
+        Ok(A2a { listen, url, reply, max_body, tokens, card: card.into(), card_signer })
+    }
+
+    fn card_signer(&mut self, signing: &file::Signing) -> Result<CardSigner, ConfigError> {
+        let file::Signing { key, kid, jku } = signing;
+        let at = |leaf: &str| format!("a2a.card.signing.{leaf}");
+        if kid.trim().is_empty() {
+            return Err(self.at(at("kid"), "empty; name the key, so that callers can find its public half"));
+        }
+        if let Some(jku) = jku.as_ref().filter(|jku| jku.as_str().starts_with("http://")) {
+            self.warnings.push(format!(
+                "`a2a.card.signing.jku` is {jku}: whoever is between can give callers another key; use https://"
+            ));
+        }
+        let pem = key.resolve(&self.folder, &self.env).map_err(|what| {
+            self.at(at("key"), format!("{what}; if there is no key yet, {}", CardSigner::HOW_TO_MAKE_A_KEY))
+        })?;
+        let signer = CardSigner::from_pem(&pem, kid, jku.as_ref().map(HttpUrl::as_str));
+        signer.map_err(|what| self.at(at("key"), format!("{key} {what}")))
     }
 
     fn tokens(&self, auth: &file::Auth) -> Result<Vec<Token>, ConfigError> {
@@ -161,7 +181,8 @@ impl Loader<'_> {
                     self.at(key("token"), "the same token as another caller's; a token is one caller")
                 );
             }
-            tokens.push(Token { name: token.name.clone(), token: secret });
+            let file = token.token.file(&self.folder);
+            tokens.push(Token { name: token.name.clone(), token: secret, file });
         }
         Ok(tokens)
     }

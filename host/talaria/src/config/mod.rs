@@ -2,7 +2,8 @@
 //!
 //! [`Config::load`] is the only way in. It either gives a configuration that fits together, with warnings for what has
 //! no effect, or a [`ConfigError`] that names the place, the key and the fix; the caller prints it and exits with 64.
-//! Nothing later reads the environment or the file again. Secrets are read here and live in [`SecretString`]s.
+//! Nothing later reads the environment or the file again. Secrets are read here and live in [`SecretString`]s; only the
+//! files of tokens are read again, by `tokens`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -32,9 +33,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use secrecy::SecretString;
+use talaria_a2a::CardSigner;
 
 pub(crate) use executor::Executor;
 pub(crate) use file::{Extension, Limits, Push, Reply, Skill};
+pub(crate) use secret::read as read_secret;
 pub(crate) use source::ConfigError;
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
@@ -99,6 +102,8 @@ pub(crate) struct A2a {
     pub(crate) tokens: Vec<Token>,
     /// What the agent card says.
     pub(crate) card: Card,
+    /// Signs it, where that is wanted.
+    pub(crate) card_signer: Option<CardSigner>,
 }
 
 /// A caller.
@@ -108,6 +113,8 @@ pub(crate) struct Token {
     pub(crate) name: String,
     /// With what.
     pub(crate) token: SecretString,
+    /// The file that it was read from, where it was.
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// What the agent card says.

@@ -222,6 +222,43 @@ fn tokens_must_be_there_and_apart() {
 }
 
 #[test]
+fn a_key_that_cannot_sign_the_card_comes_with_the_way_out() {
+    let signing =
+        |rest: &str| Given::file(&format!("[a2a.card.signing]\nkey = {{ file = \"k.pem\" }}\n{rest}"));
+    let named = || signing("kid = \"k1\"");
+    assert_eq!(signing("").error(), "talaria.toml:1:1: `a2a.card.signing` lacks the key `kid`");
+    assert_eq!(
+        signing("kid = \" \"").error(),
+        "talaria.toml:3:7: `a2a.card.signing.kid`: empty; name the key, so that callers can find its public half"
+    );
+    let make = "make one with `openssl genpkey -algorithm ed25519 -out card-key.pem`";
+    assert_eq!(
+        named().error(),
+        format!(
+            "talaria.toml:2:7: `a2a.card.signing.key`: `k.pem` cannot be read: No such file or directory (os error 2); \
+             if there is no key yet, {make}"
+        )
+    );
+    assert_eq!(
+        named().with("k.pem", "hunter2").error(),
+        format!("talaria.toml:2:7: `a2a.card.signing.key`: `k.pem` holds no private key in PEM; {make}")
+    );
+    let sec1 = "-----BEGIN EC PRIVATE KEY-----\naGk=\n-----END EC PRIVATE KEY-----\n";
+    assert_eq!(
+        named().with("k.pem", sec1).error(),
+        "talaria.toml:2:7: `a2a.card.signing.key`: `k.pem` is not in PKCS#8; \
+         convert it with `openssl pkcs8 -topk8 -nocrypt -in KEY.pem -out card-key.pem`"
+    );
+    let variable = Given::file("[a2a.card]\nsigning = { key = { env = \"CARD_KEY\" }, kid = \"k1\" }");
+    assert_eq!(
+        variable.variable("CARD_KEY", "hunter2").error(),
+        format!(
+            "talaria.toml:2:19: `a2a.card.signing.key`: the environment variable `CARD_KEY` holds no private key in PEM; {make}"
+        )
+    );
+}
+
+#[test]
 fn a_secret_in_the_file_is_refused_and_not_repeated() {
     let inline = error("[a2a.auth]\ntokens = [{ name = \"a\", token = \"hunter2\" }]");
     assert_eq!(
