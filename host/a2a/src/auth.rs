@@ -30,9 +30,9 @@ pub enum InvalidToken {
     Unsendable(String),
 }
 
-/// Tells callers apart.
+/// Tells callers apart. Without tokens everybody is the same caller.
 #[derive(Debug, Default)]
-pub(crate) struct Auth {
+pub struct Auth {
     tokens: Vec<Token>,
 }
 
@@ -62,17 +62,21 @@ impl Token {
 // === impl Auth ===
 
 impl Auth {
-    pub(crate) fn new(tokens: Vec<Token>) -> Self {
+    /// Knows the callers with these tokens.
+    #[must_use]
+    pub fn new(tokens: Vec<Token>) -> Self {
         Self { tokens }
     }
 
     /// Whether callers must prove who they are.
-    pub(crate) fn is_required(&self) -> bool {
+    #[must_use]
+    pub fn is_required(&self) -> bool {
         !self.tokens.is_empty()
     }
 
     /// The caller; none where the proof is missing or wrong.
-    pub(crate) fn caller(&self, headers: &HeaderMap) -> Option<Principal> {
+    #[must_use]
+    pub fn caller(&self, headers: &HeaderMap) -> Option<Principal> {
         if !self.is_required() {
             return Some(Principal::anyone());
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_a2a::{Config, Server};
+use talaria_a2a::{Config, Counts, Server};
 use talaria_turns::{Limits, Store, TaskId, Turns};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,6 +26,7 @@ pub(crate) struct Host {
     pub(crate) address: SocketAddr,
     pub(crate) store: Arc<Counted>,
     pub(crate) script: Arc<Script>,
+    pub(crate) counts: Counts,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
     /// Ids of tasks whose turns wait, in the order they began.
@@ -59,9 +60,11 @@ impl Host {
         let mut config = Config::new(format!("http://{address}"));
         change(&mut config);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
-        tasks.spawn(Server::new(config, turns).serve(listener, shutdown.clone()));
+        let server = Server::new(config, turns);
+        let counts = server.counts();
+        tasks.spawn(server.serve(listener, shutdown.clone()));
         let waiting = tokio::sync::Mutex::new(waiting);
-        Self { address, store, script, shutdown, tasks, waiting }
+        Self { address, store, script, counts, shutdown, tasks, waiting }
     }
 
     /// Tasks ever made.
