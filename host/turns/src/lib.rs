@@ -11,6 +11,7 @@ mod executor;
 mod live;
 mod model;
 mod order;
+mod refused;
 mod run;
 mod service;
 mod store;
@@ -26,6 +27,7 @@ pub use model::{
     Artifact, Content, ContextId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfMessage, OfTask,
     Part, Principal, Role, TaskId, Timestamp,
 };
+pub use refused::Refused;
 pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns};
 pub use store::{Entry, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};

@@ -22,6 +22,7 @@ use crate::executor::{Executor, Route, Turn};
 use crate::live::{Hub, Live, Reader};
 use crate::model::{ContextId, Message, Metadata, Part, Principal, TaskId};
 use crate::order::{Order, Place};
+use crate::refused::{self, Refused};
 use crate::run::Run;
 use crate::store::{Page, Query, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
@@ -162,6 +163,7 @@ struct Inner {
     order: Order,
     limits: Limits,
     room: Arc<Semaphore>,
+    refused: refused::Counter,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
@@ -213,6 +215,7 @@ impl Turns {
             route,
             limits,
             room: Arc::new(Semaphore::new(limits.turns)),
+            refused: refused::Counter::default(),
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
         }))
@@ -223,6 +226,10 @@ impl Turns {
     /// # Errors
     /// [`SendError`], with nothing changed.
     pub async fn send(&self, incoming: Incoming) -> Result<Accepted, SendError> {
+        self.accept(incoming).await.inspect_err(|error| self.0.refused.note(error))
+    }
+
+    async fn accept(&self, incoming: Incoming) -> Result<Accepted, SendError> {
         let inner = &self.0;
         if inner.stop.is_cancelled() || inner.tracker.is_closed() {
             return Err(SendError::Draining);
@@ -335,6 +342,12 @@ impl Turns {
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.0.tracker.len()
+    }
+
+    /// Messages that there was no room for.
+    #[must_use]
+    pub fn refused(&self) -> Refused {
+        self.0.refused.read()
     }
 
     /// Takes no more turns and waits for those under way; after `grace` ends them as failed. Returns how many.
