@@ -9,6 +9,7 @@
 
 mod bridge;
 
+mod admin;
 mod bad_configuration;
 mod check;
 mod components;
