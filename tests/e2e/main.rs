@@ -8,6 +8,7 @@
 )]
 
 mod bridge;
+mod webhook;
 
 mod admin;
 mod bad_configuration;
@@ -18,6 +19,7 @@ mod demo;
 mod drain;
 mod durable;
 mod first_executor;
+mod push;
 mod seeds;
 mod send;
 mod tokens;

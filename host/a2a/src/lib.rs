@@ -8,7 +8,7 @@
 //! 5. `params` and the codecs `v1`, `v03` and `v03_rest`. All read into one `Operation` and write from one `Answer` or one
 //!    `Update`, so what lies behind them, `operation` and the domain crate `talaria-turns`, has no idea of versions.
 //!
-//! A stream is `updates` (what is said, read from the log when it can be sent) in the frames of `sse`.
+//! Push configurations, and what is pushed, are `hook`. A stream is `updates` (what is said, read from the log when it can be sent) in the frames of `sse`.
 //!
 //! Nothing here knows of WebAssembly or of executors. Bad input ends at the gate that sees it, with an error that
 //! names the field; only `operation` can make a task.
@@ -20,6 +20,7 @@ mod capabilities;
 mod card;
 mod dialect;
 mod endpoint;
+mod hook;
 mod jsonrpc;
 mod moment;
 mod operation;
@@ -43,5 +44,6 @@ mod write;
 
 pub use auth::{Auth, InvalidToken, Token};
 pub use card::{CardConfig, Extension, Provider, Skill};
+pub use hook::Notification;
 pub use operation::ReplyAs;
 pub use server::{Config, Counts, Limits, Server};

@@ -5,7 +5,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use talaria_turns::{FollowError, SendError, StoreError, TaskId};
+use talaria_turns::{FollowError, HookError, SendError, StoreError, TaskId};
 use tracing::warn;
 
 use crate::version::Version;
@@ -174,6 +174,23 @@ impl Refusal {
         Self::new(Kind::PushNotSupported, "this server sends no push notifications")
     }
 
+    /// The protocol has no error of its own for it.
+    pub(crate) fn no_hook(task: &TaskId) -> Self {
+        Self::new(Kind::TaskNotFound, format!("task {task} has no such push notification configuration"))
+    }
+
+    /// A push configuration that was not set; `task` is where it was to be.
+    pub(crate) fn hook(task: Option<&TaskId>, error: &HookError) -> Self {
+        match (error, task) {
+            (HookError::Unsupported, _) => Self::no_push(),
+            (HookError::Refused(why), _) => Self::field("url", why),
+            (HookError::TooMany(_), _) => Self::new(Kind::UnsupportedOperation, error.to_string()),
+            (HookError::Store(error), Some(task)) => Self::lookup(task, error),
+            (HookError::Store(error), None) => Self::store(error),
+            (HookError::NoSuchHook(_), _) => Self::new(Kind::TaskNotFound, error.to_string()),
+        }
+    }
+
     pub(crate) fn no_task(task: &TaskId) -> Self {
         Self::new(Kind::TaskNotFound, format!("task {task} not found"))
     }
@@ -272,6 +289,7 @@ impl From<SendError> for Refusal {
             SendError::NoExecutor(_) => Self::field("message.metadata", message),
             SendError::Busy(_) | SendError::LaneFull(_) => Self::busy(message, RETRY_BUSY),
             SendError::Draining => Self::busy(message, RETRY_DRAINING),
+            SendError::Hook(error) => Self::hook(None, &error),
             SendError::Store(error) => Self::store(&error),
         }
     }

@@ -175,7 +175,7 @@ impl Updates {
     }
 
     fn take(&mut self, entry: Entry) {
-        if !is_shown(&entry.event) {
+        if !entry.event.is_shown() {
             return;
         }
         if self.held.is_some() && (!is_plain_work(&entry.event) || self.ready.len() >= HELD) {
@@ -232,13 +232,6 @@ impl Source {
 
 fn snapshot(task: Arc<Task>, history_length: Option<usize>) -> Update {
     Update { sequence: task.version, item: Item::Task(View::new(task, history_length)) }
-}
-
-fn is_shown(event: &Event) -> bool {
-    match event {
-        Event::Status { .. } | Event::Artifact { .. } | Event::Note { .. } => true,
-        Event::Accepted { .. } | Event::Answered(_) | Event::Checkpoint(_) => false,
-    }
 }
 
 /// Whether the event says only that the turn works.

@@ -12,20 +12,22 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::Serialize;
 use talaria_a2a::{CardConfig, Counts, Extension, ReplyAs, Server, Skill, Token};
+use talaria_egress::Webhooks;
 use talaria_observe::metrics::{Metrics, Readings, Refusal};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
-use talaria_turns::{Limits, Store, Timestamp, Turns};
+use talaria_turns::{Courier, Delivery, Limits, Store, Timestamp, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::admin::{self, Admin, Health};
-use crate::config::{Config, Reply, StoreUrl};
+use crate::config::{Config, Push, Reply, StoreUrl};
 use crate::demo;
 use crate::executors::{Executors, Readiness};
 use crate::metered::Metered;
 use crate::output;
+use crate::push::Post;
 
 /// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
 const GRACE: Duration = Duration::from_secs(20);
@@ -115,7 +117,8 @@ impl App {
         };
         let limits = Limits { turns: usize::try_from(config.limits.turns.get())?, ..Limits::default() };
         let route = Arc::new(Metered::new(Arc::clone(&executors), metrics.clone()));
-        let turns = Turns::new(Arc::clone(&store), route, limits);
+        let (courier, delivery) = pushing(&config);
+        let turns = Turns::with_courier(Arc::clone(&store), route, limits, courier, delivery);
         let (resumed, failed) = turns.recover().await.context("cannot take up the turns of before")?;
         if resumed + failed > 0 {
             info!(resumed, failed, "took up the turns that the last stop interrupted");
@@ -124,6 +127,7 @@ impl App {
         tracker.spawn(Arc::clone(&health).watch(config.probe_every, shutdown.clone()));
         admin.show(Arc::clone(&health));
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
+        tracker.spawn(fail_stuck(turns.clone(), config.limits.stuck_after.get(), shutdown.clone()));
         let server = Server::new(server_config(&config, bound)?, turns.clone());
         let (counts, counted) = (server.counts(), turns.clone());
         metrics.watch(move || readings(&counted, &counts, &health));
@@ -180,6 +184,26 @@ async fn forget(store: Arc<dyn Store>, keep_for: Duration, keep: usize, shutdown
     }
 }
 
+/// Fails tasks that nothing happens to any more, now and then, until `shutdown`.
+async fn fail_stuck(turns: Turns, after: Duration, shutdown: CancellationToken) {
+    let mut now_and_then = tokio::time::interval(FORGET_EVERY.min(after));
+    while shutdown.run_until_cancelled(now_and_then.tick()).await.is_some() {
+        match turns.fail_stuck(after).await {
+            Ok(0) => {}
+            Ok(tasks) => warn!(tasks, ?after, "tasks that nothing happened to ended as failed"),
+            Err(error) => warn!(%error, "tasks that hang were not looked for"),
+        }
+    }
+}
+
+/// Who takes pushes to their webhooks, and how hard it tries.
+fn pushing(config: &Config) -> (Arc<dyn Courier>, Delivery) {
+    let Push { allow_private, timeout, tries, pause } = &config.push;
+    let webhooks = Webhooks::new(talaria_egress::Config::default(), *allow_private);
+    let courier = Arc::new(Post(webhooks.with_timeout(timeout.get())));
+    (courier, Delivery { tries: tries.get(), pause: pause.get(), ..Delivery::default() })
+}
+
 fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a2a::Config> {
     let card = &config.a2a.card;
     let tokens = config.a2a.tokens.iter().map(|token| Token::new(token.name.clone(), token.token.clone()));
@@ -202,6 +226,7 @@ fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a
             })
             .collect(),
         streaming: card.streaming,
+        push_notifications: card.push_notifications,
         extended_card: card.extended_card,
         extensions: card
             .extensions

@@ -10,6 +10,7 @@ mod demo;
 mod executors;
 mod metered;
 mod output;
+mod push;
 mod send;
 
 use std::process::ExitCode;

@@ -26,8 +26,8 @@ use super::value::{ExecutorName, HttpUrl, Period, Size, StoreUrl};
 pub(crate) struct File {
     /// The public server.
     pub(crate) a2a: A2a,
-    /// Push notifications. No effect in this version.
-    pub(crate) push: Option<Push>,
+    /// Push notifications.
+    pub(crate) push: Push,
     /// Where executors receive out-of-band replies. No effect in this version.
     pub(crate) callback: Option<Callback>,
     /// Health and metrics.
@@ -148,7 +148,7 @@ pub(crate) struct Card {
     ///
     /// Example: `streaming = false`
     pub(crate) streaming: bool,
-    /// Offers push notifications. No effect in this version.
+    /// Offers push notifications; without it the operations on them are refused.
     ///
     /// Example: `push_notifications = false`
     pub(crate) push_notifications: bool,
@@ -208,14 +208,28 @@ pub(crate) struct Extension {
 }
 
 /// `[push]`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "push")]
 pub(crate) struct Push {
-    /// Allows webhooks on loopback and private addresses.
+    /// Allows webhooks on loopback and private addresses. Link-local addresses, where clouds keep their credentials, are
+    /// never called.
     ///
     /// Example: `allow_private = true`
     pub(crate) allow_private: bool,
+    /// How long one delivery may take.
+    ///
+    /// Example: `timeout = "5s"`
+    pub(crate) timeout: Period,
+    /// How often one thing is tried before its webhook is given up. With the default pauses twelve tries take twenty
+    /// minutes.
+    ///
+    /// Example: `tries = 3`
+    pub(crate) tries: NonZeroU32,
+    /// The pause after the first try. It doubles with each, up to five minutes, less a random part.
+    ///
+    /// Example: `pause = "10s"`
+    pub(crate) pause: Period,
 }
 
 /// `[callback]`
@@ -331,6 +345,11 @@ pub(crate) struct Limits {
     ///
     /// Example: `tasks = 50_000`
     pub(crate) tasks: NonZeroU32,
+    /// How long nothing may happen to a task that has not ended: a question that nobody answers, a turn that hangs. Then
+    /// it fails.
+    ///
+    /// Example: `stuck_after = "12h"`
+    pub(crate) stuck_after: Period,
 }
 
 // === defaults ===
@@ -368,10 +387,16 @@ impl Default for Card {
             version: None,
             skills: None,
             streaming: true,
-            push_notifications: false,
+            push_notifications: true,
             extended_card: false,
             extensions: Vec::new(),
         }
+    }
+}
+
+impl Default for Push {
+    fn default() -> Self {
+        Self { allow_private: false, timeout: Period::secs(10), tries: count::<12>(), pause: Period::secs(1) }
     }
 }
 
@@ -406,6 +431,6 @@ impl Default for Engine {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { turns: count::<1000>(), tasks: count::<10_000>() }
+        Self { turns: count::<1000>(), tasks: count::<10_000>(), stuck_after: Period::secs(7 * 24 * 3_600) }
     }
 }

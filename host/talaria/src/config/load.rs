@@ -78,6 +78,7 @@ impl Loader<'_> {
                 None if overrides.demo => StoreUrl::Memory,
                 None => StoreUrl::Sqlite(self.folder.join(DEFAULT_STORE)),
             },
+            push: file.push,
             keep_for: file.store.keep_for.get(),
             executors,
             default_executor: default,
@@ -98,12 +99,7 @@ impl Loader<'_> {
     }
 
     fn warn_without_effect(&mut self, file: &file::File) {
-        let card = &file.a2a.card;
-        let silent = [
-            ("`[push]`", file.push.is_some()),
-            ("`[callback]`", file.callback.is_some()),
-            ("`a2a.card.push_notifications`", card.push_notifications),
-        ];
+        let silent = [("`[callback]`", file.callback.is_some())];
         let said = silent.iter().filter(|(_, said)| *said);
         self.warnings.extend(said.map(|(what, _)| format!("{what} has no effect in this version")));
     }

@@ -34,7 +34,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 pub(crate) use executor::Executor;
-pub(crate) use file::{Extension, Limits, Reply, Skill};
+pub(crate) use file::{Extension, Limits, Push, Reply, Skill};
 pub(crate) use source::ConfigError;
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
@@ -66,6 +66,8 @@ pub(crate) struct Config {
     pub(crate) a2a: A2a,
     /// The operator's server.
     pub(crate) admin: Admin,
+    /// Push notifications.
+    pub(crate) push: Push,
     /// Where tasks are kept.
     pub(crate) store: StoreUrl,
     /// How long a task is kept after it ended.
@@ -136,6 +138,8 @@ pub(crate) struct Card {
     pub(crate) skills: Vec<Skill>,
     /// Whether the streaming operations are offered.
     pub(crate) streaming: bool,
+    /// Whether push notifications are.
+    pub(crate) push_notifications: bool,
     /// Whether the extended card is.
     pub(crate) extended_card: bool,
     /// The protocol extensions that it declares.
@@ -232,6 +236,7 @@ impl From<file::Card> for Card {
             version: file.version.unwrap_or_else(|| env!("CARGO_PKG_VERSION").into()),
             skills: file.skills.unwrap_or_else(|| vec![chat()]),
             streaming: file.streaming,
+            push_notifications: file.push_notifications,
             extended_card: file.extended_card,
             extensions: file.extensions,
         }

@@ -138,6 +138,7 @@ pub(crate) fn message(text: &str) -> Incoming {
         context: None,
         streaming: false,
         metadata: None,
+        hook: None,
     }
 }
 
