@@ -10,21 +10,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use crate::bridge::{Bridge, Start, call, message, request, run, stderr, talaria};
-
-/// Status and body, as JSON where it is JSON.
-async fn get(bridge: &Bridge, path: &str, headers: &[(&str, &str)]) -> (u16, Value) {
-    let admin = bridge.banner["admin"].as_str().expect("an address");
-    let response = request(admin, "GET", path, headers, "").await;
-    let text = || Value::from(String::from_utf8_lossy(&response.body));
-    (response.status, serde_json::from_slice(&response.body).unwrap_or_else(|_| text()))
-}
+use crate::bridge::{Bridge, Start, admin, call, message, request, run, stderr, talaria};
 
 /// Asks until it says so.
 async fn ready(bridge: &Bridge, wanted: u16) -> Value {
     soon("readiness follows", async {
         loop {
-            let (status, report) = get(bridge, "/readyz", &[]).await;
+            let (status, report) = admin(bridge, "GET", "/readyz").await;
             if status == wanted {
                 return report;
             }
@@ -37,8 +29,8 @@ async fn ready(bridge: &Bridge, wanted: u16) -> Value {
 async fn a_demo_is_ready_and_counts_its_turns() {
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).arg("--demo").up();
-    assert_eq!(get(&bridge, "/healthz", &[]).await, (200, json!({ "status": "ok" })));
-    let (status, report) = get(&bridge, "/readyz", &[]).await;
+    assert_eq!(admin(&bridge, "GET", "/healthz").await, (200, json!({ "status": "ok" })));
+    let (status, report) = admin(&bridge, "GET", "/readyz").await;
     assert_eq!(
         (status, &report["ready"], &report["default"]),
         (200, &json!(true), &json!("chat-completions"))
@@ -48,7 +40,7 @@ async fn a_demo_is_ready_and_counts_its_turns() {
 
     bridge.say("hello").await;
     bridge.call("SendMessage", message("fail please")).await;
-    let (status, metrics) = get(&bridge, "/metrics", &[]).await;
+    let (status, metrics) = admin(&bridge, "GET", "/metrics").await;
     assert_eq!(status, 200);
     let metrics = metrics.as_str().expect("text");
     for line in [
@@ -81,7 +73,7 @@ async fn readiness_follows_the_upstream() {
     let now = &report["executors"]["chat-completions"];
     assert_eq!((&report["ready"], &now["state"]), (&json!(false), &json!("not-ready")));
     assert!(now["reason"].as_str().unwrap().contains("unreachable"), "{report}");
-    assert_eq!(get(&bridge, "/healthz", &[]).await.0, 200, "alive all the same");
+    assert_eq!(admin(&bridge, "GET", "/healthz").await.0, 200, "alive all the same");
 
     let address = base.trim_start_matches("http://").trim_end_matches("/v1");
     let again = TcpListener::bind(address).await.unwrap();
@@ -109,12 +101,12 @@ async fn a_host_that_shuts_down_is_alive_and_not_ready() {
     let (answer, ()) =
         tokio::join!(call(&url, "SendMessage", message("wait"), &[("a2a-version", "1.0")]), async {
             gateway.asked(1).await;
-            let (_, metrics) = get(&bridge, "/metrics", &[]).await;
+            let (_, metrics) = admin(&bridge, "GET", "/metrics").await;
             assert!(metrics.as_str().unwrap().contains("\ntalaria_turns_under_way 1\n"), "{metrics}");
             bridge.terminate();
             let report = ready(&bridge, 503).await;
             assert_eq!((&report["draining"], &report["store"]["state"]), (&json!(true), &json!("ready")));
-            assert_eq!(get(&bridge, "/healthz", &[]).await.0, 200);
+            assert_eq!(admin(&bridge, "GET", "/healthz").await.0, 200);
             release.notify_waiters();
             release.notify_one();
         });
@@ -129,11 +121,12 @@ async fn a_token_guards_everything_but_health() {
         .env("ADMIN_TOKEN", "admin-token-0123456789")
         .arg("--demo")
         .up();
-    assert_eq!(get(&bridge, "/healthz", &[]).await.0, 200);
+    assert_eq!(admin(&bridge, "GET", "/healthz").await.0, 200);
     for path in ["/readyz", "/metrics", "/push/undelivered"] {
-        assert_eq!(get(&bridge, path, &[]).await.0, 401, "{path}");
+        assert_eq!(admin(&bridge, "GET", path).await.0, 401, "{path}");
         let right = [("authorization", "Bearer admin-token-0123456789")];
-        assert_eq!(get(&bridge, path, &right).await.0, 200, "{path}");
+        let url = bridge.banner["admin"].as_str().unwrap();
+        assert_eq!(request(url, "GET", path, &right, "").await.status, 200, "{path}");
     }
 }
 

@@ -222,3 +222,11 @@ pub(crate) async fn request(
     };
     soon("the bridge answers", Egress::new(Config::default()).fetch(&access, request)).await.unwrap()
 }
+
+/// A request to the operator's server: its status and its body, as JSON where it is JSON.
+pub(crate) async fn admin(bridge: &Bridge, method: &str, path: &str) -> (u16, Value) {
+    let url = bridge.banner["admin"].as_str().expect("an address");
+    let response = request(url, method, path, &[], "").await;
+    let text = || Value::from(String::from_utf8_lossy(&response.body));
+    (response.status, serde_json::from_slice(&response.body).unwrap_or_else(|_| text()))
+}

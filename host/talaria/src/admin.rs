@@ -17,6 +17,7 @@
 
 mod health;
 mod route;
+mod undelivered;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicU64;
@@ -31,12 +32,14 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use talaria_a2a::{Auth, Token};
 use talaria_observe::metrics::{MEDIA_TYPE, Metrics};
+use talaria_turns::Turns;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 pub(crate) use health::Health;
 use route::Route;
+use undelivered::NotRetried;
 
 use crate::config;
 
@@ -52,7 +55,13 @@ pub(crate) struct Admin {
     auth: Auth,
     metrics: Metrics,
     /// Set when the host is up.
-    health: OnceLock<Arc<Health>>,
+    host: OnceLock<Host>,
+}
+
+/// The host, once it is up.
+struct Host {
+    health: Arc<Health>,
+    turns: Turns,
 }
 
 type Reply = Response<Full<Bytes>>;
@@ -76,12 +85,12 @@ pub(crate) async fn bind(config: &config::Admin) -> anyhow::Result<Result<TcpLis
 impl Admin {
     pub(crate) fn new(config: &config::Admin, metrics: Metrics) -> anyhow::Result<Self> {
         let token = config.token.clone().map(|token| Token::new("admin", token)).transpose()?;
-        Ok(Self { auth: Auth::new(token.into_iter().collect()), metrics, health: OnceLock::new() })
+        Ok(Self { auth: Auth::new(token.into_iter().collect()), metrics, host: OnceLock::new() })
     }
 
-    /// The host is up; from now on its health is shown.
-    pub(crate) fn show(&self, health: Arc<Health>) {
-        let _ = self.health.set(health);
+    /// The host is up; from now on it is shown.
+    pub(crate) fn show(&self, health: Arc<Health>, turns: Turns) {
+        let _ = self.host.set(Host { health, turns });
     }
 
     /// Serves until `shutdown`.
@@ -111,32 +120,36 @@ impl Admin {
     }
 
     async fn answer(&self, route: &Route<'_>) -> Reply {
+        let host = match (route, self.host.get()) {
+            (Route::Health, _) => return respond(StatusCode::OK, &json!({ "status": "ok" })),
+            (Route::Metrics, _) => return typed(StatusCode::OK, MEDIA_TYPE, self.metrics.text()),
+            (Route::Unknown, _) => {
+                let message = "nothing is here; there are /healthz, /readyz, /metrics and /push/undelivered";
+                return failure(StatusCode::NOT_FOUND, "NOT_FOUND", message);
+            }
+            (Route::Ready | Route::Undelivered | Route::Retry { .. }, None) => {
+                let starting = json!({ "ready": false, "reason": "starting: executors are being loaded" });
+                return respond(StatusCode::SERVICE_UNAVAILABLE, &starting);
+            }
+            (Route::Ready | Route::Undelivered | Route::Retry { .. }, Some(host)) => host,
+        };
         match route {
-            Route::Health => respond(StatusCode::OK, &json!({ "status": "ok" })),
-            Route::Ready => match self.health.get() {
-                Some(health) => {
-                    let report = health.report().await;
-                    let status = if report.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-                    respond(status, &json!(report))
-                }
-                None => respond(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    &json!({ "ready": false, "reason": "starting: executors are being loaded" }),
-                ),
+            Route::Undelivered => match undelivered::list(&host.turns).await {
+                Ok(list) => respond(StatusCode::OK, &list),
+                Err(error) => unavailable(&error),
             },
-            Route::Metrics => typed(StatusCode::OK, MEDIA_TYPE, self.metrics.text()),
-            // A host that pushes nothing has nothing undelivered.
-            Route::Undelivered => respond(StatusCode::OK, &json!({ "undelivered": [] })),
-            Route::Retry { task, id } => failure(
-                StatusCode::NOT_FOUND,
-                "NOT_FOUND",
-                &format!("no push of task {task:?} with id {id:?} was given up"),
-            ),
-            Route::Unknown => failure(
-                StatusCode::NOT_FOUND,
-                "NOT_FOUND",
-                "nothing is here; there are /healthz, /readyz, /metrics and /push/undelivered",
-            ),
+            Route::Retry { task, id } => match undelivered::retry(&host.turns, task, id).await {
+                Ok(()) => respond(StatusCode::ACCEPTED, &json!({ "status": "retrying" })),
+                Err(error @ NotRetried::NotFound) => {
+                    failure(StatusCode::NOT_FOUND, "NOT_FOUND", &error.to_string())
+                }
+                Err(NotRetried::Failed(error)) => unavailable(&error),
+            },
+            _ => {
+                let report = host.health.report().await;
+                let status = if report.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                respond(status, &json!(report))
+            }
         }
     }
 
@@ -195,6 +208,11 @@ fn is_address(authority: &str) -> bool {
     let host = host.map_or(authority, |(host, _)| host);
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+}
+
+/// What only the store can be blamed for. The operator may read its words.
+fn unavailable(error: &dyn std::error::Error) -> Reply {
+    failure(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", &error.to_string())
 }
 
 fn respond(status: StatusCode, body: &Value) -> Reply {

@@ -117,7 +117,7 @@ impl App {
         };
         let limits = Limits { turns: usize::try_from(config.limits.turns.get())?, ..Limits::default() };
         let route = Arc::new(Metered::new(Arc::clone(&executors), metrics.clone()));
-        let (courier, delivery) = pushing(&config);
+        let (courier, delivery) = pushing(&config, metrics.clone());
         let turns = Turns::with_courier(Arc::clone(&store), route, limits, courier, delivery);
         let (resumed, failed) = turns.recover().await.context("cannot take up the turns of before")?;
         if resumed + failed > 0 {
@@ -125,7 +125,7 @@ impl App {
         }
         let health = Arc::new(Health::new(executors, Arc::clone(&store), draining.clone()));
         tracker.spawn(Arc::clone(&health).watch(config.probe_every, shutdown.clone()));
-        admin.show(Arc::clone(&health));
+        admin.show(Arc::clone(&health), turns.clone());
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
         tracker.spawn(fail_stuck(turns.clone(), config.limits.stuck_after.get(), shutdown.clone()));
         let server = Server::new(server_config(&config, bound)?, turns.clone());
@@ -197,10 +197,10 @@ async fn fail_stuck(turns: Turns, after: Duration, shutdown: CancellationToken) 
 }
 
 /// Who takes pushes to their webhooks, and how hard it tries.
-fn pushing(config: &Config) -> (Arc<dyn Courier>, Delivery) {
+fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn Courier>, Delivery) {
     let Push { allow_private, timeout, tries, pause } = &config.push;
     let webhooks = Webhooks::new(talaria_egress::Config::default(), *allow_private);
-    let courier = Arc::new(Post(webhooks.with_timeout(timeout.get())));
+    let courier = Arc::new(Metered::new(Arc::new(Post(webhooks.with_timeout(timeout.get()))), metrics));
     (courier, Delivery { tries: tries.get(), pause: pause.get(), ..Delivery::default() })
 }
 

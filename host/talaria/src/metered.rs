@@ -1,4 +1,4 @@
-//! Counts turns where the binary puts the domain and the engine together, so that neither knows of metrics.
+//! Counts turns and pushes where the binary puts the domain and the engine together, so that neither knows of metrics.
 //!
 //! A turn counts from the moment its executor is asked to the moment it answers, or is dropped: one that its caller
 //! cancelled counts as canceled whatever its executor says, one that dies with the host as failed. Turns that wait in a
@@ -8,11 +8,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use talaria_observe::metrics::{Metrics, TurnEnd};
-use talaria_turns::{Executor, Failure, FinalState, Message, Outcome, Principal, Route, Scope, Turn};
+use talaria_observe::metrics::{Metrics, Push, TurnEnd};
+use talaria_turns::{
+    Again, Courier, Executor, Failure, FinalState, Hook, Message, News, Outcome, Principal, Route, Scope,
+    Turn, Undelivered,
+};
 use tokio_util::sync::CancellationToken;
 
-/// Something that is counted: the choice of executors, and each executor that it gives.
+/// Something that is counted: the choice of executors, each executor that it gives, the courier of pushes.
 pub(crate) struct Metered<T: ?Sized> {
     inner: Arc<T>,
     metrics: Metrics,
@@ -72,6 +75,23 @@ impl Executor for Metered<dyn Executor> {
 
     async fn cancel(&self, turn: Turn) -> Result<(), Failure> {
         self.inner.cancel(turn).await
+    }
+}
+
+#[async_trait]
+impl<T: Courier> Courier for Metered<T> {
+    async fn admits(&self, url: &str) -> Result<(), String> {
+        self.inner.admits(url).await
+    }
+
+    async fn deliver(&self, hook: &Hook, news: &News) -> Result<(), Undelivered> {
+        let result = self.inner.deliver(hook, news).await;
+        self.metrics.push(match &result {
+            Ok(()) => Push::Delivered,
+            Err(Undelivered { again: Again::Later | Again::After(_), .. }) => Push::Failed,
+            Err(Undelivered { again: Again::Never, .. }) => Push::Refused,
+        });
+        result
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct File {
     pub(crate) push: Push,
     /// Where executors receive out-of-band replies. No effect in this version.
     pub(crate) callback: Option<Callback>,
-    /// Health and metrics.
+    /// The operator's server: health, metrics, pushes that were given up.
     pub(crate) admin: Admin,
     /// Where tasks are kept.
     pub(crate) store: Store,
@@ -249,7 +249,8 @@ pub(crate) struct Callback {
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "admin")]
 pub(crate) struct Admin {
-    /// The address to listen on, for `/healthz`, `/readyz` and `/metrics`. Beyond loopback it needs `admin.token`.
+    /// The address to listen on, for `/healthz`, `/readyz`, `/metrics` and `/push/undelivered`. Beyond loopback it needs
+    /// `admin.token`.
     ///
     /// Default: `127.0.0.1:8001`, if that is free
     ///
