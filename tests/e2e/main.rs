@@ -10,6 +10,7 @@
 mod bridge;
 mod webhook;
 
+mod admin;
 mod bad_configuration;
 mod check;
 mod components;

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use talaria_testkit::{guest, soon};
 
-use crate::bridge::{Bridge, Start, message};
+use crate::bridge::{Bridge, Start, admin, message};
 use crate::webhook::{Delivery, Webhook};
 
 const CONFIG: &str = "[executors]\ndefault = \"probe\"\n[store]\nurl = \"sqlite:tasks.db\"\n";
@@ -114,4 +114,42 @@ async fn loopback_and_other_bad_addresses_are_refused_by_default_and_nothing_is_
     let listed = bridge.call("ListTasks", json!({})).await;
     assert_eq!(listed["result"]["totalSize"], 0, "{listed}");
     assert_eq!(hook.kept().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_was_given_up_is_listed_and_can_be_tried_again() {
+    let (folder, hook) = (folder(), Webhook::start(false).await);
+    let bridge = start(&folder, "[push]\nallow_private = true\npause = \"1ms\"\ntries = 2\n");
+    let answer = send(&bridge, "echo hello", &format!("{}?key=s3cret-query", hook.url)).await;
+    let task = answer["result"]["task"]["id"].as_str().unwrap();
+    let listed = soon("it is given up", async {
+        loop {
+            let listed = admin(&bridge, "GET", "/push/undelivered").await.1;
+            if listed["undelivered"] != json!([]) {
+                return listed;
+            }
+        }
+    })
+    .await;
+    let [entry] = listed["undelivered"].as_array().unwrap().as_slice() else { panic!("{listed}") };
+    assert_eq!((&entry["task"], &entry["id"], &entry["tries"]), (&json!(task), &json!("h"), &json!(2)));
+    assert_eq!((&entry["url"], &entry["owner"]), (&json!(hook.url), &json!(null)));
+    assert_eq!(entry["why"], "the webhook answered 503");
+    assert!(!listed.to_string().contains("s3cret") && !listed.to_string().contains("t0ken"), "{listed}");
+
+    for unknown in [format!("/push/undelivered/{task}/other/retry"), "/push/undelivered/x/h/retry".into()] {
+        assert_eq!(admin(&bridge, "POST", &unknown).await.0, 404, "{unknown}");
+    }
+    hook.work();
+    assert_eq!(admin(&bridge, "POST", entry["retry"].as_str().unwrap()).await.0, 202);
+    until_over(&hook).await;
+    assert_eq!(admin(&bridge, "GET", "/push/undelivered").await.1, json!({ "undelivered": [] }));
+    let metrics = admin(&bridge, "GET", "/metrics").await.1;
+    let metrics = metrics.as_str().unwrap();
+    for line in [
+        "talaria_push_deliveries_total{result=\"failed\"} 2",
+        "talaria_push_deliveries_total{result=\"delivered\"} ",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in:\n{metrics}");
+    }
 }

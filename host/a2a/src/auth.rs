@@ -126,7 +126,8 @@ impl Auth {
     }
 
     /// Whether callers must prove who they are.
-    pub(crate) fn is_required(&self) -> bool {
+    #[must_use]
+    pub fn is_required(&self) -> bool {
         !self.tokens.load().is_empty()
     }
 

@@ -24,6 +24,8 @@
 //! Nothing runs beside the connection: a frame is made when hyper asks for it, and hyper asks when the socket takes more.
 //! A client that does not read holds a cursor and one frame; one that hangs up drops the body, and with it the reader.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,6 +49,8 @@ pub(crate) struct Streaming {
     pub(crate) keep_alive: Duration,
     /// The server shuts down.
     pub(crate) closing: CancellationToken,
+    /// How many there are.
+    pub(crate) open: Arc<AtomicUsize>,
 }
 
 /// What is around an update.
@@ -68,7 +72,11 @@ struct Frames {
     last: Option<u64>,
     /// The last frame is out, or about to be.
     over: bool,
+    _counted: Counted,
 }
+
+/// Counts a stream for as long as it is open.
+struct Counted(Arc<AtomicUsize>);
 
 #[derive(Serialize)]
 struct Success<'a> {
@@ -90,7 +98,9 @@ pub(crate) fn respond(
     envelope: Envelope,
     streaming: &Streaming,
 ) -> Response<Body> {
-    let frames = Frames { updates, dialect, envelope, streaming: streaming.clone(), last: None, over: false };
+    let counted = Counted::new(&streaming.open);
+    let streaming = streaming.clone();
+    let frames = Frames { updates, dialect, envelope, streaming, last: None, over: false, _counted: counted };
     let frames = stream::unfold(frames, async |mut frames| frames.next().await.map(|frame| (frame, frames)));
     streamed(Body::Frames(Box::pin(frames)))
 }
@@ -166,5 +176,20 @@ impl Frames {
             Envelope::JsonRpc(id) => refusal.jsonrpc_body(id),
         };
         format!("data: {body}\n\n").into()
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -12,6 +12,7 @@ mod hook;
 mod live;
 mod model;
 mod order;
+mod refused;
 mod run;
 mod service;
 mod store;
@@ -31,6 +32,7 @@ pub use model::{
     Artifact, Content, ContextId, HookId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfHook,
     OfMessage, OfTask, Part, Principal, Role, TaskId, Timestamp,
 };
+pub use refused::Refused;
 pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns};
 pub use store::{Entry, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};

@@ -23,6 +23,7 @@ use crate::hook::{Courier, Delivery, Hook, HookError, Hooked, Outbox};
 use crate::live::{Hub, Live, Reader};
 use crate::model::{ContextId, HookId, Message, Metadata, Part, Principal, TaskId, Timestamp};
 use crate::order::{Order, Place};
+use crate::refused::{self, Refused};
 use crate::run::Run;
 use crate::store::{Page, Query, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
@@ -169,6 +170,7 @@ struct Inner {
     order: Order,
     limits: Limits,
     room: Arc<Semaphore>,
+    refused: refused::Counter,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
@@ -243,6 +245,7 @@ impl Turns {
             route,
             limits,
             room: Arc::new(Semaphore::new(limits.turns)),
+            refused: refused::Counter::default(),
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
         }))
@@ -253,6 +256,10 @@ impl Turns {
     /// # Errors
     /// [`SendError`], with nothing changed.
     pub async fn send(&self, incoming: Incoming) -> Result<Accepted, SendError> {
+        self.accept(incoming).await.inspect_err(|error| self.0.refused.note(error))
+    }
+
+    async fn accept(&self, incoming: Incoming) -> Result<Accepted, SendError> {
         let inner = &self.0;
         if inner.stop.is_cancelled() || inner.tracker.is_closed() {
             return Err(SendError::Draining);
@@ -460,6 +467,12 @@ impl Turns {
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.0.tracker.len()
+    }
+
+    /// Messages that there was no room for.
+    #[must_use]
+    pub fn refused(&self) -> Refused {
+        self.0.refused.read()
     }
 
     /// Takes no more turns and waits for those under way; after `grace` ends them as failed. Returns how many.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_a2a::{Auth, Config, Server};
+use talaria_a2a::{Auth, Config, Counts, Server};
 use talaria_turns::{Courier, Delivery, Limits, Route, Store, TaskId, Turns};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,6 +26,7 @@ pub(crate) struct Host {
     pub(crate) address: SocketAddr,
     pub(crate) store: Arc<Counted>,
     pub(crate) script: Arc<Script>,
+    pub(crate) counts: Counts,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
     pub(crate) auth: Auth,
@@ -80,10 +81,10 @@ impl Host {
         change(&mut config);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
         let server = Server::new(config, turns);
-        let auth = server.auth();
+        let (auth, counts) = (server.auth(), server.counts());
         tasks.spawn(server.serve(listener, shutdown.clone()));
         let waiting = tokio::sync::Mutex::new(waiting);
-        Self { address, store, script, shutdown, tasks, auth, waiting }
+        Self { address, store, script, counts, shutdown, tasks, auth, waiting }
     }
 
     /// Tasks ever made.

@@ -376,7 +376,9 @@ async fn a_client_that_hangs_up_is_noticed_though_nothing_is_said() {
     host.next_waiting().await;
     stream.next().await.unwrap();
     let card = async || host.request("GET", "/.well-known/agent-card.json", &[], b"").await.status;
+    assert_eq!((host.counts.streams_open(), host.counts.connections_refused()), (1, 0));
     assert_eq!(card().await, 429, "the stream has the only connection");
+    assert_eq!(host.counts.connections_refused(), 1);
     drop(stream);
     patiently(async {
         while card().await != 200 {
@@ -384,6 +386,7 @@ async fn a_client_that_hangs_up_is_noticed_though_nothing_is_said() {
         }
     })
     .await;
+    assert_eq!(host.counts.streams_open(), 0);
     host.script.go.add_permits(1);
 }
 

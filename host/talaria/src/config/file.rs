@@ -30,8 +30,8 @@ pub(crate) struct File {
     pub(crate) push: Push,
     /// Where executors receive out-of-band replies. No effect in this version.
     pub(crate) callback: Option<Callback>,
-    /// Console, metrics and health. No effect in this version.
-    pub(crate) admin: Option<Admin>,
+    /// The operator's server: health, metrics, pushes that were given up.
+    pub(crate) admin: Admin,
     /// Where tasks are kept.
     pub(crate) store: Store,
     /// Which executors there are.
@@ -270,15 +270,25 @@ pub(crate) struct Callback {
 }
 
 /// `[admin]`
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "admin")]
 pub(crate) struct Admin {
-    /// The address to listen on.
+    /// The address to listen on, for `/healthz`, `/readyz`, `/metrics` and `/push/undelivered`. Beyond loopback it needs
+    /// `admin.token`.
     ///
-    /// Example: `listen = "127.0.0.1:8001"`
-    #[schemars(with = "String")]
-    pub(crate) listen: SocketAddr,
+    /// Default: `127.0.0.1:8001`, if that is free
+    ///
+    /// Example: `listen = "127.0.0.1:9001"`
+    #[schemars(with = "Option<String>")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Where the token is that every path but `/healthz` asks for, as `Authorization: Bearer TOKEN`: an environment variable
+    /// or a file.
+    ///
+    /// Default: none, which is enough on loopback
+    ///
+    /// Example: `token = { env = "ADMIN_TOKEN" }`
+    pub(crate) token: Option<SecretRef>,
 }
 
 /// `[store]`
@@ -321,6 +331,10 @@ pub(crate) struct Executors {
     ///
     /// Example: `caller_may_choose = true`
     pub(crate) caller_may_choose: bool,
+    /// How often executors are probed again; the default one decides whether the host is ready.
+    ///
+    /// Example: `probe_every = "10s"`
+    pub(crate) probe_every: Period,
 }
 
 /// `[engine]`
@@ -419,12 +433,6 @@ impl Default for Callback {
     }
 }
 
-impl Default for Admin {
-    fn default() -> Self {
-        Self { listen: loopback(8001) }
-    }
-}
-
 impl Default for Store {
     fn default() -> Self {
         Self { url: None, keep_for: Period::secs(7 * 24 * 3_600) }
@@ -433,7 +441,12 @@ impl Default for Store {
 
 impl Default for Executors {
     fn default() -> Self {
-        Self { dir: None, default: ExecutorName::builtin("chat-completions"), caller_may_choose: false }
+        Self {
+            dir: None,
+            default: ExecutorName::builtin("chat-completions"),
+            caller_may_choose: false,
+            probe_every: Period::secs(30),
+        }
     }
 }
 

@@ -7,20 +7,24 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use talaria_a2a::CardSigner;
 
 use super::env::{Env, Seeds};
 use super::executor::{Executor, ExecutorSection, Surroundings};
+use super::secret::SecretRef;
 use super::source::{ConfigError, Problem, Source, nearest};
 use super::value::{BUILTIN, ExecutorName, HttpUrl, StoreUrl};
-use super::{A2a, Config, Engine, Overrides, Token, file, folder};
+use super::{A2a, Admin, Config, Engine, Overrides, Token, file, folder};
 
 /// The folder of executors when none is named, if it is there.
 const DEFAULT_FOLDER: &str = "executors";
 
 /// The port of the seeds.
 const DEFAULT_PORT: u16 = 8000;
+
+/// The one beside it.
+const DEFAULT_ADMIN_PORT: u16 = 8001;
 
 /// One loading.
 pub(super) struct Loader<'a> {
@@ -58,6 +62,7 @@ impl Loader<'_> {
             return Err(self.at("executors.default", what));
         }
         let a2a = self.a2a(file.a2a, seeds, overrides)?;
+        let admin = self.admin(&file.admin)?;
         let cache_dir = match file.engine.cache_dir {
             Some(path) => Some(self.folder.join(path)),
             None => self.cache_dir(),
@@ -67,6 +72,7 @@ impl Loader<'_> {
         Ok(Config {
             file: self.source.as_ref().map(|source| source.path().to_owned()),
             a2a,
+            admin,
             store: match file.store.url {
                 Some(StoreUrl::Sqlite(path)) => StoreUrl::Sqlite(self.folder.join(path)),
                 Some(StoreUrl::Memory) => StoreUrl::Memory,
@@ -78,6 +84,7 @@ impl Loader<'_> {
             executors,
             default_executor: default,
             caller_may_choose: file.executors.caller_may_choose,
+            probe_every: file.executors.probe_every.get(),
             engine,
             limits: file.limits,
             warnings: self.warnings,
@@ -93,7 +100,7 @@ impl Loader<'_> {
     }
 
     fn warn_without_effect(&mut self, file: &file::File) {
-        let silent = [("`[callback]`", file.callback.is_some()), ("`[admin]`", file.admin.is_some())];
+        let silent = [("`[callback]`", file.callback.is_some())];
         let said = silent.iter().filter(|(_, said)| *said);
         self.warnings.extend(said.map(|(what, _)| format!("{what} has no effect in this version")));
     }
@@ -170,12 +177,7 @@ impl Loader<'_> {
                     self.at(key("name"), format!("`{}` is there twice; a name is one caller", token.name))
                 );
             }
-            let secret =
-                token.token.resolve(&self.folder, &self.env).map_err(|what| self.at(key("token"), what))?;
-            if !secret.expose_secret().bytes().all(|byte| byte.is_ascii_graphic()) {
-                let what = "the token holds a space, a line break or a letter beyond ASCII, which no caller can send";
-                return Err(self.at(key("token"), what));
-            }
+            let secret = self.bearer(&key("token"), &token.token)?;
             if tokens.iter().any(|known| known.token.expose_secret() == secret.expose_secret()) {
                 return Err(
                     self.at(key("token"), "the same token as another caller's; a token is one caller")
@@ -185,6 +187,30 @@ impl Loader<'_> {
             tokens.push(Token { name: token.name.clone(), token: secret, file });
         }
         Ok(tokens)
+    }
+
+    /// A token that a caller can send.
+    fn bearer(&self, key: &str, reference: &SecretRef) -> Result<SecretString, ConfigError> {
+        let secret = reference.resolve(&self.folder, &self.env).map_err(|what| self.at(key, what))?;
+        if !secret.expose_secret().bytes().all(|byte| byte.is_ascii_graphic()) {
+            let what =
+                "the token holds a space, a line break or a letter beyond ASCII, which no caller can send";
+            return Err(self.at(key, what));
+        }
+        Ok(secret)
+    }
+
+    fn admin(&self, file: &file::Admin) -> Result<Admin, ConfigError> {
+        let listen = file.listen.unwrap_or((Ipv4Addr::LOCALHOST, DEFAULT_ADMIN_PORT).into());
+        let token = file.token.as_ref().map(|token| self.bearer("admin.token", token)).transpose()?;
+        if token.is_none() && !listen.ip().is_loopback() {
+            let what = format!(
+                "{listen} is beyond loopback, and everybody who reaches it could read what it shows; \
+                 set `admin.token`"
+            );
+            return Err(self.at("admin.listen", what));
+        }
+        Ok(Admin { listen, chosen: file.listen.is_some(), token })
     }
 
     fn executors(

@@ -67,6 +67,8 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     /// The public server.
     pub(crate) a2a: A2a,
+    /// The operator's server.
+    pub(crate) admin: Admin,
     /// Push notifications.
     pub(crate) push: Push,
     /// Where tasks are kept.
@@ -79,6 +81,8 @@ pub(crate) struct Config {
     pub(crate) default_executor: ExecutorName,
     /// Whether a message may name its executor.
     pub(crate) caller_may_choose: bool,
+    /// How often executors are probed again.
+    pub(crate) probe_every: Duration,
     /// The WebAssembly engine.
     pub(crate) engine: Engine,
     /// How much is taken on at once.
@@ -104,6 +108,17 @@ pub(crate) struct A2a {
     pub(crate) card: Card,
     /// Signs it, where that is wanted.
     pub(crate) card_signer: Option<CardSigner>,
+}
+
+/// The operator's server.
+#[derive(Debug, Clone)]
+pub(crate) struct Admin {
+    /// The address to listen on.
+    pub(crate) listen: SocketAddr,
+    /// Whether the operator chose that address.
+    pub(crate) chosen: bool,
+    /// What every path but the one for health asks for; always there beyond loopback.
+    pub(crate) token: Option<SecretString>,
 }
 
 /// A caller.

@@ -156,8 +156,8 @@ fn what_this_version_lacks_says_so() {
 
 #[test]
 fn sections_without_effect_warn() {
-    let file = "[callback]\n[admin]";
-    let what = ["[callback]", "[admin]"];
+    let file = "[callback]";
+    let what = ["[callback]"];
     assert_eq!(
         Given::file(file).load().warnings,
         what.map(|what| format!("`{what}` has no effect in this version"))
@@ -291,4 +291,26 @@ fn beyond_loopback_needs_a_decision() {
     assert_eq!(Given::file(tokens).variable("T", "t").load().a2a.tokens.len(), 1);
     let both = Given::file(&format!("{tokens}\nopen = true")).variable("T", "t").error();
     assert_eq!(both, "talaria.toml:5:8: `a2a.auth.open`: contradicts `a2a.auth.tokens`; keep one of the two");
+}
+
+#[test]
+fn the_operators_server_is_not_opened_to_everybody() {
+    assert_eq!(
+        error("[admin]\nlisten = \"0.0.0.0:8001\""),
+        "talaria.toml:2:10: `admin.listen`: 0.0.0.0:8001 is beyond loopback, and everybody who reaches it could read what \
+         it shows; set `admin.token`"
+    );
+    let file = "[admin]\nlisten = \"0.0.0.0:8001\"\ntoken = { env = \"ADMIN_TOKEN\" }";
+    let admin = Given::file(file).variable("ADMIN_TOKEN", "s3cret").load().admin;
+    assert!(admin.chosen && admin.token.is_some());
+    assert_eq!(
+        error("[admin]\ntoken = \"inline\""),
+        "talaria.toml:2:9: `admin.token`: a secret is not written into the file; give a reference: { env = \"NAME\" } or \
+         { file = \"PATH\" }"
+    );
+    let spaced =
+        Given::file("[admin]\ntoken = { env = \"ADMIN_TOKEN\" }").variable("ADMIN_TOKEN", "two words");
+    assert!(spaced.try_load().unwrap_err().to_string().contains("`admin.token`: the token holds a space"));
+    let admin = Given::nothing().load().admin;
+    assert_eq!((admin.listen.to_string().as_str(), admin.chosen), ("127.0.0.1:8001", false));
 }
