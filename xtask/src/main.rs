@@ -8,6 +8,7 @@ mod command;
 mod guests;
 mod interop;
 mod node;
+mod tck;
 mod test;
 mod toolchain;
 mod venv;
@@ -33,6 +34,8 @@ usage: cargo xtask VERB
   test                  everything that CI checks
   test FILTER...        only the tests that match
   interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js
+  tck DIR               the conformance kit that is checked out at DIR against the binary
+  tck DIR --output json
   bench [ARGS...]       build for release and run the benchmarks
 ";
 
@@ -54,6 +57,8 @@ fn main() -> ExitCode {
             ["test", filter @ ..] => test::matching(filter, &root),
             ["interop"] => interop::run(None, &root),
             ["interop", name] => interop::run(Some(name), &root),
+            ["tck", kit] => absolute(kit).and_then(|kit| tck::run(&kit, false, &root)),
+            ["tck", kit, "--output", "json"] => absolute(kit).and_then(|kit| tck::run(&kit, true, &root)),
             ["bench", args @ ..] => bench(args, &root),
             ["help" | "--help" | "-h"] => {
                 io::stdout().write_all(USAGE.as_bytes()).context("cannot write to standard output")
