@@ -30,11 +30,13 @@ const NEXTEST: Step = Step { name: "tests", args: &["nextest", "run", "--workspa
 const TEST: Step = Step { name: "tests", args: &["test", "--workspace", "--tests"] };
 const DOCTEST: Step = Step { name: "doc tests", args: &["test", "--workspace", "--doc"] };
 
+const INTEROP: Step = Step { name: "interop", args: &["xtask", "interop"] };
+
 /// Runs every step, then says how long each took.
 pub(crate) fn all(root: &Path) -> Result<()> {
     let start = Instant::now();
     let mut times = Vec::new();
-    for step in [FORMAT, GUESTS_FORMAT, GUESTS, LINT, tests(), DOCTEST] {
+    for step in [FORMAT, GUESTS_FORMAT, GUESTS, LINT, tests(), DOCTEST, INTEROP] {
         eprintln!("test: {}", step.name);
         let start = Instant::now();
         run_step(&step, root)?;
