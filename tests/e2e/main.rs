@@ -4,7 +4,8 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "in tests a panic is the failure"
+    clippy::disallowed_methods,
+    reason = "in tests a panic is the failure, and their servers die with their runtime"
 )]
 
 mod bridge;
