@@ -5,6 +5,7 @@
 
 mod command;
 mod guests;
+mod hermes;
 mod test;
 mod toolchain;
 
@@ -28,6 +29,7 @@ usage: cargo xtask VERB
   doc                   API documentation, warnings are errors
   test                  everything that CI checks
   test FILTER...        only the tests that match
+  hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
   bench [ARGS...]       build for release and run the benchmarks
 ";
 
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
             ["doc"] => doc(&root),
             ["test"] => test::all(&root),
             ["test", filter @ ..] => test::matching(filter, &root),
+            ["hermes", filter @ ..] => hermes::test(filter, &root),
             ["bench", args @ ..] => bench(args, &root),
             ["help" | "--help" | "-h"] => {
                 io::stdout().write_all(USAGE.as_bytes()).context("cannot write to standard output")
