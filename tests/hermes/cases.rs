@@ -1,6 +1,9 @@
 //! What every executor must do at the real gateway, whatever its way there. The modules that are named after executors say
 //! which of it each can, and what only that one does.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use talaria_testkit::{PROVIDER_KEY, Provider, soon};
 
@@ -123,6 +126,38 @@ pub(crate) async fn cancels(executor: &str) {
     assert_eq!(case.hermes.model.times(&turn), 1, "the agent did not ask again");
     let seen = history(&case.bridge, "talk").await;
     assert_eq!(words(&seen)[0], "talk", "what was said stays said: {seen:?}");
+}
+
+/// A cancel in the middle of a tool's work ends that work.
+#[allow(dead_code, reason = "chat-completions cannot")]
+pub(crate) async fn stops_tools(executor: &str) {
+    let case = Case::of(executor).await;
+    let pid = case.hermes.gateway.scratch().join("pid");
+    let (text, turn) = Provider::turn(&format!("run echo $$ > {}; sleep 3600", pid.display()));
+    let mut params = message(&text);
+    params["message"]["contextId"] = json!("tool");
+    let mut stream = Stream::open(&case.bridge, params).await;
+    let pid: u32 =
+        patiently("the tool works", || std::fs::read_to_string(&pid).ok()?.trim().parse().ok()).await;
+    cancel(&case.bridge, &stream.task).await;
+    stream.until("the end", |stream| stream.state == CANCELED).await;
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    patiently("the tool's process is gone", || (!process.exists()).then_some(())).await;
+    assert_eq!(case.hermes.model.times(&turn), 1, "the agent did not go on");
+    assert_eq!(answer(&case.bridge, in_context("tool", "say free")).await, "free", "the conversation can");
+}
+
+/// Asks again until there is an answer.
+pub(crate) async fn patiently<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    soon(what, async {
+        loop {
+            if let Some(answer) = ask() {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
 }
 
 pub(crate) async fn cancel(bridge: &Bridge, task: &str) {

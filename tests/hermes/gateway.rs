@@ -33,12 +33,14 @@ wait "$pid"
 "#;
 
 /// What of a gateway's configuration tests differ in.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Options {
     /// Runs at once over the API; 0 is no limit.
     pub(crate) runs: usize,
     /// How long an approval may take.
     pub(crate) approval_seconds: u64,
+    /// Where the plugin sends what belongs to a chat that it has heard nothing of since its start.
+    pub(crate) callback: String,
 }
 
 /// A gateway that a test started.
@@ -53,7 +55,7 @@ pub(crate) struct Gateway {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { runs: 0, approval_seconds: 60 }
+        Self { runs: 0, approval_seconds: 60, callback: String::new() }
     }
 }
 
@@ -65,7 +67,7 @@ impl Gateway {
         for _ in 0..TRIES {
             let (api, plugin) = free_ports();
             let home = tempfile::Builder::new().prefix("hermes-").tempdir().unwrap();
-            fs::write(home.path().join("config.yaml"), config(provider, plugin, options)).unwrap();
+            fs::write(home.path().join("config.yaml"), config(provider, plugin, &options)).unwrap();
             let mut gateway = Self { home, api, plugin, process: None };
             if gateway.up().await {
                 gateway.warm_up().await;
@@ -118,9 +120,9 @@ impl Gateway {
         lines.join("\n")
     }
 
-    /// A request to its API, with its key.
-    pub(crate) async fn request(&self, method: &str, path: &str, body: &str) -> Response {
-        fetch(method, &format!("{}{path}", self.api()), body, START).await.unwrap()
+    /// A request to its plugin, with this secret.
+    pub(crate) async fn post_inbound(&self, secret: &str, body: &str) -> Response {
+        fetch("POST", &self.inbound(), &[("x-molecule-a2a-secret", secret)], body, START).await.unwrap()
     }
 
     /// Starts the process and waits for both of its listeners; false when it ended instead.
@@ -155,7 +157,7 @@ impl Gateway {
             }
             let mut healthy = true;
             for url in &healths {
-                let answer = fetch("GET", url, "", Duration::from_secs(5)).await;
+                let answer = fetch("GET", url, &[], "", Duration::from_secs(5)).await;
                 healthy &= answer.is_ok_and(|answer| answer.status == 200);
             }
             if healthy {
@@ -170,7 +172,8 @@ impl Gateway {
 
     async fn warm_up(&self) {
         let body = json!({ "messages": [{ "role": "user", "content": "hello" }] }).to_string();
-        let answer = self.request("POST", "/chat/completions", &body).await;
+        let (url, key) = (format!("{}/chat/completions", self.api()), format!("Bearer {KEY}"));
+        let answer = fetch("POST", &url, &[("authorization", &key)], &body, START).await.unwrap();
         assert_eq!(answer.status, 200, "{}\n{}", String::from_utf8_lossy(&answer.body), self.log());
     }
 }
@@ -207,7 +210,7 @@ fn free_ports() -> (u16, u16) {
 }
 
 /// `config.yaml`. JSON is YAML.
-fn config(provider: &str, plugin: u16, options: Options) -> String {
+fn config(provider: &str, plugin: u16, options: &Options) -> String {
     json!({
         "model": {
             "default": "fake-model", "provider": "custom", "base_url": provider, "api_key": "sk-x",
@@ -216,13 +219,17 @@ fn config(provider: &str, plugin: u16, options: Options) -> String {
         "security": { "allow_lazy_installs": false },
         "approvals": { "mode": "manual", "timeout": options.approval_seconds },
         "compression": { "enabled": false },
+        // Otherwise the model is asked for a title, with the user's text in the question.
+        "auxiliary": { "title_generation": { "enabled": false } },
         "gateway": { "api_server": { "max_concurrent_runs": options.runs } },
         "plugins": { "enabled": ["molecule_a2a"] },
         "platforms": { "molecule-a2a": {
             "enabled": true,
             // Without one, every new chat begins with a notice about it.
             "home_channel": { "platform": "molecule-a2a", "chat_id": "home", "name": "Home" },
-            "extra": { "host": "127.0.0.1", "port": plugin, "shared_secret": SECRET },
+            "extra": {
+                "host": "127.0.0.1", "port": plugin, "shared_secret": SECRET, "callback_url": options.callback,
+            },
         } },
     })
     .to_string()
@@ -231,6 +238,7 @@ fn config(provider: &str, plugin: u16, options: Options) -> String {
 async fn fetch(
     method: &str,
     url: &str,
+    headers: &[(&str, &str)],
     body: &str,
     timeout: Duration,
 ) -> Result<Response, talaria_egress::Error> {
@@ -238,10 +246,11 @@ async fn fetch(
     let request = Request {
         method: method.into(),
         url: url.into(),
-        headers: vec![
-            ("authorization".into(), format!("Bearer {KEY}")),
-            ("content-type".into(), "application/json".into()),
-        ],
+        headers: [("content-type", "application/json")]
+            .iter()
+            .chain(headers)
+            .map(|(name, value)| ((*name).into(), (*value).into()))
+            .collect(),
         body: body.to_owned().into(),
         timeout: Some(timeout),
         ..Request::default()

@@ -18,3 +18,4 @@ mod partner;
 mod stream;
 
 mod chat_completions;
+mod plugin_wire;
