@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use talaria_egress::{Access, Config, Egress, Request, Response};
+use talaria_testkit::PROVIDER_KEY;
 
 /// The API server's key. It refuses short ones and placeholders.
 pub(crate) const KEY: &str = "a-long-key-of-the-tests-7291";
@@ -213,7 +214,7 @@ fn free_ports() -> (u16, u16) {
 fn config(provider: &str, plugin: u16, options: &Options) -> String {
     json!({
         "model": {
-            "default": "fake-model", "provider": "custom", "base_url": provider, "api_key": "sk-x",
+            "default": "fake-model", "provider": "custom", "base_url": provider, "api_key": PROVIDER_KEY,
             "api_mode": "chat_completions", "context_length": 131_072,
         },
         "security": { "allow_lazy_installs": false },

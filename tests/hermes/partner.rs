@@ -46,7 +46,6 @@ impl Partner {
     pub(crate) fn bridge<'a>(&self, folder: &'a Path, executor: &str) -> Start<'a> {
         let settings = match executor {
             "plugin-callback" => format!("inbound_url = \"{}\"", self.gateway.inbound()),
-            "hermes" => format!("base_url = \"{}\"", self.model.base_url()),
             _ => format!("base_url = \"{}\"", self.gateway.api()),
         };
         // Port 0 where a port is listened on, so that tests can run side by side.
@@ -57,18 +56,22 @@ impl Partner {
         Start::new(folder)
             .config(&config)
             .env("API_SERVER_KEY", KEY)
-            .env("OPENAI_API_KEY", "sk-x")
             .env("MOLECULE_A2A_PLATFORM_SHARED_SECRET", SECRET)
     }
 
     /// Starts that bridge, and sees that it has reached what it needs.
     pub(crate) fn up(&self, folder: &Path, executor: &str) -> Bridge {
         let bridge = self.bridge(folder, executor).up();
-        let all = bridge.banner["executors"].as_array().cloned().unwrap_or_default();
-        let ready = all.iter().find(|one| one["name"] == executor).map(|one| &one["readiness"]["state"]);
-        assert_eq!(ready, Some(&"ready".into()), "{}", bridge.banner);
+        assert_eq!(readiness(&bridge, executor), "ready", "{}", bridge.banner);
         bridge
     }
+}
+
+/// Whether an executor had reached its upstream when the bridge was up: `ready` or `not-ready`.
+pub(crate) fn readiness(bridge: &Bridge, executor: &str) -> String {
+    let all = bridge.banner["executors"].as_array().cloned().unwrap_or_default();
+    let one = all.iter().find(|one| one["name"] == executor).unwrap_or_else(|| panic!("{}", bridge.banner));
+    one["readiness"]["state"].as_str().unwrap_or_default().to_owned()
 }
 
 impl Drop for Partner {

@@ -15,7 +15,7 @@
 //! | `nothing` | ends without having said anything |
 //! | `long N` | says N times `0123456789` |
 //!
-//! Anything else, such as a gateway's own wish for a title, gets `ok`.
+//! Anything else, such as a gateway's own wish for a title, gets `ok`. Who does not have [`PROVIDER_KEY`] gets a 401.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -141,6 +141,10 @@ impl Drop for Open {
 // === answering ===
 
 fn answer(request: &Recorded, turns: &watch::Sender<Turns>) -> Reply {
+    if request.header("authorization").and_then(|value| value.strip_prefix("Bearer ")) != Some(PROVIDER_KEY) {
+        let error = json!({ "error": { "message": "no such key", "code": "invalid_api_key" } });
+        return Reply::status(401, "application/json", error.to_string());
+    }
     if request.method == "GET" {
         return Reply::json(
             &json!({ "object": "list", "data": [{ "id": "fake-model", "object": "model" }] }),
@@ -204,7 +208,15 @@ impl Script {
     }
 
     fn call(self, tool: &str, arguments: &Value) -> Reply {
-        self.body.tool_call("call_1", tool, &arguments.to_string()).finish("tool_calls").into()
+        if self.streamed {
+            return self.body.tool_call("call_1", tool, &arguments.to_string()).finish("tool_calls").into();
+        }
+        let function = json!({ "name": tool, "arguments": arguments.to_string() });
+        let call = json!({ "id": "call_1", "type": "function", "function": function });
+        let message = json!({ "role": "assistant", "content": null, "tool_calls": [call] });
+        Reply::json(
+            &json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "tool_calls" }] }),
+        )
     }
 }
 
