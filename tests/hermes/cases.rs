@@ -13,6 +13,7 @@ use crate::stream::Stream;
 
 pub(crate) const COMPLETED: &str = "TASK_STATE_COMPLETED";
 pub(crate) const CANCELED: &str = "TASK_STATE_CANCELED";
+pub(crate) const INPUT_REQUIRED: &str = "TASK_STATE_INPUT_REQUIRED";
 pub(crate) const FAILED: &str = "TASK_STATE_FAILED";
 
 /// A bridge of its own at the shared gateway.
@@ -41,9 +42,11 @@ pub(crate) fn in_context(context: &str, command: &str) -> Value {
 pub(crate) async fn answer(bridge: &Bridge, params: Value) -> String {
     let answer = bridge.call("SendMessage", params).await;
     let result = &answer["result"];
+    // The last artifact: a task that has asked may hold more.
+    let artifacts = result["task"]["artifacts"].as_array().map(Vec::as_slice).unwrap_or_default();
     let places = [
         &result["message"]["parts"][0]["text"],
-        &result["task"]["artifacts"][0]["parts"][0]["text"],
+        artifacts.last().map_or(&Value::Null, |artifact| &artifact["parts"][0]["text"]),
         &result["task"]["status"]["message"]["parts"][0]["text"],
     ];
     places.into_iter().find_map(Value::as_str).unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
@@ -145,6 +148,25 @@ pub(crate) async fn stops_tools(executor: &str) {
     patiently("the tool's process is gone", || (!process.exists()).then_some(())).await;
     assert_eq!(case.hermes.model.times(&turn), 1, "the agent did not go on");
     assert_eq!(answer(&case.bridge, in_context("tool", "say free")).await, "free", "the conversation can");
+}
+
+/// A command that needs approval is the caller's question, and its answer decides.
+#[allow(dead_code, reason = "chat-completions cannot")]
+pub(crate) async fn asks_for_approval(executor: &str) {
+    let case = Case::of(executor).await;
+    for (decision, is_run) in [("approve", true), ("deny", false)] {
+        let folder = case.hermes.gateway.scratch();
+        let (text, _) = Provider::turn(&format!("run rm -rf {}", folder.display()));
+        let mut stream = Stream::send(&case.bridge, &text).await;
+        stream.until("the question", |stream| stream.state == INPUT_REQUIRED).await;
+        assert!(stream.status.contains(&format!("rm -rf {}", folder.display())), "{}", stream.status);
+        assert!(folder.exists(), "it was run before the answer");
+        let mut params = message(decision);
+        params["message"]["taskId"] = json!(stream.task);
+        let said = answer(&case.bridge, params).await;
+        assert!(said.starts_with("the tool said: "), "{decision}: {said}");
+        assert_eq!(!folder.exists(), is_run, "{decision}: {said}");
+    }
 }
 
 /// Asks again until there is an answer.

@@ -45,7 +45,9 @@ impl Partner {
     /// How to start a bridge whose default is this executor, with its settings and its secrets.
     pub(crate) fn bridge<'a>(&self, folder: &'a Path, executor: &str) -> Start<'a> {
         let settings = match executor {
-            "plugin-callback" => format!("inbound_url = \"{}\"", self.gateway.inbound()),
+            "plugin-callback" => {
+                format!("inbound_url = \"{}\"\nchat_id = [\"context\"]", self.gateway.inbound())
+            }
             _ => format!("base_url = \"{}\"", self.gateway.api()),
         };
         // Port 0 where a port is listened on, so that tests can run side by side.
