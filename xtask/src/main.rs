@@ -6,6 +6,7 @@
 mod bridge;
 mod command;
 mod guests;
+mod hermes;
 mod interop;
 mod node;
 mod tck;
@@ -36,6 +37,7 @@ usage: cargo xtask VERB
   interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js
   tck DIR               the conformance kit that is checked out at DIR against the binary
   tck DIR --output json
+  hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
   bench [ARGS...]       build for release and run the benchmarks
 ";
 
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
             ["interop", name] => interop::run(Some(name), &root),
             ["tck", kit] => absolute(kit).and_then(|kit| tck::run(&kit, false, &root)),
             ["tck", kit, "--output", "json"] => absolute(kit).and_then(|kit| tck::run(&kit, true, &root)),
+            ["hermes", filter @ ..] => hermes::test(filter, &root),
             ["bench", args @ ..] => bench(args, &root),
             ["help" | "--help" | "-h"] => {
                 io::stdout().write_all(USAGE.as_bytes()).context("cannot write to standard output")

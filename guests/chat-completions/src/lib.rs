@@ -5,6 +5,7 @@
 //! HTTP 200 with `finish_reason: "error"`, and that is a failure here, not an answer.
 
 mod reply;
+mod session;
 mod stream;
 
 use serde::Deserialize;
@@ -13,6 +14,8 @@ use talaria_guest::{
     Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, Request, SetupContext, Turn,
     config, events, http, log, settings,
 };
+
+use crate::session::Session;
 
 /// How long the gateway may take to answer a turn.
 const TURN_TIMEOUT_MS: u32 = 600_000;
@@ -102,11 +105,13 @@ impl Executor for ChatCompletions {
             return Ok(Outcome::text("(empty prompt — nothing to do)"));
         }
         let settings: Settings = settings(&turn.settings)?;
-        let request = settings.request(&turn);
+        let session = Session::of(&turn, config::has_secret(KEY));
+        let request = session.join(settings.request(&turn));
         if turn.streaming {
-            return stream::answer(request);
+            return stream::answer(request, &session);
         }
         let response = request.fetch().map_err(|error| unreachable(&error))?;
+        session.follow(&response.headers);
         if !(200..300).contains(&response.status) {
             return Err(upstream_error(response.status, &response.body));
         }

@@ -5,6 +5,7 @@ use talaria_guest::events::{self, Event, ToolProgress, ToolState};
 use talaria_guest::{Failure, FailureKind, Outcome, Request, http};
 
 use crate::reply::{self, Reply};
+use crate::session::Session;
 use crate::{ERROR_CHARS, unreachable, upstream_error};
 
 /// The event that carries a tool's progress; all others carry chunks.
@@ -14,8 +15,9 @@ const ERROR_BYTES: usize = ERROR_CHARS * 4 + 4_096;
 /// The largest body of a gateway that was asked to stream and answered in one piece.
 const WHOLE_BODY: usize = 8 << 20;
 
-pub(crate) fn answer(request: Request) -> Result<Outcome, Failure> {
+pub(crate) fn answer(request: Request, session: &Session) -> Result<Outcome, Failure> {
     let exchange = request.open().map_err(|error| unreachable(&error))?;
+    session.follow(&exchange.headers());
     let status = exchange.status();
     if !(200..300).contains(&status) {
         return Err(upstream_error(status, &read(&exchange, ERROR_BYTES)?));
