@@ -24,7 +24,7 @@ pub(crate) struct Start<'a> {
 }
 
 /// The variables that a developer's shell may hold.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "HERMES_API_BASE",
     "API_SERVER_KEY",
     "MOLECULE_A2A_PLATFORM_ENABLED",
@@ -33,6 +33,7 @@ const OURS: [&str; 12] = [
     "MOLECULE_A2A_PLATFORM_SHARED_SECRET",
     "MOLECULE_A2A_CALLBACK_HOST",
     "MOLECULE_A2A_CALLBACK_PORT",
+    "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
     "WORKSPACE_ID",
     "WORKSPACE_CONFIG_PATH",

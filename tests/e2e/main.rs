@@ -20,6 +20,7 @@ mod demo;
 mod drain;
 mod durable;
 mod first_executor;
+mod hermes;
 mod push;
 mod seeds;
 mod send;

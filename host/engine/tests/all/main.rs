@@ -12,6 +12,8 @@ mod chat_completions;
 mod conformance;
 mod contained;
 mod contract;
+mod hermes;
 mod loads;
 mod reach;
 mod runs;
+mod trace;

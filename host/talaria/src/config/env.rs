@@ -17,6 +17,8 @@ pub(crate) struct Env<'a>(pub(crate) &'a dyn Fn(&str) -> Option<String>);
 pub(crate) struct Seeds {
     /// `HERMES_API_BASE`: the gateway behind `chat-completions`.
     pub(crate) api_base: Option<HttpUrl>,
+    /// `OPENAI_BASE_URL`: the endpoint behind `hermes`.
+    pub(crate) openai_base: Option<HttpUrl>,
     /// `WORKSPACE_ID`: this process runs in a workspace of the platform.
     pub(crate) workspace: Option<String>,
     /// What was said without effect.
@@ -47,14 +49,7 @@ impl Seeds {
     /// Reads and checks them all.
     pub(crate) fn read(env: &Env<'_>) -> Result<Self, ConfigError> {
         let mut warnings = Vec::new();
-        let api_base = match env.get("HERMES_API_BASE") {
-            Some(text) => Some(
-                text.trim()
-                    .parse()
-                    .map_err(|problem: String| ConfigError::variable("HERMES_API_BASE", problem))?,
-            ),
-            None => None,
-        };
+        let (api_base, openai_base) = (address(env, "HERMES_API_BASE")?, address(env, "OPENAI_BASE_URL")?);
         if plugin_wanted(env, &mut warnings) {
             warnings.push(
                 "MOLECULE_A2A_PLATFORM_ENABLED asks for the executor `plugin-callback`, which this version does not \
@@ -78,8 +73,13 @@ impl Seeds {
             [name] => warnings.push(format!("{name} has no effect in this version")),
             names => warnings.push(format!("{} have no effect in this version", names.join(", "))),
         }
-        Ok(Self { api_base, workspace: env.get("WORKSPACE_ID"), warnings })
+        Ok(Self { api_base, openai_base, workspace: env.get("WORKSPACE_ID"), warnings })
     }
+}
+
+fn address(env: &Env<'_>, name: &str) -> Result<Option<HttpUrl>, ConfigError> {
+    let address = env.get(name).map(|text| text.trim().parse());
+    address.transpose().map_err(|problem: String| ConfigError::variable(name, problem))
 }
 
 fn plugin_wanted(env: &Env<'_>, warnings: &mut Vec<String>) -> bool {

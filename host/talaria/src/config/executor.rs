@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use talaria_egress::{Pattern, Secrets};
 
-use super::env::Env;
+use super::env::{Env, Seeds};
 use super::file::count;
 use super::secret::{self, SecretGrant};
 use super::source::Problem;
@@ -29,6 +29,38 @@ pub(crate) const GATEWAY: &str = "http://127.0.0.1:8642/v1";
 
 /// The gateway's key, by the name that the seeds give it.
 const GATEWAY_KEY: &str = "API_SERVER_KEY";
+
+/// A built-in component with an upstream: what its executor is given by itself.
+struct Upstream {
+    /// The component.
+    name: &'static str,
+    /// Where the upstream is when nothing is said.
+    base: &'static str,
+    /// Where the environment says that it is; heard by the executor of the component's name only.
+    from: fn(&Seeds) -> Option<&HttpUrl>,
+    /// The calls that the component makes, with `{}` for the base.
+    calls: &'static [&'static str],
+    /// The upstream's key.
+    key: &'static str,
+}
+
+/// The built-in components with an upstream.
+const UPSTREAMS: [Upstream; 2] = [
+    Upstream {
+        name: CHAT_COMPLETIONS,
+        base: GATEWAY,
+        from: |seeds| seeds.api_base.as_ref(),
+        calls: &["POST {}/chat/completions", "GET {}/health"],
+        key: GATEWAY_KEY,
+    },
+    Upstream {
+        name: "hermes",
+        base: "https://openrouter.ai/api/v1",
+        from: |seeds| seeds.openai_base.as_ref(),
+        calls: &["POST {}/chat/completions", "GET {}/models"],
+        key: "OPENAI_API_KEY",
+    },
+];
 
 /// What a guest may have at most: the size of a slot in the engine's pool.
 const MEMORY_CEILING: Size = Size::mib(256);
@@ -54,7 +86,8 @@ pub(crate) struct ExecutorSection {
     /// Example: `concurrency = 10`
     pub(crate) concurrency: NonZeroU32,
     /// What the component itself is told; it says what it understands. Built in: `base_url`, `model` and `system_prompt`
-    /// for `chat-completions`. `HERMES_API_BASE` overrides `base_url` of `executor.chat-completions`.
+    /// for `chat-completions` and `hermes`, and `tools` for `hermes`. `HERMES_API_BASE` overrides `base_url` of
+    /// `executor.chat-completions`, `OPENAI_BASE_URL` that of `executor.hermes`.
     ///
     /// Example: `settings = { base_url = "http://127.0.0.1:8642/v1", model = "hermes-agent" }`
     #[serde(deserialize_with = "settings")]
@@ -79,7 +112,7 @@ pub(crate) struct GrantSection {
     /// The secrets that may be filled into its calls, by name, each towards everything in `egress` or towards `to` only.
     /// A secret's value is the environment variable of that name, or the file that `NAME_FILE` names.
     ///
-    /// Default: `API_SERVER_KEY` for `builtin:chat-completions`; none for any other
+    /// Default: `API_SERVER_KEY` for `builtin:chat-completions`, `OPENAI_API_KEY` for `builtin:hermes`; none for any other
     ///
     /// Example: `secrets = ["MODEL_KEY", { name = "SEARCH_KEY", to = ["https://search.example.com/*"] }]`
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,8 +157,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) env: Env<'a>,
     /// Where relative paths start.
     pub(crate) folder: &'a Path,
-    /// `HERMES_API_BASE`.
-    pub(crate) api_base: Option<&'a HttpUrl>,
+    /// The variables of the seeds.
+    pub(crate) seeds: &'a Seeds,
 }
 
 // === impl ExecutorSection ===
@@ -201,15 +234,22 @@ impl Executor {
                 return Err(problem("component", what));
             }
         };
-        let base_url = base_url(&name, &component, &mut settings, around.api_base)?;
-        let implied = match &base_url {
-            Some(base) if is_chat_completions(&component) => implied(base)?,
-            _ => Vec::new(),
+        // The environment goes before the file, also for a component of the operator's own under that name.
+        if let Some(base) = Upstream::named(name.as_str()).and_then(|upstream| (upstream.from)(around.seeds))
+        {
+            settings.insert("base_url".into(), base.as_str().into());
+        }
+        let upstream = Upstream::of(&component);
+        let implied = match upstream {
+            Some(upstream) => {
+                let base = upstream.base_url(&settings)?;
+                settings.insert("base_url".into(), base.as_str().into());
+                upstream.implied(&base)?
+            }
+            None => Vec::new(),
         };
-        let by_default: Vec<SecretGrant> = match is_chat_completions(&component) {
-            true => vec![SecretGrant { name: GATEWAY_KEY.into(), to: Vec::new() }],
-            false => Vec::new(),
-        };
+        let by_default = upstream.map(|upstream| SecretGrant { name: upstream.key.into(), to: Vec::new() });
+        let by_default = Vec::from_iter(by_default);
         if grant.memory > MEMORY_CEILING {
             return Err(problem(
                 "grant.memory",
@@ -239,10 +279,11 @@ impl Executor {
 
     /// Points a `chat-completions` executor at a gateway, with the grant that this implies.
     pub(crate) fn point_at(&mut self, base: &HttpUrl, key: SecretString) -> Result<(), Problem> {
-        let egress = implied(base)?;
+        let Some(upstream) = Upstream::of(&self.component) else { return Ok(()) };
+        let egress = upstream.implied(base)?;
         let mut secrets = Secrets::new();
         secrets
-            .insert(GATEWAY_KEY, key, egress.clone())
+            .insert(upstream.key, key, egress.clone())
             .map_err(|error| problem("grant.secrets", error.to_string()))?;
         self.settings.insert("base_url".into(), base.as_str().into());
         self.grant = Grant { egress, secrets, memory: self.grant.memory };
@@ -254,41 +295,36 @@ fn problem(key: &str, what: impl Into<String>) -> Problem {
     Problem { key: key.to_owned(), what: what.into() }
 }
 
-fn is_chat_completions(component: &ComponentRef) -> bool {
-    matches!(component, ComponentRef::Builtin(name) if name == CHAT_COMPLETIONS)
-}
+// === impl Upstream ===
 
-/// Settles `settings.base_url`: the environment before the file before the default, without a trailing slash.
-fn base_url(
-    name: &ExecutorName,
-    component: &ComponentRef,
-    settings: &mut Map<String, Value>,
-    api_base: Option<&HttpUrl>,
-) -> Result<Option<HttpUrl>, Problem> {
-    let builtin = is_chat_completions(component);
-    let base = match (api_base, settings.get("base_url")) {
-        (Some(base), _) if name.as_str() == CHAT_COMPLETIONS => base.clone(),
-        (_, Some(Value::String(text))) if builtin => {
-            text.parse().map_err(|what: String| problem("settings.base_url", what))?
-        }
-        (_, Some(_)) if builtin => {
-            return Err(problem("settings.base_url", "not a string; write it in quotes"));
-        }
-        (_, None) if builtin => GATEWAY.parse().map_err(|what: String| problem("settings.base_url", what))?,
-        _ => return Ok(None),
-    };
-    settings.insert("base_url".into(), base.as_str().into());
-    Ok(Some(base))
-}
+impl Upstream {
+    fn of(component: &ComponentRef) -> Option<&'static Self> {
+        let ComponentRef::Builtin(name) = component else { return None };
+        Self::named(name)
+    }
 
-/// The calls that `chat-completions` makes: the turn, and its probe.
-fn implied(base: &HttpUrl) -> Result<Vec<Pattern>, Problem> {
-    let calls = ["POST {}/chat/completions", "GET {}/health"];
-    let patterns = calls.iter().map(|call| call.replace("{}", base.as_str()).parse());
-    patterns.collect::<Result<_, talaria_egress::InvalidPattern>>().map_err(|error| {
-        let what = format!("`{base}` cannot be called: {}", error.problem);
-        problem("settings.base_url", what)
-    })
+    fn named(name: &str) -> Option<&'static Self> {
+        UPSTREAMS.iter().find(|upstream| upstream.name == name)
+    }
+
+    /// The upstream's address, without a trailing slash.
+    fn base_url(&self, settings: &Map<String, Value>) -> Result<HttpUrl, Problem> {
+        let written = match settings.get("base_url") {
+            Some(Value::String(text)) => text,
+            Some(_) => return Err(problem("settings.base_url", "not a string; write it in quotes")),
+            None => self.base,
+        };
+        written.parse().map_err(|what: String| problem("settings.base_url", what))
+    }
+
+    /// The calls that the component makes to an upstream there.
+    fn implied(&self, base: &HttpUrl) -> Result<Vec<Pattern>, Problem> {
+        let patterns = self.calls.iter().map(|call| call.replace("{}", base.as_str()).parse());
+        patterns.collect::<Result<_, talaria_egress::InvalidPattern>>().map_err(|error| {
+            let what = format!("`{base}` cannot be called: {}", error.problem);
+            problem("settings.base_url", what)
+        })
+    }
 }
 
 /// Where a secret may go: where the grant says, else wherever the executor may call.

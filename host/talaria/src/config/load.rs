@@ -20,6 +20,9 @@ use super::{A2a, Admin, Config, Engine, Overrides, Token, file, folder};
 /// The folder of executors when none is named, if it is there.
 const DEFAULT_FOLDER: &str = "executors";
 
+/// The built-in executors that are there without being named.
+const ALWAYS: [&str; 2] = ["chat-completions", "conformance"];
+
 /// The port of the seeds.
 const DEFAULT_PORT: u16 = 8000;
 
@@ -226,7 +229,10 @@ impl Loader<'_> {
             }
             None => BTreeMap::new(),
         };
-        let mut names: Vec<ExecutorName> = BUILTIN.into_iter().map(ExecutorName::builtin).collect();
+        // A built-in executor that nobody asked for would only probe an upstream that nobody has.
+        let mut names: Vec<ExecutorName> = ALWAYS.into_iter().map(ExecutorName::builtin).collect();
+        let default = &file.executors.default;
+        names.extend(BUILTIN.contains(&default.as_str()).then(|| default.clone()));
         names.extend(file.executor.keys().chain(dropped.keys()).cloned());
         let mut executors = BTreeMap::new();
         for name in names {
@@ -266,7 +272,7 @@ impl Loader<'_> {
             let what = "not here: the component is the .wasm file beside this one".into();
             return Err(self.own_problem(own.as_ref(), &key, Problem { key: "component".into(), what }));
         }
-        let around = Surroundings { env: self.env, folder: &self.folder, api_base: seeds.api_base.as_ref() };
+        let around = Surroundings { env: self.env, folder: &self.folder, seeds };
         Executor::resolve(name.clone(), section, component, &around, &mut self.warnings)
             .map_err(|problem| self.own_problem(own.as_ref(), &key, problem))
     }

@@ -38,6 +38,33 @@ fn hermes_api_base_must_be_an_address() {
 }
 
 #[test]
+fn openai_base_url_is_the_endpoint_of_hermes() {
+    let hermes = |given: Given| {
+        let config = given.load();
+        let executor = config.executors[&ExecutorName::builtin("hermes")].clone();
+        let egress: Vec<_> = executor.grant.egress.iter().map(ToString::to_string).collect();
+        (executor.settings["base_url"].clone(), egress, executor.grant.secrets)
+    };
+    let file = || Given::file("[executors]\ndefault = \"hermes\"");
+    let (base, egress, secrets) = hermes(file());
+    assert_eq!(base, "https://openrouter.ai/api/v1");
+    assert_eq!(
+        egress,
+        ["POST https://openrouter.ai/api/v1/chat/completions", "GET https://openrouter.ai/api/v1/models"]
+    );
+    assert_eq!(secrets.names().collect::<Vec<_>>(), ["OPENAI_API_KEY"]);
+    assert!(!secrets.is_set("OPENAI_API_KEY"));
+    let given =
+        file().variable("OPENAI_BASE_URL", "http://localhost:1234/v1/").variable("OPENAI_API_KEY", "k");
+    let (base, egress, secrets) = hermes(given.variable("HERMES_API_BASE", "http://gateway/v1"));
+    assert_eq!(base, "http://localhost:1234/v1");
+    assert_eq!(egress[0], "POST http://localhost:1234/v1/chat/completions");
+    assert!(secrets.is_set("OPENAI_API_KEY"));
+    let error = Given::nothing().variable("OPENAI_BASE_URL", "openrouter").error();
+    assert!(error.starts_with("environment variable `OPENAI_BASE_URL`: "), "{error}");
+}
+
+#[test]
 fn api_server_key_is_a_secret_by_name() {
     let secrets = |given: Given| chat(&given.load()).grant.secrets.clone();
     let unset = secrets(Given::nothing());

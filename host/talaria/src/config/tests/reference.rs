@@ -70,6 +70,8 @@ const ENVIRONMENT: &str = "
 |---|---|
 | `HERMES_API_BASE` | `executor.chat-completions.settings.base_url`, a trailing slash stripped |
 | `API_SERVER_KEY` | the secret that `chat-completions` sends to the gateway; `API_SERVER_KEY_FILE` names a file that holds it |
+| `OPENAI_BASE_URL` | `executor.hermes.settings.base_url`, a trailing slash stripped |
+| `OPENAI_API_KEY` | the secret that `hermes` sends to its endpoint; `OPENAI_API_KEY_FILE` names a file that holds it |
 | `WORKSPACE_ID` | listens on `0.0.0.0:8000` unless told otherwise, and lets everybody call while there are no tokens |
 | `MOLECULE_A2A_PLATFORM_ENABLED` | 1, true, yes or on asks for `plugin-callback`, which this version does not ship: a warning |
 | `MOLECULE_A2A_PLATFORM_HOST`, `_PORT`, `_SHARED_SECRET`, `MOLECULE_A2A_CALLBACK_HOST`, `_PORT` | checked, no effect in this version: a warning |
