@@ -18,4 +18,5 @@ mod partner;
 mod stream;
 
 mod chat_completions;
+mod hermes;
 mod plugin_wire;
