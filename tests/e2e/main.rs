@@ -17,6 +17,7 @@ mod demo;
 mod drain;
 mod durable;
 mod first_executor;
+mod plugin;
 mod seeds;
 mod send;
 mod tokens;

@@ -245,13 +245,15 @@ impl Operations {
             return Err(Refusal::no_push());
         }
         self.capabilities.offers(&configuration.output_modes)?;
+        // Whoever waits in the request is gone with its answer; the others read the task.
+        let async_delivery = streaming || configuration.return_immediately;
         if let Some(metadata) = &mut metadata {
             metadata.shift_remove(TENANT);
         }
         if let Some(tenant) = tenant {
             metadata.get_or_insert_default().insert(TENANT.into(), tenant.into());
         }
-        Ok(Incoming { principal, message, task, context, streaming, metadata })
+        Ok(Incoming { principal, message, task, context, streaming, async_delivery, metadata })
     }
 
     async fn send(

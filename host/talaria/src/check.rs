@@ -116,8 +116,8 @@ impl Checked {
         let callbacks = description.needs.callbacks.then(|| Need {
             kind: Kind::Callbacks,
             need: "callbacks".into(),
-            granted: false,
-            add: None,
+            granted: config.grant.callbacks,
+            add: (!config.grant.callbacks).then(|| "callbacks = true".into()),
         });
         Self {
             name: config.name.as_str().to_owned(),
@@ -126,9 +126,9 @@ impl Checked {
                 version: description.version.clone(),
                 digest: component.digest().to_owned(),
             }),
-            verdict: match &loaded.readiness {
+            verdict: match loaded.readiness() {
                 Readiness::Ready => Verdict::Ready,
-                Readiness::NotReady(reason) => Verdict::NotReady(reason.clone()),
+                Readiness::NotReady(reason) => Verdict::NotReady(reason),
             },
             needs: egress.chain(secrets).chain(callbacks).collect(),
         }
@@ -147,7 +147,6 @@ impl Need {
         match (self.granted, self.kind, &self.add) {
             (true, ..) => "granted".into(),
             (false, Kind::Secret, None) => "granted, not set".into(),
-            (false, Kind::Callbacks, _) => "not in this version".into(),
             (false, _, Some(add)) => format!("denied; add {add}"),
             (false, _, None) => "denied".into(),
         }

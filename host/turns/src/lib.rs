@@ -7,6 +7,7 @@
 //! is the task's version: appending names the version it builds on, so two writers cannot both win.
 #![forbid(unsafe_code)]
 
+mod callback;
 mod executor;
 mod live;
 mod model;
@@ -17,6 +18,9 @@ mod store;
 mod task;
 mod text;
 
+pub use callback::{
+    Announced, Awaited, CallbackError, Callbacks, Delivery, Envelope, Expectation, Letter, Letters,
+};
 pub use executor::{
     Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Route, Said, Scope, ToolProgress,
     ToolState, Turn, TurnOver, Usage,

@@ -51,6 +51,8 @@ pub struct Incoming {
     pub context: Option<ContextId>,
     /// Whether somebody will read the events while it runs.
     pub streaming: bool,
+    /// Whether a result that comes late can still reach the caller: it does not wait for the answer in its request.
+    pub async_delivery: bool,
     /// The request's metadata.
     pub metadata: Option<Metadata>,
 }
@@ -489,7 +491,7 @@ impl Inner {
             history,
             principal: incoming.principal,
             streaming: incoming.streaming,
-            async_delivery: false,
+            async_delivery: incoming.async_delivery,
             metadata: incoming.metadata,
             checkpoint: None,
         };
@@ -546,7 +548,8 @@ impl Inner {
                 history: task.history.iter().take(pending.message).cloned().collect(),
                 principal: live.key.owner.clone(),
                 streaming: true,
-                async_delivery: false,
+                // No request waits for it any more: whoever wants the answer reads the task.
+                async_delivery: true,
                 metadata: pending.metadata.clone(),
                 checkpoint: task.checkpoint.clone().filter(|_| nth == 0).map(|checkpoint| checkpoint.0),
             };

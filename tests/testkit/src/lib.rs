@@ -14,6 +14,7 @@
 )]
 
 mod gateway;
+mod plugin;
 mod reply;
 mod rig;
 
@@ -21,6 +22,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use gateway::{FakeGateway, Recorded};
+pub use plugin::{FakePlugin, Inbound, Step};
 pub use reply::{PROVIDER_KEY, Reply, Stream};
 pub use rig::{Ran, Rig};
 

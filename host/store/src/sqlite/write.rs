@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use talaria_turns::{ContextId, Event, IllegalMove, State, StateKey, StoreError, TaskKey, Timestamp};
 
 use super::fault::Fault;
-use super::schema;
+use super::{letters, schema};
 use crate::taken_in;
 
 /// Tasks that one write forgets. Each has rows in four tables; as many keep the writer for some milliseconds.
@@ -31,6 +31,8 @@ pub(super) enum Write {
     State { key: StateKey, value: Option<Arc<[u8]>> },
     /// Tasks that ended, up to and with this one, but no more than [`FORGET_AT_ONCE`]. Answers how many.
     Forget { newest: Ended },
+    /// Something about expected replies.
+    Letters(letters::Write),
 }
 
 /// When a task ended, then its id and its owner, so that no two are equal.
@@ -106,6 +108,7 @@ impl Write {
             Self::Snapshot { key, version, json } => snapshot(connection, key, *version, json),
             Self::State { key, value } => set_state(connection, key, value.as_deref()),
             Self::Forget { newest } => forget(connection, newest),
+            Self::Letters(write) => write.run(connection),
         }
     }
 }

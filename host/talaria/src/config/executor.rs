@@ -15,11 +15,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use talaria_egress::{Pattern, Secrets};
 
-use super::env::Env;
+use super::env::{Env, Seeds};
 use super::file::count;
+use super::plugin::{self, PLUGIN_CALLBACK};
 use super::secret::{self, SecretGrant};
 use super::source::Problem;
-use super::value::{BUILTIN, ComponentRef, ExecutorName, HttpUrl, Period, Size};
+use super::value::{BUILTIN, ComponentRef, ExecutorName, Fallback, HttpUrl, Period, Size};
 
 /// The executor of the seeds, and the default.
 pub(crate) const CHAT_COMPLETIONS: &str = "chat-completions";
@@ -29,6 +30,9 @@ pub(crate) const GATEWAY: &str = "http://127.0.0.1:8642/v1";
 
 /// The gateway's key, by the name that the seeds give it.
 const GATEWAY_KEY: &str = "API_SERVER_KEY";
+
+/// How long a turn may take when nothing is said, as long as the seeds gave it.
+const DEADLINE: Duration = Duration::from_secs(600);
 
 /// What a guest may have at most: the size of a slot in the engine's pool.
 const MEMORY_CEILING: Size = Size::mib(256);
@@ -47,14 +51,26 @@ pub(crate) struct ExecutorSection {
     pub(crate) component: Option<ComponentRef>,
     /// How long a turn may take, waiting included.
     ///
+    /// Default: `600s`; for `builtin:plugin-callback` `1860s`, a minute more than hermes-agent gives a turn
+    ///
     /// Example: `deadline = "120s"`
-    pub(crate) deadline: Period,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) deadline: Option<Period>,
     /// How many of its turns run at once; a further one waits for its place, within its deadline.
     ///
     /// Example: `concurrency = 10`
     pub(crate) concurrency: NonZeroU32,
+    /// The executor that takes its turns while it is not ready; `none` for none. It takes them again by itself.
+    ///
+    /// Default: none; `chat-completions` for `plugin-callback` where `MOLECULE_A2A_PLATFORM_ENABLED` picked it
+    ///
+    /// Example: `fallback = "chat-completions"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fallback: Option<Fallback>,
     /// What the component itself is told; it says what it understands. Built in: `base_url`, `model` and `system_prompt`
-    /// for `chat-completions`. `HERMES_API_BASE` overrides `base_url` of `executor.chat-completions`.
+    /// for `chat-completions`; `inbound_url`, `health_url`, `chat_id`, `workspace_id` and `reply_timeout_seconds` for
+    /// `plugin-callback`. `HERMES_API_BASE` overrides `base_url` of `executor.chat-completions`,
+    /// `MOLECULE_A2A_PLATFORM_HOST` and `_PORT` override `inbound_url` of `executor.plugin-callback`.
     ///
     /// Example: `settings = { base_url = "http://127.0.0.1:8642/v1", model = "hermes-agent" }`
     #[serde(deserialize_with = "settings")]
@@ -79,11 +95,19 @@ pub(crate) struct GrantSection {
     /// The secrets that may be filled into its calls, by name, each towards everything in `egress` or towards `to` only.
     /// A secret's value is the environment variable of that name, or the file that `NAME_FILE` names.
     ///
-    /// Default: `API_SERVER_KEY` for `builtin:chat-completions`; none for any other
+    /// Default: `API_SERVER_KEY` for `builtin:chat-completions`, `MOLECULE_A2A_PLATFORM_SHARED_SECRET` for
+    /// `builtin:plugin-callback`; none for any other
     ///
     /// Example: `secrets = ["MODEL_KEY", { name = "SEARCH_KEY", to = ["https://search.example.com/*"] }]`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) secrets: Option<Vec<SecretGrant>>,
+    /// Lets it receive replies out of band, at the address of `[callback]`.
+    ///
+    /// Default: `true` for `builtin:plugin-callback`; `false` for any other
+    ///
+    /// Example: `callbacks = true`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) callbacks: Option<bool>,
     /// How much memory one turn may use; at most `256MiB`.
     ///
     /// Example: `memory = "128MiB"`
@@ -101,6 +125,8 @@ pub(crate) struct Executor {
     pub(crate) deadline: Duration,
     /// How many of its turns run at once.
     pub(crate) concurrency: NonZeroU32,
+    /// What takes its turns while it is not ready.
+    pub(crate) fallback: Option<ExecutorName>,
     /// What the component is told, as the contract's JSON.
     pub(crate) settings: Map<String, Value>,
     /// What it may do.
@@ -114,6 +140,8 @@ pub(crate) struct Grant {
     pub(crate) egress: Vec<Pattern>,
     /// The secrets that may be filled in, each with its destinations; one that is not set is there without a value.
     pub(crate) secrets: Secrets,
+    /// Whether it may receive replies out of band.
+    pub(crate) callbacks: bool,
     /// How much memory one turn may use.
     pub(crate) memory: Size,
 }
@@ -124,8 +152,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) env: Env<'a>,
     /// Where relative paths start.
     pub(crate) folder: &'a Path,
-    /// `HERMES_API_BASE`.
-    pub(crate) api_base: Option<&'a HttpUrl>,
+    /// The variables of the seeds.
+    pub(crate) seeds: &'a Seeds,
 }
 
 // === impl ExecutorSection ===
@@ -134,7 +162,8 @@ impl Default for ExecutorSection {
     fn default() -> Self {
         Self {
             component: None,
-            deadline: Period::secs(600),
+            deadline: None,
+            fallback: None,
             concurrency: count::<1000>(),
             settings: Map::new(),
             grant: GrantSection::default(),
@@ -144,7 +173,7 @@ impl Default for ExecutorSection {
 
 impl Default for GrantSection {
     fn default() -> Self {
-        Self { egress: None, secrets: None, memory: Size::mib(64) }
+        Self { egress: None, secrets: None, callbacks: None, memory: Size::mib(64) }
     }
 }
 
@@ -186,7 +215,7 @@ impl Executor {
         around: &Surroundings<'_>,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Problem> {
-        let ExecutorSection { component, deadline, concurrency, mut settings, grant } = section;
+        let ExecutorSection { component, deadline, concurrency, fallback, mut settings, grant } = section;
         let component = match (component, dropped) {
             (Some(ComponentRef::File(path)), _) => ComponentRef::File(around.folder.join(path)),
             (Some(builtin), _) => builtin,
@@ -201,14 +230,32 @@ impl Executor {
                 return Err(problem("component", what));
             }
         };
-        let base_url = base_url(&name, &component, &mut settings, around.api_base)?;
+        let is_plugin = is_builtin(&component, PLUGIN_CALLBACK);
+        let base_url = base_url(&name, &component, &mut settings, around.seeds.api_base.as_ref())?;
         let implied = match &base_url {
             Some(base) if is_chat_completions(&component) => implied(base)?,
+            _ if is_plugin => plugin::settle(&name, &mut settings, around.seeds)?,
             _ => Vec::new(),
         };
-        let by_default: Vec<SecretGrant> = match is_chat_completions(&component) {
-            true => vec![SecretGrant { name: GATEWAY_KEY.into(), to: Vec::new() }],
-            false => Vec::new(),
+        let by_default = match &component {
+            _ if is_chat_completions(&component) => Some(GATEWAY_KEY),
+            _ => is_plugin.then_some(plugin::SHARED_SECRET),
+        };
+        let by_default: Vec<SecretGrant> =
+            by_default.map(|name| SecretGrant { name: name.into(), to: Vec::new() }).into_iter().collect();
+        let fallback = match fallback {
+            Some(Fallback::To(other)) if other == name => {
+                return Err(problem("fallback", "itself; name another executor, or `none`"));
+            }
+            Some(Fallback::To(other)) => Some(other),
+            Some(Fallback::None) => None,
+            None => (around.seeds.plugin && name.as_str() == PLUGIN_CALLBACK)
+                .then(|| ExecutorName::builtin(CHAT_COMPLETIONS)),
+        };
+        let deadline = match deadline {
+            Some(deadline) => deadline.get(),
+            None if is_plugin => plugin::DEADLINE,
+            None => DEADLINE,
         };
         if grant.memory > MEMORY_CEILING {
             return Err(problem(
@@ -233,8 +280,9 @@ impl Executor {
                 .insert(&wanted.name, value.unwrap_or_default(), destinations)
                 .map_err(|error| problem(&key, error.to_string()))?;
         }
-        let grant = Grant { egress, secrets, memory: grant.memory };
-        Ok(Self { name, component, deadline: deadline.get(), concurrency, settings, grant })
+        let callbacks = grant.callbacks.unwrap_or(is_plugin);
+        let grant = Grant { egress, secrets, callbacks, memory: grant.memory };
+        Ok(Self { name, component, deadline, concurrency, fallback, settings, grant })
     }
 
     /// Points a `chat-completions` executor at a gateway, with the grant that this implies.
@@ -245,7 +293,7 @@ impl Executor {
             .insert(GATEWAY_KEY, key, egress.clone())
             .map_err(|error| problem("grant.secrets", error.to_string()))?;
         self.settings.insert("base_url".into(), base.as_str().into());
-        self.grant = Grant { egress, secrets, memory: self.grant.memory };
+        self.grant = Grant { egress, secrets, ..self.grant };
         Ok(())
     }
 }
@@ -255,7 +303,11 @@ fn problem(key: &str, what: impl Into<String>) -> Problem {
 }
 
 fn is_chat_completions(component: &ComponentRef) -> bool {
-    matches!(component, ComponentRef::Builtin(name) if name == CHAT_COMPLETIONS)
+    is_builtin(component, CHAT_COMPLETIONS)
+}
+
+fn is_builtin(component: &ComponentRef, known: &str) -> bool {
+    matches!(component, ComponentRef::Builtin(name) if name == known)
 }
 
 /// Settles `settings.base_url`: the environment before the file before the default, without a trailing slash.

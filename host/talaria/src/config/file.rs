@@ -28,7 +28,7 @@ pub(crate) struct File {
     pub(crate) a2a: A2a,
     /// Push notifications. No effect in this version.
     pub(crate) push: Option<Push>,
-    /// Where executors receive out-of-band replies. No effect in this version.
+    /// Where executors receive out-of-band replies. It listens if an executor is granted `callbacks`.
     pub(crate) callback: Option<Callback>,
     /// Console, metrics and health. No effect in this version.
     pub(crate) admin: Option<Admin>,
@@ -36,7 +36,8 @@ pub(crate) struct File {
     pub(crate) store: Store,
     /// Which executors there are.
     pub(crate) executors: Executors,
-    /// One executor each, by name. `chat-completions` and `conformance` exist without a section.
+    /// One executor each, by name. `chat-completions` and `conformance` exist without a section, and so does
+    /// `plugin-callback` where it is the default or a fallback.
     pub(crate) executor: BTreeMap<ExecutorName, ExecutorSection>,
     /// The WebAssembly engine.
     pub(crate) engine: Engine,
@@ -223,11 +224,25 @@ pub(crate) struct Push {
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "callback")]
 pub(crate) struct Callback {
-    /// The address to listen on; the path is `/a2a/reply`.
+    /// The address to listen on; the path is `/a2a/reply`. `MOLECULE_A2A_CALLBACK_HOST` and `MOLECULE_A2A_CALLBACK_PORT`
+    /// override it.
     ///
     /// Example: `listen = "127.0.0.1:8646"`
     #[schemars(with = "String")]
     pub(crate) listen: SocketAddr,
+    /// Where upstreams are told to post, with the path.
+    ///
+    /// Default: `http://`, the address that is listened on, and `/a2a/reply`
+    ///
+    /// Example: `url = "http://bridge:8646/a2a/reply"`
+    pub(crate) url: Option<HttpUrl>,
+    /// What upstreams must send as `X-Molecule-A2A-Secret`.
+    ///
+    /// Default: `MOLECULE_A2A_PLATFORM_SHARED_SECRET`, or the file that `MOLECULE_A2A_PLATFORM_SHARED_SECRET_FILE` names; if
+    /// neither is set, nothing
+    ///
+    /// Example: `secret = { file = "/run/secrets/plugin" }`
+    pub(crate) secret: Option<SecretRef>,
 }
 
 /// `[admin]`
@@ -273,10 +288,15 @@ pub(crate) struct Executors {
     ///
     /// Example: `dir = "/etc/talaria/executors"`
     pub(crate) dir: Option<PathBuf>,
-    /// The executor that takes a turn when nothing else is said.
+    /// The executor that takes a turn when nothing else is said. `MOLECULE_A2A_PLATFORM_ENABLED=true` makes it
+    /// `plugin-callback`.
     ///
     /// Example: `default = "my-agent"`
     pub(crate) default: ExecutorName,
+    /// How often executors are asked whether they can reach what they need. See `executor.NAME.fallback`.
+    ///
+    /// Example: `probe_every = "30s"`
+    pub(crate) probe_every: Period,
     /// Lets a caller choose: `metadata["talaria/executor"]` of a message names its executor. Otherwise such a message is
     /// refused.
     ///
@@ -364,7 +384,7 @@ impl Default for Card {
 
 impl Default for Callback {
     fn default() -> Self {
-        Self { listen: loopback(8646) }
+        Self { listen: loopback(8646), url: None, secret: None }
     }
 }
 
@@ -382,7 +402,12 @@ impl Default for Store {
 
 impl Default for Executors {
     fn default() -> Self {
-        Self { dir: None, default: ExecutorName::builtin("chat-completions"), caller_may_choose: false }
+        Self {
+            dir: None,
+            default: ExecutorName::builtin("chat-completions"),
+            probe_every: Period::secs(10),
+            caller_may_choose: false,
+        }
     }
 }
 
