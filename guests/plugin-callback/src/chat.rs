@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use talaria_guest::{Failure, Role, Turn, control};
+use talaria_guest::{Failure, Turn, control};
 
-use crate::{Settings, text_of, wire};
+use crate::{Settings, wire};
 
 /// What a chat may be named after.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
@@ -58,27 +58,14 @@ pub(crate) fn disarmed(text: &str) -> String {
     if text.starts_with('/') { format!(" {text}") } else { text.to_owned() }
 }
 
-/// Earlier messages, in the shape that the gateway understands: what the platform sent with the message, else what the
-/// task holds. The newest that fit.
+/// Earlier messages that came along with the message, in the shape that the gateway understands; the newest that fit.
 pub(crate) fn history(turn: &Turn) -> Vec<Value> {
     let metadata = turn.message.metadata.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let sent =
         ["messages_history", "history"].iter().find_map(|name| metadata.as_ref()?.get(*name)?.as_array());
-    let mut lines: Vec<(&str, String)> = match sent {
-        Some(sent) => sent.iter().filter_map(line).collect(),
-        None => turn
-            .history
-            .iter()
-            .map(|message| {
-                let role = if message.role == Role::Agent { "assistant" } else { "user" };
-                (role, text_of(&message.parts))
-            })
-            .filter(|(_, text)| !text.is_empty())
-            .collect(),
-    };
+    let newest = sent.into_iter().flatten().rev().filter_map(line);
     let mut room = HISTORY_BYTES;
-    lines.reverse();
-    let fits = lines.into_iter().take(HISTORY).take_while(|(_, text)| match room.checked_sub(text.len()) {
+    let fits = newest.take(HISTORY).take_while(|(_, text)| match room.checked_sub(text.len()) {
         Some(left) => {
             room = left;
             true

@@ -64,6 +64,8 @@ struct Point {
     message: String,
     /// The message is being sent or was: it must not be sent again.
     sent: bool,
+    /// Answers of the caller that were acted upon: no approval is given twice.
+    acted: usize,
 }
 
 struct PluginCallback;
@@ -119,7 +121,7 @@ impl Executor for PluginCallback {
             Some(point) => point,
             None => {
                 let chat = chat::id(&settings, &turn)?;
-                let point = Point { chat, message: wire::fresh_id()?, sent: false };
+                let point = Point { chat, message: wire::fresh_id()?, sent: false, acted: 0 };
                 // A turn in line for its chat has done nothing yet, and may begin anew.
                 point.keep()?;
                 point
@@ -127,9 +129,9 @@ impl Executor for PluginCallback {
         };
         let within = control::remaining_ms().saturating_sub(MARGIN_MS);
         let pending = callback::expect_in(&point.chat, &point.message, Some(within)).map_err(unexpected)?;
-        let conversation = Conversation { settings, turn, chat: point.chat.clone(), pending };
-        if !point.sent {
-            conversation.send(point)?;
+        let mut conversation = Conversation { settings, turn, point, pending, asked: 0 };
+        if !conversation.point.sent {
+            conversation.send()?;
         }
         conversation.answer()
     }
@@ -186,25 +188,27 @@ fn schema() -> String {
 struct Conversation {
     settings: Settings,
     turn: Turn,
-    chat: String,
+    point: Point,
     pending: Pending,
+    /// Questions to the caller. After a restart they are asked again in the same order, and the host knows the answers.
+    asked: usize,
 }
 
 // === impl Conversation ===
 
 impl Conversation {
-    fn send(&self, point: Point) -> Result<(), Failure> {
+    fn send(&mut self) -> Result<(), Failure> {
         if self.pending.overtakes() {
             // Else the plugin would answer both as one, under the other's id.
             status("stopping what the agent was left with by an earlier message")?;
-            stop(&self.settings, &self.turn, &self.chat, ACK)?;
+            stop(&self.settings, &self.turn, &self.point.chat, ACK)?;
         }
-        let point = Point { sent: true, ..point };
-        point.keep()?;
+        self.point.sent = true;
+        self.point.keep()?;
         let content = chat::disarmed(&self.turn.text);
         let message = Message {
-            chat_id: &self.chat,
-            message_id: &point.message,
+            chat_id: &self.point.chat,
+            message_id: &self.point.message,
             content: &content,
             callback_url: &self.pending.reply_url(),
             turn: &self.turn,
@@ -214,7 +218,7 @@ impl Conversation {
     }
 
     /// Waits for the answer, and passes on what is said before it.
-    fn answer(&self) -> Result<Outcome, Failure> {
+    fn answer(&mut self) -> Result<Outcome, Failure> {
         let patience = self.patience();
         let mut until = Instant::now() + patience;
         loop {
@@ -248,7 +252,7 @@ impl Conversation {
     }
 
     /// Lets the caller decide about a command. Gives the agent's answer where it came meanwhile.
-    fn approve(&self, mut prompt: String) -> Result<Option<String>, Failure> {
+    fn approve(&mut self, mut prompt: String) -> Result<Option<String>, Failure> {
         let mut hint = None;
         let mut tries = 0;
         let choice = loop {
@@ -261,18 +265,21 @@ impl Conversation {
                 };
                 Failure::new(kind, format!("[hermes plugin error] {}", error.message))
             })?;
-            // The agent does not wait for ever: it may have gone on without an answer, or ask something else by now.
-            let mut newer = None;
-            while let Some(letter) = next(&self.pending, Instant::now())? {
-                match letter.kind {
-                    Kind::Reply => return Ok(Some(letter.content)),
-                    Kind::Notice if approval::is_prompt(&letter.content) => newer = Some(letter.content),
-                    Kind::Notice | Kind::DeliveryFailed => status(&letter.content)?,
+            self.asked += 1;
+            if self.asked > self.point.acted {
+                // The agent does not wait for ever: it may have gone on without an answer, or ask something else by now.
+                let mut newer = None;
+                while let Some(letter) = next(&self.pending, Instant::now())? {
+                    match letter.kind {
+                        Kind::Reply => return Ok(Some(letter.content)),
+                        Kind::Notice if approval::is_prompt(&letter.content) => newer = Some(letter.content),
+                        Kind::Notice | Kind::DeliveryFailed => status(&letter.content)?,
+                    }
                 }
-            }
-            if let Some(newer) = newer {
-                (prompt, hint, tries) = (newer, None, 0);
-                continue;
+                if let Some(newer) = newer {
+                    (prompt, hint, tries) = (newer, None, 0);
+                    continue;
+                }
             }
             match approval::choice(&prompt, &answer) {
                 Ok(choice) => break choice,
@@ -284,7 +291,12 @@ impl Conversation {
                 break approval::DENY;
             }
         };
-        self.command(choice)?;
+        if self.asked > self.point.acted {
+            // Kept before it is sent: what is lost in between is denied, and nothing is approved that was not asked.
+            self.point.acted = self.asked;
+            self.point.keep()?;
+            self.command(choice)?;
+        }
         Ok(None)
     }
 
@@ -293,7 +305,7 @@ impl Conversation {
         let id = wire::fresh_id()?;
         let pending = callback::expect(&id).map_err(unexpected)?;
         let message = Message {
-            chat_id: &self.chat,
+            chat_id: &self.point.chat,
             message_id: &id,
             content: command,
             callback_url: &pending.reply_url(),

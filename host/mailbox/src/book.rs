@@ -80,6 +80,8 @@ pub(crate) struct Opened {
     pub(crate) arrived: Arc<Notify>,
     /// See [`Awaited::overtakes`](talaria_turns::Awaited::overtakes).
     pub(crate) overtakes: bool,
+    /// It was not known before.
+    pub(crate) is_new: bool,
 }
 
 /// Where a post goes.
@@ -155,7 +157,7 @@ impl Book {
             book.bytes += letter.bytes;
             if letter.is_reply {
                 entry.replies.push(letter.digest);
-                entry.is_late |= entry.announced.closed.is_some_and(|closed| closed < letter.at);
+                entry.is_late |= letter.is_late;
             } else {
                 entry.notices += 1;
             }
@@ -251,7 +253,7 @@ impl Book {
             let arrived = Arc::clone(&entry.arrived);
             // The turn that came back holds its chat by itself.
             self.adopt(&announced.message);
-            return Ok(Opened { arrived, overtakes });
+            return Ok(Opened { arrived, overtakes, is_new: false });
         }
         if self.open >= self.limits.open {
             let most = self.limits.open;
@@ -264,7 +266,7 @@ impl Book {
         if let Some(name) = &announced.chat {
             self.chats.entry(name.clone()).or_default().messages.push(announced.message.clone());
         }
-        Ok(Opened { arrived, overtakes })
+        Ok(Opened { arrived, overtakes, is_new: true })
     }
 
     /// An orphan is none any more, and does not hold its chat.

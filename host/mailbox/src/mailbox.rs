@@ -106,6 +106,7 @@ impl Mailbox {
         };
         let letter = Letter {
             is_reply: role == Role::Reply,
+            is_late: late,
             digest,
             at: Timestamp::now(),
             body: posted.body(&message, role),
@@ -139,11 +140,11 @@ impl Mailbox {
     pub async fn late(&self, limit: usize) -> Result<Vec<Late>, StoreError> {
         let announced = self.0.book().late(limit);
         let mut late = Vec::new();
-        for Announced { message, chat, task, closed, .. } in announced {
+        for Announced { message, chat, task, .. } in announced {
             let mut place = 0;
             while let Some(letter) = self.0.store.letter(&message, place).await? {
                 place += 1;
-                if letter.is_reply && closed.is_none_or(|closed| closed <= letter.at) {
+                if letter.is_reply && letter.is_late {
                     let (task, chat, message) = (task.clone(), chat.clone(), message.clone());
                     late.push(Late { task, chat, message, at: letter.at, text: self.0.text(&letter.body) });
                 }
@@ -231,13 +232,16 @@ impl Callbacks for Mailbox {
             None => None,
         };
         let announced = Announced { message, chat, task, executor, at: Timestamp::now(), closed: None };
-        let Opened { arrived, overtakes } = self.0.book().announce(&announced)?;
+        let Opened { arrived, overtakes, is_new } = self.0.book().announce(&announced)?;
         // From here on dropping it withdraws it.
         let inner = Arc::clone(&self.0);
         let message = announced.message.clone();
         let awaiting = Awaiting { inner, message, arrived, overtakes, read: 0, _lane: lane };
         if let Err(error) = self.0.store.announce(&announced).await {
-            self.0.book().discard(&announced.message);
+            if is_new {
+                // Nothing was sent that could be answered.
+                self.0.book().discard(&announced.message);
+            }
             return Err(error.into());
         }
         Ok(Box::new(awaiting))

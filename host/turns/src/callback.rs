@@ -98,6 +98,8 @@ pub struct Announced {
 pub struct Letter {
     /// Whether it answers the message; otherwise it is only about it.
     pub is_reply: bool,
+    /// Whether it came after the announcement was withdrawn.
+    pub is_late: bool,
     /// SHA-256 of what it says, to know it again.
     pub digest: [u8; 32],
     /// When it came.
@@ -114,9 +116,9 @@ pub struct Envelope {
     /// See [`Letter`].
     pub is_reply: bool,
     /// See [`Letter`].
-    pub digest: [u8; 32],
+    pub is_late: bool,
     /// See [`Letter`].
-    pub at: Timestamp,
+    pub digest: [u8; 32],
     /// Bytes of its body.
     pub bytes: usize,
 }
@@ -128,7 +130,7 @@ pub trait Letters: Send + Sync + 'static {
     /// Everything that is kept, letters in the order in which they came. For the start of a host.
     async fn announced(&self) -> Result<(Vec<Announced>, Vec<Envelope>), StoreError>;
 
-    /// Keeps an announcement, instead of an older one for the same message, whose letters stay.
+    /// Keeps an announcement, instead of an older one for the same message, whose letters stay and are not late any more.
     async fn announce(&self, announced: &Announced) -> Result<(), StoreError>;
 
     /// Notes that announcements were withdrawn. Unknown ones are passed over.

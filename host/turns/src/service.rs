@@ -322,12 +322,28 @@ impl Turns {
     /// The store's.
     pub async fn recover(&self) -> Result<(usize, usize), StoreError> {
         let (mut resumed, mut failed) = (0, 0);
+        // One task that cannot be read must not keep the others down.
+        let lost = |key: &TaskKey, error: &StoreError| {
+            warn!(task = %key.task, %error, "a turn could not be taken up");
+        };
+        let mut found = Vec::new();
         for key in self.0.store.unfinished().await? {
-            // One task that cannot be read must not keep the others down.
-            match self.0.take_up(&key).await {
+            match self.0.hub.get(&key).await.and_then(|live| live.ok_or(StoreError::NotFound)) {
+                Ok(live) => found.push(live),
+                Err(error) => lost(&key, &error),
+            }
+        }
+        // What had begun goes before what had not, or it would wait in line behind it; then by age, as ids sort.
+        found.sort_by_cached_key(|live| {
+            let task = live.task();
+            (task.status.state == State::Submitted, task.id.to_string())
+        });
+        for live in found {
+            let task = live.task();
+            match self.0.resume(&live, &task).await {
                 Ok(true) => resumed += 1,
                 Ok(false) => failed += 1,
-                Err(error) => warn!(task = %key.task, %error, "a turn could not be taken up"),
+                Err(error) => lost(&live.key, &error),
             }
         }
         Ok((resumed, failed))
@@ -508,11 +524,6 @@ impl Inner {
             place,
             stop: self.stop.clone(),
         }
-    }
-
-    async fn take_up(&self, key: &TaskKey) -> Result<bool, StoreError> {
-        let live = self.hub.get(key).await?.ok_or(StoreError::NotFound)?;
-        self.resume(&live, &live.task()).await
     }
 
     /// Takes up the turns that a restart interrupted, of a task as it was then. False where it had to be failed.

@@ -53,7 +53,7 @@ pub enum Step {
     Notice(String),
     /// Waits until the test lets the chat go on.
     Wait,
-    /// Asks for approval of a command; denied, it says so and goes on.
+    /// Asks for approval of a command; if it is the last step, it says what became of it.
     Approval(String),
     /// Answers.
     Answer(String),
@@ -345,7 +345,9 @@ impl Gateway {
         let mut message = first.clone();
         loop {
             let steps = (self.agent)(&message);
-            for step in steps {
+            let last = steps.len().saturating_sub(1);
+            for (at, step) in steps.into_iter().enumerate() {
+                let is_last = at == last;
                 match step {
                     Step::Notice(text) => self.deliver(&message, None, &text).await,
                     Step::Wait => {
@@ -358,17 +360,22 @@ impl Gateway {
                         self.deliver(&message, None, &prompt(&command)).await;
                         let approved = answered.await.unwrap_or(false);
                         let word = if approved { "ran" } else { "was not allowed to run" };
-                        self.answer(&first, &format!("{word} {command}")).await;
+                        if is_last {
+                            self.answer(&first, &format!("{word} {command}"), true).await;
+                        }
                     }
-                    Step::Answer(text) => self.answer(&first, &text).await,
+                    Step::Answer(text) => self.answer(&first, &text, is_last).await,
                     Step::AnswerTwice(text) => {
-                        self.answer(&first, &text).await;
-                        self.answer(&first, &text).await;
+                        self.answer(&first, &text, false).await;
+                        self.answer(&first, &text, is_last).await;
                     }
                 }
             }
             let mut chats = self.chats();
             let chat = chats.entry(message.chat().into()).or_default();
+            if chat.turn.is_none() {
+                return;
+            }
             if chat.queue.is_empty() {
                 chat.turn = None;
                 return;
@@ -379,8 +386,17 @@ impl Gateway {
         }
     }
 
-    async fn answer(&self, message: &Inbound, text: &str) {
-        let busy = self.chats().get(message.chat()).is_some_and(|chat| !chat.queue.is_empty());
+    /// With its last answer a turn lets go of its chat: what comes while that is delivered is a turn of its own.
+    async fn answer(&self, message: &Inbound, text: &str, is_last: bool) {
+        let busy = {
+            let mut chats = self.chats();
+            let chat = chats.entry(message.chat().into()).or_default();
+            let busy = !chat.queue.is_empty();
+            if is_last && !busy {
+                chat.turn = None;
+            }
+            busy
+        };
         self.deliver(message, (!busy).then(|| message.id()), text).await;
     }
 

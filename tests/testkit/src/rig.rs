@@ -77,7 +77,7 @@ impl Rig {
         static ENGINE: OnceCell<Engine> = OnceCell::const_new();
         ENGINE
             .get_or_init(|| async {
-                let config = EngineConfig { slots: 200, scripted_slots: 10, cache_dir: cache_dir() };
+                let config = EngineConfig { slots: 600, scripted_slots: 10, cache_dir: cache_dir() };
                 Engine::new(&config, Egress::new(Config::default())).expect("an engine")
             })
             .await

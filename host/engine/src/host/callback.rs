@@ -14,8 +14,8 @@ use crate::contract::bindings::talaria::executor::callback as wit;
 #[expect(unreachable_pub, reason = "the generated bindings export it again")]
 pub struct Pending(Box<dyn Awaited>);
 
-/// The longest id of a message, and the longest name of a chat. Both are keys, and hermes-agent has the same bound.
-const MAX_NAME: usize = 256;
+/// The longest id of a message, and the longest name of a chat: some of our own ids in a row.
+const MAX_NAME: usize = 1_024;
 
 fn refused(kind: wit::ErrorKind, message: impl Into<String>) -> wit::Error {
     wit::Error { kind, message: message.into() }

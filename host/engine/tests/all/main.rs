@@ -13,5 +13,7 @@ mod conformance;
 mod contained;
 mod contract;
 mod loads;
+mod plugin_callback;
 mod reach;
 mod runs;
+mod sessions;

@@ -37,8 +37,8 @@ impl Letters for Memory {
             letters.iter().map(|letter| Envelope {
                 message: announced.message.clone(),
                 is_reply: letter.is_reply,
+                is_late: letter.is_late,
                 digest: letter.digest,
-                at: letter.at,
                 bytes: letter.body.len(),
             })
         });
@@ -48,7 +48,10 @@ impl Letters for Memory {
     async fn announce(&self, announced: &Announced) -> Result<(), StoreError> {
         let mut kept = self.kept();
         match kept.get(&announced.message) {
-            Some((known, _)) => *known = announced.clone(),
+            Some((known, letters)) => {
+                *known = announced.clone();
+                letters.iter_mut().for_each(|letter| letter.is_late = false);
+            }
             None => {
                 let place = kept.next;
                 kept.next += 1;

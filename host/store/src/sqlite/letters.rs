@@ -62,16 +62,29 @@ fn announce(connection: &Connection, announced: &Announced) -> Result<(), Fault>
             millis(*at),
             closed.map(millis),
         ])?;
+    connection
+        .prepare_cached(
+            "UPDATE letters SET is_late = 0
+             WHERE is_late AND expected = (SELECT key FROM expected WHERE message = ?1)",
+        )?
+        .execute([message])?;
     Ok(())
 }
 
 fn keep(connection: &Connection, message: &str, letter: &Letter) -> Result<(), Fault> {
     let kept = connection
         .prepare_cached(
-            "INSERT INTO letters (expected, is_reply, digest, at, body)
-             SELECT key, ?2, ?3, ?4, ?5 FROM expected WHERE message = ?1",
+            "INSERT INTO letters (expected, is_reply, is_late, digest, at, body)
+             SELECT key, ?2, ?3, ?4, ?5, ?6 FROM expected WHERE message = ?1",
         )?
-        .execute(params![message, letter.is_reply, letter.digest, millis(letter.at), letter.body])?;
+        .execute(params![
+            message,
+            letter.is_reply,
+            letter.is_late,
+            letter.digest,
+            millis(letter.at),
+            letter.body
+        ])?;
     match kept {
         0 => Err(StoreError::NotFound.into()),
         _ => Ok(()),
@@ -96,15 +109,15 @@ fn announced(connection: &Connection) -> Result<(Vec<Announced>, Vec<Envelope>),
         });
     }
     let mut select = connection.prepare(
-        "SELECT expected.message, is_reply, digest, letters.at, length(body)
+        "SELECT expected.message, is_reply, is_late, digest, length(body)
          FROM letters JOIN expected ON expected.key = letters.expected ORDER BY number",
     )?;
     let envelope = |row: &Row<'_>| {
         Ok(Envelope {
             message: row.get(0)?,
             is_reply: row.get(1)?,
-            digest: row.get(2)?,
-            at: moment(row, 3)?,
+            is_late: row.get(2)?,
+            digest: row.get(3)?,
             bytes: usize::try_from(row.get::<_, i64>(4)?).unwrap_or_default(),
         })
     };
@@ -115,12 +128,18 @@ fn announced(connection: &Connection) -> Result<(Vec<Announced>, Vec<Envelope>),
 fn letter(connection: &Connection, message: &str, place: usize) -> Result<Option<Letter>, Fault> {
     let found = connection
         .prepare_cached(
-            "SELECT is_reply, digest, letters.at, body
+            "SELECT is_reply, is_late, digest, letters.at, body
              FROM letters JOIN expected ON expected.key = letters.expected
              WHERE message = ?1 ORDER BY number LIMIT 1 OFFSET ?2",
         )?
         .query_row(params![message, i64::try_from(place).unwrap_or(i64::MAX)], |row| {
-            Ok(Letter { is_reply: row.get(0)?, digest: row.get(1)?, at: moment(row, 2)?, body: row.get(3)? })
+            Ok(Letter {
+                is_reply: row.get(0)?,
+                is_late: row.get(1)?,
+                digest: row.get(2)?,
+                at: moment(row, 3)?,
+                body: row.get(4)?,
+            })
         })
         .optional()?;
     Ok(found)

@@ -15,7 +15,8 @@ CREATE TABLE expected (
 CREATE TABLE letters (
     number   INTEGER PRIMARY KEY,
     expected INTEGER NOT NULL REFERENCES expected (key) ON DELETE CASCADE,
-    is_reply INTEGER NOT NULL,          -- 0 or 1
+    is_reply INTEGER NOT NULL,          -- 0 or 1, here and below
+    is_late  INTEGER NOT NULL,          -- it came after `closed_at`
     digest   BLOB    NOT NULL,
     at       INTEGER NOT NULL,
     body     BLOB    NOT NULL

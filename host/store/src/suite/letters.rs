@@ -19,7 +19,7 @@ fn announced(message: &str, chat: Option<&str>) -> Announced {
 
 fn letter(text: &str, is_reply: bool) -> Letter {
     let digest = std::array::from_fn(|at| text.as_bytes().get(at).copied().unwrap_or_default());
-    Letter { is_reply, digest, at: Timestamp::from_millis(9), body: text.as_bytes().to_vec() }
+    Letter { is_reply, is_late: false, digest, at: Timestamp::from_millis(9), body: text.as_bytes().to_vec() }
 }
 
 pub(crate) async fn letters_come_back_in_the_order_in_which_they_came(store: Arc<dyn Letters>) {
@@ -45,7 +45,8 @@ pub(crate) async fn letters_come_back_in_the_order_in_which_they_came(store: Arc
 pub(crate) async fn an_announcement_is_kept_as_it_is_and_replaced_as_a_whole(store: Arc<dyn Letters>) {
     let first = announced("one", Some("chat"));
     store.announce(&first).await.unwrap();
-    store.keep("one", &letter("hi", true)).await.unwrap();
+    store.keep("one", &Letter { is_late: true, ..letter("hi", true) }).await.unwrap();
+    assert!(store.announced().await.unwrap().1[0].is_late);
     store.withdraw(&["one".into(), "nobody's".into()], Timestamp::from_millis(8)).await.unwrap();
     let closed = Announced { closed: Some(Timestamp::from_millis(8)), ..first };
     assert_eq!(store.announced().await.unwrap().0, [closed]);
@@ -54,6 +55,8 @@ pub(crate) async fn an_announcement_is_kept_as_it_is_and_replaced_as_a_whole(sto
     store.announce(&again).await.unwrap();
     let (all, letters) = store.announced().await.unwrap();
     assert_eq!((all, letters.len()), (vec![again], 1), "its letters stay");
+    assert!(!letters[0].is_late, "it came in time for this one");
+    assert_eq!(store.letter("one", 0).await.unwrap(), Some(letter("hi", true)));
 }
 
 pub(crate) async fn what_is_discarded_takes_its_letters_along(store: Arc<dyn Letters>) {
