@@ -89,6 +89,8 @@ struct Seen {
     commands: Vec<String>,
     /// What the bridge answered to callbacks: status and body, in order.
     receipts: Vec<(u16, Value)>,
+    /// Answers that could not be delivered.
+    given_up: usize,
     refuse: Option<u16>,
     down: bool,
 }
@@ -187,6 +189,11 @@ impl FakePlugin {
     pub async fn posted(&self, callbacks: usize) -> Vec<(u16, Value)> {
         self.until("the callbacks were not answered", |seen| seen.receipts.len() >= callbacks).await;
         self.receipts()
+    }
+
+    /// Returns once that many answers could not be delivered.
+    pub async fn gave_up(&self, answers: usize) {
+        self.until("the plugin still tries", |seen| seen.given_up >= answers).await;
     }
 
     async fn until(&self, what: &str, fits: impl Fn(&Seen) -> bool) {
@@ -415,6 +422,7 @@ impl Gateway {
         }
         self.chats().entry(chat.into()).or_default().owed.push(text.into());
         self.post(url, chat, reply_to, FAILED).await;
+        self.seen.send_modify(|seen| seen.given_up += 1);
     }
 
     async fn post(
