@@ -18,6 +18,7 @@ mod drain;
 mod durable;
 mod first_executor;
 mod plugin;
+mod plugin_crash;
 mod seeds;
 mod send;
 mod tokens;

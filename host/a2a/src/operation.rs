@@ -246,7 +246,7 @@ impl Operations {
         }
         self.capabilities.offers(&configuration.output_modes)?;
         // Whoever waits in the request is gone with its answer; the others read the task.
-        let async_delivery = streaming || configuration.return_immediately;
+        let async_delivery = streaming || configuration.return_immediately || configuration.push;
         if let Some(metadata) = &mut metadata {
             metadata.shift_remove(TENANT);
         }
