@@ -389,7 +389,9 @@ impl Gateway {
             }
             // All that waited is one message to the agent, and its answer goes to the first.
             let merged: Vec<String> = chat.queue.drain(..).map(|message| message.content().into()).collect();
-            message.body["content"] = merged.join("\n").into();
+            if let Some(content) = message.body.get_mut("content") {
+                *content = merged.join("\n").into();
+            }
         }
     }
 

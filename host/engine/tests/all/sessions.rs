@@ -64,7 +64,7 @@ async fn turns_at_once_never_see_each_others_values() {
                 "message_id",
                 "cwd",
             ];
-            let set = |at: usize| (turn + at) % 2 == 0;
+            let set = |at: usize| (turn + at).is_multiple_of(2);
             let session: serde_json::Map<String, Value> = members
                 .iter()
                 .enumerate()
