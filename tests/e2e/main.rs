@@ -18,6 +18,7 @@ mod drain;
 mod durable;
 mod first_executor;
 mod hermes;
+mod hermes_runs;
 mod seeds;
 mod send;
 mod tokens;

@@ -18,10 +18,11 @@ use tracing::{info, warn};
 use crate::config::{ComponentRef, Config, Executor, ExecutorName};
 
 /// The built-in components, by the name after `builtin:`.
-const BUILTIN: [(&str, &[u8]); 3] = [
+const BUILTIN: [(&str, &[u8]); 4] = [
     ("chat-completions", include_bytes!("../../../guests/dist/chat-completions.wasm")),
     ("conformance", include_bytes!("../../../guests/dist/conformance.wasm")),
     ("hermes", include_bytes!("../../../guests/dist/hermes.wasm")),
+    ("hermes-runs", include_bytes!("../../../guests/dist/hermes-runs.wasm")),
 ];
 
 /// What a message's metadata names an executor with.

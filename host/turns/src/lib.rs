@@ -18,7 +18,7 @@ mod task;
 mod text;
 
 pub use executor::{
-    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Route, Said, Scope, ToolProgress,
+    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Question, Route, Said, Scope, ToolProgress,
     ToolState, Turn, TurnOver, Usage,
 };
 pub use live::Reader;

@@ -16,6 +16,7 @@
 mod gateway;
 mod reply;
 mod rig;
+mod runs;
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use std::time::Duration;
 pub use gateway::{FakeGateway, Recorded};
 pub use reply::{PROVIDER_KEY, Reply, Stream};
 pub use rig::{Ran, Rig};
+pub use runs::{FakeRuns, Script};
 
 /// How long a test waits for something that should happen at once. Long, because machines are slow and a test that
 /// fails early for that reason proves nothing.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -11,7 +11,7 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -41,7 +41,12 @@ pub(crate) enum Step {
     Wait(Arc<Notify>),
     Hang,
     Cut,
+    Feed(Feed),
 }
+
+/// Bytes that come while the answer is on its way: none is the end, and a sender that is gone cuts the answer off. It is
+/// read once; whoever comes second waits for ever.
+pub(crate) type Feed = Arc<Mutex<Option<mpsc::UnboundedReceiver<Option<Bytes>>>>>;
 
 // === impl Reply ===
 
@@ -208,6 +213,11 @@ impl Stream {
         self
     }
 
+    /// Whatever comes.
+    pub(crate) fn feed(feed: Feed) -> Self {
+        Self(vec![Step::Feed(feed)])
+    }
+
     /// Bytes as they are.
     #[must_use]
     pub fn bytes(mut self, bytes: impl Into<Bytes>) -> Self {
@@ -256,6 +266,19 @@ fn streamed(steps: Vec<Step>) -> Body {
                 Step::Bytes(bytes) => return Some((Ok(Frame::data(bytes)), steps)),
                 Step::Wait(released) => released.notified().await,
                 Step::Hang => std::future::pending().await,
+                Step::Feed(feed) => {
+                    let taken = feed.lock().unwrap().take();
+                    let Some(mut receiver) = taken else { return std::future::pending().await };
+                    match receiver.recv().await {
+                        Some(Some(bytes)) => {
+                            *feed.lock().unwrap() = Some(receiver);
+                            steps.push_front(Step::Feed(feed));
+                            return Some((Ok(Frame::data(bytes)), steps));
+                        }
+                        Some(None) => {}
+                        None => steps.push_front(Step::Cut),
+                    }
+                }
                 Step::Cut => {
                     // The server writes what it has when there is nothing more, and drops it on a failure.
                     tokio::task::yield_now().await;

@@ -48,7 +48,7 @@ pub(crate) enum ComponentRef {
 }
 
 /// The components that are embedded in the binary.
-pub(crate) const BUILTIN: [&str; 3] = ["chat-completions", "conformance", "hermes"];
+pub(crate) const BUILTIN: [&str; 4] = ["chat-completions", "conformance", "hermes", "hermes-runs"];
 
 // === impl Size ===
 

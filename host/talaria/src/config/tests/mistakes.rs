@@ -147,7 +147,7 @@ fn what_this_version_lacks_says_so() {
     );
     assert_eq!(
         error("[executor.x]\ncomponent = \"builtin:plugin-callback\""),
-        "talaria.toml:2:13: `executor.x.component`: no built-in component `plugin-callback` (built in: chat-completions, conformance, hermes)"
+        "talaria.toml:2:13: `executor.x.component`: no built-in component `plugin-callback` (built in: chat-completions, conformance, hermes, hermes-runs)"
     );
 }
 
