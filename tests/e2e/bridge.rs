@@ -89,6 +89,7 @@ impl<'a> Start<'a> {
 
     /// Starts it and waits until it says what is where.
     pub(crate) fn up(self) -> Bridge {
+        keep_off_the_default_port(self.folder);
         let mut child = talaria(self.folder)
             .args(["serve", "--listen", "127.0.0.1:0", "--output", "json"])
             .args(&self.args)
@@ -112,6 +113,16 @@ impl<'a> Start<'a> {
             }
         };
         Bridge { child, banner }
+    }
+}
+
+/// Lets the system choose the port of the operator's server, unless the test says something about it: the default one is
+/// the developer's.
+pub(crate) fn keep_off_the_default_port(folder: &Path) {
+    let path = folder.join("talaria.toml");
+    let config = std::fs::read_to_string(&path).unwrap_or_default();
+    if !config.contains("[admin]") {
+        std::fs::write(path, format!("{config}\n[admin]\nlisten = \"127.0.0.1:0\"\n")).unwrap();
     }
 }
 
@@ -211,4 +222,12 @@ pub(crate) async fn request(
         ..Request::default()
     };
     soon("the bridge answers", Egress::new(Config::default()).fetch(&access, request)).await.unwrap()
+}
+
+/// A request to the operator's server: its status and its body, as JSON where it is JSON.
+pub(crate) async fn admin(bridge: &Bridge, method: &str, path: &str) -> (u16, Value) {
+    let url = bridge.banner["admin"].as_str().expect("an address");
+    let response = request(url, method, path, &[], "").await;
+    let text = || Value::from(String::from_utf8_lossy(&response.body));
+    (response.status, serde_json::from_slice(&response.body).unwrap_or_else(|_| text()))
 }

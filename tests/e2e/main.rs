@@ -4,11 +4,14 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "in tests a panic is the failure"
+    clippy::disallowed_methods,
+    reason = "in tests a panic is the failure, and their servers die with their runtime"
 )]
 
 mod bridge;
+mod webhook;
 
+mod admin;
 mod bad_configuration;
 mod check;
 mod components;
@@ -19,6 +22,8 @@ mod durable;
 mod first_executor;
 mod hermes;
 mod hermes_runs;
+mod push;
 mod seeds;
 mod send;
+mod signed_card;
 mod tokens;

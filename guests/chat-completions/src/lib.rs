@@ -5,16 +5,19 @@
 //! HTTP 200 with `finish_reason: "error"`, and that is a failure here, not an answer.
 
 mod reply;
+mod session;
 mod stream;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use talaria_guest::{
-    Capabilities, Description, Executor, Failure, Needs, Outcome, Request, SetupContext, Turn, http, log,
-    settings,
+    Capabilities, Description, Executor, Failure, Needs, Outcome, Request, SetupContext, Turn, config, http,
+    log, settings,
 };
 use talaria_upstream::hermes_agent::{EMPTY_PROMPT, KEY, error_status, unreachable};
 use talaria_upstream::{PROBE_TIMEOUT_MS, TURN_TIMEOUT_MS, base, bearer, first, is_success};
+
+use crate::session::Session;
 
 #[derive(Deserialize)]
 struct Settings {
@@ -95,11 +98,13 @@ impl Executor for ChatCompletions {
             return Ok(Outcome::text(EMPTY_PROMPT));
         }
         let settings: Settings = settings(&turn.settings)?;
-        let request = settings.request(&turn);
+        let session = Session::of(&turn, config::has_secret(KEY));
+        let request = session.join(settings.request(&turn));
         if turn.streaming {
-            return stream::answer(request);
+            return stream::answer(request, &session);
         }
         let response = request.fetch().map_err(|error| unreachable(&error))?;
+        session.follow(&response.headers);
         if !is_success(response.status) {
             return Err(error_status(response.status, &response.body));
         }

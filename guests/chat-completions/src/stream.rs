@@ -8,13 +8,15 @@ use talaria_upstream::{
 };
 
 use crate::reply::{self, Reply};
+use crate::session::Session;
 
 /// The event that carries a tool's progress; all others carry chunks.
 const TOOL_EVENT: &str = "hermes.tool.progress";
 
-pub(crate) fn answer(request: Request) -> Result<Outcome, Failure> {
+pub(crate) fn answer(request: Request, session: &Session) -> Result<Outcome, Failure> {
     let unreachable = |error| hermes_agent::unreachable(&error);
     let exchange = request.open().map_err(unreachable)?;
+    session.follow(&exchange.headers());
     let status = exchange.status();
     if !is_success(status) {
         let body = read(&exchange, ERROR_BYTES).map_err(unreachable)?;

@@ -14,6 +14,8 @@ use crate::version::Version;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Capabilities {
     streaming: bool,
+    /// Whether callers may have themselves told.
+    pub(crate) push: bool,
     extended_card: bool,
     extensions: Vec<Extension>,
     output_modes: Vec<String>,
@@ -31,6 +33,7 @@ impl Capabilities {
         let of_skills = card.skills.iter().flat_map(|skill| &skill.output_modes);
         Self {
             streaming: card.streaming,
+            push: card.push_notifications,
             extended_card: card.extended_card,
             extensions: card.extensions.clone(),
             output_modes: card.default_output_modes.iter().chain(of_skills).cloned().collect(),
@@ -52,7 +55,9 @@ impl Capabilities {
         match verb {
             Verb::Stream | Verb::Subscribe if !self.streaming => unsupported("streams"),
             Verb::ExtendedCard if !self.extended_card => unsupported("extended card"),
-            Verb::Push => Err(Refusal::no_push()),
+            Verb::SetHook | Verb::GetHook | Verb::ListHooks | Verb::RemoveHook if !self.push => {
+                Err(Refusal::no_push())
+            }
             _ => Ok(()),
         }
     }

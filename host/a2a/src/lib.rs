@@ -1,14 +1,14 @@
 //! A2A on the wire: JSON-RPC and HTTP+JSON, versions 1.0 and 0.3 on one port, streams, and the agent card.
 //!
 //! A request passes five gates, and each knows only its own business:
-//! 1. `server`: sockets, connections, their bounds and the drain;
+//! 1. `server`, on `talaria-listen`: sockets, connections, their bounds and the drain;
 //! 2. `endpoint` and `route`: HTTP, that is paths, methods, the caller's token, the body's size and time;
 //! 3. `jsonrpc` and `rest`: the bindings, and which version speaks;
 //! 4. `capabilities`: whether the card offers it at all;
 //! 5. `params` and the codecs `v1`, `v03` and `v03_rest`. All read into one `Operation` and write from one `Answer` or one
 //!    `Update`, so what lies behind them, `operation` and the domain crate `talaria-turns`, has no idea of versions.
 //!
-//! A stream is `updates` (what is said, read from the log when it can be sent) in the frames of `sse`.
+//! Push configurations, and what is pushed, are `hook`. A stream is `updates` (what is said, read from the log when it can be sent) in the frames of `sse`.
 //!
 //! Nothing here knows of WebAssembly or of executors. Bad input ends at the gate that sees it, with an error that
 //! names the field; only `operation` can make a task.
@@ -20,6 +20,7 @@ mod capabilities;
 mod card;
 mod dialect;
 mod endpoint;
+mod hook;
 mod jsonrpc;
 mod moment;
 mod operation;
@@ -33,6 +34,7 @@ mod route;
 #[cfg(test)]
 mod samples;
 mod server;
+mod sign;
 mod sse;
 mod updates;
 mod v03;
@@ -41,7 +43,9 @@ mod v1;
 mod version;
 mod write;
 
-pub use auth::{InvalidToken, Token};
+pub use auth::{Auth, InvalidToken, NotRenewed, Token};
 pub use card::{CardConfig, Extension, Provider, Skill};
+pub use hook::Notification;
 pub use operation::ReplyAs;
-pub use server::{Config, Limits, Server};
+pub use server::{Config, Counts, Limits, Server};
+pub use sign::{CardSigner, InvalidSigningKey};

@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use talaria_turns::{
-    CancelError, ContextId, FollowError, Incoming, Message, Metadata, Place, Principal, Query, State, Task,
-    TaskId, Timestamp, Turns,
+    CancelError, ContextId, FollowError, Hook, HookId, Incoming, Message, Metadata, Place, Principal, Query,
+    State, Task, TaskId, Timestamp, Turns,
 };
 
 use crate::capabilities::Capabilities;
@@ -42,8 +42,10 @@ pub(crate) enum Verb {
     Cancel,
     Subscribe,
     ExtendedCard,
-    /// Any of the four operations on push configurations.
-    Push,
+    SetHook,
+    GetHook,
+    ListHooks,
+    RemoveHook,
 }
 
 /// One request, understood.
@@ -65,6 +67,11 @@ pub(crate) enum Operation {
     Subscribe(Subscribe),
     /// As the version has it.
     ExtendedCard(Version),
+    SetHook(TaskId, Box<Hook>),
+    /// Which one; none means the only one, as 0.3 has it.
+    GetHook(TaskId, Option<HookId>),
+    ListHooks(TaskId),
+    RemoveHook(TaskId, HookId),
 }
 
 /// A message and where it goes.
@@ -84,8 +91,8 @@ pub(crate) struct Configuration {
     pub(crate) history_length: Option<usize>,
     /// Media types that the caller can use; none given, any.
     pub(crate) output_modes: Vec<String>,
-    /// The caller wants to be called back.
-    pub(crate) push: bool,
+    /// Where the caller wants to be told what happens.
+    pub(crate) hook: Option<Hook>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -138,6 +145,12 @@ pub(crate) enum Answer {
     Tasks(Listed),
     /// The extended card.
     Card(Arc<Value>),
+    /// A push configuration, as a caller sees it: without its secrets.
+    Hook(TaskId, Box<Hook>),
+    /// All push configurations of a task.
+    Hooks(TaskId, Vec<Hook>),
+    /// Nothing to say but that it is done.
+    Done,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -229,7 +242,34 @@ impl Operations {
                 };
                 Ok(Reply::Once(Answer::Card(Arc::clone(card))))
             }
+            Operation::SetHook(id, hook) => {
+                let set = self.turns.set_hook(&caller, &id, (*hook).clone()).await;
+                set.map_err(|error| Refusal::hook(Some(&id), &error))?;
+                Ok(Reply::Once(Answer::Hook(id, hook)))
+            }
+            Operation::GetHook(id, which) => {
+                let hooks = self.hooks(&caller, &id).await?;
+                // Without an id it is the one that was set without one, or the first.
+                let fits = |hook: &Hook| which.as_ref().is_none_or(|which| hook.id == *which);
+                let default = hooks.iter().find(|hook| which.is_none() && hook.id.as_str() == id.as_str());
+                let found = default.or_else(|| hooks.iter().find(|hook| fits(hook))).cloned();
+                let found = found.ok_or_else(|| Refusal::no_hook(&id))?;
+                Ok(Reply::Once(Answer::Hook(id, Box::new(found))))
+            }
+            Operation::ListHooks(id) => {
+                let hooks = self.hooks(&caller, &id).await?;
+                Ok(Reply::Once(Answer::Hooks(id, hooks)))
+            }
+            Operation::RemoveHook(id, hook) => {
+                let removed = self.turns.remove_hook(&caller, &id, &hook).await;
+                removed.map_err(|error| Refusal::lookup(&id, &error))?;
+                Ok(Reply::Once(Answer::Done))
+            }
         }
+    }
+
+    async fn hooks(&self, caller: &Principal, id: &TaskId) -> Result<Vec<Hook>, Refusal> {
+        self.turns.hooks(caller, id).await.map_err(|error| Refusal::lookup(id, &error))
     }
 
     /// The message on its way in; refused where the caller asks for what there is not.
@@ -242,7 +282,7 @@ impl Operations {
     ) -> Result<Incoming, Refusal> {
         let SendMessage { addressed: Addressed { message, task, context }, configuration, mut metadata } =
             send;
-        if configuration.push {
+        if configuration.hook.is_some() && !self.capabilities.push {
             // Taking it and never calling back would leave the caller waiting for ever.
             return Err(Refusal::no_push());
         }
@@ -257,7 +297,7 @@ impl Operations {
         if let Some(tenant) = tenant {
             metadata.get_or_insert_default().insert(TENANT.into(), tenant.into());
         }
-        Ok(Incoming { principal, message, task, context, streaming, metadata })
+        Ok(Incoming { principal, message, task, context, streaming, metadata, hook: configuration.hook })
     }
 
     async fn send(
@@ -267,12 +307,14 @@ impl Operations {
         send: SendMessage,
     ) -> Result<Sent, Refusal> {
         let Configuration { return_immediately, history_length, .. } = send.configuration;
+        let is_hooked = send.configuration.hook.is_some();
         let accepted = self.turns.send(self.incoming(principal, tenant, send, false)?).await?;
         if return_immediately {
             return Ok(Sent::Task(View::new(accepted.task, history_length)));
         }
         let task = accepted.settled().await;
-        let as_message = match reply_as(&task) {
+        // What is told later is about a task, so its sender must know which.
+        let as_message = match reply_as(&task).or(is_hooked.then_some(ReplyAs::Task)) {
             Some(said) => said == ReplyAs::Message,
             None => self.reply == ReplyAs::Message,
         };

@@ -7,10 +7,10 @@ use talaria_turns::State;
 
 use crate::dialect::Dialect;
 use crate::operation::{GetTask, ListTasks, Operation, Request, Subscribe, Verb};
-use crate::page;
 use crate::read::Fields;
 use crate::refusal::{Refusal, Violation};
 use crate::version::Version;
+use crate::{hook, page};
 
 /// The header with the number of the last event that a caller has.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -42,8 +42,9 @@ pub(crate) fn read(
             shows_ended: dialect.version() == Version::V03,
         }),
         Verb::ExtendedCard => Operation::ExtendedCard(dialect.version()),
-        // Comes not so far: see `Capabilities::admit`.
-        Verb::Push => return Err(Refusal::no_push()),
+        Verb::SetHook | Verb::GetHook | Verb::ListHooks | Verb::RemoveHook => {
+            hook::operation(dialect, verb, fields)?
+        }
     };
     Ok(Request { tenant, operation })
 }

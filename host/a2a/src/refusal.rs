@@ -5,7 +5,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use talaria_turns::{FollowError, SendError, StoreError, TaskId};
+use talaria_turns::{FollowError, HookError, SendError, StoreError, TaskId};
 use tracing::warn;
 
 use crate::version::Version;
@@ -174,6 +174,23 @@ impl Refusal {
         Self::new(Kind::PushNotSupported, "this server sends no push notifications")
     }
 
+    /// The protocol has no error of its own for it.
+    pub(crate) fn no_hook(task: &TaskId) -> Self {
+        Self::new(Kind::TaskNotFound, format!("task {task} has no such push notification configuration"))
+    }
+
+    /// A push configuration that was not set; `task` is where it was to be.
+    pub(crate) fn hook(task: Option<&TaskId>, error: &HookError) -> Self {
+        match (error, task) {
+            (HookError::Unsupported, _) => Self::no_push(),
+            (HookError::Refused(why), _) => Self::field("url", why),
+            (HookError::TooMany(_), _) => Self::new(Kind::UnsupportedOperation, error.to_string()),
+            (HookError::Store(error), Some(task)) => Self::lookup(task, error),
+            (HookError::Store(error), None) => Self::store(error),
+            (HookError::NoSuchHook(_), _) => Self::new(Kind::TaskNotFound, error.to_string()),
+        }
+    }
+
     pub(crate) fn no_task(task: &TaskId) -> Self {
         Self::new(Kind::TaskNotFound, format!("task {task} not found"))
     }
@@ -202,7 +219,8 @@ impl Refusal {
         }
     }
 
-    /// The error as HTTP+JSON has it. Clients of 0.3 look for the error's class and its message at the top.
+    /// The error as HTTP+JSON has it. Clients of 0.3 look for the message at the top, beside the error's class (Python) or
+    /// its code in JSON-RPC (JavaScript).
     pub(crate) fn rest_body(&self, version: Version) -> Value {
         let (status, name) = self.kind.rest_status();
         let mut body = json!({ "error": {
@@ -212,6 +230,7 @@ impl Refusal {
             && let Some(body) = body.as_object_mut()
         {
             body.insert("type".into(), self.kind.class().into());
+            body.insert("code".into(), self.kind.code().into());
             body.insert("message".into(), self.message.as_str().into());
         }
         body
@@ -272,6 +291,7 @@ impl From<SendError> for Refusal {
             SendError::NoExecutor(_) => Self::field("message.metadata", message),
             SendError::Busy(_) | SendError::LaneFull(_) => Self::busy(message, RETRY_BUSY),
             SendError::Draining => Self::busy(message, RETRY_DRAINING),
+            SendError::Hook(error) => Self::hook(None, &error),
             SendError::Store(error) => Self::store(&error),
         }
     }

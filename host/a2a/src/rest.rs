@@ -77,8 +77,13 @@ pub(crate) fn read(rest: &Rest, verb: Verb, head: &Parts, body: Option<&[u8]>) -
         }
         Some(body) => Fields::of(body::parse(body)?, Path::Root)?,
     };
+    // What a path is about is `id` in every request but those about a task's push configurations.
+    let of_hooks = matches!(verb, Verb::SetHook | Verb::GetHook | Verb::ListHooks | Verb::RemoveHook);
     if let Some(task) = &rest.task {
-        fields.bind("id", task)?;
+        fields.bind(if of_hooks { "taskId" } else { "id" }, task)?;
+    }
+    if let Some(hook) = &rest.hook {
+        fields.bind("id", hook)?;
     }
     if let Some(tenant) = &rest.tenant {
         fields.bind("tenant", tenant)?;

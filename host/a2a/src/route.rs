@@ -24,6 +24,7 @@ pub(crate) struct Rest {
     pub(crate) dialect: Dialect,
     pub(crate) tenant: Option<String>,
     pub(crate) task: Option<String>,
+    pub(crate) hook: Option<String>,
     resource: Resource,
 }
 
@@ -35,8 +36,8 @@ enum Resource {
     Task,
     Cancel,
     Subscribe,
-    PushConfigs,
-    PushConfig,
+    Hooks,
+    Hook,
     ExtendedCard,
 }
 
@@ -78,12 +79,12 @@ impl Route {
 impl Rest {
     fn of(segments: &[&str], asked: Option<&str>) -> Option<Self> {
         let found = |dialect, tenant: Option<&str>, segments: &[&str]| {
-            let (resource, task) = resource(segments, dialect)?;
+            let (resource, task, hook) = resource(segments, dialect)?;
             let tenant = match tenant {
                 None => None,
                 Some(tenant) => Some(decoded(tenant, false).filter(|tenant| !tenant.is_empty())?),
             };
-            Some(Self { dialect, tenant, task, resource })
+            Some(Self { dialect, tenant, task, hook, resource })
         };
         match segments.split_first() {
             Some((&OLD, rest)) if !Version::V1.serves(asked) => found(Dialect::V03Rest, None, rest),
@@ -118,8 +119,8 @@ impl Resource {
             Self::Cancel => &[(Method::POST, Verb::Cancel)],
             // The text of the specification says POST, its proto says GET; clients do either.
             Self::Subscribe => &[(Method::GET, Verb::Subscribe), (Method::POST, Verb::Subscribe)],
-            Self::PushConfigs => &[(Method::GET, Verb::Push), (Method::POST, Verb::Push)],
-            Self::PushConfig => &[(Method::GET, Verb::Push), (Method::DELETE, Verb::Push)],
+            Self::Hooks => &[(Method::GET, Verb::ListHooks), (Method::POST, Verb::SetHook)],
+            Self::Hook => &[(Method::GET, Verb::GetHook), (Method::DELETE, Verb::RemoveHook)],
             Self::ExtendedCard => &[(Method::GET, Verb::ExtendedCard)],
         }
     }
@@ -132,29 +133,33 @@ impl Resource {
             Self::Task => "task",
             Self::Cancel => "task:cancel",
             Self::Subscribe => "task:subscribe",
-            Self::PushConfigs | Self::PushConfig => "pushNotificationConfigs",
+            Self::Hooks | Self::Hook => "pushNotificationConfigs",
             Self::ExtendedCard => "extendedAgentCard",
         }
     }
 }
 
-fn resource(segments: &[&str], dialect: Dialect) -> Option<(Resource, Option<String>)> {
-    let with_task =
-        |resource, task: &str| Some((resource, Some(decoded(task, false).filter(|id| !id.is_empty())?)));
+/// What the segments name, with the ids of a task and of a hook in them.
+fn resource(segments: &[&str], dialect: Dialect) -> Option<(Resource, Option<String>, Option<String>)> {
+    let id = |text: &str| decoded(text, false).filter(|id| !id.is_empty());
+    let alone = |resource| Some((resource, None, None));
+    let with_task = |resource, task: &str| Some((resource, Some(id(task)?), None));
     match segments {
-        ["message:send"] => Some((Resource::Send, None)),
-        ["message:stream"] => Some((Resource::Stream, None)),
-        ["extendedAgentCard"] if dialect == Dialect::V1 => Some((Resource::ExtendedCard, None)),
-        ["card"] if dialect != Dialect::V1 => Some((Resource::ExtendedCard, None)),
+        ["message:send"] => alone(Resource::Send),
+        ["message:stream"] => alone(Resource::Stream),
+        ["extendedAgentCard"] if dialect == Dialect::V1 => alone(Resource::ExtendedCard),
+        ["card"] if dialect != Dialect::V1 => alone(Resource::ExtendedCard),
         // 0.3 has no list.
-        ["tasks"] if dialect == Dialect::V1 => Some((Resource::Tasks, None)),
+        ["tasks"] if dialect == Dialect::V1 => alone(Resource::Tasks),
         ["tasks", last] => match last.rsplit_once(':') {
             Some((task, "cancel")) => with_task(Resource::Cancel, task),
             Some((task, "subscribe")) => with_task(Resource::Subscribe, task),
             _ => with_task(Resource::Task, last),
         },
-        ["tasks", task, "pushNotificationConfigs"] => with_task(Resource::PushConfigs, task),
-        ["tasks", task, "pushNotificationConfigs", _] => with_task(Resource::PushConfig, task),
+        ["tasks", task, "pushNotificationConfigs"] => with_task(Resource::Hooks, task),
+        ["tasks", task, "pushNotificationConfigs", hook] => {
+            Some((Resource::Hook, Some(id(task)?), Some(id(hook)?)))
+        }
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use talaria_turns::{Content, Message, Part};
 use crate::operation::{Addressed, Configuration, SendMessage};
 use crate::read::{Fields, Path};
 use crate::refusal::Violation;
-use crate::{v1, v03};
+use crate::{hook, v1, v03};
 
 /// The body of `message:send` and `message:stream`.
 pub(crate) fn send_message(mut params: Fields<'_>) -> Result<SendMessage, Violation> {
@@ -27,9 +27,13 @@ pub(crate) fn send_message(mut params: Fields<'_>) -> Result<SendMessage, Violat
 }
 
 fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Violation> {
-    let blocking = fields.boolean("blocking")?.unwrap_or(true);
-    let push = fields.any("pushNotification").or_else(|| fields.any("pushNotificationConfig")).is_some();
-    Ok(Configuration { return_immediately: !blocking, push, ..v1::configuration(fields)? })
+    // ProtoJSON leaves out a `false`, so an absent one is a `false`: the SDKs ask not to wait in this way.
+    let blocking = fields.boolean("blocking")?.unwrap_or(false);
+    let hook = match fields.object("pushNotification", hook::old)? {
+        None => fields.object("pushNotificationConfig", hook::old)?,
+        hook => hook,
+    };
+    Ok(Configuration { return_immediately: !blocking, hook, ..v1::configuration(fields)? })
 }
 
 fn message(mut fields: Fields<'_>) -> Result<Addressed, Violation> {

@@ -4,34 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
-use http_body_util::Full;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::RootCertStore;
 use tracing::field;
 
 use crate::access::Access;
-use crate::connect::Connector;
+use crate::address::Addresses;
 use crate::error::Error;
 use crate::exchange::{Deadline, Exchange, Frames};
 use crate::headers;
-
-/// How much an HTTP/2 peer may send on one stream before the guest reads. Small against the connection's window, so that
-/// a guest that does not read cannot stall the other turns on the same connection.
-const STREAM_WINDOW: u32 = 256 << 10;
-/// The window of a whole HTTP/2 connection: 64 guests that do not read.
-const CONNECTION_WINDOW: u32 = 16 << 20;
-/// HTTP/2 header block, like the default of [`Bounds::header_bytes`](crate::Bounds::header_bytes).
-const HEADER_LIST: u32 = 64 << 10;
-/// A dead HTTP/2 connection is noticed after interval and timeout, not at the end of a 600 s turn.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::names::{Names, Resolver};
+use crate::pool::Pool;
 
 /// The pooled client. Cheap to clone; all clones share the pool.
 #[derive(Debug, Clone)]
 pub struct Egress {
-    client: Client<Connector, Full<Bytes>>,
+    pool: Pool,
 }
 
 /// How connections are made and kept.
@@ -45,6 +32,8 @@ pub struct Config {
     pub idle_per_host: usize,
     /// Whom to trust with `https`.
     pub roots: Roots,
+    /// How names become addresses.
+    pub names: Names,
 }
 
 /// The certificates that `https` trusts.
@@ -90,18 +79,8 @@ pub struct Response {
 impl Egress {
     /// Makes the client; nothing is read or connected until the first call.
     pub fn new(config: Config) -> Self {
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new())
-            .pool_idle_timeout(config.idle_timeout)
-            .pool_max_idle_per_host(config.idle_per_host)
-            .http2_initial_stream_window_size(STREAM_WINDOW)
-            .http2_initial_connection_window_size(CONNECTION_WINDOW)
-            .http2_max_header_list_size(HEADER_LIST)
-            .http2_keep_alive_interval(PING_INTERVAL)
-            .http2_keep_alive_timeout(PING_TIMEOUT)
-            .build(Connector::new(config.connect_timeout, config.roots));
-        Self { client }
+        let resolver = Resolver::new(config.names.clone(), Addresses::Any);
+        Self { pool: Pool::new(config, resolver) }
     }
 
     /// Makes a call and reads the whole response. One deadline covers everything from the connection to the last byte.
@@ -127,29 +106,20 @@ impl Egress {
         let deadline =
             Deadline::after(request.timeout.map_or(bounds.timeout, |asked| asked.min(bounds.timeout)));
         let target = access.admit(&request.method, &request.url)?;
-        let span = tracing::Span::current();
-        span.record("method", target.method.as_str()).record("url", field::display(&target));
+        tracing::Span::current()
+            .record("method", target.method.as_str())
+            .record("url", field::display(&target));
 
         let headers = headers::outgoing(access, &target, request.headers)?;
         if request.body.len() > bounds.request_body {
             let (length, most) = (request.body.len(), bounds.request_body);
             return Err(Error::invalid(format!("the body is {length} bytes; at most {most} may be sent")));
         }
-        let mut outgoing = http::Request::new(Full::new(request.body));
-        *outgoing.uri_mut() = target.uri()?;
-        *outgoing.headers_mut() = headers;
-        let authority = target.authority();
-        *outgoing.method_mut() = target.method;
-
-        let response = deadline.bound(self.client.request(outgoing), &authority).await?;
-        let (head, body) = response.map_err(|error| Error::from_client(&error, &authority))?.into_parts();
-        span.record("status", head.status.as_u16());
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Error::protocol(format!("the server switched protocols unasked ({authority})")));
-        }
+        let response = self.pool.send(&target, headers, request.body, deadline).await?;
+        let (head, body) = response.into_parts();
         let headers = headers::incoming(&head.headers, bounds)?;
         let most = request.max_bytes.map_or(most, |asked| asked.min(most));
-        let frames = Frames::new(body, most, authority)?;
+        let frames = Frames::new(body, most, target.authority())?;
         Ok(Exchange::new(head.status.as_u16(), headers, frames, deadline, bounds.sse_event))
     }
 }
@@ -163,6 +133,7 @@ impl Default for Config {
             idle_timeout: Duration::from_secs(90),
             idle_per_host: 64,
             roots: Roots::System,
+            names: Names::System,
         }
     }
 }

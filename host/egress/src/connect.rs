@@ -3,15 +3,15 @@
 //! The whole way has one timeout. TLS is set up on the first `https` call, so that a host that only talks to its
 //! neighbour on loopback never reads the system's certificates.
 //!
-//! **The address check goes here.** A granted name can resolve to a special address (metadata service, loopback), so the
-//! *resolved* address must be looked at, and the connection made to the address that was looked at. Names pass
-//! [`Resolver`]; a literal address skips the resolver and passes [`Tcp`] only. Connections are pooled for all executors
-//! together, so the check must not depend on the executor; if it ever does, the pool must be split with it.
+//! **The address that was judged is the address connected to.** A name passes [`Resolver`], which drops what may not be
+//! connected to; a literal address skips the resolver and is judged in [`Tcp`]. There is no second lookup. Guests'
+//! connections are pooled for all executors together and their grants are the operator's, so every address is allowed
+//! there; a judgement that depends on the executor needs a pool of its own.
 
 use std::error::Error as StdError;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,15 +21,16 @@ use http::Uri;
 use http::uri::Scheme;
 use hyper_rustls::{DefaultServerNameResolver, HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::rt::TokioIo;
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tower_service::Service;
 
+use crate::address::Special;
 use crate::client::Roots;
 use crate::error::{ErrorKind, Pretty};
+use crate::names::Resolver;
 
 /// TCP keep-alive: below the five minutes after which common NATs and load balancers forget an idle connection, since a
 /// turn may wait 600 s for its first byte.
@@ -50,13 +51,8 @@ pub(crate) struct Connector {
 #[derive(Clone)]
 struct Tcp {
     http: HttpConnector<Resolver>,
+    resolver: Resolver,
     timeout: Duration,
-}
-
-/// The system's resolver, with a failure that can be told from a refused connection.
-#[derive(Clone)]
-struct Resolver {
-    system: GaiResolver,
 }
 
 /// The TLS configuration, made when first needed.
@@ -66,8 +62,10 @@ struct Tls {
 }
 
 /// Why there is no connection. The message is what users read as the reason of "unreachable".
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum Failure {
+    #[error("connecting to {special} is not allowed ({destination})")]
+    Address { special: Special, destination: String },
     #[error("name not found ({name})")]
     Name { name: String },
     #[error("{reason} ({authority})")]
@@ -83,15 +81,15 @@ pub(crate) enum Failure {
 // === impl Connector ===
 
 impl Connector {
-    pub(crate) fn new(timeout: Duration, roots: Roots) -> Self {
-        let mut http = HttpConnector::new_with_resolver(Resolver { system: GaiResolver::new() });
+    pub(crate) fn new(timeout: Duration, roots: Roots, resolver: Resolver) -> Self {
+        let mut http = HttpConnector::new_with_resolver(resolver.clone());
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_keepalive(Some(KEEPALIVE));
         // Divided among the addresses of a name, so that a dead first one leaves time for the next.
         http.set_connect_timeout(Some(timeout));
         let tls = Arc::new(Tls { roots, config: OnceCell::new() });
-        Self { tcp: Tcp { http, timeout }, tls, timeout }
+        Self { tcp: Tcp { http, resolver, timeout }, tls, timeout }
     }
 
     async fn connect(mut self, uri: Uri) -> Result<Stream, Failure> {
@@ -135,6 +133,12 @@ fn authority(uri: &Uri) -> String {
     format!("{}:{port}", uri.host().unwrap_or_default())
 }
 
+/// The address, if the host is one; brackets around it are the URL's.
+pub(crate) fn literal(host: &str) -> Option<IpAddr> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.parse().ok()
+}
+
 // === impl Tcp ===
 
 impl Service<Uri> for Tcp {
@@ -146,39 +150,16 @@ impl Service<Uri> for Tcp {
         Poll::Ready(Ok(()))
     }
 
-    /// A literal address in `uri` is to be checked here, before anything is sent to it.
     fn call(&mut self, uri: Uri) -> Self::Future {
         let after = self.timeout;
         let authority = authority(&uri);
+        if let Some(Err(special)) =
+            uri.host().and_then(literal).map(|address| self.resolver.addresses().check(address))
+        {
+            return Box::pin(std::future::ready(Err(Failure::Address { special, destination: authority })));
+        }
         let connecting = self.http.call(uri);
         Box::pin(async move { connecting.await.map_err(|error| Failure::tcp(&error, authority, after)) })
-    }
-}
-
-// === impl Resolver ===
-
-impl Service<Name> for Resolver {
-    type Response = std::vec::IntoIter<SocketAddr>;
-    type Error = Failure;
-    type Future = Connecting<Self::Response>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, name: Name) -> Self::Future {
-        let host = name.as_str().to_owned();
-        let resolving = self.system.call(name);
-        Box::pin(async move {
-            match resolving.await {
-                // The check of resolved addresses goes here: what it drops is never connected to.
-                Ok(addresses) => Ok(addresses.collect::<Vec<_>>().into_iter()),
-                Err(error) => {
-                    tracing::debug!(%error, name = host, "name not resolved");
-                    Err(Failure::Name { name: host })
-                }
-            }
-        })
     }
 }
 
@@ -232,6 +213,7 @@ fn client_config(roots: Arc<RootCertStore>) -> Result<ClientConfig, Failure> {
 impl Failure {
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
+            Self::Address { .. } => ErrorKind::Denied,
             Self::Name { .. } => ErrorKind::Dns,
             Self::Tcp { .. } | Self::TimedOut { .. } => ErrorKind::Connect,
             Self::Tls { .. } | Self::NoRoots => ErrorKind::Tls,
@@ -241,8 +223,8 @@ impl Failure {
     fn tcp(error: &(dyn StdError + 'static), authority: String, after: Duration) -> Self {
         let mut cause = Some(error);
         while let Some(error) = cause {
-            if let Some(Self::Name { name }) = error.downcast_ref() {
-                return Self::Name { name: name.clone() };
+            if let Some(failure) = error.downcast_ref::<Self>() {
+                return failure.clone();
             }
             match error.downcast_ref::<io::Error>().map(io::Error::kind) {
                 Some(io::ErrorKind::TimedOut) => return Self::TimedOut { after, authority },

@@ -14,7 +14,8 @@ use crate::connect::Failure;
 /// Why a call failed, for code that decides what to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The policy says no: no pattern matches, or a secret is unknown, unset or bound elsewhere.
+    /// The policy says no: no pattern matches, a secret is unknown, unset or bound elsewhere, an address may not be
+    /// connected to, or a webhook redirects.
     Denied,
     /// The request itself cannot be sent: a bad URL, method, header, or a body above the bound.
     InvalidRequest,

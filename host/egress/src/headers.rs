@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::access::{Access, Bounds};
 use crate::error::Error;
@@ -22,42 +23,45 @@ const CONTROLLED: [HeaderName; 8] = [
 /// The same without a constant in `http`. All of `proxy-*` comes on top.
 const CONTROLLED_BY_NAME: [&str; 2] = ["keep-alive", "http2-settings"];
 
+/// Headers to send, each checked as it is added.
+struct Outgoing {
+    headers: HeaderMap,
+    bytes: usize,
+    most: usize,
+}
+
 /// The headers to send: the guest's, checked, with secrets filled in and marked sensitive.
 pub(crate) fn outgoing(
     access: &Access,
     target: &Target,
     given: Vec<(String, String)>,
 ) -> Result<HeaderMap, Error> {
-    let Bounds { headers: most, header_bytes, .. } = access.bounds;
-    if given.len() > most {
-        return Err(Error::invalid(format!("{} headers; at most {most} may be sent", given.len())));
-    }
-    let mut headers = HeaderMap::new();
-    let mut bytes = 0usize;
+    let mut outgoing = Outgoing::new(&access.bounds, given.len())?;
     for (name, value) in given {
         let name = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_invalid| Error::invalid(format!("{name:?} is not a header name")))?;
-        if is_controlled(&name) {
-            return Err(Error::invalid(format!("header {name} is set by the host; remove it")));
-        }
         let value = match access.secrets.fill(&value, &access.executor, target)? {
             None => to_value(&name, value)?,
-            Some(filled) => {
-                let mut value = to_value(&name, filled)?;
-                value.set_sensitive(true);
-                value
-            }
+            Some(filled) => sensitive(to_value(&name, filled)?),
         };
-        bytes = bytes.saturating_add(name.as_str().len()).saturating_add(value.len());
-        if bytes > header_bytes {
-            return Err(Error::invalid(format!(
-                "the headers are longer than {header_bytes} bytes; send fewer"
-            )));
-        }
-        // Fails only beyond 32768 entries, where `append` would panic.
-        headers.try_append(name, value).map_err(|_full| Error::invalid("too many headers; send fewer"))?;
+        outgoing.add(name, value)?;
     }
-    Ok(headers)
+    Ok(outgoing.headers)
+}
+
+/// The headers to send, where every value is a secret already and nothing is filled in.
+pub(crate) fn secret(bounds: &Bounds, given: Vec<(HeaderName, SecretString)>) -> Result<HeaderMap, Error> {
+    let mut outgoing = Outgoing::new(bounds, given.len())?;
+    for (name, value) in given {
+        let value = sensitive(to_value(&name, value.expose_secret().to_owned())?);
+        outgoing.add(name, value)?;
+    }
+    Ok(outgoing.headers)
+}
+
+fn sensitive(mut value: HeaderValue) -> HeaderValue {
+    value.set_sensitive(true);
+    value
 }
 
 fn to_value(name: &HeaderName, value: String) -> Result<HeaderValue, Error> {
@@ -106,4 +110,34 @@ fn stays_here(name: &HeaderName, headers: &HeaderMap) -> bool {
 fn is_named_by_connection(name: &HeaderName, headers: &HeaderMap) -> bool {
     let options = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     options.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case(name.as_str()))
+}
+
+// === impl Outgoing ===
+
+impl Outgoing {
+    fn new(bounds: &Bounds, count: usize) -> Result<Self, Error> {
+        let Bounds { headers: most, header_bytes, .. } = *bounds;
+        if count > most {
+            return Err(Error::invalid(format!("{count} headers; at most {most} may be sent")));
+        }
+        Ok(Self { headers: HeaderMap::new(), bytes: 0, most: header_bytes })
+    }
+
+    fn add(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), Error> {
+        if is_controlled(&name) {
+            return Err(Error::invalid(format!("header {name} is set by the host; remove it")));
+        }
+        self.bytes = self.bytes.saturating_add(name.as_str().len()).saturating_add(value.len());
+        if self.bytes > self.most {
+            return Err(Error::invalid(format!(
+                "the headers are longer than {} bytes; send fewer",
+                self.most
+            )));
+        }
+        // Fails only beyond 32768 entries, where `append` would panic.
+        self.headers
+            .try_append(name, value)
+            .map_err(|_full| Error::invalid("too many headers; send fewer"))?;
+        Ok(())
+    }
 }

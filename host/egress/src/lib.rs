@@ -1,6 +1,6 @@
-//! Every outbound HTTP call of a guest, in one place, denied by default.
+//! Every outbound HTTP call, in one place: a guest's, denied by default, and those to webhooks.
 //!
-//! A call passes these gates in order, and the first that refuses answers:
+//! A guest's call passes these gates in order, and the first that refuses answers:
 //!
 //! 1. the URL is parsed strictly ([`Pattern`] says what is refused and why);
 //! 2. one of the executor's granted patterns must match method, scheme, host, port and path;
@@ -14,26 +14,35 @@
 //! cookies, proxies from the environment, decompression, `CONNECT` and `TRACE` (a tunnel has no policy, and a trace
 //! echoes the secrets that were filled in).
 //!
+//! [Webhooks] have no grant, since remote callers name them; there the resolved address decides ([`Addresses`]).
+//!
 //! Failures are one [`Error`] with a [kind](ErrorKind) to act on and a sentence that a guest may show.
 
 #![forbid(unsafe_code)]
 
 mod access;
+mod address;
 mod client;
 mod connect;
 mod error;
 mod events;
 mod exchange;
 mod headers;
+mod names;
 mod pattern;
+mod pool;
 mod secrets;
 mod target;
+mod webhook;
 
 pub use access::{Access, Bounds};
+pub use address::{Addresses, Special};
 pub use client::{Config, Egress, Request, Response, Roots};
 pub use error::{Error, ErrorKind};
 pub use events::SseEvent;
 pub use exchange::Exchange;
+pub use names::Names;
 pub use pattern::{InvalidPattern, Pattern};
 pub use secrecy::SecretString;
 pub use secrets::{InvalidSecret, Secrets};
+pub use webhook::{Answer, Webhooks};

@@ -112,9 +112,21 @@ impl Executor {
     /// [`FailureKind::Upstream`]: loaded, not ready. [`FailureKind::InvalidSettings`] and
     /// [`FailureKind::Internal`]: not fit for traffic.
     pub async fn setup(&self) -> Result<(), Failure> {
+        self.probe(wit::SetupReason::Load).await
+    }
+
+    /// The same probe again, on the readiness timer.
+    ///
+    /// # Errors
+    /// Those of [`Executor::setup`].
+    pub async fn recheck(&self) -> Result<(), Failure> {
+        self.probe(wit::SetupReason::Readiness).await
+    }
+
+    async fn probe(&self, reason: wit::SetupReason) -> Result<(), Failure> {
         let limits = Limits { deadline: SETUP, ..self.shared.limits };
         let context = wit::SetupContext {
-            reason: wit::SetupReason::Load,
+            reason,
             settings: self.shared.settings_text.clone(),
             workspace: None,
             budget_ms: convert::millis(SETUP),

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use talaria_turns::{
-    ContextId, Entry, Event, MessageId, Page, Place, Principal, Query, State, StateKey, Store, StoreError,
-    Task, TaskId, TaskKey, Timestamp,
+    ContextId, Entry, Event, GivenUp, Hook, HookId, Hooked, MessageId, Page, Place, Principal, Query, State,
+    StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
 };
 
 use crate::taken_in;
@@ -40,6 +40,8 @@ struct Inner {
 struct Record {
     task: Arc<Task>,
     events: Vec<Arc<Event>>,
+    /// In the order of their ids.
+    hooks: Vec<Hooked>,
 }
 
 /// When a task ended, then its id and its owner, so that no two are equal.
@@ -76,7 +78,7 @@ impl Store for Memory {
             inner.remove(&oldest);
         }
         let task = Arc::new(Task::new(key.task.clone(), context.clone()));
-        inner.tasks.insert(key.clone(), Record { task, events: Vec::new() });
+        inner.tasks.insert(key.clone(), Record { task, events: Vec::new(), hooks: Vec::new() });
         inner.append(key, 0, events)
     }
 
@@ -127,6 +129,15 @@ impl Store for Memory {
         Ok(unfinished.map(|(key, _)| key.clone()).collect())
     }
 
+    async fn stuck(&self, before: Timestamp) -> Result<Vec<TaskKey>, StoreError> {
+        let inner = self.inner();
+        let stuck = inner.tasks.iter().filter(|(_, record)| {
+            let status = &record.task.status;
+            !status.state.is_terminal() && status.at < before
+        });
+        Ok(stuck.map(|(key, _)| key.clone()).collect())
+    }
+
     async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError> {
         let mut inner = self.inner();
         let mut left = HashSet::new();
@@ -172,6 +183,70 @@ impl Store for Memory {
             }
         }
         Ok(())
+    }
+
+    async fn set_hook(&self, key: &TaskKey, hook: &Hook, cursor: u64) -> Result<(), StoreError> {
+        let mut inner = self.inner();
+        let hooks = &mut inner.tasks.get_mut(key).ok_or(StoreError::NotFound)?.hooks;
+        match hooks.binary_search_by(|known| known.hook.id.as_str().cmp(hook.id.as_str())) {
+            Ok(at) => {
+                if let Some(known) = hooks.get_mut(at) {
+                    known.hook = hook.clone();
+                    known.given_up = None;
+                }
+            }
+            Err(at) => {
+                hooks.insert(at, Hooked { key: key.clone(), hook: hook.clone(), cursor, given_up: None });
+            }
+        }
+        Ok(())
+    }
+
+    async fn hooks(&self, key: &TaskKey) -> Result<Vec<Hooked>, StoreError> {
+        Ok(self.inner().tasks.get(key).ok_or(StoreError::NotFound)?.hooks.clone())
+    }
+
+    async fn remove_hook(&self, key: &TaskKey, hook: &HookId) -> Result<(), StoreError> {
+        let mut inner = self.inner();
+        let record = inner.tasks.get_mut(key).ok_or(StoreError::NotFound)?;
+        record.hooks.retain(|known| known.hook.id != *hook);
+        Ok(())
+    }
+
+    async fn move_hook(
+        &self,
+        key: &TaskKey,
+        hook: &HookId,
+        cursor: u64,
+        given_up: Option<&GivenUp>,
+    ) -> Result<(), StoreError> {
+        let mut inner = self.inner();
+        let hooks = inner.tasks.get_mut(key).map(|record| record.hooks.as_mut_slice()).unwrap_or_default();
+        if let Some(known) = hooks.iter_mut().find(|known| known.hook.id == *hook) {
+            known.cursor = cursor;
+            known.given_up = given_up.cloned();
+        }
+        Ok(())
+    }
+
+    async fn open_hooks(&self) -> Result<Vec<Hooked>, StoreError> {
+        let inner = self.inner();
+        let open = |record: &Record, hooked: &Hooked| {
+            let Task { version, status, .. } = &*record.task;
+            hooked.given_up.is_none() && (hooked.cursor < *version || !status.state.is_terminal())
+        };
+        let open =
+            inner.tasks.values().flat_map(|record| record.hooks.iter().filter(|hooked| open(record, hooked)));
+        Ok(open.cloned().collect())
+    }
+
+    async fn given_up(&self, limit: usize) -> Result<Vec<Hooked>, StoreError> {
+        let inner = self.inner();
+        let hooks = inner.tasks.values().flat_map(|record| &record.hooks);
+        let mut given_up: Vec<_> = hooks.filter(|hooked| hooked.given_up.is_some()).cloned().collect();
+        given_up.sort_by_key(|hooked| Reverse(hooked.given_up.as_ref().map(|given_up| given_up.at)));
+        given_up.truncate(limit);
+        Ok(given_up)
     }
 }
 

@@ -1,14 +1,18 @@
 //! Talaria carries an agent's turns: an A2A server whose transports are sandboxed WASI components.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod app;
 mod check;
 mod cli;
 mod config;
 mod demo;
 mod executors;
+mod metered;
 mod output;
+mod push;
 mod send;
+mod tokens;
 
 use std::process::ExitCode;
 

@@ -8,9 +8,11 @@
 #![forbid(unsafe_code)]
 
 mod executor;
+mod hook;
 mod live;
 mod model;
 mod order;
+mod refused;
 mod run;
 mod service;
 mod store;
@@ -21,11 +23,16 @@ pub use executor::{
     Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Question, Route, Said, Scope, ToolProgress,
     ToolState, Turn, TurnOver, Usage,
 };
+pub use hook::{
+    Again, Authentication, Courier, Credential, Delivery, GivenUp, Hook, HookError, Hooked, News, Tells,
+    Undelivered,
+};
 pub use live::Reader;
 pub use model::{
-    Artifact, Content, ContextId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfMessage, OfTask,
-    Part, Principal, Role, TaskId, Timestamp,
+    Artifact, Content, ContextId, HookId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfHook,
+    OfMessage, OfTask, Part, Principal, Role, TaskId, Timestamp,
 };
+pub use refused::Refused;
 pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns};
 pub use store::{Entry, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};

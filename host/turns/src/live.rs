@@ -154,6 +154,11 @@ impl Live {
         }
     }
 
+    /// Nothing is appended while the guard is held: what is decided by it stays true.
+    pub(crate) async fn hold(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.writing.lock().await
+    }
+
     /// Waits until the task is in a state that `fits`, and returns it as it is then.
     pub(crate) async fn until(&self, fits: impl Fn(State) -> bool) -> Arc<Task> {
         let mut version = self.version.subscribe();

@@ -12,7 +12,7 @@ pub type Metadata = Map<String, Value>;
 
 /// An id from outside: 1 to [`Id::MAX`] bytes, no control characters.
 ///
-/// `K` keeps the ids of tasks, contexts and messages apart.
+/// `K` keeps the ids of tasks, contexts, messages and hooks apart.
 pub struct Id<K> {
     text: Box<str>,
     kind: std::marker::PhantomData<fn() -> K>,
@@ -27,6 +27,9 @@ pub enum OfContext {}
 /// Marks the id of a message.
 #[derive(Debug)]
 pub enum OfMessage {}
+/// Marks the id of a hook.
+#[derive(Debug)]
+pub enum OfHook {}
 
 /// A task's id; made by the host.
 pub type TaskId = Id<OfTask>;
@@ -34,6 +37,8 @@ pub type TaskId = Id<OfTask>;
 pub type ContextId = Id<OfContext>;
 /// A message's id; chosen by its sender.
 pub type MessageId = Id<OfMessage>;
+/// A hook's id within its task; made by the host, or chosen by the caller.
+pub type HookId = Id<OfHook>;
 
 /// Why a text is no id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -16,11 +16,10 @@ use crate::executor::{
     Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Said, Scope, ToolState, Turn,
 };
 use crate::live::{Live, UnderWay};
-use crate::model::{Artifact, Message, Part};
+use crate::model::{Artifact, Content, Message, Part};
 use crate::order::Place;
 use crate::store::{Store, StoreError};
 use crate::task::{Event, REPLY, State, Task};
-use crate::text::message_text;
 
 /// Pieces that may wait between an executor and the log before the executor does.
 const PIECES: usize = 16;
@@ -260,7 +259,7 @@ fn outcome_events(outcome: &Outcome, task: &Task, progress: &Progress) -> Vec<Ev
     let mut events = Vec::new();
     let (state, parts) = match outcome.state {
         FinalState::Completed => {
-            let as_said = progress.reply.as_ref().is_some_and(|said| *said == message_text(&outcome.parts));
+            let as_said = progress.is(&outcome.parts);
             if !outcome.parts.is_empty() && !as_said {
                 events.push(Event::Artifact {
                     artifact: reply(outcome.parts.clone()),
@@ -283,6 +282,15 @@ fn outcome_events(outcome: &Outcome, task: &Task, progress: &Progress) -> Vec<Ev
 // === impl Progress ===
 
 impl Progress {
+    /// Whether the deltas were all of this, blanks at its ends included.
+    fn is(&self, parts: &[Part]) -> bool {
+        let text = match parts {
+            [Part { content: Content::Text(text), .. }] => Some(text),
+            _ => None,
+        };
+        text.is_some() && self.reply.as_ref() == text
+    }
+
     fn event(&mut self, emitted: Emitted) -> Event {
         match emitted {
             Emitted::TextDelta(text) => {

@@ -19,9 +19,11 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, info_span, warn};
 
 use crate::executor::{Executor, Route, Turn};
+use crate::hook::{Courier, Delivery, Hook, HookError, Hooked, Outbox};
 use crate::live::{Hub, Live, Reader};
-use crate::model::{ContextId, Message, Metadata, Part, Principal, TaskId};
+use crate::model::{ContextId, HookId, Message, Metadata, Part, Principal, TaskId, Timestamp};
 use crate::order::{Order, Place};
+use crate::refused::{self, Refused};
 use crate::run::Run;
 use crate::store::{Page, Query, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
@@ -53,6 +55,8 @@ pub struct Incoming {
     pub streaming: bool,
     /// The request's metadata.
     pub metadata: Option<Metadata>,
+    /// Where the caller wants to be told what happens to the task.
+    pub hook: Option<Hook>,
 }
 
 /// A turn that is on its way.
@@ -104,6 +108,9 @@ pub enum SendError {
     /// The host is shutting down.
     #[error("the host is shutting down")]
     Draining,
+    /// The hook that came with it cannot be set.
+    #[error(transparent)]
+    Hook(HookError),
     /// The store did not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -159,9 +166,11 @@ struct Inner {
     store: Arc<dyn Store>,
     route: Arc<dyn Route>,
     hub: Hub,
+    outbox: Option<Arc<Outbox>>,
     order: Order,
     limits: Limits,
     room: Arc<Semaphore>,
+    refused: refused::Counter,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
@@ -203,16 +212,40 @@ impl Accepted {
 // === impl Turns ===
 
 impl Turns {
-    /// A service on a store and a way to choose executors.
+    /// A service on a store and a way to choose executors. It has no hooks.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, route: Arc<dyn Route>, limits: Limits) -> Self {
+        Self::build(store, route, limits, None)
+    }
+
+    /// The same, with hooks that this courier serves.
+    #[must_use]
+    pub fn with_courier(
+        store: Arc<dyn Store>,
+        route: Arc<dyn Route>,
+        limits: Limits,
+        courier: Arc<dyn Courier>,
+        delivery: Delivery,
+    ) -> Self {
+        let outbox = Outbox::new(Arc::clone(&store), courier, delivery);
+        Self::build(store, route, limits, Some(Arc::new(outbox)))
+    }
+
+    fn build(
+        store: Arc<dyn Store>,
+        route: Arc<dyn Route>,
+        limits: Limits,
+        outbox: Option<Arc<Outbox>>,
+    ) -> Self {
         Self(Arc::new(Inner {
             hub: Hub::new(Arc::clone(&store)),
+            outbox,
             order: Order::new(limits.lane),
             store,
             route,
             limits,
             room: Arc::new(Semaphore::new(limits.turns)),
+            refused: refused::Counter::default(),
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
         }))
@@ -223,9 +256,16 @@ impl Turns {
     /// # Errors
     /// [`SendError`], with nothing changed.
     pub async fn send(&self, incoming: Incoming) -> Result<Accepted, SendError> {
+        self.accept(incoming).await.inspect_err(|error| self.0.refused.note(error))
+    }
+
+    async fn accept(&self, incoming: Incoming) -> Result<Accepted, SendError> {
         let inner = &self.0;
         if inner.stop.is_cancelled() || inner.tracker.is_closed() {
             return Err(SendError::Draining);
+        }
+        if let Some(hook) = &incoming.hook {
+            inner.admit(hook).await.map_err(SendError::Hook)?;
         }
         let executor =
             inner.route.pick(&incoming.principal, &incoming.message).map_err(SendError::NoExecutor)?;
@@ -313,8 +353,92 @@ impl Turns {
         Ok((now, live.reader(cursor)))
     }
 
+    /// Sets a hook on a task of this caller. It is told what happens from now on; one of that id that is there goes on
+    /// where it was.
+    ///
+    /// # Errors
+    /// [`HookError`], with nothing changed.
+    pub async fn set_hook(&self, owner: &Principal, task: &TaskId, hook: Hook) -> Result<(), HookError> {
+        let live = self.0.live(owner, task).await?;
+        self.0.admit(&hook).await?;
+        let from = live.task().version;
+        self.0.set_hook(&live, hook, from).await
+    }
+
+    /// The hooks of a task of this caller, in the order of their ids.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] where there is no such task.
+    pub async fn hooks(&self, owner: &Principal, task: &TaskId) -> Result<Vec<Hook>, StoreError> {
+        let key = TaskKey { owner: owner.clone(), task: task.clone() };
+        Ok(self.0.store.hooks(&key).await?.into_iter().map(|hooked| hooked.hook).collect())
+    }
+
+    /// Removes a hook of a task of this caller; one that is not there is removed already.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] where there is no such task.
+    pub async fn remove_hook(
+        &self,
+        owner: &Principal,
+        task: &TaskId,
+        hook: &HookId,
+    ) -> Result<(), StoreError> {
+        let key = TaskKey { owner: owner.clone(), task: task.clone() };
+        self.0.store.remove_hook(&key, hook).await?;
+        if let Some(outbox) = &self.0.outbox {
+            outbox.leave(&key, hook);
+        }
+        Ok(())
+    }
+
+    /// Hooks that were given up, whoever they belong to, the newest first. For the operator.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn given_up(&self, limit: usize) -> Result<Vec<Hooked>, StoreError> {
+        self.0.store.given_up(limit).await
+    }
+
+    /// Tries a hook again that was given up, from where it was. For the operator.
+    ///
+    /// # Errors
+    /// [`HookError`] where there is none.
+    pub async fn retry_hook(&self, key: &TaskKey, hook: &HookId) -> Result<(), HookError> {
+        let live = self.0.hub.get(key).await?.ok_or(StoreError::NotFound)?;
+        let known = self.0.store.hooks(key).await?.into_iter().find(|known| known.hook.id == *hook);
+        let known = known.ok_or_else(|| HookError::NoSuchHook(hook.clone()))?;
+        self.0.set_hook(&live, known.hook, known.cursor).await
+    }
+
+    /// Fails tasks that nothing happened to for as long: a question that nobody answers, a turn that hangs. Returns how
+    /// many.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn fail_stuck(&self, after: Duration) -> Result<usize, StoreError> {
+        let before = Timestamp::now().before(after);
+        let mut failed = 0;
+        for key in self.0.store.stuck(before).await? {
+            let Some(live) = self.0.hub.get(&key).await? else { continue };
+            let why = format!("nothing happened for {}", humantime::format_duration(after));
+            let ended = live.append(|task| {
+                let stuck = !task.status.state.is_terminal() && task.status.at < before;
+                let events = stuck.then(|| Event::ended(State::Failed, vec![Part::text(why.clone())], None));
+                Ok::<_, StoreError>(events.into_iter().collect())
+            });
+            if ended.await?.status.state == State::Failed {
+                failed += 1;
+                // A turn that still waits has nothing to wait for.
+                live.cancel.cancel();
+            }
+        }
+        Ok(failed)
+    }
+
     /// Takes up what a restart interrupted, before the first message is taken: a turn that had not begun is run; one
-    /// with a checkpoint is executed again from it; others end as failed. Returns how many of each.
+    /// with a checkpoint is executed again from it; others end as failed. Returns how many of each. What hooks were not
+    /// told yet goes out.
     ///
     /// # Errors
     /// The store's.
@@ -328,6 +452,14 @@ impl Turns {
                 Err(error) => warn!(task = %key.task, %error, "a turn could not be taken up"),
             }
         }
+        let Some(outbox) = &self.0.outbox else { return Ok((resumed, failed)) };
+        for Hooked { key, hook, cursor, .. } in self.0.store.open_hooks().await? {
+            match self.0.hub.get(&key).await {
+                Ok(Some(live)) => outbox.follow(live, hook, cursor),
+                Ok(None) => {}
+                Err(error) => warn!(task = %key.task, %error, "a hook could not be taken up"),
+            }
+        }
         Ok((resumed, failed))
     }
 
@@ -337,16 +469,25 @@ impl Turns {
         self.0.tracker.len()
     }
 
+    /// Messages that there was no room for.
+    #[must_use]
+    pub fn refused(&self) -> Refused {
+        self.0.refused.read()
+    }
+
     /// Takes no more turns and waits for those under way; after `grace` ends them as failed. Returns how many.
     pub async fn drain(&self, grace: Duration) -> usize {
         self.0.tracker.close();
-        if tokio::time::timeout(grace, self.0.tracker.wait()).await.is_ok() {
-            return 0;
+        let mut left = 0;
+        if tokio::time::timeout(grace, self.0.tracker.wait()).await.is_err() {
+            left = self.0.tracker.len();
+            self.0.stop.cancel();
+            // What is left is one append a turn.
+            let _ = tokio::time::timeout(Duration::from_secs(5), self.0.tracker.wait()).await;
         }
-        let left = self.0.tracker.len();
-        self.0.stop.cancel();
-        // What is left is one append a turn.
-        let _ = tokio::time::timeout(Duration::from_secs(5), self.0.tracker.wait()).await;
+        if let Some(outbox) = &self.0.outbox {
+            outbox.drain().await;
+        }
         left
     }
 }
@@ -357,6 +498,42 @@ impl Inner {
     async fn live(&self, owner: &Principal, task: &TaskId) -> Result<Arc<Live>, StoreError> {
         let key = TaskKey { owner: owner.clone(), task: task.clone() };
         self.hub.get(&key).await?.ok_or(StoreError::NotFound)
+    }
+
+    /// Whether this hook may be set at all.
+    async fn admit(&self, hook: &Hook) -> Result<(), HookError> {
+        let outbox = self.outbox.as_ref().ok_or(HookError::Unsupported)?;
+        outbox.courier().admits(&hook.url).await.map_err(HookError::Refused)
+    }
+
+    async fn set_hook(&self, live: &Arc<Live>, hook: Hook, from: u64) -> Result<(), HookError> {
+        let outbox = self.outbox.as_ref().ok_or(HookError::Unsupported)?;
+        // Nobody else sets one meanwhile, so the bound holds.
+        let _held = live.hold().await;
+        let cursor = self.place_for(outbox, live, &hook).await?.unwrap_or(from);
+        self.store.set_hook(&live.key, &hook, cursor).await?;
+        outbox.follow(Arc::clone(live), hook, cursor);
+        Ok(())
+    }
+
+    /// The cursor of a hook of that id, if there is one; refused where there is no room for another.
+    async fn place_for(&self, outbox: &Outbox, live: &Live, hook: &Hook) -> Result<Option<u64>, HookError> {
+        let known = self.store.hooks(&live.key).await?;
+        let before = known.iter().find(|known| known.hook.id == hook.id);
+        if before.is_none() && known.len() >= outbox.most() {
+            return Err(HookError::TooMany(outbox.most()));
+        }
+        Ok(before.map(|before| before.cursor))
+    }
+
+    /// Sets the hook that came with a message. Where that fails, the turn does not run.
+    async fn hook(&self, live: &Arc<Live>, hook: Option<Hook>, from: u64) -> Result<(), SendError> {
+        let Some(hook) = hook else { return Ok(()) };
+        let Err(error) = self.set_hook(live, hook, from).await else { return Ok(()) };
+        let why = vec![Part::text(format!("the push notification configuration was not stored: {error}"))];
+        let failed = Event::ended(State::Failed, why, None);
+        live.append(|_| Ok::<_, StoreError>(vec![failed.clone()])).await?;
+        Err(SendError::Hook(error))
     }
 
     /// The whole life of a turn.
@@ -389,17 +566,19 @@ impl Inner {
     /// Puts the message into its task, new or known.
     async fn write_down(
         &self,
-        incoming: Incoming,
+        mut incoming: Incoming,
         executor: Arc<dyn Executor>,
     ) -> Result<Written, SendError> {
         if let Some(live) = self.sent_before(&incoming).await? {
             return Ok(Written::Done(live));
         }
+        let hook = incoming.hook.take();
         let Some(id) = incoming.task.clone() else {
             let context = incoming.context.clone().unwrap_or_else(ContextId::fresh);
             let place = self.line_up(&incoming.principal, &context)?;
             let key = TaskKey { owner: incoming.principal.clone(), task: TaskId::fresh() };
             let live = self.hub.create(key, &context, vec![accepted(&incoming, &executor)]).await?;
+            self.hook(&live, hook, live.task().version).await?;
             return Ok(self.run(live, executor, incoming, Vec::new(), place));
         };
         let key = TaskKey { owner: incoming.principal.clone(), task: id.clone() };
@@ -407,6 +586,9 @@ impl Inner {
         let context = live.task().context.clone();
         if let Some(other) = incoming.context.as_ref().filter(|other| **other != context) {
             return Err(SendError::ContextMismatch { task: id, context: other.clone() });
+        }
+        if let (Some(hook), Some(outbox)) = (&hook, &self.outbox) {
+            self.place_for(outbox, &live, hook).await.map_err(SendError::Hook)?;
         }
         // Decided where nobody else can write: of two answers the first answers, the second is a turn of its own.
         let (mut place, mut asking, mut history) = (None, None, Vec::new());
@@ -429,6 +611,7 @@ impl Inner {
             Ok::<_, SendError>(events)
         });
         let task = written.await?;
+        self.hook(&live, hook, task.version).await?;
         if let Some(place) = place {
             return Ok(self.run(live, executor, incoming, history, place));
         }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::model::{ContextId, MessageId, Principal, TaskId, Timestamp};
+use crate::hook::{GivenUp, Hook, Hooked};
+use crate::model::{ContextId, HookId, MessageId, Principal, TaskId, Timestamp};
 use crate::task::{Event, IllegalMove, State, Task};
 
 /// A task's key.
@@ -134,8 +135,11 @@ pub trait Store: Send + Sync + 'static {
     /// Every task that has a turn which is not over, whoever owns it. For the start of a host.
     async fn unfinished(&self) -> Result<Vec<TaskKey>, StoreError>;
 
+    /// Every task that has not ended and whose status is older than `before`, whoever owns it.
+    async fn stuck(&self, before: Timestamp) -> Result<Vec<TaskKey>, StoreError>;
+
     /// Forgets tasks that ended before `before`, and all but the newest `keep` that ended; with the last task of a
-    /// conversation also what executors remembered of it. Returns how many tasks.
+    /// conversation also what executors remembered of it. Hooks go with their tasks. Returns how many tasks.
     async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError>;
 
     /// What an executor remembered.
@@ -143,4 +147,29 @@ pub trait Store: Send + Sync + 'static {
 
     /// Remembers; none forgets.
     async fn set_state(&self, key: &StateKey, value: Option<Arc<[u8]>>) -> Result<(), StoreError>;
+
+    /// Sets a hook that begins after `cursor`. One that is there keeps its cursor, and is no longer given up.
+    async fn set_hook(&self, key: &TaskKey, hook: &Hook, cursor: u64) -> Result<(), StoreError>;
+
+    /// The hooks of a task, in the order of their ids.
+    async fn hooks(&self, key: &TaskKey) -> Result<Vec<Hooked>, StoreError>;
+
+    /// Removes a hook; one that is not there is removed already.
+    async fn remove_hook(&self, key: &TaskKey, hook: &HookId) -> Result<(), StoreError>;
+
+    /// Moves a hook's cursor, and says whether it is given up. Does nothing where there is none.
+    async fn move_hook(
+        &self,
+        key: &TaskKey,
+        hook: &HookId,
+        cursor: u64,
+        given_up: Option<&GivenUp>,
+    ) -> Result<(), StoreError>;
+
+    /// Every hook that may still have something to tell, whoever owns its task: not given up, and behind its task or on
+    /// one that has not ended. For the start of a host.
+    async fn open_hooks(&self) -> Result<Vec<Hooked>, StoreError>;
+
+    /// Hooks that were given up, the newest first, at most `limit`. For the operator.
+    async fn given_up(&self, limit: usize) -> Result<Vec<Hooked>, StoreError>;
 }

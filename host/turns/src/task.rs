@@ -227,6 +227,16 @@ impl Event {
         Self::Status { status: Status { state, message, at: Timestamp::now() }, metadata, ends_turn: true }
     }
 
+    /// Whether it is told to those who follow the task. A caller's own message, its answer to a question and a
+    /// checkpoint are not.
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
+        match self {
+            Self::Status { .. } | Self::Artifact { .. } | Self::Note { .. } => true,
+            Self::Accepted { .. } | Self::Answered(_) | Self::Checkpoint(_) => false,
+        }
+    }
+
     /// The state that the task is in after it, if it says one.
     #[must_use]
     pub fn state(&self) -> Option<State> {

@@ -14,6 +14,7 @@
 )]
 
 mod gateway;
+mod provider;
 mod reply;
 mod rig;
 mod runs;
@@ -22,6 +23,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use gateway::{FakeGateway, Recorded};
+pub use provider::Provider;
 pub use reply::{PROVIDER_KEY, Reply, Stream};
 pub use rig::{Ran, Rig};
 pub use runs::{FakeRuns, Script};

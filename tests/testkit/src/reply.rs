@@ -1,8 +1,10 @@
 //! What the fake gateway can say, in the shapes of the real one (hermes-agent 0.19).
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -39,6 +41,9 @@ pub struct Stream(Vec<Step>);
 pub(crate) enum Step {
     Bytes(Bytes),
     Wait(Arc<Notify>),
+    Pause(Duration),
+    Repeat(Bytes, Duration),
+    Hold(#[expect(dead_code, reason = "it is there to be dropped")] Arc<dyn Any + Send + Sync>),
     Hang,
     Cut,
     Feed(Feed),
@@ -192,6 +197,40 @@ impl Stream {
         self.chunk(json!({}), "error".into(), extra).bytes("data: [DONE]\n\n")
     }
 
+    /// A tool that the model calls, as a provider says it; `arguments` is a JSON text.
+    #[must_use]
+    pub fn tool_call(self, id: &str, tool: &str, arguments: &str) -> Self {
+        let function = json!({ "name": tool, "arguments": arguments });
+        let call = json!({ "index": 0, "id": id, "type": "function", "function": function });
+        self.chunk(json!({ "tool_calls": [call] }), Value::Null, json!({}))
+    }
+
+    /// The same piece of the answer for ever, with a pause before each.
+    #[must_use]
+    pub fn delta_every(self, pause: Duration, text: &str) -> Self {
+        let Self(mut steps) = self;
+        let Self(piece) = Self(Vec::new()).delta(text);
+        steps.extend(piece.into_iter().map(|step| match step {
+            Step::Bytes(bytes) => Step::Repeat(bytes, pause),
+            other => other,
+        }));
+        Self(steps)
+    }
+
+    /// Pauses, as a slow model does.
+    #[must_use]
+    pub fn pause(mut self, time: Duration) -> Self {
+        self.0.push(Step::Pause(time));
+        self
+    }
+
+    /// Keeps a value until the stream has come this far, or its connection is closed.
+    #[must_use]
+    pub fn hold(mut self, value: impl Any + Send + Sync) -> Self {
+        self.0.push(Step::Hold(Arc::new(value)));
+        self
+    }
+
     /// Stays silent until `released` is notified.
     #[must_use]
     pub fn wait(mut self, released: &Arc<Notify>) -> Self {
@@ -265,6 +304,13 @@ fn streamed(steps: Vec<Step>) -> Body {
             match steps.pop_front()? {
                 Step::Bytes(bytes) => return Some((Ok(Frame::data(bytes)), steps)),
                 Step::Wait(released) => released.notified().await,
+                Step::Pause(time) => tokio::time::sleep(time).await,
+                Step::Repeat(bytes, every) => {
+                    tokio::time::sleep(every).await;
+                    steps.push_front(Step::Repeat(bytes.clone(), every));
+                    return Some((Ok(Frame::data(bytes)), steps));
+                }
+                Step::Hold(_) => {}
                 Step::Hang => std::future::pending().await,
                 Step::Feed(feed) => {
                     let taken = feed.lock().unwrap().take();

@@ -4,6 +4,7 @@ use serde_json::Value;
 use talaria_turns::{Content, Message, Metadata, Part, Role};
 
 use super::WRAPPED;
+use crate::hook;
 use crate::operation::{Addressed, Configuration, SendMessage};
 use crate::read::{Fields, Path};
 use crate::refusal::Violation;
@@ -23,7 +24,7 @@ fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Violation> {
         return_immediately: !fields.boolean("blocking")?.unwrap_or(true),
         history_length: fields.count("historyLength")?,
         output_modes: fields.strings("acceptedOutputModes")?,
-        push: fields.any("pushNotificationConfig").is_some(),
+        hook: fields.object("pushNotificationConfig", hook::old)?,
     })
 }
 

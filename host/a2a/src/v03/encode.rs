@@ -7,6 +7,8 @@ use talaria_turns::{
 };
 
 use super::WRAPPED;
+use crate::dialect::Dialect;
+use crate::hook::{HookOut, HooksOut};
 use crate::operation::{Addressed, Answer, Sent, View};
 use crate::updates::{Happened, Item};
 use crate::write::{Base64, Moment, NoteOut, Object, Seq, TaskMetadata};
@@ -59,6 +61,9 @@ impl Serialize for AnswerOut<'_> {
             Answer::Task(view) | Answer::Sent(Sent::Task(view)) => TaskOut(view).serialize(serializer),
             Answer::Sent(Sent::Message(message)) => result(message).serialize(serializer),
             Answer::Card(card) => card.serialize(serializer),
+            Answer::Hook(task, hook) => HookOut(Dialect::V03, task, hook).serialize(serializer),
+            Answer::Hooks(task, hooks) => HooksOut(Dialect::V03, task, hooks).serialize(serializer),
+            Answer::Done => serializer.serialize_unit(),
             // 0.3 has no list; were it asked for, this is the part of the answer that it could read.
             Answer::Tasks(listed) => serializer.collect_seq(listed.tasks.iter().map(TaskOut)),
         }

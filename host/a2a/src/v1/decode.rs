@@ -3,6 +3,7 @@
 use serde_json::Value;
 use talaria_turns::{Content, Message, Part, Role};
 
+use crate::hook;
 use crate::operation::{Addressed, Configuration, SendMessage};
 use crate::read::{Fields, Path};
 use crate::refusal::Violation;
@@ -22,7 +23,7 @@ pub(crate) fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Vio
         return_immediately: fields.boolean("returnImmediately")?.unwrap_or(false),
         history_length: fields.count("historyLength")?,
         output_modes: fields.strings("acceptedOutputModes")?,
-        push: fields.any("taskPushNotificationConfig").is_some(),
+        hook: fields.object("taskPushNotificationConfig", hook::flat)?,
     })
 }
 

@@ -3,6 +3,8 @@
 use serde::{Serialize, Serializer};
 use talaria_turns::{Artifact, Content, ContextId, Event, Message, Part, Role, State, Status, TaskId};
 
+use crate::dialect::Dialect;
+use crate::hook::{HookOut, HooksOut};
 use crate::operation::{Addressed, Answer, Listed, Sent, View};
 use crate::updates::{Happened, Item};
 use crate::v03::DataOut;
@@ -15,6 +17,15 @@ pub(crate) enum Form {
     One,
     /// `a2a.v1`, which is 0.3.
     Old,
+}
+
+impl Form {
+    fn dialect(self) -> Dialect {
+        match self {
+            Self::One => Dialect::V1,
+            Self::Old => Dialect::V03Rest,
+        }
+    }
 }
 
 /// The result of an operation.
@@ -56,6 +67,9 @@ impl Serialize for AnswerOut<'_> {
             Answer::Task(view) => TaskOut(form, view).serialize(serializer),
             Answer::Tasks(listed) => ListOut(form, listed).serialize(serializer),
             Answer::Card(card) => card.serialize(serializer),
+            Answer::Hook(task, hook) => HookOut(form.dialect(), task, hook).serialize(serializer),
+            Answer::Hooks(task, hooks) => HooksOut(form.dialect(), task, hooks).serialize(serializer),
+            Answer::Done => Object::begin(serializer)?.end(),
             Answer::Sent(Sent::Task(view)) => one(serializer, "task", &TaskOut(form, view)),
             Answer::Sent(Sent::Message(message)) => one(serializer, "message", &addressed(form, message)),
         }

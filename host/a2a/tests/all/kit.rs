@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_a2a::{Config, Server};
-use talaria_turns::{Limits, Store, TaskId, Turns};
+use talaria_a2a::{Auth, Config, Counts, Server};
+use talaria_turns::{Courier, Delivery, Limits, Route, Store, TaskId, Turns};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -26,8 +26,10 @@ pub(crate) struct Host {
     pub(crate) address: SocketAddr,
     pub(crate) store: Arc<Counted>,
     pub(crate) script: Arc<Script>,
+    pub(crate) counts: Counts,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
+    pub(crate) auth: Auth,
     /// Ids of tasks whose turns wait, in the order they began.
     pub(crate) waiting: tokio::sync::Mutex<mpsc::UnboundedReceiver<TaskId>>,
 }
@@ -48,6 +50,25 @@ impl Host {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut Config), limits: Limits) -> Self {
+        Self::build(change, |store, route| Turns::new(store, route, limits)).await
+    }
+
+    /// One that pushes through this courier.
+    pub(crate) async fn pushing(courier: Arc<dyn Courier>, change: impl FnOnce(&mut Config)) -> Self {
+        let change = |config: &mut Config| {
+            config.card.push_notifications = true;
+            change(config);
+        };
+        Self::build(change, |store, route| {
+            Turns::with_courier(store, route, Limits::default(), courier, Delivery::default())
+        })
+        .await
+    }
+
+    async fn build(
+        change: impl FnOnce(&mut Config),
+        turns: impl FnOnce(Arc<dyn Store>, Arc<dyn Route>) -> Turns,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let store = Arc::new(Counted::new());
@@ -55,13 +76,15 @@ impl Host {
         let script =
             Arc::new(Script { waiting: sender, go: Semaphore::new(0), emitted: AtomicUsize::new(0) });
         let route = Arc::new(OneRoute(Arc::clone(&script)));
-        let turns = Turns::new(Arc::clone(&store) as Arc<dyn Store>, route, limits);
+        let turns = turns(Arc::clone(&store) as _, route);
         let mut config = Config::new(format!("http://{address}"));
         change(&mut config);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
-        tasks.spawn(Server::new(config, turns).serve(listener, shutdown.clone()));
+        let server = Server::new(config, turns);
+        let (auth, counts) = (server.auth(), server.counts());
+        tasks.spawn(server.serve(listener, shutdown.clone()));
         let waiting = tokio::sync::Mutex::new(waiting);
-        Self { address, store, script, shutdown, tasks, waiting }
+        Self { address, store, script, counts, shutdown, tasks, auth, waiting }
     }
 
     /// Tasks ever made.

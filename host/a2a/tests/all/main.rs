@@ -19,6 +19,7 @@ mod follow;
 mod kit;
 mod list;
 mod memory;
+mod push;
 mod refused;
 mod rest;
 mod rest_v03;

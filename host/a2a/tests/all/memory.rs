@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    ContextId, Entry, Event, MessageId, Page, Principal, Query, StateKey, Store, StoreError, Task, TaskId,
-    TaskKey, Timestamp,
+    ContextId, Entry, Event, GivenUp, Hook, HookId, Hooked, MessageId, Page, Principal, Query, StateKey,
+    Store, StoreError, Task, TaskId, TaskKey, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -76,5 +76,39 @@ impl Store for Counted {
 
     async fn set_state(&self, key: &StateKey, value: Option<Arc<[u8]>>) -> Result<(), StoreError> {
         self.inner.set_state(key, value).await
+    }
+
+    async fn stuck(&self, before: Timestamp) -> Result<Vec<TaskKey>, StoreError> {
+        self.inner.stuck(before).await
+    }
+
+    async fn set_hook(&self, key: &TaskKey, hook: &Hook, cursor: u64) -> Result<(), StoreError> {
+        self.inner.set_hook(key, hook, cursor).await
+    }
+
+    async fn hooks(&self, key: &TaskKey) -> Result<Vec<Hooked>, StoreError> {
+        self.inner.hooks(key).await
+    }
+
+    async fn remove_hook(&self, key: &TaskKey, hook: &HookId) -> Result<(), StoreError> {
+        self.inner.remove_hook(key, hook).await
+    }
+
+    async fn move_hook(
+        &self,
+        key: &TaskKey,
+        hook: &HookId,
+        cursor: u64,
+        given_up: Option<&GivenUp>,
+    ) -> Result<(), StoreError> {
+        self.inner.move_hook(key, hook, cursor, given_up).await
+    }
+
+    async fn open_hooks(&self) -> Result<Vec<Hooked>, StoreError> {
+        self.inner.open_hooks().await
+    }
+
+    async fn given_up(&self, limit: usize) -> Result<Vec<Hooked>, StoreError> {
+        self.inner.given_up(limit).await
     }
 }

@@ -19,6 +19,7 @@ mod sse;
 mod stream;
 mod tls;
 mod unreachable;
+mod webhooks;
 
 use std::time::Duration;
 

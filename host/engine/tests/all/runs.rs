@@ -122,6 +122,7 @@ async fn what_this_host_does_not_offer_yet_says_so() {
 async fn the_probe_tells_an_upstream_that_is_down_from_settings_that_are_wrong() {
     let rig = Rig::new("probe").await;
     assert_eq!(rig.executor().setup().await, Ok(()));
+    assert_eq!(rig.executor().recheck().await, Ok(()));
     let down = Rig::new("probe").await.setting("setup", "down").executor().setup().await.unwrap_err();
     assert_eq!(down.kind, FailureKind::Upstream);
     let invalid = Rig::new("probe").await.setting("setup", "invalid").executor().setup().await.unwrap_err();

@@ -39,8 +39,8 @@ use async_trait::async_trait;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use talaria_turns::{
-    ContextId, Entry, Event, MessageId, Page, Principal, Query, StateKey, Store, StoreError, Task, TaskId,
-    TaskKey, Timestamp,
+    ContextId, Entry, Event, GivenUp, Hook, HookId, Hooked, MessageId, Page, Principal, Query, StateKey,
+    Store, StoreError, Task, TaskId, TaskKey, Timestamp,
 };
 
 pub use self::fault::OpenError;
@@ -274,6 +274,10 @@ impl Store for Sqlite {
         self.readers.read(read::unfinished).await
     }
 
+    async fn stuck(&self, before: Timestamp) -> Result<Vec<TaskKey>, StoreError> {
+        self.readers.read(move |connection| read::stuck(connection, before)).await
+    }
+
     /// With the last task of a conversation goes what executors remember of it.
     async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError> {
         let find = move |connection: &Connection| read::newest_to_forget(connection, before, keep);
@@ -298,6 +302,49 @@ impl Store for Sqlite {
         self.writer.write(Write::State { key: key.clone(), value }).await?;
         Ok(())
     }
+
+    async fn set_hook(&self, key: &TaskKey, hook: &Hook, cursor: u64) -> Result<(), StoreError> {
+        let (key, id, json) = (key.clone(), hook.id.clone(), json(hook)?);
+        self.writer.write(Write::Hook { key, id, json, cursor }).await?;
+        Ok(())
+    }
+
+    async fn hooks(&self, key: &TaskKey) -> Result<Vec<Hooked>, StoreError> {
+        let key = key.clone();
+        self.look_ups.read(move |connection| read::hooks(connection, &key)).await
+    }
+
+    async fn remove_hook(&self, key: &TaskKey, hook: &HookId) -> Result<(), StoreError> {
+        self.writer.write(Write::Unhook { key: key.clone(), id: hook.clone() }).await?;
+        Ok(())
+    }
+
+    async fn move_hook(
+        &self,
+        key: &TaskKey,
+        hook: &HookId,
+        cursor: u64,
+        given_up: Option<&GivenUp>,
+    ) -> Result<(), StoreError> {
+        let given_up = given_up.map(|why| Ok::<_, StoreError>((why.at, json(why)?))).transpose()?;
+        let (key, id) = (key.clone(), hook.clone());
+        self.writer.write(Write::MoveHook { key, id, cursor, given_up }).await?;
+        Ok(())
+    }
+
+    async fn open_hooks(&self) -> Result<Vec<Hooked>, StoreError> {
+        self.readers.read(read::open_hooks).await
+    }
+
+    async fn given_up(&self, limit: usize) -> Result<Vec<Hooked>, StoreError> {
+        self.readers.read(move |connection| read::given_up(connection, limit)).await
+    }
+}
+
+/// Something of ours as JSON.
+fn json(value: &impl serde::Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value)
+        .map_err(|error| StoreError::Unavailable(format!("a value cannot be written: {error}")))
 }
 
 // === impl Threads ===

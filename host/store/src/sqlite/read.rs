@@ -6,8 +6,8 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 use serde::de::DeserializeOwned;
 use talaria_turns::{
-    ContextId, Entry, Event, MessageId, Page, Place, Principal, Query, StateKey, StoreError, Task, TaskId,
-    TaskKey, Timestamp,
+    ContextId, Entry, Event, Hooked, MessageId, Page, Place, Principal, Query, StateKey, StoreError, Task,
+    TaskId, TaskKey, Timestamp,
 };
 
 use super::fault::Fault;
@@ -194,8 +194,7 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Vec<TaskKey>, Fault>
         if schema::state(&row.get::<_, String>(2)?)?.is_terminal() {
             continue;
         }
-        let owner = Principal::named(&row.get::<_, String>(0)?);
-        keys.push(TaskKey { owner, task: row.get::<_, String>(1)?.parse()? });
+        keys.push(key_of(row)?);
     }
     Ok(keys)
 }
@@ -222,6 +221,58 @@ pub(super) fn newest_to_forget(
         .query_row([integer(keep as u64)], ended)
         .optional()?;
     Ok(by_age.into_iter().chain(by_count).max())
+}
+
+pub(super) fn stuck(connection: &Connection, before: Timestamp) -> Result<Vec<TaskKey>, Fault> {
+    let mut select = connection.prepare_cached(
+        "SELECT owner, id FROM tasks WHERE ended_at IS NULL AND status_at < ?1 ORDER BY key",
+    )?;
+    let mut rows = select.query([millis(before)])?;
+    let mut keys = Vec::new();
+    while let Some(row) = rows.next()? {
+        keys.push(key_of(row)?);
+    }
+    Ok(keys)
+}
+
+/// A task's key, from the first two columns.
+fn key_of(row: &Row<'_>) -> Result<TaskKey, Fault> {
+    let owner = Principal::named(&row.get::<_, String>(0)?);
+    Ok(TaskKey { owner, task: row.get::<_, String>(1)?.parse()? })
+}
+
+pub(super) fn hooks(connection: &Connection, key: &TaskKey) -> Result<Vec<Hooked>, Fault> {
+    let found = find(connection, key)?.ok_or(StoreError::NotFound)?;
+    hooked(connection, "hooks.task = ?1 ORDER BY hooks.id", found.row)
+}
+
+pub(super) fn open_hooks(connection: &Connection) -> Result<Vec<Hooked>, Fault> {
+    let open = "given_up_at IS NULL AND (cursor < version OR ended_at IS NULL) ORDER BY hooks.task LIMIT ?1";
+    hooked(connection, open, i64::MAX)
+}
+
+pub(super) fn given_up(connection: &Connection, limit: usize) -> Result<Vec<Hooked>, Fault> {
+    let newest = "given_up_at IS NOT NULL ORDER BY given_up_at DESC LIMIT ?1";
+    hooked(connection, newest, integer(limit as u64))
+}
+
+fn hooked(connection: &Connection, which: &str, parameter: i64) -> Result<Vec<Hooked>, Fault> {
+    let mut select = connection.prepare_cached(&format!(
+        "SELECT owner, tasks.id, hook, cursor, given_up FROM hooks JOIN tasks ON tasks.key = hooks.task
+         WHERE {which}"
+    ))?;
+    let mut rows = select.query([parameter])?;
+    let mut hooks = Vec::new();
+    while let Some(row) = rows.next()? {
+        let given_up: Option<String> = row.get(4)?;
+        hooks.push(Hooked {
+            key: key_of(row)?,
+            hook: parse(bytes(row, 2)?)?,
+            cursor: natural(row.get(3)?),
+            given_up: given_up.map(|json| parse(json.as_bytes())).transpose()?,
+        });
+    }
+    Ok(hooks)
 }
 
 pub(super) fn state(connection: &Connection, key: &StateKey) -> Result<Option<Arc<[u8]>>, Fault> {

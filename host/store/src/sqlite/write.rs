@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use talaria_turns::{ContextId, Event, IllegalMove, State, StateKey, StoreError, TaskKey, Timestamp};
+use talaria_turns::{ContextId, Event, HookId, IllegalMove, State, StateKey, StoreError, TaskKey, Timestamp};
 
 use super::fault::Fault;
 use super::schema;
@@ -29,6 +29,12 @@ pub(super) enum Write {
     Snapshot { key: TaskKey, version: u64, json: String },
     /// What an executor remembers.
     State { key: StateKey, value: Option<Arc<[u8]>> },
+    /// A hook; one that is there keeps its cursor.
+    Hook { key: TaskKey, id: HookId, json: String, cursor: u64 },
+    /// A hook that is no more.
+    Unhook { key: TaskKey, id: HookId },
+    /// How far a hook is, and whether it is given up: since when, and why as JSON.
+    MoveHook { key: TaskKey, id: HookId, cursor: u64, given_up: Option<(Timestamp, String)> },
     /// Tasks that ended, up to and with this one, but no more than [`FORGET_AT_ONCE`]. Answers how many.
     Forget { newest: Ended },
 }
@@ -105,6 +111,11 @@ impl Write {
             Self::Append { key, expected, change } => append(connection, key, *expected, change),
             Self::Snapshot { key, version, json } => snapshot(connection, key, *version, json),
             Self::State { key, value } => set_state(connection, key, value.as_deref()),
+            Self::Hook { key, id, json, cursor } => set_hook(connection, key, id, json, *cursor),
+            Self::Unhook { key, id } => unhook(connection, key, id),
+            Self::MoveHook { key, id, cursor, given_up } => {
+                move_hook(connection, key, id, *cursor, given_up.as_ref())
+            }
             Self::Forget { newest } => forget(connection, newest),
         }
     }
@@ -247,6 +258,57 @@ fn set_state(connection: &Connection, key: &StateKey, value: Option<&[u8]>) -> R
             .execute(params![owner, context, key.executor, key.key])?,
     };
     Ok(0)
+}
+
+fn set_hook(
+    connection: &Connection,
+    key: &TaskKey,
+    id: &HookId,
+    json: &str,
+    cursor: u64,
+) -> Result<u64, Fault> {
+    let row = row(connection, key)?;
+    connection
+        .prepare_cached(
+            "INSERT INTO hooks (task, id, hook, cursor) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (task, id)
+             DO UPDATE SET hook = excluded.hook, given_up_at = NULL, given_up = NULL",
+        )?
+        .execute(params![row, id.as_str(), json, integer(cursor)])?;
+    Ok(0)
+}
+
+fn unhook(connection: &Connection, key: &TaskKey, id: &HookId) -> Result<u64, Fault> {
+    let row = row(connection, key)?;
+    connection
+        .prepare_cached("DELETE FROM hooks WHERE task = ?1 AND id = ?2")?
+        .execute(params![row, id.as_str()])?;
+    Ok(0)
+}
+
+fn move_hook(
+    connection: &Connection,
+    key: &TaskKey,
+    id: &HookId,
+    cursor: u64,
+    given_up: Option<&(Timestamp, String)>,
+) -> Result<u64, Fault> {
+    let (at, why) = given_up.map(|(at, why)| (millis(*at), why.as_str())).unzip();
+    connection
+        .prepare_cached(
+            "UPDATE hooks SET cursor = ?3, given_up_at = ?4, given_up = ?5
+             WHERE task = (SELECT key FROM tasks WHERE owner = ?1 AND id = ?2) AND id = ?6",
+        )?
+        .execute(params![owner(key), key.task.as_str(), integer(cursor), at, why, id.as_str()])?;
+    Ok(0)
+}
+
+/// What stands for the task in the other tables.
+fn row(connection: &Connection, key: &TaskKey) -> Result<i64, Fault> {
+    let row = connection
+        .prepare_cached("SELECT key FROM tasks WHERE owner = ?1 AND id = ?2")?
+        .query_row(params![owner(key), key.task.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(row.ok_or(StoreError::NotFound)?)
 }
 
 fn forget(connection: &Connection, newest: &Ended) -> Result<u64, Fault> {

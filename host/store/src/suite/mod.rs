@@ -1,5 +1,6 @@
 //! What every store must do. A store's tests say `every_promise!(|| (an empty one, what it needs to stay))`.
 
+pub(crate) mod hooks;
 pub(crate) mod lists;
 pub(crate) mod log;
 pub(crate) mod retention;
@@ -38,6 +39,12 @@ macro_rules! every_promise {
             retention::forgets_by_count,
             retention::never_forgets_what_has_not_ended,
             retention::forgets_many,
+            hooks::a_hook_comes_back_as_it_was_set,
+            hooks::another_owners_hooks_are_absent,
+            hooks::a_hook_that_is_set_again_goes_on_where_it_was,
+            hooks::open_hooks_are_those_that_may_have_something_to_tell,
+            hooks::those_given_up_are_listed_newest_first_and_go_with_their_task,
+            hooks::a_task_is_stuck_when_its_status_is_old,
             retention::what_executors_remember_goes_with_the_last_task_of_its_context,
         }
     };

@@ -26,12 +26,12 @@ use super::value::{ExecutorName, HttpUrl, Period, Size, StoreUrl};
 pub(crate) struct File {
     /// The public server.
     pub(crate) a2a: A2a,
-    /// Push notifications. No effect in this version.
-    pub(crate) push: Option<Push>,
+    /// Push notifications.
+    pub(crate) push: Push,
     /// Where executors receive out-of-band replies. No effect in this version.
     pub(crate) callback: Option<Callback>,
-    /// Console, metrics and health. No effect in this version.
-    pub(crate) admin: Option<Admin>,
+    /// The operator's server: health, metrics, pushes that were given up.
+    pub(crate) admin: Admin,
     /// Where tasks are kept.
     pub(crate) store: Store,
     /// Which executors there are.
@@ -113,7 +113,8 @@ pub(crate) struct Token {
     ///
     /// Example: `name = "platform"`
     pub(crate) name: String,
-    /// Where the token is: an environment variable or a file.
+    /// Where the token is: an environment variable or a file. A file is read again every two seconds: a new token in
+    /// it counts from then on.
     ///
     /// Example: `token = { file = "/run/secrets/platform" }`
     pub(crate) token: SecretRef,
@@ -148,7 +149,7 @@ pub(crate) struct Card {
     ///
     /// Example: `streaming = false`
     pub(crate) streaming: bool,
-    /// Offers push notifications. No effect in this version.
+    /// Offers push notifications; without it the operations on them are refused.
     ///
     /// Example: `push_notifications = false`
     pub(crate) push_notifications: bool,
@@ -160,6 +161,30 @@ pub(crate) struct Card {
     ///
     /// Example: `extensions = [{ uri = "https://example.com/ext/v1", required = false }]`
     pub(crate) extensions: Vec<Extension>,
+    /// Signs the card, the extended one too, so that callers can tell that nobody changed it. Not signed without this.
+    pub(crate) signing: Option<Signing>,
+}
+
+/// `[a2a.card.signing]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table like { key = { file = \"…\" }, kid = \"…\" }")]
+#[schemars(rename = "a2a.card.signing")]
+pub(crate) struct Signing {
+    /// Where the private key is: PKCS#8 in PEM, Ed25519 or P-256. `openssl genpkey -algorithm ed25519 -out card-key.pem`
+    /// makes one, `openssl pkey -in card-key.pem -pubout` shows the public half for callers.
+    ///
+    /// Example: `key = { file = "/run/secrets/card-key.pem" }`
+    pub(crate) key: SecretRef,
+    /// The key's id, by which callers find the public half.
+    ///
+    /// Example: `kid = "desk-2026"`
+    pub(crate) kid: String,
+    /// Where the public key is published, as a JSON Web Key Set.
+    ///
+    /// Default: the signature does not say
+    ///
+    /// Example: `jku = "https://acme.example/.well-known/jwks.json"`
+    pub(crate) jku: Option<HttpUrl>,
 }
 
 /// A skill on the card.
@@ -208,14 +233,28 @@ pub(crate) struct Extension {
 }
 
 /// `[push]`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "push")]
 pub(crate) struct Push {
-    /// Allows webhooks on loopback and private addresses.
+    /// Allows webhooks on loopback and private addresses. Link-local addresses, where clouds keep their credentials, are
+    /// never called.
     ///
     /// Example: `allow_private = true`
     pub(crate) allow_private: bool,
+    /// How long one delivery may take.
+    ///
+    /// Example: `timeout = "5s"`
+    pub(crate) timeout: Period,
+    /// How often one thing is tried before its webhook is given up. With the default pauses twelve tries take twenty
+    /// minutes.
+    ///
+    /// Example: `tries = 3`
+    pub(crate) tries: NonZeroU32,
+    /// The pause after the first try. It doubles with each, up to five minutes, less a random part.
+    ///
+    /// Example: `pause = "10s"`
+    pub(crate) pause: Period,
 }
 
 /// `[callback]`
@@ -231,15 +270,25 @@ pub(crate) struct Callback {
 }
 
 /// `[admin]`
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "admin")]
 pub(crate) struct Admin {
-    /// The address to listen on.
+    /// The address to listen on, for `/healthz`, `/readyz`, `/metrics` and `/push/undelivered`. Beyond loopback it needs
+    /// `admin.token`.
     ///
-    /// Example: `listen = "127.0.0.1:8001"`
-    #[schemars(with = "String")]
-    pub(crate) listen: SocketAddr,
+    /// Default: `127.0.0.1:8001`, if that is free
+    ///
+    /// Example: `listen = "127.0.0.1:9001"`
+    #[schemars(with = "Option<String>")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Where the token is that every path but `/healthz` asks for, as `Authorization: Bearer TOKEN`: an environment variable
+    /// or a file.
+    ///
+    /// Default: none, which is enough on loopback
+    ///
+    /// Example: `token = { env = "ADMIN_TOKEN" }`
+    pub(crate) token: Option<SecretRef>,
 }
 
 /// `[store]`
@@ -282,6 +331,10 @@ pub(crate) struct Executors {
     ///
     /// Example: `caller_may_choose = true`
     pub(crate) caller_may_choose: bool,
+    /// How often executors are probed again; the default one decides whether the host is ready.
+    ///
+    /// Example: `probe_every = "10s"`
+    pub(crate) probe_every: Period,
 }
 
 /// `[engine]`
@@ -318,6 +371,11 @@ pub(crate) struct Limits {
     ///
     /// Example: `tasks = 50_000`
     pub(crate) tasks: NonZeroU32,
+    /// How long nothing may happen to a task that has not ended: a question that nobody answers, a turn that hangs. Then
+    /// it fails.
+    ///
+    /// Example: `stuck_after = "12h"`
+    pub(crate) stuck_after: Period,
 }
 
 // === defaults ===
@@ -355,22 +413,23 @@ impl Default for Card {
             version: None,
             skills: None,
             streaming: true,
-            push_notifications: false,
+            push_notifications: true,
             extended_card: false,
             extensions: Vec::new(),
+            signing: None,
         }
+    }
+}
+
+impl Default for Push {
+    fn default() -> Self {
+        Self { allow_private: false, timeout: Period::secs(10), tries: count::<12>(), pause: Period::secs(1) }
     }
 }
 
 impl Default for Callback {
     fn default() -> Self {
         Self { listen: loopback(8646) }
-    }
-}
-
-impl Default for Admin {
-    fn default() -> Self {
-        Self { listen: loopback(8001) }
     }
 }
 
@@ -382,7 +441,12 @@ impl Default for Store {
 
 impl Default for Executors {
     fn default() -> Self {
-        Self { dir: None, default: ExecutorName::builtin("chat-completions"), caller_may_choose: false }
+        Self {
+            dir: None,
+            default: ExecutorName::builtin("chat-completions"),
+            caller_may_choose: false,
+            probe_every: Period::secs(30),
+        }
     }
 }
 
@@ -394,6 +458,6 @@ impl Default for Engine {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { turns: count::<1000>(), tasks: count::<10_000>() }
+        Self { turns: count::<1000>(), tasks: count::<10_000>(), stuck_after: Period::secs(7 * 24 * 3_600) }
     }
 }

@@ -7,13 +7,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
+use talaria_a2a::CardSigner;
 
 use super::env::{Env, Seeds};
 use super::executor::{Executor, ExecutorSection, Surroundings};
+use super::secret::SecretRef;
 use super::source::{ConfigError, Problem, Source, nearest};
-use super::value::{BUILTIN, ExecutorName, StoreUrl};
-use super::{A2a, Config, Engine, Overrides, Token, file, folder};
+use super::value::{BUILTIN, ExecutorName, HttpUrl, StoreUrl};
+use super::{A2a, Admin, Config, Engine, Overrides, Token, file, folder};
 
 /// The folder of executors when none is named, if it is there.
 const DEFAULT_FOLDER: &str = "executors";
@@ -23,6 +25,9 @@ const ALWAYS: [&str; 2] = ["chat-completions", "conformance"];
 
 /// The port of the seeds.
 const DEFAULT_PORT: u16 = 8000;
+
+/// The one beside it.
+const DEFAULT_ADMIN_PORT: u16 = 8001;
 
 /// One loading.
 pub(super) struct Loader<'a> {
@@ -60,6 +65,7 @@ impl Loader<'_> {
             return Err(self.at("executors.default", what));
         }
         let a2a = self.a2a(file.a2a, seeds, overrides)?;
+        let admin = self.admin(&file.admin)?;
         let cache_dir = match file.engine.cache_dir {
             Some(path) => Some(self.folder.join(path)),
             None => self.cache_dir(),
@@ -69,16 +75,19 @@ impl Loader<'_> {
         Ok(Config {
             file: self.source.as_ref().map(|source| source.path().to_owned()),
             a2a,
+            admin,
             store: match file.store.url {
                 Some(StoreUrl::Sqlite(path)) => StoreUrl::Sqlite(self.folder.join(path)),
                 Some(StoreUrl::Memory) => StoreUrl::Memory,
                 None if overrides.demo => StoreUrl::Memory,
                 None => StoreUrl::Sqlite(self.folder.join(DEFAULT_STORE)),
             },
+            push: file.push,
             keep_for: file.store.keep_for.get(),
             executors,
             default_executor: default,
             caller_may_choose: file.executors.caller_may_choose,
+            probe_every: file.executors.probe_every.get(),
             engine,
             limits: file.limits,
             warnings: self.warnings,
@@ -94,13 +103,7 @@ impl Loader<'_> {
     }
 
     fn warn_without_effect(&mut self, file: &file::File) {
-        let card = &file.a2a.card;
-        let silent = [
-            ("`[push]`", file.push.is_some()),
-            ("`[callback]`", file.callback.is_some()),
-            ("`[admin]`", file.admin.is_some()),
-            ("`a2a.card.push_notifications`", card.push_notifications),
-        ];
+        let silent = [("`[callback]`", file.callback.is_some())];
         let said = silent.iter().filter(|(_, said)| *said);
         self.warnings.extend(said.map(|(what, _)| format!("{what} has no effect in this version")));
     }
@@ -139,7 +142,26 @@ impl Loader<'_> {
             ));
         }
         let file::A2a { url, reply, max_body, card, .. } = file;
-        Ok(A2a { listen, url, reply, max_body, tokens, card: card.into() })
+        let card_signer = card.signing.as_ref().map(|signing| self.card_signer(signing)).transpose()?;
+        Ok(A2a { listen, url, reply, max_body, tokens, card: card.into(), card_signer })
+    }
+
+    fn card_signer(&mut self, signing: &file::Signing) -> Result<CardSigner, ConfigError> {
+        let file::Signing { key, kid, jku } = signing;
+        let at = |leaf: &str| format!("a2a.card.signing.{leaf}");
+        if kid.trim().is_empty() {
+            return Err(self.at(at("kid"), "empty; name the key, so that callers can find its public half"));
+        }
+        if let Some(jku) = jku.as_ref().filter(|jku| jku.as_str().starts_with("http://")) {
+            self.warnings.push(format!(
+                "`a2a.card.signing.jku` is {jku}: whoever is between can give callers another key; use https://"
+            ));
+        }
+        let pem = key.resolve(&self.folder, &self.env).map_err(|what| {
+            self.at(at("key"), format!("{what}; if there is no key yet, {}", CardSigner::HOW_TO_MAKE_A_KEY))
+        })?;
+        let signer = CardSigner::from_pem(&pem, kid, jku.as_ref().map(HttpUrl::as_str));
+        signer.map_err(|what| self.at(at("key"), format!("{key} {what}")))
     }
 
     fn tokens(&self, auth: &file::Auth) -> Result<Vec<Token>, ConfigError> {
@@ -158,20 +180,40 @@ impl Loader<'_> {
                     self.at(key("name"), format!("`{}` is there twice; a name is one caller", token.name))
                 );
             }
-            let secret =
-                token.token.resolve(&self.folder, &self.env).map_err(|what| self.at(key("token"), what))?;
-            if !secret.expose_secret().bytes().all(|byte| byte.is_ascii_graphic()) {
-                let what = "the token holds a space, a line break or a letter beyond ASCII, which no caller can send";
-                return Err(self.at(key("token"), what));
-            }
+            let secret = self.bearer(&key("token"), &token.token)?;
             if tokens.iter().any(|known| known.token.expose_secret() == secret.expose_secret()) {
                 return Err(
                     self.at(key("token"), "the same token as another caller's; a token is one caller")
                 );
             }
-            tokens.push(Token { name: token.name.clone(), token: secret });
+            let file = token.token.file(&self.folder);
+            tokens.push(Token { name: token.name.clone(), token: secret, file });
         }
         Ok(tokens)
+    }
+
+    /// A token that a caller can send.
+    fn bearer(&self, key: &str, reference: &SecretRef) -> Result<SecretString, ConfigError> {
+        let secret = reference.resolve(&self.folder, &self.env).map_err(|what| self.at(key, what))?;
+        if !secret.expose_secret().bytes().all(|byte| byte.is_ascii_graphic()) {
+            let what =
+                "the token holds a space, a line break or a letter beyond ASCII, which no caller can send";
+            return Err(self.at(key, what));
+        }
+        Ok(secret)
+    }
+
+    fn admin(&self, file: &file::Admin) -> Result<Admin, ConfigError> {
+        let listen = file.listen.unwrap_or((Ipv4Addr::LOCALHOST, DEFAULT_ADMIN_PORT).into());
+        let token = file.token.as_ref().map(|token| self.bearer("admin.token", token)).transpose()?;
+        if token.is_none() && !listen.ip().is_loopback() {
+            let what = format!(
+                "{listen} is beyond loopback, and everybody who reaches it could read what it shows; \
+                 set `admin.token`"
+            );
+            return Err(self.at("admin.listen", what));
+        }
+        Ok(Admin { listen, chosen: file.listen.is_some(), token })
     }
 
     fn executors(

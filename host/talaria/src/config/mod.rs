@@ -2,7 +2,8 @@
 //!
 //! [`Config::load`] is the only way in. It either gives a configuration that fits together, with warnings for what has
 //! no effect, or a [`ConfigError`] that names the place, the key and the fix; the caller prints it and exits with 64.
-//! Nothing later reads the environment or the file again. Secrets are read here and live in [`SecretString`]s.
+//! Nothing later reads the environment or the file again. Secrets are read here and live in [`SecretString`]s; only the
+//! files of tokens are read again, by `tokens`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -32,9 +33,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use secrecy::SecretString;
+use talaria_a2a::CardSigner;
 
 pub(crate) use executor::Executor;
-pub(crate) use file::{Extension, Limits, Reply, Skill};
+pub(crate) use file::{Extension, Limits, Push, Reply, Skill};
+pub(crate) use secret::read as read_secret;
 pub(crate) use source::ConfigError;
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
@@ -64,6 +67,10 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     /// The public server.
     pub(crate) a2a: A2a,
+    /// The operator's server.
+    pub(crate) admin: Admin,
+    /// Push notifications.
+    pub(crate) push: Push,
     /// Where tasks are kept.
     pub(crate) store: StoreUrl,
     /// How long a task is kept after it ended.
@@ -74,6 +81,8 @@ pub(crate) struct Config {
     pub(crate) default_executor: ExecutorName,
     /// Whether a message may name its executor.
     pub(crate) caller_may_choose: bool,
+    /// How often executors are probed again.
+    pub(crate) probe_every: Duration,
     /// The WebAssembly engine.
     pub(crate) engine: Engine,
     /// How much is taken on at once.
@@ -97,6 +106,19 @@ pub(crate) struct A2a {
     pub(crate) tokens: Vec<Token>,
     /// What the agent card says.
     pub(crate) card: Card,
+    /// Signs it, where that is wanted.
+    pub(crate) card_signer: Option<CardSigner>,
+}
+
+/// The operator's server.
+#[derive(Debug, Clone)]
+pub(crate) struct Admin {
+    /// The address to listen on.
+    pub(crate) listen: SocketAddr,
+    /// Whether the operator chose that address.
+    pub(crate) chosen: bool,
+    /// What every path but the one for health asks for; always there beyond loopback.
+    pub(crate) token: Option<SecretString>,
 }
 
 /// A caller.
@@ -106,6 +128,8 @@ pub(crate) struct Token {
     pub(crate) name: String,
     /// With what.
     pub(crate) token: SecretString,
+    /// The file that it was read from, where it was.
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// What the agent card says.
@@ -121,6 +145,8 @@ pub(crate) struct Card {
     pub(crate) skills: Vec<Skill>,
     /// Whether the streaming operations are offered.
     pub(crate) streaming: bool,
+    /// Whether push notifications are.
+    pub(crate) push_notifications: bool,
     /// Whether the extended card is.
     pub(crate) extended_card: bool,
     /// The protocol extensions that it declares.
@@ -217,6 +243,7 @@ impl From<file::Card> for Card {
             version: file.version.unwrap_or_else(|| env!("CARGO_PKG_VERSION").into()),
             skills: file.skills.unwrap_or_else(|| vec![chat()]),
             streaming: file.streaming,
+            push_notifications: file.push_notifications,
             extended_card: file.extended_card,
             extensions: file.extensions,
         }

@@ -56,6 +56,7 @@ async fn turns_of_one_conversation_run_one_after_the_other() {
     let first = turns.send(in_context("wait")).await.unwrap();
     let second = turns.send(in_context("hi")).await.unwrap();
     assert!(matches!(turns.send(in_context("hi")).await, Err(SendError::LaneFull(2))), "a lane is bounded");
+    assert_eq!(turns.refused().lane_full, 1);
     // Another conversation is not held up.
     turns.send(message("hi")).await.unwrap().settled().await;
     let now = turns.task(&Principal::anyone(), &second.task.id).await.unwrap();

@@ -61,6 +61,12 @@ impl Executor for Scripted {
                 }
                 Ok(done(vec![Part::text("Hello")]))
             }
+            "stream blanks" => {
+                for delta in ["\n Hel", "lo \n"] {
+                    scope.emit(Emitted::TextDelta(delta.into())).await.unwrap();
+                }
+                Ok(done(vec![Part::text("\n Hello \n")]))
+            }
             "contradict" => {
                 scope.emit(Emitted::TextDelta("wrong".into())).await.unwrap();
                 Ok(done(vec![Part::text("right")]))
@@ -156,6 +162,7 @@ pub(crate) fn message(text: &str) -> Incoming {
         context: None,
         streaming: false,
         metadata: None,
+        hook: None,
     }
 }
 

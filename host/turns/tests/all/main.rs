@@ -13,5 +13,6 @@ mod accepted;
 mod cancel;
 mod ends;
 mod follow_up;
+mod hooks;
 mod readers;
 mod restart;

@@ -1,0 +1,79 @@
+//! A pool of connections, and the one way in which a request gets onto them.
+//!
+//! There is one for all guests and one for webhooks: what may be connected to differs, and a pooled connection is not
+//! judged again.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::client::Config;
+use crate::connect::Connector;
+use crate::error::Error;
+use crate::exchange::Deadline;
+use crate::names::Resolver;
+use crate::target::Target;
+
+/// How much an HTTP/2 peer may send on one stream before the guest reads. Small against the connection's window, so that
+/// a guest that does not read cannot stall the other turns on the same connection.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// The window of a whole HTTP/2 connection: 64 guests that do not read.
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// HTTP/2 header block, like the default of [`Bounds::header_bytes`](crate::Bounds::header_bytes).
+const HEADER_LIST: u32 = 64 << 10;
+/// A dead HTTP/2 connection is noticed after interval and timeout, not at the end of a 600 s turn.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Cheap to clone; all clones share the connections.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool {
+    client: Client<Connector, Full<Bytes>>,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// Nothing is read or connected until the first call.
+    pub(crate) fn new(config: Config, resolver: Resolver) -> Self {
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .pool_idle_timeout(config.idle_timeout)
+            .pool_max_idle_per_host(config.idle_per_host)
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
+            .http2_max_header_list_size(HEADER_LIST)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .http2_keep_alive_timeout(PING_TIMEOUT)
+            .build(Connector::new(config.connect_timeout, config.roots, resolver));
+        Self { client }
+    }
+
+    /// Sends a request whose every part was checked, and waits for the response's head. Its status goes into the span.
+    pub(crate) async fn send(
+        &self,
+        target: &Target,
+        headers: HeaderMap,
+        body: Bytes,
+        deadline: Deadline,
+    ) -> Result<Response<Incoming>, Error> {
+        let authority = target.authority();
+        let mut request = http::Request::new(Full::new(body));
+        *request.method_mut() = target.method.clone();
+        *request.uri_mut() = target.uri()?;
+        *request.headers_mut() = headers;
+        let response = deadline.bound(self.client.request(request), &authority).await?;
+        let response = response.map_err(|error| Error::from_client(&error, &authority))?;
+        tracing::Span::current().record("status", response.status().as_u16());
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Error::protocol(format!("the server switched protocols unasked ({authority})")));
+        }
+        Ok(response)
+    }
+}
