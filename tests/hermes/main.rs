@@ -19,4 +19,5 @@ mod stream;
 
 mod chat_completions;
 mod hermes;
+mod hermes_runs;
 mod plugin_wire;
