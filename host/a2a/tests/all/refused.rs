@@ -122,7 +122,7 @@ async fn the_turn_hears_what_the_caller_can_use() {
             (json!([]), "none"),
         ] {
             let mut params = wire.params("modes");
-            params["configuration"] = json!({ "acceptedOutputModes": modes });
+            params["configuration"] = json!({ "acceptedOutputModes": modes, "blocking": true });
             // Saying so in the metadata is no way around the check.
             params["metadata"] = json!({ "talaria/output-modes": ["image/png"] });
             let answer = wire.ask(&host, &Ask::Send(params)).await.json().to_string();
