@@ -21,6 +21,8 @@ mod drain;
 mod durable;
 mod first_executor;
 mod hermes;
+mod plugin;
+mod plugin_crash;
 mod push;
 mod seeds;
 mod send;

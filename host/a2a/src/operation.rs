@@ -287,6 +287,8 @@ impl Operations {
             return Err(Refusal::no_push());
         }
         self.capabilities.offers(&configuration.output_modes)?;
+        // Whoever waits in the request is gone with its answer; the others read the task.
+        let async_delivery = streaming || configuration.return_immediately || configuration.hook.is_some();
         if let Some(metadata) = &mut metadata {
             metadata.shift_remove(TENANT);
             metadata.shift_remove(OUTPUT_MODES);
@@ -297,7 +299,8 @@ impl Operations {
         if let Some(tenant) = tenant {
             metadata.get_or_insert_default().insert(TENANT.into(), tenant.into());
         }
-        Ok(Incoming { principal, message, task, context, streaming, metadata, hook: configuration.hook })
+        let hook = configuration.hook;
+        Ok(Incoming { principal, message, task, context, streaming, async_delivery, metadata, hook })
     }
 
     async fn send(

@@ -10,19 +10,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use talaria_a2a::{CardConfig, Counts, Extension, ReplyAs, Server, Skill, Token};
 use talaria_egress::Webhooks;
+use talaria_mailbox::{Listener, Mailbox};
+use talaria_observe::Redactor;
 use talaria_observe::metrics::{Metrics, Readings, Refusal};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
-use talaria_turns::{Courier, Delivery, Limits, Store, Timestamp, Turns};
+use talaria_turns::{Callbacks, Courier, HookLimits, Letters, Limits, Store, Timestamp, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::admin::{self, Admin, Health};
-use crate::config::{Config, Push, Reply, StoreUrl};
+use crate::config::{Callback, Config, Push, Reply, StoreUrl};
 use crate::demo;
 use crate::executors::{Executors, Readiness};
 use crate::metered::Metered;
@@ -33,6 +36,9 @@ use crate::tokens::Watch;
 /// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// How long before the end of the grace those are told that wait for replies: time for them to say so.
+const LAST_CALL: Duration = Duration::from_secs(2);
+
 /// How often old tasks are looked for.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 
@@ -41,6 +47,7 @@ pub(crate) struct App {
     listener: TcpListener,
     server: Server,
     turns: Turns,
+    mailbox: Option<Mailbox>,
     tracker: TaskTracker,
     /// No more turns are taken.
     draining: CancellationToken,
@@ -58,6 +65,8 @@ pub(crate) struct Banner {
     executors: Vec<Line>,
     refused: Vec<Refused>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    callback: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     demo_gateway: Option<String>,
     warnings: Vec<String>,
 }
@@ -67,6 +76,9 @@ struct Line {
     name: String,
     default: bool,
     readiness: Readiness,
+    /// Who takes its turns while it is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stand_in: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -106,17 +118,39 @@ impl App {
         } else {
             None
         };
-        let executors = Arc::new(Executors::load(&config, &output::note).await?.with_default()?);
-        let banner = Banner::new(&config, bound, &executors, admin_url, gateway);
+        let callback = match &config.callback {
+            Some(callback) => Some(TcpListener::bind(callback.listen).await.with_context(|| {
+                format!(
+                    "cannot listen for callbacks on {}; choose another address with `callback.listen`",
+                    callback.listen
+                )
+            })?),
+            None => None,
+        };
         let keep = usize::try_from(config.limits.tasks.get())?;
-        let store: Arc<dyn Store> = match &config.store {
-            StoreUrl::Memory => Arc::new(Memory::new(keep)),
-            StoreUrl::Sqlite(path) => Arc::new(
+        let (store, letters): (Arc<dyn Store>, Arc<dyn Letters>) = match &config.store {
+            StoreUrl::Memory => both(Arc::new(Memory::new(keep))),
+            StoreUrl::Sqlite(path) => both(Arc::new(
                 Sqlite::open(path, &SqliteConfig::default())
                     .with_context(|| format!("cannot open the store {}", path.display()))?,
-            ),
+            )),
         };
+        let (mailbox, listener_of_callbacks) = match (&config.callback, callback) {
+            (Some(callback), Some(listener)) => {
+                let (mailbox, serving) = open_mailbox(callback, listener, letters, &shutdown).await?;
+                tracker.spawn(mailbox.clone().tend(shutdown.clone()));
+                (Some(mailbox), Some(serving))
+            }
+            _ => (None, None),
+        };
+        let callbacks = mailbox.clone().map(|mailbox| Arc::new(mailbox) as Arc<dyn Callbacks>);
+        let executors = Arc::new(Executors::load(&config, callbacks, &output::note).await?.with_default()?);
+        let mut banner = Banner::new(&config, bound, &executors, admin_url, gateway);
         let limits = Limits { turns: usize::try_from(config.limits.turns.get())?, ..Limits::default() };
+        if let Some((url, serving)) = listener_of_callbacks {
+            banner.callback = Some(url);
+            tracker.spawn(serving);
+        }
         let route = Arc::new(Metered::new(Arc::clone(&executors), metrics.clone()));
         let (courier, delivery) = pushing(&config, metrics.clone());
         let turns = Turns::with_courier(Arc::clone(&store), route, limits, courier, delivery);
@@ -135,7 +169,7 @@ impl App {
         }
         let (counts, counted) = (server.counts(), turns.clone());
         metrics.watch(move || readings(&counted, &counts, &health));
-        Ok(Self { listener, server, turns, tracker, draining, shutdown, banner })
+        Ok(Self { listener, server, turns, mailbox, tracker, draining, shutdown, banner })
     }
 
     /// What is where.
@@ -149,7 +183,18 @@ impl App {
         stop.await;
         self.draining.cancel();
         info!(under_way = self.turns.under_way(), grace = ?GRACE, "shutting down");
-        let failed = self.turns.drain(GRACE).await;
+        // Whoever waits for a reply hears in time that none will come, and says so in its own words.
+        let last_call = async {
+            tokio::time::sleep(GRACE.saturating_sub(LAST_CALL)).await;
+            if let Some(mailbox) = &self.mailbox {
+                mailbox.close();
+            }
+            std::future::pending().await
+        };
+        let failed = tokio::select! {
+            failed = self.turns.drain(GRACE) => failed,
+            never = last_call => never,
+        };
         if failed > 0 {
             warn!(failed, "turns did not end within the grace");
         }
@@ -157,6 +202,28 @@ impl App {
         self.tracker.close();
         self.tracker.wait().await;
     }
+}
+
+/// A store is two things.
+fn both<S: Store + Letters>(store: Arc<S>) -> (Arc<dyn Store>, Arc<dyn Letters>) {
+    (Arc::clone(&store) as _, store)
+}
+
+/// The mailbox, where it is to be posted to, and what serves it.
+async fn open_mailbox(
+    config: &Callback,
+    listener: TcpListener,
+    letters: Arc<dyn Letters>,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<(Mailbox, (String, impl Future<Output = ()> + use<>))> {
+    let limits = talaria_mailbox::Limits::default();
+    let reply_url = config.reply_url(listener.local_addr()?);
+    let secrets = config.secret.iter().map(|secret| secret.expose_secret());
+    let redactor = Redactor::new(secrets);
+    let setup = talaria_mailbox::Config { reply_url: reply_url.clone(), limits, redactor };
+    let mailbox = Mailbox::open(letters, setup).await.context("cannot read the replies of before")?;
+    let serving = Listener::new(mailbox.clone(), config.secret.clone(), limits);
+    Ok((mailbox, (reply_url, serving.serve(listener, shutdown.clone()))))
 }
 
 /// What the parts have counted by themselves.
@@ -201,11 +268,11 @@ async fn fail_stuck(turns: Turns, after: Duration, shutdown: CancellationToken) 
 }
 
 /// Who takes pushes to their webhooks, and how hard it tries.
-fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn Courier>, Delivery) {
+fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn Courier>, HookLimits) {
     let Push { allow_private, timeout, tries, pause } = &config.push;
     let webhooks = Webhooks::new(talaria_egress::Config::default(), *allow_private);
     let courier = Arc::new(Metered::new(Arc::new(Post(webhooks.with_timeout(timeout.get()))), metrics));
-    (courier, Delivery { tries: tries.get(), pause: pause.get(), ..Delivery::default() })
+    (courier, HookLimits { tries: tries.get(), pause: pause.get(), ..HookLimits::default() })
 }
 
 fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a2a::Config> {
@@ -273,13 +340,18 @@ impl Banner {
                 .map(|(name, loaded)| Line {
                     name: name.as_str().to_owned(),
                     default: name == executors.default_name(),
-                    readiness: loaded.readiness.clone(),
+                    readiness: loaded.readiness(),
+                    stand_in: executors
+                        .stand_in(name)
+                        .filter(|(other, _)| *other != name)
+                        .map(|(other, _)| other.as_str().to_owned()),
                 })
                 .collect(),
             refused: executors
                 .refused()
                 .map(|(name, reason)| Refused { name: name.as_str().to_owned(), reason: reason.to_owned() })
                 .collect(),
+            callback: None,
             demo_gateway,
             warnings: config.warnings.clone(),
         }
@@ -288,18 +360,22 @@ impl Banner {
 
 impl fmt::Display for Banner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, card, admin, executors, refused, demo_gateway, warnings } = self;
+        let Self { url, card, admin, executors, refused, callback, demo_gateway, warnings } = self;
         writeln!(f, "Talaria {} serves A2A at {url}", env!("CARGO_PKG_VERSION"))?;
         writeln!(f, "  card      {card}")?;
         if let Some(admin) = admin {
             writeln!(f, "  admin     {admin} (/healthz, /readyz, /metrics)")?;
         }
-        for Line { name, default, readiness } in executors {
+        for Line { name, default, readiness, stand_in } in executors {
             let default = if *default { " (default)" } else { "" };
-            writeln!(f, "  executor  {name}{default}: {readiness}")?;
+            let stand_in = stand_in.as_ref().map(|other| format!("; {other} takes its turns"));
+            writeln!(f, "  executor  {name}{default}: {readiness}{}", stand_in.unwrap_or_default())?;
         }
         for Refused { name, reason } in refused {
             writeln!(f, "  refused   {name}: {reason}")?;
+        }
+        if let Some(url) = callback {
+            writeln!(f, "  callbacks {url}")?;
         }
         if let Some(gateway) = demo_gateway {
             writeln!(f, "  gateway   {gateway} (built in, for the demo)")?;

@@ -7,6 +7,7 @@
 //! is the task's version: appending names the version it builds on, so two writers cannot both win.
 #![forbid(unsafe_code)]
 
+mod callback;
 mod executor;
 mod hook;
 mod live;
@@ -19,12 +20,15 @@ mod store;
 mod task;
 mod text;
 
+pub use callback::{
+    Announced, Awaited, CallbackError, Callbacks, Delivery, Envelope, Expectation, Letter, Letters,
+};
 pub use executor::{
     Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Route, Said, Scope, ToolProgress,
     ToolState, Turn, TurnOver, Usage,
 };
 pub use hook::{
-    Again, Authentication, Courier, Credential, Delivery, GivenUp, Hook, HookError, Hooked, News, Tells,
+    Again, Authentication, Courier, Credential, GivenUp, Hook, HookError, HookLimits, Hooked, News, Tells,
     Undelivered,
 };
 pub use live::Reader;

@@ -147,9 +147,34 @@ impl Executor for Probe {
                 Ok(None) => "(none)".into(),
                 Err(error) => error.message,
             })),
-            "unsupported" => {
-                let callback = callback::expect("m1").err().map(|error| format!("{:?}", error.kind));
-                Ok(Outcome::text(json!([callback]).to_string()))
+            // Expects a reply, says so, and waits for it.
+            "expect" => Ok(Outcome::text(match callback::expect(argument) {
+                Err(error) => format!("{:?}", error.kind),
+                Ok(pending) => {
+                    emit(&Event::Status(pending.reply_url()))?;
+                    match pending.wait(None) {
+                        Ok(delivery) => String::from_utf8_lossy(&delivery.body).into_owned(),
+                        Err(error) => format!("{:?}: {}", error.kind, error.message),
+                    }
+                }
+            })),
+            "session" => {
+                let session = &turn.session;
+                let set = |name| control::session(name);
+                Ok(Outcome::text(
+                    json!({
+                        "platform": session.platform, "source": session.source, "chat-id": session.chat_id,
+                        "chat-name": session.chat_name, "thread-id": session.thread_id, "user-id": session.user_id,
+                        "user-name": session.user_name, "key": session.key, "id": session.id,
+                        "message-id": session.message_id, "cwd": session.cwd,
+                        "async-delivery": session.async_delivery,
+                        "set": [
+                            set("platform"), set("source"), set("chat-id"), set("chat-name"), set("thread-id"),
+                            set("user-id"), set("user-name"), set("key"), set("id"), set("message-id"), set("cwd"),
+                        ],
+                    })
+                    .to_string(),
+                ))
             }
             "ask" => {
                 let mut answers = Vec::new();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use talaria_a2a::{Auth, Config, Counts, Server};
-use talaria_turns::{Courier, Delivery, Limits, Route, Store, TaskId, Turns};
+use talaria_turns::{Courier, HookLimits, Limits, Route, Store, TaskId, Turns};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -60,7 +60,7 @@ impl Host {
             change(config);
         };
         Self::build(change, |store, route| {
-            Turns::with_courier(store, route, Limits::default(), courier, Delivery::default())
+            Turns::with_courier(store, route, Limits::default(), courier, HookLimits::default())
         })
         .await
     }

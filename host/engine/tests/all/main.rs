@@ -14,6 +14,8 @@ mod contained;
 mod contract;
 mod hermes;
 mod loads;
+mod plugin_callback;
 mod reach;
 mod runs;
+mod sessions;
 mod trace;

@@ -107,10 +107,8 @@ async fn an_answer_that_is_malformed_fails_the_turn_and_says_where() {
 }
 
 #[tokio::test]
-async fn what_this_host_does_not_offer_yet_says_so() {
-    let ran = Rig::new("probe").await.run("unsupported").await;
-    let kinds: Vec<String> = serde_json::from_str(ran.text()).unwrap();
-    assert_eq!(kinds, ["ErrorKind::Unsupported"]);
+async fn callbacks_that_are_not_granted_are_denied() {
+    assert_eq!(Rig::new("probe").await.run("expect m1").await.text(), "ErrorKind::Denied");
 }
 
 #[tokio::test]

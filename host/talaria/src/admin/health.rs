@@ -4,22 +4,21 @@
 //! probed, the store takes writes now, and the host is not shutting down. Other executors are told of, but one that is
 //! not ready is no reason to take the whole host out of service.
 //!
+//! A default executor that is not ready, and whose fallback is, leaves the host ready: turns are taken and can succeed. The
+//! report says who stands in.
+//!
 //! Executors are probed again on a timer, not when somebody asks: a probe goes to the upstream, and how often that
-//! happens is the operator's to say. The probes of a round run beside each other, each within the bound of a setup; a
-//! round that takes longer than the pause delays the next.
+//! happens is the operator's to say. A round that takes longer than the pause delays the next.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use serde::Serialize;
 use talaria_turns::{ContextId, Principal, StateKey, Store};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
 
-use crate::config::ExecutorName;
 use crate::executors::{Executors, Readiness};
 
 /// How long the store may take. A write is milliseconds; kubelet gives up after one second by default, but a store that
@@ -31,8 +30,6 @@ pub(crate) struct Health {
     executors: Arc<Executors>,
     store: Arc<dyn Store>,
     draining: CancellationToken,
-    /// What the last probes said.
-    last: Mutex<BTreeMap<ExecutorName, Readiness>>,
 }
 
 /// What `/readyz` says.
@@ -41,6 +38,9 @@ pub(crate) struct Report {
     pub(crate) ready: bool,
     /// The executor that must be ready.
     default: String,
+    /// Who takes its turns while it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stand_in: Option<String>,
     executors: BTreeMap<String, Readiness>,
     store: Readiness,
     draining: bool,
@@ -51,9 +51,7 @@ pub(crate) struct Report {
 impl Health {
     /// As it was when the executors were loaded. `draining` says that no more turns are taken.
     pub(crate) fn new(executors: Arc<Executors>, store: Arc<dyn Store>, draining: CancellationToken) -> Self {
-        let last =
-            executors.loaded().map(|(name, loaded)| (name.clone(), loaded.readiness.clone())).collect();
-        Self { executors, store, draining, last: Mutex::new(last) }
+        Self { executors, store, draining }
     }
 
     /// Probes the executors every so often, until `shutdown`.
@@ -65,55 +63,30 @@ impl Health {
         let probing = async {
             loop {
                 timer.tick().await;
-                self.probe().await;
+                self.executors.probe().await;
             }
         };
         shutdown.run_until_cancelled(probing).await;
     }
 
-    async fn probe(&self) {
-        let probes = self.executors.loaded().map(async |(name, loaded)| {
-            let now = match loaded.executor.recheck().await {
-                Ok(()) => Readiness::Ready,
-                Err(failure) => Readiness::NotReady(failure.message),
-            };
-            self.note(name, now);
-        });
-        join_all(probes).await;
-    }
-
-    /// Keeps it, and says so where it is news.
-    fn note(&self, name: &ExecutorName, now: Readiness) {
-        let before =
-            self.last.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), now.clone());
-        match now {
-            Readiness::Ready if before != Some(Readiness::Ready) => {
-                info!(executor = name.as_str(), "executor ready");
-            }
-            Readiness::NotReady(reason) if !matches!(before, Some(Readiness::NotReady(_))) => {
-                warn!(executor = name.as_str(), reason, "executor not ready");
-            }
-            _ => {}
-        }
-    }
-
     /// The executors, and whether they are ready.
     pub(crate) fn executors(&self) -> Vec<(String, bool)> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.iter().map(|(name, now)| (name.as_str().to_owned(), *now == Readiness::Ready)).collect()
+        let all = self.executors.loaded();
+        all.map(|(name, loaded)| (name.as_str().to_owned(), loaded.is_ready())).collect()
     }
 
     pub(crate) async fn report(&self) -> Report {
         let store = self.store().await;
-        let executors: BTreeMap<_, _> = {
-            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-            last.iter().map(|(name, now)| (name.as_str().to_owned(), now.clone())).collect()
-        };
-        let default = self.executors.default_name().as_str().to_owned();
+        let all = self.executors.loaded();
+        let executors = all.map(|(name, loaded)| (name.as_str().to_owned(), loaded.readiness())).collect();
+        let default = self.executors.default_name();
+        let taking = self.executors.stand_in(default);
         let draining = self.draining.is_cancelled();
-        let ready =
-            !draining && store == Readiness::Ready && executors.get(&default) == Some(&Readiness::Ready);
-        Report { ready, default, executors, store, draining }
+        let can_succeed = taking.is_some_and(|(_, loaded)| loaded.is_ready());
+        let stand_in = taking.filter(|(name, _)| *name != default).map(|(name, _)| name.as_str().to_owned());
+        let default = default.as_str().to_owned();
+        let ready = !draining && store == Readiness::Ready && can_succeed;
+        Report { ready, default, stand_in, executors, store, draining }
     }
 
     /// Whether the store takes writes: it is told to forget what was never there, which takes the same way as any

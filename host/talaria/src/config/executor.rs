@@ -17,9 +17,10 @@ use talaria_egress::{Pattern, Secrets};
 
 use super::env::{Env, Seeds};
 use super::file::count;
+use super::plugin::{self, PLUGIN_CALLBACK};
 use super::secret::{self, SecretGrant};
 use super::source::Problem;
-use super::value::{BUILTIN, ComponentRef, ExecutorName, HttpUrl, Period, Size};
+use super::value::{BUILTIN, ComponentRef, ExecutorName, Fallback, HttpUrl, Period, Size};
 
 /// The executor of the seeds, and the default.
 pub(crate) const CHAT_COMPLETIONS: &str = "chat-completions";
@@ -61,6 +62,8 @@ const UPSTREAMS: [Upstream; 2] = [
         key: "OPENAI_API_KEY",
     },
 ];
+/// How long a turn may take when nothing is said, as long as the seeds gave it.
+const DEADLINE: Duration = Duration::from_secs(600);
 
 /// What a guest may have at most: the size of a slot in the engine's pool.
 const MEMORY_CEILING: Size = Size::mib(256);
@@ -79,15 +82,27 @@ pub(crate) struct ExecutorSection {
     pub(crate) component: Option<ComponentRef>,
     /// How long a turn may take, waiting included.
     ///
+    /// Default: `600s`; for `builtin:plugin-callback` `1860s`, a minute more than hermes-agent gives a turn
+    ///
     /// Example: `deadline = "120s"`
-    pub(crate) deadline: Period,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) deadline: Option<Period>,
     /// How many of its turns run at once; a further one waits for its place, within its deadline.
     ///
     /// Example: `concurrency = 10`
     pub(crate) concurrency: NonZeroU32,
+    /// The executor that takes its turns while it is not ready; `none` for none. It takes them again by itself.
+    ///
+    /// Default: none; `chat-completions` for `plugin-callback` where `MOLECULE_A2A_PLATFORM_ENABLED` picked it
+    ///
+    /// Example: `fallback = "chat-completions"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fallback: Option<Fallback>,
     /// What the component itself is told; it says what it understands. Built in: `base_url`, `model` and `system_prompt`
-    /// for `chat-completions` and `hermes`, and `tools` for `hermes`. `HERMES_API_BASE` overrides `base_url` of
-    /// `executor.chat-completions`, `OPENAI_BASE_URL` that of `executor.hermes`.
+    /// for `chat-completions` and `hermes`, and `tools` for `hermes`; `inbound_url`, `health_url`, `chat_id`, `workspace_id`
+    /// and `reply_timeout_seconds` for `plugin-callback`. `HERMES_API_BASE` overrides `base_url` of
+    /// `executor.chat-completions`, `OPENAI_BASE_URL` that of `executor.hermes`, `MOLECULE_A2A_PLATFORM_HOST` and `_PORT`
+    /// override `inbound_url` of `executor.plugin-callback`.
     ///
     /// Example: `settings = { base_url = "http://127.0.0.1:8642/v1", model = "hermes-agent" }`
     #[serde(deserialize_with = "settings")]
@@ -112,11 +127,19 @@ pub(crate) struct GrantSection {
     /// The secrets that may be filled into its calls, by name, each towards everything in `egress` or towards `to` only.
     /// A secret's value is the environment variable of that name, or the file that `NAME_FILE` names.
     ///
-    /// Default: `API_SERVER_KEY` for `builtin:chat-completions`, `OPENAI_API_KEY` for `builtin:hermes`; none for any other
+    /// Default: `API_SERVER_KEY` for `builtin:chat-completions`, `OPENAI_API_KEY` for `builtin:hermes`,
+    /// `MOLECULE_A2A_PLATFORM_SHARED_SECRET` for `builtin:plugin-callback`; none for any other
     ///
     /// Example: `secrets = ["MODEL_KEY", { name = "SEARCH_KEY", to = ["https://search.example.com/*"] }]`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) secrets: Option<Vec<SecretGrant>>,
+    /// Lets it receive replies out of band, at the address of `[callback]`.
+    ///
+    /// Default: `true` for `builtin:plugin-callback`; `false` for any other
+    ///
+    /// Example: `callbacks = true`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) callbacks: Option<bool>,
     /// How much memory one turn may use; at most `256MiB`.
     ///
     /// Example: `memory = "128MiB"`
@@ -134,6 +157,8 @@ pub(crate) struct Executor {
     pub(crate) deadline: Duration,
     /// How many of its turns run at once.
     pub(crate) concurrency: NonZeroU32,
+    /// What takes its turns while it is not ready.
+    pub(crate) fallback: Option<ExecutorName>,
     /// What the component is told, as the contract's JSON.
     pub(crate) settings: Map<String, Value>,
     /// What it may do.
@@ -147,6 +172,8 @@ pub(crate) struct Grant {
     pub(crate) egress: Vec<Pattern>,
     /// The secrets that may be filled in, each with its destinations; one that is not set is there without a value.
     pub(crate) secrets: Secrets,
+    /// Whether it may receive replies out of band.
+    pub(crate) callbacks: bool,
     /// How much memory one turn may use.
     pub(crate) memory: Size,
 }
@@ -167,7 +194,8 @@ impl Default for ExecutorSection {
     fn default() -> Self {
         Self {
             component: None,
-            deadline: Period::secs(600),
+            deadline: None,
+            fallback: None,
             concurrency: count::<1000>(),
             settings: Map::new(),
             grant: GrantSection::default(),
@@ -177,7 +205,7 @@ impl Default for ExecutorSection {
 
 impl Default for GrantSection {
     fn default() -> Self {
-        Self { egress: None, secrets: None, memory: Size::mib(64) }
+        Self { egress: None, secrets: None, callbacks: None, memory: Size::mib(64) }
     }
 }
 
@@ -219,7 +247,7 @@ impl Executor {
         around: &Surroundings<'_>,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Problem> {
-        let ExecutorSection { component, deadline, concurrency, mut settings, grant } = section;
+        let ExecutorSection { component, deadline, concurrency, fallback, mut settings, grant } = section;
         let component = match (component, dropped) {
             (Some(ComponentRef::File(path)), _) => ComponentRef::File(around.folder.join(path)),
             (Some(builtin), _) => builtin,
@@ -240,16 +268,32 @@ impl Executor {
             settings.insert("base_url".into(), base.as_str().into());
         }
         let upstream = Upstream::of(&component);
+        let is_plugin = matches!(&component, ComponentRef::Builtin(known) if known == PLUGIN_CALLBACK);
         let implied = match upstream {
             Some(upstream) => {
                 let base = upstream.base_url(&settings)?;
                 settings.insert("base_url".into(), base.as_str().into());
                 upstream.implied(&base)?
             }
+            None if is_plugin => plugin::settle(&name, &mut settings, around.seeds)?,
             None => Vec::new(),
         };
-        let by_default = upstream.map(|upstream| SecretGrant { name: upstream.key.into(), to: Vec::new() });
-        let by_default = Vec::from_iter(by_default);
+        let fallback = match fallback {
+            Some(Fallback::To(other)) if other == name => {
+                return Err(problem("fallback", "itself; name another executor, or `none`"));
+            }
+            Some(Fallback::To(other)) => Some(other),
+            Some(Fallback::None) => None,
+            None => (around.seeds.plugin && name.as_str() == PLUGIN_CALLBACK)
+                .then(|| ExecutorName::builtin(CHAT_COMPLETIONS)),
+        };
+        let deadline = match deadline {
+            Some(deadline) => deadline.get(),
+            None if is_plugin => plugin::DEADLINE,
+            None => DEADLINE,
+        };
+        let key = upstream.map(|upstream| upstream.key).or(is_plugin.then_some(plugin::SHARED_SECRET));
+        let by_default = Vec::from_iter(key.map(|key| SecretGrant { name: key.into(), to: Vec::new() }));
         if grant.memory > MEMORY_CEILING {
             return Err(problem(
                 "grant.memory",
@@ -273,8 +317,9 @@ impl Executor {
                 .insert(&wanted.name, value.unwrap_or_default(), destinations)
                 .map_err(|error| problem(&key, error.to_string()))?;
         }
-        let grant = Grant { egress, secrets, memory: grant.memory };
-        Ok(Self { name, component, deadline: deadline.get(), concurrency, settings, grant })
+        let callbacks = grant.callbacks.unwrap_or(is_plugin);
+        let grant = Grant { egress, secrets, callbacks, memory: grant.memory };
+        Ok(Self { name, component, deadline, concurrency, fallback, settings, grant })
     }
 
     /// Points a `chat-completions` executor at a gateway, with the grant that this implies.
@@ -286,7 +331,7 @@ impl Executor {
             .insert(upstream.key, key, egress.clone())
             .map_err(|error| problem("grant.secrets", error.to_string()))?;
         self.settings.insert("base_url".into(), base.as_str().into());
-        self.grant = Grant { egress, secrets, memory: self.grant.memory };
+        self.grant = Grant { egress, secrets, ..self.grant };
         Ok(())
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct File {
     pub(crate) a2a: A2a,
     /// Push notifications.
     pub(crate) push: Push,
-    /// Where executors receive out-of-band replies. No effect in this version.
+    /// Where executors receive out-of-band replies. It listens if an executor is granted `callbacks`.
     pub(crate) callback: Option<Callback>,
     /// The operator's server: health, metrics, pushes that were given up.
     pub(crate) admin: Admin,
@@ -36,7 +36,8 @@ pub(crate) struct File {
     pub(crate) store: Store,
     /// Which executors there are.
     pub(crate) executors: Executors,
-    /// One executor each, by name. `chat-completions` and `conformance` exist without a section.
+    /// One executor each, by name. `chat-completions` and `conformance` exist without a section, and so does
+    /// `plugin-callback` where it is the default or a fallback.
     pub(crate) executor: BTreeMap<ExecutorName, ExecutorSection>,
     /// The WebAssembly engine.
     pub(crate) engine: Engine,
@@ -262,11 +263,25 @@ pub(crate) struct Push {
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "callback")]
 pub(crate) struct Callback {
-    /// The address to listen on; the path is `/a2a/reply`.
+    /// The address to listen on; the path is `/a2a/reply`. `MOLECULE_A2A_CALLBACK_HOST` and `MOLECULE_A2A_CALLBACK_PORT`
+    /// override it.
     ///
     /// Example: `listen = "127.0.0.1:8646"`
     #[schemars(with = "String")]
     pub(crate) listen: SocketAddr,
+    /// Where upstreams are told to post, with the path.
+    ///
+    /// Default: `http://`, the address that is listened on, and `/a2a/reply`
+    ///
+    /// Example: `url = "http://bridge:8646/a2a/reply"`
+    pub(crate) url: Option<HttpUrl>,
+    /// What upstreams must send as `X-Molecule-A2A-Secret`.
+    ///
+    /// Default: `MOLECULE_A2A_PLATFORM_SHARED_SECRET`, or the file that `MOLECULE_A2A_PLATFORM_SHARED_SECRET_FILE` names; if
+    /// neither is set, nothing
+    ///
+    /// Example: `secret = { file = "/run/secrets/plugin" }`
+    pub(crate) secret: Option<SecretRef>,
 }
 
 /// `[admin]`
@@ -322,7 +337,8 @@ pub(crate) struct Executors {
     ///
     /// Example: `dir = "/etc/talaria/executors"`
     pub(crate) dir: Option<PathBuf>,
-    /// The executor that takes a turn when nothing else is said.
+    /// The executor that takes a turn when nothing else is said. `MOLECULE_A2A_PLATFORM_ENABLED=true` makes it
+    /// `plugin-callback`.
     ///
     /// Example: `default = "my-agent"`
     pub(crate) default: ExecutorName,
@@ -331,9 +347,10 @@ pub(crate) struct Executors {
     ///
     /// Example: `caller_may_choose = true`
     pub(crate) caller_may_choose: bool,
-    /// How often executors are probed again; the default one decides whether the host is ready.
+    /// How often executors are probed again: the default one decides whether the host is ready, and a `fallback` takes over
+    /// or steps back.
     ///
-    /// Example: `probe_every = "10s"`
+    /// Example: `probe_every = "30s"`
     pub(crate) probe_every: Period,
 }
 
@@ -429,7 +446,7 @@ impl Default for Push {
 
 impl Default for Callback {
     fn default() -> Self {
-        Self { listen: loopback(8646) }
+        Self { listen: loopback(8646), url: None, secret: None }
     }
 }
 
@@ -445,7 +462,7 @@ impl Default for Executors {
             dir: None,
             default: ExecutorName::builtin("chat-completions"),
             caller_may_choose: false,
-            probe_every: Period::secs(30),
+            probe_every: Period::secs(10),
         }
     }
 }

@@ -6,16 +6,18 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use secrecy::{ExposeSecret, SecretString};
 use talaria_a2a::CardSigner;
 
 use super::env::{Env, Seeds};
 use super::executor::{Executor, ExecutorSection, Surroundings};
+use super::plugin::{PLUGIN_CALLBACK, SHARED_SECRET};
 use super::secret::SecretRef;
 use super::source::{ConfigError, Problem, Source, nearest};
-use super::value::{BUILTIN, ExecutorName, HttpUrl, StoreUrl};
-use super::{A2a, Admin, Config, Engine, Overrides, Token, file, folder};
+use super::value::{BUILTIN, ExecutorName, Fallback, HttpUrl, StoreUrl};
+use super::{A2a, Admin, Callback, Config, Engine, Overrides, Token, file, folder, secret};
 
 /// The folder of executors when none is named, if it is there.
 const DEFAULT_FOLDER: &str = "executors";
@@ -44,6 +46,12 @@ pub(super) struct Loader<'a> {
 /// Where tasks are kept when nothing is said.
 const DEFAULT_STORE: &str = "talaria.db";
 
+/// The executor that takes a turn when nothing else is said: the environment before the file.
+fn default<'a>(file: &'a file::File, seeds: &Seeds) -> &'a ExecutorName {
+    static PLUGIN: LazyLock<ExecutorName> = LazyLock::new(|| ExecutorName::builtin(PLUGIN_CALLBACK));
+    if seeds.plugin { &PLUGIN } else { &file.executors.default }
+}
+
 // === impl Loader ===
 
 impl Loader<'_> {
@@ -54,16 +62,18 @@ impl Loader<'_> {
         seeds: &Seeds,
         overrides: &Overrides,
     ) -> Result<Config, ConfigError> {
-        self.warn_without_effect(&file);
         let executors = self.executors(&file, seeds)?;
-        let default = file.executors.default;
-        if !executors.contains_key(&default) {
-            let hint = nearest(default.as_str(), executors.keys().map(ExecutorName::as_str));
-            let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            let known: Vec<_> = executors.keys().map(ExecutorName::as_str).collect();
-            let what = format!("there is no executor `{default}`{hint} (known: {})", known.join(", "));
-            return Err(self.at("executors.default", what));
+        for (name, executor) in &executors {
+            if let Some(unknown) = executor.fallback.as_ref().filter(|other| !executors.contains_key(other)) {
+                let key = format!("executor.{name}.fallback");
+                return Err(self.no_executor(&key, unknown, &executors));
+            }
         }
+        let default = default(&file, seeds).clone();
+        if !executors.contains_key(&default) {
+            return Err(self.no_executor("executors.default", &default, &executors));
+        }
+        let callback = self.callback(file.callback, seeds, &executors)?;
         let a2a = self.a2a(file.a2a, seeds, overrides)?;
         let admin = self.admin(&file.admin)?;
         let cache_dir = match file.engine.cache_dir {
@@ -76,6 +86,7 @@ impl Loader<'_> {
             file: self.source.as_ref().map(|source| source.path().to_owned()),
             a2a,
             admin,
+            callback,
             store: match file.store.url {
                 Some(StoreUrl::Sqlite(path)) => StoreUrl::Sqlite(self.folder.join(path)),
                 Some(StoreUrl::Memory) => StoreUrl::Memory,
@@ -102,10 +113,44 @@ impl Loader<'_> {
         }
     }
 
-    fn warn_without_effect(&mut self, file: &file::File) {
-        let silent = [("`[callback]`", file.callback.is_some())];
-        let said = silent.iter().filter(|(_, said)| *said);
-        self.warnings.extend(said.map(|(what, _)| format!("{what} has no effect in this version")));
+    fn no_executor(
+        &self,
+        key: &str,
+        name: &ExecutorName,
+        executors: &BTreeMap<ExecutorName, Executor>,
+    ) -> ConfigError {
+        let hint = nearest(name.as_str(), executors.keys().map(ExecutorName::as_str));
+        let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let known: Vec<_> = executors.keys().map(ExecutorName::as_str).collect();
+        self.at(key, format!("there is no executor `{name}`{hint} (known: {})", known.join(", ")))
+    }
+
+    /// The callback listener, if an executor may receive replies there.
+    fn callback(
+        &mut self,
+        file: Option<file::Callback>,
+        seeds: &Seeds,
+        executors: &BTreeMap<ExecutorName, Executor>,
+    ) -> Result<Option<Callback>, ConfigError> {
+        if !executors.values().any(|executor| executor.grant.callbacks) {
+            if file.is_some() {
+                self.warnings.push("`[callback]` has no effect: no executor is granted `callbacks`".into());
+            }
+            return Ok(None);
+        }
+        let file = file.unwrap_or_default();
+        let listen = seeds.callback(file.listen);
+        let secret = match &file.secret {
+            Some(reference) => Some(reference.resolve(&self.folder, &self.env)),
+            None => secret::by_name(SHARED_SECRET, &self.env).transpose(),
+        };
+        let secret = secret.transpose().map_err(|what| self.at("callback.secret", what))?;
+        if secret.is_none() && !listen.ip().is_loopback() {
+            self.warnings.push(format!(
+                "everybody who reaches {listen} can answer in the agent's name: set {SHARED_SECRET} here and for the plugin"
+            ));
+        }
+        Ok(Some(Callback { listen, url: file.url, secret }))
     }
 
     fn a2a(&mut self, file: file::A2a, seeds: &Seeds, overrides: &Overrides) -> Result<A2a, ConfigError> {
@@ -231,9 +276,14 @@ impl Loader<'_> {
         };
         // A built-in executor that nobody asked for would only probe an upstream that nobody has.
         let mut names: Vec<ExecutorName> = ALWAYS.into_iter().map(ExecutorName::builtin).collect();
-        let default = &file.executors.default;
-        names.extend(BUILTIN.contains(&default.as_str()).then(|| default.clone()));
         names.extend(file.executor.keys().chain(dropped.keys()).cloned());
+        // Those that are only there when somebody wants them.
+        let fallbacks = file.executor.values().filter_map(|section| match &section.fallback {
+            Some(Fallback::To(name)) => Some(name),
+            Some(Fallback::None) | None => None,
+        });
+        let wanted = fallbacks.chain([default(file, seeds)]);
+        names.extend(wanted.filter(|name| BUILTIN.contains(&name.as_str())).cloned());
         let mut executors = BTreeMap::new();
         for name in names {
             if executors.contains_key(&name) {

@@ -11,6 +11,7 @@
 //! | `executor` | `[executor.NAME]`: settings, grants, and what a built-in executor is given by itself |
 //! | `folder` | executors that are dropped into a folder |
 //! | `env` | the variables of the seeds |
+//! | `plugin` | what the executor `plugin-callback` is given by itself |
 //! | `load` | putting these together |
 //! | `value`, `secret` | what single values mean |
 //! | `source` | reading, and saying where a mistake is |
@@ -21,6 +22,7 @@ mod executor;
 mod file;
 mod folder;
 mod load;
+mod plugin;
 mod reference;
 mod secret;
 mod source;
@@ -71,6 +73,8 @@ pub(crate) struct Config {
     pub(crate) admin: Admin,
     /// Push notifications.
     pub(crate) push: Push,
+    /// The callback listener, if there is to be one.
+    pub(crate) callback: Option<Callback>,
     /// Where tasks are kept.
     pub(crate) store: StoreUrl,
     /// How long a task is kept after it ended.
@@ -119,6 +123,17 @@ pub(crate) struct Admin {
     pub(crate) chosen: bool,
     /// What every path but the one for health asks for; always there beyond loopback.
     pub(crate) token: Option<SecretString>,
+}
+
+/// Where out-of-band replies come in.
+#[derive(Debug, Clone)]
+pub(crate) struct Callback {
+    /// The address to listen on.
+    pub(crate) listen: SocketAddr,
+    /// Where upstreams are told to post, if it was said; see [`Callback::reply_url`].
+    pub(crate) url: Option<HttpUrl>,
+    /// What they must prove themselves with.
+    pub(crate) secret: Option<SecretString>,
 }
 
 /// A caller.
@@ -213,17 +228,33 @@ impl Config {
 impl A2a {
     /// The address that the card tells callers to use, given the one that was bound.
     pub(crate) fn public_url(&self, bound: SocketAddr) -> String {
-        if let Some(url) = &self.url {
-            return url.to_string();
+        match &self.url {
+            Some(url) => url.to_string(),
+            None => format!("http://{}", callable(bound)),
         }
-        // "Every address" is none to call.
-        let ip = match bound.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
-        };
-        format!("http://{}", SocketAddr::new(ip, bound.port()))
     }
+}
+
+// === impl Callback ===
+
+impl Callback {
+    /// Where upstreams are told to post, given the address that was bound.
+    pub(crate) fn reply_url(&self, bound: SocketAddr) -> String {
+        match &self.url {
+            Some(url) => url.to_string(),
+            None => format!("http://{}/a2a/reply", callable(bound)),
+        }
+    }
+}
+
+/// An address to call, given the one that was bound: "every address" is none.
+fn callable(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
 }
 
 // === impl Card ===

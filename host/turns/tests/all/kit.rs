@@ -143,6 +143,7 @@ pub(crate) fn message(text: &str) -> Incoming {
         task: None,
         context: None,
         streaming: false,
+        async_delivery: false,
         metadata: None,
         hook: None,
     }

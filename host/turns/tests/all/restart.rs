@@ -102,3 +102,22 @@ async fn what_had_ended_is_left_alone() {
     assert_eq!(recovered, (0, 0));
     assert_eq!(turns.task(&Principal::anyone(), &done.id).await.unwrap(), done);
 }
+
+#[tokio::test]
+async fn what_had_begun_goes_on_before_what_waited_behind_it() {
+    let store = store();
+    let (turns, _) = on(Arc::clone(&store), Limits::default());
+    let begun = turns.send(message("checkpoint")).await.unwrap().task;
+    while turns.task(&Principal::anyone(), &begun.id).await.unwrap().checkpoint.is_none() {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..10 {
+        // Were one of these first, nothing behind it would ever run.
+        let waiting = talaria_turns::Incoming { context: Some(begun.context.clone()), ..message("never") };
+        turns.send(waiting).await.unwrap();
+    }
+    std::mem::forget(turns);
+    let (turns, _, recovered) = restarted(&store).await;
+    assert_eq!(recovered, (11, 0));
+    assert_eq!(text(settled(&turns, &begun.id).await.text_reply()), "resumed at one");
+}

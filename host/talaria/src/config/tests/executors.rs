@@ -112,7 +112,7 @@ fn a_mistake_in_the_folder_has_its_own_place() {
     assert_eq!(
         dropped("\ndedline = \"1s\"").error(),
         "executors/x.toml:2:1: unknown key `dedline`; did you mean `deadline`? \
-         (known: component, deadline, concurrency, settings, grant)"
+         (known: component, deadline, concurrency, fallback, settings, grant)"
     );
     assert_eq!(
         dropped("component = \"y.wasm\"").error(),
@@ -124,7 +124,7 @@ fn a_mistake_in_the_folder_has_its_own_place() {
     );
     assert_eq!(
         dropped("listen = 1").error(),
-        "executors/x.toml:1:1: unknown key `listen` (known: component, deadline, concurrency, settings, grant)"
+        "executors/x.toml:1:1: unknown key `listen` (known: component, deadline, concurrency, fallback, settings, grant)"
     );
 }
 

@@ -21,7 +21,7 @@ fn unknown_keys_name_the_nearest() {
     assert_eq!(
         error("[executor.chat-completions.grant]\n  egres = []"),
         "talaria.toml:2:3: unknown key `executor.chat-completions.grant.egres`; did you mean `egress`? \
-         (known: egress, secrets, memory)"
+         (known: egress, secrets, callbacks, memory)"
     );
     assert_eq!(
         error("[a2a.auth]\ntokens = [{ name = \"a\", tokne = { env = \"A\" } }]"),
@@ -149,18 +149,9 @@ fn what_this_version_lacks_says_so() {
         "talaria.toml:2:13: `executor.x.component`: `oci://` is not supported by this version; pull the component and give its path"
     );
     assert_eq!(
-        error("[executor.x]\ncomponent = \"builtin:plugin-callback\""),
-        "talaria.toml:2:13: `executor.x.component`: no built-in component `plugin-callback` (built in: chat-completions, conformance, hermes)"
-    );
-}
-
-#[test]
-fn sections_without_effect_warn() {
-    let file = "[callback]";
-    let what = ["[callback]"];
-    assert_eq!(
-        Given::file(file).load().warnings,
-        what.map(|what| format!("`{what}` has no effect in this version"))
+        error("[executor.x]\ncomponent = \"builtin:telepathy\""),
+        "talaria.toml:2:13: `executor.x.component`: no built-in component `telepathy` \
+         (built in: chat-completions, conformance, hermes, plugin-callback)"
     );
 }
 

@@ -73,8 +73,10 @@ const ENVIRONMENT: &str = "
 | `OPENAI_BASE_URL` | `executor.hermes.settings.base_url`, a trailing slash stripped |
 | `OPENAI_API_KEY` | the secret that `hermes` sends to its endpoint; `OPENAI_API_KEY_FILE` names a file that holds it |
 | `WORKSPACE_ID` | listens on `0.0.0.0:8000` unless told otherwise, and lets everybody call while there are no tokens |
-| `MOLECULE_A2A_PLATFORM_ENABLED` | 1, true, yes or on asks for `plugin-callback`, which this version does not ship: a warning |
-| `MOLECULE_A2A_PLATFORM_HOST`, `_PORT`, `_SHARED_SECRET`, `MOLECULE_A2A_CALLBACK_HOST`, `_PORT` | checked, no effect in this version: a warning |
+| `MOLECULE_A2A_PLATFORM_ENABLED` | 1, true, yes or on makes `plugin-callback` the default executor, with `chat-completions` as its fallback |
+| `MOLECULE_A2A_PLATFORM_HOST`, `_PORT` | where the plugin is; overrides `executor.plugin-callback.settings.inbound_url` |
+| `MOLECULE_A2A_PLATFORM_SHARED_SECRET` | sent to the plugin, and wanted from it; or `MOLECULE_A2A_PLATFORM_SHARED_SECRET_FILE`, its file |
+| `MOLECULE_A2A_CALLBACK_HOST`, `_PORT` | overrides `callback.listen` |
 | `XDG_CACHE_HOME`, `HOME` | where compiled components are kept |
 | any name in `grant.secrets` | that secret's value; with `_FILE` appended, the path of the file that holds it |
 
