@@ -132,7 +132,6 @@ pub(crate) async fn cancels(executor: &str) {
 }
 
 /// A cancel in the middle of a tool's work ends that work.
-#[allow(dead_code, reason = "chat-completions cannot")]
 pub(crate) async fn stops_tools(executor: &str) {
     let case = Case::of(executor).await;
     let pid = case.hermes.gateway.scratch().join("pid");
@@ -151,7 +150,6 @@ pub(crate) async fn stops_tools(executor: &str) {
 }
 
 /// A command that needs approval is the caller's question, and its answer decides.
-#[allow(dead_code, reason = "chat-completions cannot")]
 pub(crate) async fn asks_for_approval(executor: &str) {
     let case = Case::of(executor).await;
     for (decision, is_run) in [("approve", true), ("deny", false)] {

@@ -66,7 +66,7 @@ impl Gateway {
     /// Starts one and waits until it has answered a turn: the first one imports half of Python.
     pub(crate) async fn start(provider: &str, options: Options) -> Self {
         for _ in 0..TRIES {
-            let (api, plugin) = free_ports();
+            let (api, plugin) = (free_port(), free_port());
             let home = home();
             fs::write(home.path().join("config.yaml"), config(provider, plugin, &options)).unwrap();
             let mut gateway = Self { home, api, plugin, process: None };
@@ -215,11 +215,9 @@ fn hermes() -> &'static Path {
     })
 }
 
-/// Two ports that nobody listens on. They are not held, so somebody else may be quicker.
-fn free_ports() -> (u16, u16) {
-    let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    let [api, plugin] = listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
-    (api, plugin)
+/// A port that nobody listens on. It is not held, so somebody else may be quicker.
+pub(crate) fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// `config.yaml`. JSON is YAML.

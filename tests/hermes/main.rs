@@ -19,4 +19,5 @@ mod stream;
 
 mod chat_completions;
 mod hermes;
+mod plugin_callback;
 mod plugin_wire;
