@@ -1,7 +1,7 @@
 //! What every executor must do at the real gateway, whatever its way there. The modules that are named after executors say
 //! which of it each can, and what only that one does.
 
-use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -143,8 +143,8 @@ pub(crate) async fn stops_tools(executor: &str) {
         patiently("the tool works", || std::fs::read_to_string(&pid).ok()?.trim().parse().ok()).await;
     cancel(&case.bridge, &stream.task).await;
     stream.until("the end", |stream| stream.state == CANCELED).await;
-    let process = PathBuf::from(format!("/proc/{pid}"));
-    patiently("the tool's process is gone", || (!process.exists()).then_some(())).await;
+    let lives = || Command::new("kill").args(["-0", &pid.to_string()]).stderr(Stdio::null()).status();
+    patiently("the tool's process is gone", || (!lives().unwrap().success()).then_some(())).await;
     assert_eq!(case.hermes.model.times(&turn), 1, "the agent did not go on");
     assert_eq!(answer(&case.bridge, in_context("tool", "say free")).await, "free", "the conversation can");
 }

@@ -66,8 +66,8 @@ impl Gateway {
     /// Starts one and waits until it has answered a turn: the first one imports half of Python.
     pub(crate) async fn start(provider: &str, options: Options) -> Self {
         for _ in 0..TRIES {
-            let (api, plugin) = free_ports();
-            let home = tempfile::Builder::new().prefix("hermes-").tempdir().unwrap();
+            let (api, plugin) = (free_port(), free_port());
+            let home = home();
             fs::write(home.path().join("config.yaml"), config(provider, plugin, &options)).unwrap();
             let mut gateway = Self { home, api, plugin, process: None };
             if gateway.up().await {
@@ -185,15 +185,27 @@ impl Drop for Gateway {
     }
 }
 
+/// Where everything is that these tests install and leave. `cargo xtask` uses the same.
+fn folder() -> PathBuf {
+    // `target/PROFILE/talaria`
+    let target = Path::new(env!("CARGO_BIN_EXE_talaria")).ancestors().nth(2).expect("a target folder");
+    target.join("hermes")
+}
+
+/// A home for a gateway. Its name has our process in it: by that, the next run knows that it is left over.
+fn home() -> tempfile::TempDir {
+    hermes();
+    let prefix = format!("home-{}-", std::process::id());
+    tempfile::Builder::new().prefix(&prefix).tempdir_in(folder()).unwrap()
+}
+
 /// The program, installed if it is not there yet.
 fn hermes() -> &'static Path {
     static HERMES: OnceLock<PathBuf> = OnceLock::new();
     HERMES.get_or_init(|| {
-        // `target/PROFILE/talaria`; `cargo xtask` uses the same folder.
-        let target = Path::new(env!("CARGO_BIN_EXE_talaria")).ancestors().nth(2).expect("a target folder");
         let prepared = Command::new("python3")
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hermes/prepare.py"))
-            .arg(target.join("hermes"))
+            .arg(folder())
             .stderr(Stdio::inherit())
             .output()
             .expect("python3 runs; install Python 3.11 to 3.13");
@@ -203,11 +215,9 @@ fn hermes() -> &'static Path {
     })
 }
 
-/// Two ports that nobody listens on. They are not held, so somebody else may be quicker.
-fn free_ports() -> (u16, u16) {
-    let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    let [api, plugin] = listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
-    (api, plugin)
+/// A port that nobody listens on. It is not held, so somebody else may be quicker.
+pub(crate) fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// `config.yaml`. JSON is YAML.

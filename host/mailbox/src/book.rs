@@ -248,7 +248,7 @@ impl Book {
         let (message, role) = match &posted.reply_to {
             Some(message) if self.entries.contains_key(message.as_str()) => match posted.kind {
                 Kind::DeliveryFailed => (message.as_str().into(), Role::DeliveryFailed),
-                Kind::Plain | Kind::Recovered => (message.as_str().into(), Role::Reply),
+                Kind::Plain | Kind::Recovered | Kind::Resumed => (message.as_str().into(), Role::Reply),
             },
             Some(_) => return Routed::Stale("nobody expects it"),
             None => match self.about_chat(posted, digest) {
@@ -284,8 +284,11 @@ impl Book {
     /// A post that answers no message: what it can be, of all that is expected on its chat.
     fn about_chat(&self, posted: &Posted, digest: &[u8; 32]) -> Result<(Box<str>, Role), &'static str> {
         let chat = posted.chat.as_deref().ok_or("it names neither a message nor a chat")?;
-        if posted.kind == Kind::Recovered {
-            if self.of_chat(chat).any(|entry| entry.replies.contains(digest)) {
+        if matches!(posted.kind, Kind::Recovered | Kind::Resumed) {
+            // What is delivered again is the same; two turns that end with the same words are two answers.
+            if posted.kind == Kind::Recovered
+                && self.of_chat(chat).any(|entry| entry.replies.contains(digest))
+            {
                 return Err("it came before");
             }
             // It is somebody's answer. Whose can be told where the gateway had said that it could not deliver one, or

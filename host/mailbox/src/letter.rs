@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     DeliveryFailed,
     /// It delivers an answer that it owes from before it was restarted. It no longer knows to which message.
     Recovered,
+    /// It has taken a turn up again after a restart, and this is the answer. It no longer knows to which message.
+    Resumed,
 }
 
 /// Why a post is none.
@@ -70,6 +72,17 @@ struct Wire {
     content: String,
 }
 
+/// What a post has that is the last word of a turn. The gateway says it of nothing else.
+#[derive(Deserialize)]
+struct LastWord {
+    metadata: Notify,
+}
+
+#[derive(Deserialize)]
+struct Notify {
+    notify: bool,
+}
+
 // === impl Posted ===
 
 impl Posted {
@@ -85,9 +98,14 @@ impl Posted {
         }
         let Wire { reply_to, chat_id, content } =
             serde_json::from_slice(body).map_err(|_| Invalid::NoContent)?;
-        let (kind, content) = classify(&content);
+        let is_last = serde_json::from_slice(body).is_ok_and(|LastWord { metadata }| metadata.notify);
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
-        Ok(Self { reply_to: given(reply_to), chat: given(chat_id), content: content.to_owned(), kind })
+        let reply_to = given(reply_to);
+        let (kind, content) = match classify(&content) {
+            (Kind::Plain, content) if is_last && reply_to.is_none() => (Kind::Resumed, content),
+            classified => classified,
+        };
+        Ok(Self { reply_to, chat: given(chat_id), content: content.to_owned(), kind })
     }
 
     /// What makes two posts the same answer.
@@ -103,7 +121,9 @@ impl Posted {
             "reply_to": self.reply_to,
             "content": self.content,
         });
-        if let (Kind::Recovered, Role::Reply, Some(body)) = (self.kind, role, body.as_object_mut()) {
+        if let (Kind::Recovered | Kind::Resumed, Role::Reply, Some(body)) =
+            (self.kind, role, body.as_object_mut())
+        {
             body.insert("reply_to".into(), message.into());
             body.insert("recovered".into(), true.into());
         }
@@ -149,6 +169,7 @@ impl Role {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::Value;
 
     use super::*;
 
@@ -172,6 +193,21 @@ mod tests {
         {
             assert_eq!(kind(said), (Kind::Plain, said.into()));
         }
+    }
+
+    #[test]
+    fn the_last_word_of_a_turn_is_known_without_its_name() {
+        let kind = |body: Value| Posted::parse(body.to_string().as_bytes()).unwrap().kind;
+        let last =
+            json!({ "chat_id": "c", "content": "x", "reply_to": null, "metadata": { "notify": true } });
+        assert_eq!(kind(last), Kind::Resumed);
+        for metadata in [json!({}), json!(null), json!([]), json!(1), json!({ "notify": "true" })] {
+            assert_eq!(kind(json!({ "content": "x", "metadata": metadata })), Kind::Plain, "{metadata}");
+        }
+        let deep = format!(r#"{{"content":"x","metadata":{}}}"#, "[".repeat(1_000) + &"]".repeat(1_000));
+        assert_eq!(Posted::parse(deep.as_bytes()).unwrap().kind, Kind::Plain);
+        let named = json!({ "content": "x", "reply_to": "m", "metadata": { "notify": true } });
+        assert_eq!(kind(named), Kind::Plain);
     }
 
     #[test]

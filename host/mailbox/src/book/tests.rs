@@ -40,8 +40,16 @@ impl Book {
     }
 
     fn take(&mut self, chat: &str, reply_to: Option<&str>, content: &str) -> Routed {
-        let body = json!({ "chat_id": chat, "reply_to": reply_to, "content": content }).to_string();
-        let posted = Posted::parse(body.as_bytes()).unwrap();
+        self.post(&json!({ "chat_id": chat, "reply_to": reply_to, "content": content }))
+    }
+
+    /// The last word of a turn whose name the gateway has lost.
+    fn take_last_word(&mut self, chat: &str, content: &str) -> Routed {
+        self.post(&json!({ "chat_id": chat, "content": content, "metadata": { "notify": true } }))
+    }
+
+    fn post(&mut self, body: &serde_json::Value) -> Routed {
+        let posted = Posted::parse(body.to_string().as_bytes()).unwrap();
         let routed = self.route(&posted, &posted.digest(), posted.content.len());
         if let Routed::For { message, role, late } = &routed {
             self.kept(message, *role, *late);
@@ -99,6 +107,32 @@ fn a_recovered_answer_goes_to_the_message_whose_delivery_failed() {
     book.open("m2", "c", &task(), 3);
     assert_eq!(book.take("c", None, RECOVERED), reply("m1", true), "and not to the one under way");
     assert_eq!(book.counts().late, 1);
+}
+
+#[test]
+fn the_answer_of_a_resumed_turn_goes_to_the_only_message_that_lacks_one() {
+    let mut book = book();
+    book.open("m1", "c", &task(), 1);
+    assert_eq!(book.take("c", Some("m1"), "done"), reply("m1", false));
+    book.end("m1", "c", 2);
+    book.open("m2", "c", &task(), 3);
+    assert_eq!(book.take("c", None, "done"), notice("m2"), "anybody can say that");
+    assert_eq!(
+        book.take_last_word("c", "done"),
+        reply("m2", false),
+        "the same words, and not the same answer"
+    );
+    book.end("m2", "c", 4);
+    assert!(matches!(book.take_last_word("c", "done"), Routed::Stale(_)));
+}
+
+#[test]
+fn the_answer_of_a_resumed_turn_that_could_be_anybodys_is_a_notice() {
+    let mut book = book();
+    book.open("m1", "c", &task(), 1);
+    book.end("m1", "c", 2);
+    book.open("m2", "c", &task(), 3);
+    assert_eq!(book.take_last_word("c", "done"), notice("m2"));
 }
 
 #[test]
