@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod fuzz;
 mod guests;
 mod test;
 mod toolchain;
@@ -28,6 +29,7 @@ usage: cargo xtask VERB
   doc                   API documentation, warnings are errors
   test                  everything that CI checks
   test FILTER...        only the tests that match
+  fuzz [TARGET...]      run fuzz targets, 60 seconds each or as --seconds N says
   bench [ARGS...]       build for release and run the benchmarks
 ";
 
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
             ["doc"] => doc(&root),
             ["test"] => test::all(&root),
             ["test", filter @ ..] => test::matching(filter, &root),
+            ["fuzz", args @ ..] => fuzz::fuzz(args, &root),
             ["bench", args @ ..] => bench(args, &root),
             ["help" | "--help" | "-h"] => {
                 io::stdout().write_all(USAGE.as_bytes()).context("cannot write to standard output")
@@ -84,7 +87,8 @@ fn build_guests(guests: &Path, root: &Path) -> Result<()> {
 
 fn fmt(root: &Path) -> Result<()> {
     run(cargo().args(["fmt", "--all"]).current_dir(root))?;
-    run(cargo().args(["fmt", "--all"]).current_dir(root.join("guests")))
+    run(cargo().args(["fmt", "--all"]).current_dir(root.join("guests")))?;
+    run(cargo().arg("fmt").current_dir(root.join("tests/fuzz")))
 }
 
 fn doc(root: &Path) -> Result<()> {

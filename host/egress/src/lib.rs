@@ -24,6 +24,9 @@ mod connect;
 mod error;
 mod events;
 mod exchange;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod headers;
 mod pattern;
 mod secrets;

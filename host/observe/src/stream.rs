@@ -68,6 +68,13 @@ impl RedactorStream {
         self.release(self.held.len())
     }
 
+    /// How many bytes are held back, and how many may be.
+    #[cfg(fuzzing)]
+    #[doc(hidden)]
+    pub fn held(&self) -> (usize, usize) {
+        (self.held.len(), HOLD)
+    }
+
     /// Redacts and removes what is before the cut.
     fn release(&mut self, cut: usize) -> String {
         let Some((before, rest)) = self.held.split_at_checked(cut) else { return String::new() };
