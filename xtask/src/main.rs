@@ -5,6 +5,7 @@
 
 mod bridge;
 mod command;
+mod fuzz;
 mod guests;
 mod hermes;
 mod interop;
@@ -38,6 +39,7 @@ usage: cargo xtask VERB
   tck DIR               the conformance kit that is checked out at DIR against the binary
   tck DIR --output json
   hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
+  fuzz [TARGET...]      run fuzz targets, 60 seconds each or as --seconds N says
   bench [ARGS...]       build for release and run the benchmarks
 ";
 
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
             ["tck", kit] => absolute(kit).and_then(|kit| tck::run(&kit, false, &root)),
             ["tck", kit, "--output", "json"] => absolute(kit).and_then(|kit| tck::run(&kit, true, &root)),
             ["hermes", filter @ ..] => hermes::test(filter, &root),
+            ["fuzz", args @ ..] => fuzz::fuzz(args, &root),
             ["bench", args @ ..] => bench(args, &root),
             ["help" | "--help" | "-h"] => {
                 io::stdout().write_all(USAGE.as_bytes()).context("cannot write to standard output")
@@ -99,7 +102,8 @@ fn build_guests(guests: &Path, root: &Path) -> Result<()> {
 
 fn fmt(root: &Path) -> Result<()> {
     run(cargo().args(["fmt", "--all"]).current_dir(root))?;
-    run(cargo().args(["fmt", "--all"]).current_dir(root.join("guests")))
+    run(cargo().args(["fmt", "--all"]).current_dir(root.join("guests")))?;
+    run(cargo().arg("fmt").current_dir(root.join("tests/fuzz")))
 }
 
 fn doc(root: &Path) -> Result<()> {

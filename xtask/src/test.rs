@@ -23,15 +23,24 @@ const GUESTS_FORMAT: Step = Step {
     name: "format of guests",
     args: &["fmt", "--all", "--check", "--manifest-path", "guests/Cargo.toml"],
 };
+const FUZZ_FORMAT: Step = Step {
+    name: "format of fuzz targets",
+    args: &["fmt", "--check", "--manifest-path", "tests/fuzz/Cargo.toml"],
+};
 const GUESTS: Step = Step { name: "guests", args: &["xtask", "guests", "--check"] };
-pub(crate) const LINT: Step =
-    Step { name: "lint", args: &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"] };
+// With the doors that only fuzz targets use.
+pub(crate) const LINT: Step = Step {
+    name: "lint",
+    args: &["clippy", "--workspace", "--all-targets", "--", "--cfg", "fuzzing", "--deny", "warnings"],
+};
 const NEXTEST: Step = Step { name: "tests", args: &["nextest", "run", "--workspace"] };
 const TEST: Step = Step { name: "tests", args: &["test", "--workspace", "--tests"] };
 /// nextest has a process for each test, and each of these would start a gateway of its own there.
 const NEXTEST_BUT_HERMES: Step =
     Step { name: "tests", args: &["nextest", "run", "--workspace", "-E", "not binary(=hermes)"] };
 const HERMES: Step = Step { name: "tests against hermes-agent", args: &["xtask", "hermes"] };
+// Long enough for every known input and some thousands of new ones.
+const FUZZ: Step = Step { name: "fuzz", args: &["xtask", "fuzz", "--seconds", "3"] };
 const DOCTEST: Step = Step { name: "doc tests", args: &["test", "--workspace", "--doc"] };
 
 const INTEROP: Step = Step { name: "interop", args: &["xtask", "interop"] };
@@ -41,7 +50,8 @@ pub(crate) fn all(root: &Path) -> Result<()> {
     let start = Instant::now();
     let mut times = Vec::new();
     let tests = if has_nextest() { &[NEXTEST_BUT_HERMES, HERMES][..] } else { &[TEST] };
-    for step in [FORMAT, GUESTS_FORMAT, GUESTS, LINT].iter().chain(tests).chain([&DOCTEST, &INTEROP]) {
+    let first = [FORMAT, GUESTS_FORMAT, FUZZ_FORMAT, GUESTS, LINT];
+    for step in first.iter().chain(tests).chain([&DOCTEST, &INTEROP, &FUZZ]) {
         eprintln!("test: {}", step.name);
         let start = Instant::now();
         run_step(step, root)?;

@@ -20,6 +20,9 @@ mod capabilities;
 mod card;
 mod dialect;
 mod endpoint;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod hook;
 mod jsonrpc;
 mod moment;

@@ -52,7 +52,7 @@ pub(super) struct Ended {
 /// What events do to a task's row.
 pub(super) struct Change {
     count: u64,
-    json: String,
+    pub(super) json: String,
     /// For each state that the task may be in: the state after the events, or which of them is not legal.
     moves: [(State, Result<State, IllegalMove>); 8],
     /// When the last status among them began.
