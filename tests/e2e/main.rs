@@ -21,6 +21,7 @@ mod drain;
 mod durable;
 mod first_executor;
 mod hermes;
+mod hermes_runs;
 mod plugin;
 mod plugin_crash;
 mod push;

@@ -19,5 +19,6 @@ mod stream;
 
 mod chat_completions;
 mod hermes;
+mod hermes_runs;
 mod plugin_callback;
 mod plugin_wire;

@@ -42,6 +42,12 @@ impl Request {
         self
     }
 
+    /// Bounds the response.
+    pub fn max_bytes(mut self, bytes: u32) -> Self {
+        self.0.max_bytes = Some(bytes);
+        self
+    }
+
     /// Sends it and reads the whole response.
     ///
     /// # Errors

@@ -17,6 +17,8 @@ pub(crate) mod bindings {
             "talaria:executor/callback": async | trappable,
             "talaria:executor/events.emit": async | trappable,
             "talaria:executor/events.ask": async | trappable,
+            "talaria:executor/events.pose": async | trappable,
+            "talaria:executor/events.[method]question.wait": async | trappable,
             "talaria:executor/state": async | trappable,
             "talaria:executor/control.sleep": async | trappable,
             default: trappable,
@@ -25,6 +27,7 @@ pub(crate) mod bindings {
         with: {
             "talaria:executor/http.exchange": crate::host::http::Exchange,
             "talaria:executor/callback.pending": crate::host::callback::Pending,
+            "talaria:executor/events.question": crate::host::events::Question,
             "talaria:executor/span.span": crate::host::span::Span,
         },
     });

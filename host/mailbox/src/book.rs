@@ -3,14 +3,21 @@
 //! No I/O and no clock here: a method is given the time, decides, and returns. Bodies are never here; of a letter only
 //! its digest is, and its place.
 
-use std::collections::{HashMap, VecDeque};
+mod age;
+mod chat;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use talaria_turns::{Announced, CallbackError, Envelope, TaskKey, Timestamp};
-use tokio::sync::{Notify, oneshot};
+use talaria_turns::{Announced, CallbackError, Envelope, Timestamp};
+use tokio::sync::Notify;
 
+use self::chat::Chat;
 use crate::Limits;
 use crate::letter::{Kind, Posted, Role};
+
+pub use self::age::Counts;
+pub(crate) use self::chat::Entered;
 
 pub(crate) struct Book {
     limits: Limits,
@@ -50,30 +57,6 @@ struct Entry {
     arrived: Arc<Notify>,
 }
 
-/// A chat that something is expected on, or that somebody waits for.
-#[derive(Default)]
-struct Chat {
-    /// The task that has it, and how often: once for each of its announcements.
-    holder: Option<(TaskKey, usize)>,
-    line: VecDeque<Waiting>,
-    /// Its announcements, oldest first.
-    messages: Vec<Box<str>>,
-}
-
-struct Waiting {
-    ticket: u64,
-    task: TaskKey,
-    go: oneshot::Sender<()>,
-}
-
-/// Whether a task may have a chat.
-pub(crate) enum Entered {
-    /// It has it.
-    Now,
-    /// It is in line, with a ticket.
-    Later(u64, oneshot::Receiver<()>),
-}
-
 /// An announcement that was taken.
 pub(crate) struct Opened {
     /// Wakes its turn.
@@ -100,25 +83,6 @@ pub(crate) enum Routed {
     },
     /// There is no room.
     Full,
-}
-
-/// How many there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// Turns that wait for a reply.
-    pub waiting: usize,
-    /// Turns in line for a chat.
-    pub in_line: usize,
-    /// Announcements from before a restart whose turns have not come back.
-    pub orphans: usize,
-    /// Turns that ended without a reply, for which one may still come.
-    pub unanswered: usize,
-    /// Replies that came after their turns ended.
-    pub late: usize,
-    /// Turns that ended with a reply, which are remembered to know it again.
-    pub answered: usize,
-    /// Bytes of all letters.
-    pub bytes: usize,
 }
 
 // === impl Book ===
@@ -179,59 +143,6 @@ impl Book {
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
-
-    // --- chats ---
-
-    /// Takes a chat for a task, or a place in its line. A task that has it has it at once.
-    pub(crate) fn enter(&mut self, name: &str, task: &TaskKey) -> Result<Entered, CallbackError> {
-        if self.closing {
-            return Err(CallbackError::Closing);
-        }
-        let chat = self.chats.entry(name.into()).or_default();
-        if chat.try_hold(task) {
-            return Ok(Entered::Now);
-        }
-        if chat.line.len() >= self.limits.lane {
-            let most = self.limits.lane;
-            return Err(CallbackError::Full(format!("{most} turns wait for this chat, which is the most")));
-        }
-        self.tickets += 1;
-        let (go, going) = oneshot::channel();
-        chat.line.push_back(Waiting { ticket: self.tickets, task: task.clone(), go });
-        Ok(Entered::Later(self.tickets, going))
-    }
-
-    /// Gives up a place in line; if its time had come already, the chat.
-    pub(crate) fn give_up(&mut self, name: &str, ticket: u64) {
-        let Some(chat) = self.chats.get_mut(name).filter(|_| !self.closing) else { return };
-        match chat.line.iter().position(|waiting| waiting.ticket == ticket) {
-            Some(place) => drop(chat.line.remove(place)),
-            None => self.leave(name),
-        }
-    }
-
-    /// Gives the chat back, once; whoever is next has it.
-    pub(crate) fn leave(&mut self, name: &str) {
-        let Some(chat) = self.chats.get_mut(name) else { return };
-        match &mut chat.holder {
-            Some((_, times)) if *times > 1 => *times -= 1,
-            _ => match chat.line.pop_front() {
-                // One that no longer listens finds that its ticket is gone, and leaves.
-                Some(Waiting { task, go, .. }) => {
-                    chat.holder = Some((task, 1));
-                    let _ = go.send(());
-                }
-                None => {
-                    chat.holder = None;
-                    if chat.messages.is_empty() {
-                        self.chats.remove(name);
-                    }
-                }
-            },
-        }
-    }
-
-    // --- announcements ---
 
     /// Takes an announcement. Where it names a chat, its task has entered it.
     pub(crate) fn announce(&mut self, announced: &Announced) -> Result<Opened, CallbackError> {
@@ -331,8 +242,6 @@ impl Book {
         self.withdrawn.extend(withdrawn);
         self.discarded.extend(discarded);
     }
-
-    // --- posts ---
 
     /// Decides where a post goes, and reserves room for it.
     pub(crate) fn route(&mut self, posted: &Posted, digest: &[u8; 32], bytes: usize) -> Routed {
@@ -448,60 +357,6 @@ impl Book {
         entry.bytes -= bytes;
         self.bytes -= bytes;
     }
-
-    // --- age ---
-
-    /// Lets go of what is too old or too much. `boot` is when this process began to listen.
-    pub(crate) fn sweep(&mut self, now: Timestamp, boot: Timestamp) {
-        if boot < now.before(self.limits.orphans_for) {
-            let orphans = self.entries.values().filter(|entry| entry.is_orphan);
-            let orphans: Vec<Box<str>> = orphans.map(|entry| entry.announced.message.clone()).collect();
-            for message in orphans {
-                self.withdraw(&message, now);
-                self.adopt(&message);
-            }
-        }
-        let Limits { answered, answered_for, unanswered, unanswered_for, .. } = self.limits;
-        for (is_over, most, age) in [
-            (Entry::is_answered as fn(&Entry) -> bool, answered, answered_for),
-            (Entry::is_unanswered_or_late, unanswered, unanswered_for),
-        ] {
-            let over = self.entries.values().filter(|entry| is_over(entry));
-            // What ended before this process began is as old as the process: its turn may yet come back.
-            let mut over: Vec<(Timestamp, Box<str>)> = over
-                .filter_map(|entry| {
-                    Some((entry.announced.closed?.max(boot), entry.announced.message.clone()))
-                })
-                .collect();
-            over.sort_unstable();
-            let too_many = over.len().saturating_sub(most);
-            let expired = over.partition_point(|(closed, _)| *closed < now.before(age));
-            for (_, message) in over.iter().take(too_many.max(expired)) {
-                self.discard(message);
-            }
-        }
-    }
-
-    pub(crate) fn counts(&self) -> Counts {
-        let count = |fits: &dyn Fn(&Entry) -> bool| self.entries.values().filter(|e| fits(e)).count();
-        Counts {
-            waiting: count(&|entry| entry.announced.closed.is_none() && !entry.is_orphan),
-            in_line: self.chats.values().map(|chat| chat.line.len()).sum(),
-            orphans: count(&|entry| entry.is_orphan),
-            unanswered: count(&Entry::is_unanswered),
-            late: count(&|entry| entry.is_late),
-            answered: count(&Entry::is_answered),
-            bytes: self.bytes,
-        }
-    }
-
-    /// The announcements with late replies, newest first.
-    pub(crate) fn late(&self, limit: usize) -> Vec<Announced> {
-        let mut late: Vec<&Announced> =
-            self.entries.values().filter(|entry| entry.is_late).map(|entry| &entry.announced).collect();
-        late.sort_unstable_by_key(|announced| std::cmp::Reverse(announced.closed));
-        late.into_iter().take(limit).cloned().collect()
-    }
 }
 
 // === impl Entry ===
@@ -534,20 +389,6 @@ impl Entry {
 
     fn is_answered(&self) -> bool {
         self.announced.closed.is_some() && !self.is_unanswered_or_late()
-    }
-}
-
-// === impl Chat ===
-
-impl Chat {
-    /// Takes it if nobody has it and nobody is in line, or if the task has it already.
-    fn try_hold(&mut self, task: &TaskKey) -> bool {
-        match &mut self.holder {
-            Some((holder, times)) if holder == task => *times += 1,
-            Some(_) => return false,
-            None => self.holder = Some((task.clone(), 1)),
-        }
-        true
     }
 }
 

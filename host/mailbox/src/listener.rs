@@ -16,6 +16,7 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -44,6 +45,8 @@ pub struct Listener {
     mailbox: Mailbox,
     secret: Option<SecretString>,
     limits: Limits,
+    /// The log has been told of a wrong secret; not again until a right one came.
+    is_told: AtomicBool,
 }
 
 /// Where peers post.
@@ -68,7 +71,7 @@ impl Listener {
     #[must_use]
     pub fn new(mailbox: Mailbox, secret: Option<SecretString>, limits: Limits) -> Self {
         let secret = secret.filter(|secret| !secret.expose_secret().is_empty());
-        Self { mailbox, secret, limits }
+        Self { mailbox, secret, limits, is_told: AtomicBool::new(false) }
     }
 
     /// Serves until `shutdown`, and then until posts under way are answered.
@@ -132,9 +135,12 @@ impl Listener {
             return answer;
         }
         if !self.is_authentic(request.headers()) {
-            warn!("a callback has no secret or a wrong one; the peer and the bridge must have the same");
+            if !self.is_told.swap(true, Ordering::Relaxed) {
+                warn!("a callback has no secret or a wrong one; the peer and the bridge must have the same");
+            }
             return refused(StatusCode::UNAUTHORIZED, "unauthorized");
         }
+        self.is_told.store(false, Ordering::Relaxed);
         let body = Limited::new(request.into_body(), self.limits.body).collect();
         let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
             Ok(Ok(body)) => body.to_bytes(),

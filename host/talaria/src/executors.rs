@@ -19,10 +19,11 @@ use tracing::{info, warn};
 use crate::config::{ComponentRef, Config, Executor, ExecutorName};
 
 /// The built-in components, by the name after `builtin:`.
-const BUILTIN: [(&str, &[u8]); 4] = [
+const BUILTIN: [(&str, &[u8]); 5] = [
     ("chat-completions", include_bytes!("../../../guests/dist/chat-completions.wasm")),
     ("conformance", include_bytes!("../../../guests/dist/conformance.wasm")),
     ("hermes", include_bytes!("../../../guests/dist/hermes.wasm")),
+    ("hermes-runs", include_bytes!("../../../guests/dist/hermes-runs.wasm")),
     ("plugin-callback", include_bytes!("../../../guests/dist/plugin-callback.wasm")),
 ];
 

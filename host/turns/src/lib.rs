@@ -24,7 +24,7 @@ pub use callback::{
     Announced, Awaited, CallbackError, Callbacks, Delivery, Envelope, Expectation, Letter, Letters,
 };
 pub use executor::{
-    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Route, Said, Scope, ToolProgress,
+    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Question, Route, Said, Scope, ToolProgress,
     ToolState, Turn, TurnOver, Usage,
 };
 pub use hook::{

@@ -20,6 +20,7 @@ mod plugin;
 mod provider;
 mod reply;
 mod rig;
+mod runs;
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub use plugin::{FakePlugin, Inbound, Step};
 pub use provider::Provider;
 pub use reply::{PROVIDER_KEY, Reply, Stream};
 pub use rig::{Ran, Rig};
+pub use runs::{FakeRuns, Script};
 
 /// How long a test waits for something that should happen at once. Long, because machines are slow and a test that
 /// fails early for that reason proves nothing.

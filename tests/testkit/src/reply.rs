@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -46,7 +46,12 @@ pub(crate) enum Step {
     Hold(#[expect(dead_code, reason = "it is there to be dropped")] Arc<dyn Any + Send + Sync>),
     Hang,
     Cut,
+    Feed(Feed),
 }
+
+/// Bytes that come while the answer is on its way: none is the end, and a sender that is gone cuts the answer off. It is
+/// read once; whoever comes second waits for ever.
+pub(crate) type Feed = Arc<Mutex<Option<mpsc::UnboundedReceiver<Option<Bytes>>>>>;
 
 // === impl Reply ===
 
@@ -247,6 +252,11 @@ impl Stream {
         self
     }
 
+    /// Whatever comes.
+    pub(crate) fn feed(feed: Feed) -> Self {
+        Self(vec![Step::Feed(feed)])
+    }
+
     /// Bytes as they are.
     #[must_use]
     pub fn bytes(mut self, bytes: impl Into<Bytes>) -> Self {
@@ -302,6 +312,19 @@ fn streamed(steps: Vec<Step>) -> Body {
                 }
                 Step::Hold(_) => {}
                 Step::Hang => std::future::pending().await,
+                Step::Feed(feed) => {
+                    let taken = feed.lock().unwrap().take();
+                    let Some(mut receiver) = taken else { return std::future::pending().await };
+                    match receiver.recv().await {
+                        Some(Some(bytes)) => {
+                            *feed.lock().unwrap() = Some(receiver);
+                            steps.push_front(Step::Feed(feed));
+                            return Some((Ok(Frame::data(bytes)), steps));
+                        }
+                        Some(None) => {}
+                        None => steps.push_front(Step::Cut),
+                    }
+                }
                 Step::Cut => {
                     // The server writes what it has when there is nothing more, and drops it on a failure.
                     tokio::task::yield_now().await;

@@ -201,6 +201,21 @@ impl Rig {
 
     /// Runs a turn that is told when it is cancelled.
     pub async fn execute_until(&self, turn: Turn, cancelled: CancellationToken) -> Ran {
+        let mut asked = 0;
+        let answer = |_: &str| {
+            asked += 1;
+            vec![Part::text(format!("answer {asked}"))]
+        };
+        self.converse(turn, cancelled, answer).await
+    }
+
+    /// Runs a turn whose questions get what the function makes of them.
+    pub async fn converse(
+        &self,
+        turn: Turn,
+        cancelled: CancellationToken,
+        mut reply: impl FnMut(&str) -> Vec<Part>,
+    ) -> Ran {
         let (running, mut said) = self.begin_until(turn, cancelled);
         let (mut events, mut questions, mut checkpoints) = (Vec::new(), Vec::new(), Vec::new());
         let (result, ()) = tokio::join!(running, async {
@@ -212,10 +227,10 @@ impl Rig {
                         let _ = kept.send(Ok(()));
                     }
                     Said::Ask { parts, answer } => {
-                        questions.push(message_text(&parts));
-                        let text = format!("answer {}", questions.len());
-                        let _ = answer
-                            .send(Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) });
+                        let question = message_text(&parts);
+                        let reply = Message::agent(reply(&question));
+                        questions.push(question);
+                        let _ = answer.send(Message { role: Role::User, ..reply });
                     }
                 }
             }

@@ -6,7 +6,7 @@
 pub(crate) mod callback;
 mod config;
 mod control;
-mod events;
+pub(crate) mod events;
 pub(crate) mod http;
 mod log;
 pub(crate) mod span;

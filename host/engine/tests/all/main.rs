@@ -13,6 +13,7 @@ mod conformance;
 mod contained;
 mod contract;
 mod hermes;
+mod hermes_runs;
 mod loads;
 mod plugin_callback;
 mod reach;

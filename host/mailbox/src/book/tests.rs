@@ -1,5 +1,6 @@
 use serde_json::json;
-use talaria_turns::{Principal, TaskId};
+use talaria_turns::{Principal, TaskId, TaskKey};
+use tokio::sync::oneshot;
 
 use super::*;
 

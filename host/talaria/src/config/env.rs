@@ -15,7 +15,7 @@ pub(crate) struct Env<'a>(pub(crate) &'a dyn Fn(&str) -> Option<String>);
 /// What the seeds' variables say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seeds {
-    /// `HERMES_API_BASE`: the gateway behind `chat-completions`.
+    /// `HERMES_API_BASE`: the gateway behind `chat-completions` and `hermes-runs`.
     pub(crate) api_base: Option<HttpUrl>,
     /// `OPENAI_BASE_URL`: the endpoint behind `hermes`.
     pub(crate) openai_base: Option<HttpUrl>,

@@ -39,27 +39,40 @@ struct Upstream {
     base: &'static str,
     /// Where the environment says that it is; heard by the executor of the component's name only.
     from: fn(&Seeds) -> Option<&HttpUrl>,
-    /// The calls that the component makes, with `{}` for the base.
+    /// The calls that the component makes, written as in its needs.
     calls: &'static [&'static str],
     /// The upstream's key.
     key: &'static str,
 }
 
 /// The built-in components with an upstream.
-const UPSTREAMS: [Upstream; 2] = [
+const UPSTREAMS: [Upstream; 3] = [
     Upstream {
         name: CHAT_COMPLETIONS,
         base: GATEWAY,
         from: |seeds| seeds.api_base.as_ref(),
-        calls: &["POST {}/chat/completions", "GET {}/health"],
+        calls: &["POST {setting:base_url}/chat/completions", "GET {setting:base_url}/health"],
         key: GATEWAY_KEY,
     },
     Upstream {
         name: "hermes",
         base: "https://openrouter.ai/api/v1",
         from: |seeds| seeds.openai_base.as_ref(),
-        calls: &["POST {}/chat/completions", "GET {}/models"],
+        calls: &["POST {setting:base_url}/chat/completions", "GET {setting:base_url}/models"],
         key: "OPENAI_API_KEY",
+    },
+    Upstream {
+        name: "hermes-runs",
+        base: GATEWAY,
+        from: |seeds| seeds.api_base.as_ref(),
+        calls: &[
+            "GET {setting:base_url}/capabilities",
+            "POST {setting:base_url}/runs",
+            "GET {setting:base_url}/runs/*",
+            "POST {setting:base_url}/runs/*",
+            "GET {parent:base_url}/api/sessions/*",
+        ],
+        key: GATEWAY_KEY,
     },
 ];
 /// How long a turn may take when nothing is said, as long as the seeds gave it.
@@ -99,10 +112,10 @@ pub(crate) struct ExecutorSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fallback: Option<Fallback>,
     /// What the component itself is told; it says what it understands. Built in: `base_url`, `model` and `system_prompt`
-    /// for `chat-completions` and `hermes`, and `tools` for `hermes`; `inbound_url`, `health_url`, `chat_id`, `workspace_id`
-    /// and `reply_timeout_seconds` for `plugin-callback`. `HERMES_API_BASE` overrides `base_url` of
-    /// `executor.chat-completions`, `OPENAI_BASE_URL` that of `executor.hermes`, `MOLECULE_A2A_PLATFORM_HOST` and `_PORT`
-    /// override `inbound_url` of `executor.plugin-callback`.
+    /// for `chat-completions`, `hermes-runs` and `hermes`, and `tools` for `hermes`; `inbound_url`, `health_url`, `chat_id`,
+    /// `workspace_id` and `reply_timeout_seconds` for `plugin-callback`. `HERMES_API_BASE` overrides `base_url` of
+    /// `executor.chat-completions` and `executor.hermes-runs`, `OPENAI_BASE_URL` that of `executor.hermes`,
+    /// `MOLECULE_A2A_PLATFORM_HOST` and `_PORT` override `inbound_url` of `executor.plugin-callback`.
     ///
     /// Example: `settings = { base_url = "http://127.0.0.1:8642/v1", model = "hermes-agent" }`
     #[serde(deserialize_with = "settings")]
@@ -127,8 +140,8 @@ pub(crate) struct GrantSection {
     /// The secrets that may be filled into its calls, by name, each towards everything in `egress` or towards `to` only.
     /// A secret's value is the environment variable of that name, or the file that `NAME_FILE` names.
     ///
-    /// Default: `API_SERVER_KEY` for `builtin:chat-completions`, `OPENAI_API_KEY` for `builtin:hermes`,
-    /// `MOLECULE_A2A_PLATFORM_SHARED_SECRET` for `builtin:plugin-callback`; none for any other
+    /// Default: `API_SERVER_KEY` for `builtin:chat-completions` and `builtin:hermes-runs`, `OPENAI_API_KEY` for
+    /// `builtin:hermes`, `MOLECULE_A2A_PLATFORM_SHARED_SECRET` for `builtin:plugin-callback`; none for any other
     ///
     /// Example: `secrets = ["MODEL_KEY", { name = "SEARCH_KEY", to = ["https://search.example.com/*"] }]`
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -364,11 +377,14 @@ impl Upstream {
 
     /// The calls that the component makes to an upstream there.
     fn implied(&self, base: &HttpUrl) -> Result<Vec<Pattern>, Problem> {
-        let patterns = self.calls.iter().map(|call| call.replace("{}", base.as_str()).parse());
-        patterns.collect::<Result<_, talaria_egress::InvalidPattern>>().map_err(|error| {
-            let what = format!("`{base}` cannot be called: {}", error.problem);
-            problem("settings.base_url", what)
-        })
+        let settings = Map::from_iter([("base_url".to_owned(), base.as_str().into())]);
+        let pattern = |call: &&str| {
+            let call = talaria_engine::fill_in(call, &settings).map_err(|error| error.to_string())?;
+            let parsed = call.parse().map_err(|error: talaria_egress::InvalidPattern| error.problem);
+            parsed.map_err(|what| format!("`{base}` cannot be called: {what}"))
+        };
+        let patterns = self.calls.iter().map(pattern);
+        patterns.collect::<Result<_, String>>().map_err(|what| problem("settings.base_url", what))
     }
 }
 

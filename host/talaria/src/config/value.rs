@@ -57,7 +57,8 @@ pub(crate) enum ComponentRef {
 }
 
 /// The components that are embedded in the binary.
-pub(crate) const BUILTIN: [&str; 4] = ["chat-completions", "conformance", "hermes", "plugin-callback"];
+pub(crate) const BUILTIN: [&str; 5] =
+    ["chat-completions", "conformance", "hermes", "hermes-runs", "plugin-callback"];
 
 // === impl Size ===
 

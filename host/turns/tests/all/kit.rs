@@ -101,6 +101,24 @@ impl Executor for Scripted {
                 let answer = scope.ask(vec![Part::text("which?")]).await.map_err(over)?;
                 Ok(done(vec![Part::text(format!("you said {}", message_text(&answer.parts)))]))
             }
+            // Asks, and withdraws the question when told to, whether it was answered or not; then asks another.
+            "changes its mind" => {
+                let question = scope.pose(vec![Part::text("which?")]).await.map_err(over)?;
+                self.go.notified().await;
+                drop(question);
+                self.go.notified().await;
+                let answer = scope.ask(vec![Part::text("or rather?")]).await.map_err(over)?;
+                Ok(done(vec![Part::text(format!("you said {}", message_text(&answer.parts)))]))
+            }
+            "two questions" => {
+                if turn.checkpoint.is_none() {
+                    scope.checkpoint(b"zero".to_vec()).await.unwrap();
+                    scope.ask(vec![Part::text("first?")]).await.map_err(over)?;
+                    scope.checkpoint(b"one".to_vec()).await.unwrap();
+                }
+                let answer = scope.ask(vec![Part::text("second?")]).await.map_err(over)?;
+                Ok(done(vec![Part::text(format!("you said {}", message_text(&answer.parts)))]))
+            }
             "flood" => {
                 for _ in 0..1_000 {
                     scope.emit(Emitted::TextDelta("x".into())).await.unwrap();

@@ -93,6 +93,29 @@ async fn a_question_survives_and_its_answer_is_not_asked_for_twice() {
 }
 
 #[tokio::test]
+async fn an_answer_from_before_the_checkpoint_answers_nothing_after_it() {
+    let store = store();
+    let (turns, _) = on(Arc::clone(&store), Limits::default());
+    let first = turns.send(message("two questions")).await.unwrap().settled().await;
+    let answer = |text: &str| talaria_turns::Incoming { task: Some(first.id.clone()), ..message(text) };
+    turns.send(answer("one")).await.unwrap();
+    let asks_second =
+        |task: &Task| task.status.message.clone().is_some_and(|said| text(Some(said)) == "second?");
+    while !asks_second(&turns.task(&Principal::anyone(), &first.id).await.unwrap()) {
+        tokio::task::yield_now().await;
+    }
+    std::mem::forget(turns);
+    let (turns, _, _) = restarted(&store).await;
+    assert_eq!(
+        settled(&turns, &first.id).await.status.state,
+        State::InputRequired,
+        "it asks, and nobody answered"
+    );
+    let done = turns.send(answer("two")).await.unwrap().settled().await;
+    assert_eq!(text(done.text_reply()), "you said two");
+}
+
+#[tokio::test]
 async fn what_had_ended_is_left_alone() {
     let store = store();
     let (turns, _) = on(Arc::clone(&store), Limits::default());

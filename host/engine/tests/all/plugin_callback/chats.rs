@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use talaria_testkit::{FakePlugin, MailHost, Step};
+use talaria_testkit::{FakePlugin, MailHost, Rig, Step};
 use tokio::task::JoinSet;
 
 use super::{Running, rig};
@@ -28,18 +28,24 @@ async fn every_message_of_a_busy_chat_gets_its_own_answer() {
     assert!(plugin.messages().iter().all(|message| message.chat() == "workspace:w"));
 }
 
-#[tokio::test]
-async fn a_message_that_was_given_up_is_stopped_before_the_next() {
-    let plugin = FakePlugin::start(|message| match message.content() {
+/// A plugin whose agent takes its time over some messages.
+async fn slow() -> FakePlugin {
+    FakePlugin::start(|message| match message.content() {
         "slow" => vec![Step::Wait, Step::Answer("much later".into())],
         other => vec![Step::Answer(format!("answer to {other}"))],
     })
-    .await;
-    let mail = MailHost::start().await;
-    let rig = rig(&plugin, &mail)
-        .await
-        .setting("chat_id", json!(["context"]))
-        .setting("reply_timeout_seconds", 0.2);
+    .await
+}
+
+/// An executor with one chat for all its turns, which gives up soon.
+async fn impatient(plugin: &FakePlugin, mail: &MailHost) -> Rig {
+    rig(plugin, mail).await.setting("chat_id", json!(["context"])).setting("reply_timeout_seconds", 0.2)
+}
+
+#[tokio::test]
+async fn a_message_that_was_given_up_is_stopped_before_the_next() {
+    let (plugin, mail) = (slow().await, MailHost::start().await);
+    let rig = impatient(&plugin, &mail).await;
     assert_eq!(rig.run("slow").await.failure().message, "[hermes plugin reply timeout after 0s]");
     let mut running = Running::begin(&rig, rig.turn("next"));
     assert_eq!(running.status().await, "stopping what the agent was left with by an earlier message");
@@ -52,16 +58,8 @@ async fn a_message_that_was_given_up_is_stopped_before_the_next() {
 
 #[tokio::test]
 async fn an_answer_that_came_late_leaves_nothing_to_stop() {
-    let plugin = FakePlugin::start(|message| match message.content() {
-        "slow" => vec![Step::Wait, Step::Answer("much later".into())],
-        other => vec![Step::Answer(format!("answer to {other}"))],
-    })
-    .await;
-    let mail = MailHost::start().await;
-    let rig = rig(&plugin, &mail)
-        .await
-        .setting("chat_id", json!(["context"]))
-        .setting("reply_timeout_seconds", 0.2);
+    let (plugin, mail) = (slow().await, MailHost::start().await);
+    let rig = impatient(&plugin, &mail).await;
     let _ = rig.run("slow").await.failure();
     plugin.release(plugin.messages()[0].chat());
     plugin.posted(1).await;

@@ -154,7 +154,7 @@ async fn the_probe_asks_for_the_plugins_health() {
     let executor = rig(&plugin, &mail).await.executor();
     executor.setup().await.unwrap();
     plugin.set_down(true);
-    let down = executor.still_ready().await.unwrap_err();
+    let down = executor.recheck().await.unwrap_err();
     assert_eq!(down.kind, talaria_turns::FailureKind::Upstream);
     assert_eq!(
         down.message,
@@ -162,6 +162,6 @@ async fn the_probe_asks_for_the_plugins_health() {
     );
     let url = plugin.health_url();
     drop(plugin);
-    let gone = executor.still_ready().await.unwrap_err().message;
+    let gone = executor.recheck().await.unwrap_err().message;
     assert!(gone.starts_with(&format!("the hermes plugin is not ready at {url}: connection ")), "{gone}");
 }

@@ -61,6 +61,7 @@ fn incoming(text: &str) -> Incoming {
         streaming: false,
         async_delivery: false,
         metadata: None,
+        hook: None,
     }
 }
 

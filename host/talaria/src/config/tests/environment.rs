@@ -69,6 +69,28 @@ fn openai_base_url_is_the_endpoint_of_hermes() {
 }
 
 #[test]
+fn hermes_api_base_is_the_gateway_of_runs_too() {
+    let config = Given::file("[executors]\ndefault = \"hermes-runs\"")
+        .variable("HERMES_API_BASE", "http://gateway:8642/p/one/v1/")
+        .load();
+    let runs = &config.executors[&ExecutorName::builtin("hermes-runs")];
+    assert_eq!(runs.settings["base_url"], "http://gateway:8642/p/one/v1");
+    let egress: Vec<_> = runs.grant.egress.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        egress,
+        [
+            "GET http://gateway:8642/p/one/v1/capabilities",
+            "POST http://gateway:8642/p/one/v1/runs",
+            "GET http://gateway:8642/p/one/v1/runs/*",
+            "POST http://gateway:8642/p/one/v1/runs/*",
+            "GET http://gateway:8642/p/one/api/sessions/*",
+        ],
+        "sessions are beside the API"
+    );
+    assert_eq!(runs.grant.secrets.names().collect::<Vec<_>>(), ["API_SERVER_KEY"]);
+}
+
+#[test]
 fn api_server_key_is_a_secret_by_name() {
     let secrets = |given: Given| chat(&given.load()).grant.secrets.clone();
     let unset = secrets(Given::nothing());

@@ -151,7 +151,7 @@ fn what_this_version_lacks_says_so() {
     assert_eq!(
         error("[executor.x]\ncomponent = \"builtin:telepathy\""),
         "talaria.toml:2:13: `executor.x.component`: no built-in component `telepathy` \
-         (built in: chat-completions, conformance, hermes, plugin-callback)"
+         (built in: chat-completions, conformance, hermes, hermes-runs, plugin-callback)"
     );
 }
 

@@ -68,8 +68,8 @@ const ENVIRONMENT: &str = "
 
 | variable | effect |
 |---|---|
-| `HERMES_API_BASE` | `executor.chat-completions.settings.base_url`, a trailing slash stripped |
-| `API_SERVER_KEY` | the secret that `chat-completions` sends to the gateway; `API_SERVER_KEY_FILE` names a file that holds it |
+| `HERMES_API_BASE` | `settings.base_url` of `executor.chat-completions` and `executor.hermes-runs`, a trailing slash stripped |
+| `API_SERVER_KEY` | the secret that `chat-completions` and `hermes-runs` send to the gateway; `API_SERVER_KEY_FILE` names a file that holds it |
 | `OPENAI_BASE_URL` | `executor.hermes.settings.base_url`, a trailing slash stripped |
 | `OPENAI_API_KEY` | the secret that `hermes` sends to its endpoint; `OPENAI_API_KEY_FILE` names a file that holds it |
 | `WORKSPACE_ID` | listens on `0.0.0.0:8000` unless told otherwise, and lets everybody call while there are no tokens |
