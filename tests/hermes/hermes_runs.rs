@@ -82,7 +82,6 @@ async fn a_cancel_before_the_first_word_frees_the_conversation() {
     cases::cancel(&case.bridge, &stream.task).await;
     assert_eq!(answer(&case.bridge, in_context("silent", "say free")).await, "free");
     case.hermes.model.release(&turn);
-    assert_eq!(case.hermes.model.times(&turn), 1, "the agent did not go on");
 }
 
 #[tokio::test(flavor = "multi_thread")]
