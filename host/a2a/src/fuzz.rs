@@ -202,7 +202,7 @@ pub fn caller(token: &str, headers: &HeaderMap) -> Option<Principal> {
 
 /// The status that the card is answered with.
 pub fn card(headers: &HeaderMap) -> StatusCode {
-    static CARD: LazyLock<Card> = LazyLock::new(|| Card::new(&CardConfig::default(), "http://h", true));
+    static CARD: LazyLock<Card> = LazyLock::new(|| Card::new(&CardConfig::default(), "http://h", true, None));
     CARD.respond(&Method::GET, headers, version::asked(headers, None)).status()
 }
 
@@ -237,7 +237,11 @@ impl From<operation::Request> for Asked {
         match request.operation {
             Operation::Send(send) | Operation::Stream(send, _) => Self::Send(send.addressed.into()),
             Operation::Get(get) => Self::About(get.id),
-            Operation::Cancel(id) => Self::About(id),
+            Operation::Cancel(id)
+            | Operation::SetHook(id, _)
+            | Operation::GetHook(id, _)
+            | Operation::ListHooks(id)
+            | Operation::RemoveHook(id, _) => Self::About(id),
             Operation::Subscribe(subscribe) => Self::About(subscribe.id),
             Operation::List(list) => Self::List(list.after),
             Operation::ExtendedCard(_) => Self::Card,
