@@ -24,7 +24,7 @@ pub(crate) struct Start<'a> {
 }
 
 /// The variables that a developer's shell may hold.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "HERMES_API_BASE",
     "API_SERVER_KEY",
     "MOLECULE_A2A_PLATFORM_ENABLED",
@@ -33,6 +33,7 @@ const OURS: [&str; 12] = [
     "MOLECULE_A2A_PLATFORM_SHARED_SECRET",
     "MOLECULE_A2A_CALLBACK_HOST",
     "MOLECULE_A2A_CALLBACK_PORT",
+    "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
     "WORKSPACE_ID",
     "WORKSPACE_CONFIG_PATH",
@@ -88,6 +89,7 @@ impl<'a> Start<'a> {
 
     /// Starts it and waits until it says what is where.
     pub(crate) fn up(self) -> Bridge {
+        keep_off_the_default_port(self.folder);
         let mut child = talaria(self.folder)
             .args(["serve", "--listen", "127.0.0.1:0", "--output", "json"])
             .args(&self.args)
@@ -111,6 +113,16 @@ impl<'a> Start<'a> {
             }
         };
         Bridge { child, banner }
+    }
+}
+
+/// Lets the system choose the port of the operator's server, unless the test says something about it: the default one is
+/// the developer's.
+pub(crate) fn keep_off_the_default_port(folder: &Path) {
+    let path = folder.join("talaria.toml");
+    let config = std::fs::read_to_string(&path).unwrap_or_default();
+    if !config.contains("[admin]") {
+        std::fs::write(path, format!("{config}\n[admin]\nlisten = \"127.0.0.1:0\"\n")).unwrap();
     }
 }
 
@@ -210,4 +222,12 @@ pub(crate) async fn request(
         ..Request::default()
     };
     soon("the bridge answers", Egress::new(Config::default()).fetch(&access, request)).await.unwrap()
+}
+
+/// A request to the operator's server: its status and its body, as JSON where it is JSON.
+pub(crate) async fn admin(bridge: &Bridge, method: &str, path: &str) -> (u16, Value) {
+    let url = bridge.banner["admin"].as_str().expect("an address");
+    let response = request(url, method, path, &[], "").await;
+    let text = || Value::from(String::from_utf8_lossy(&response.body));
+    (response.status, serde_json::from_slice(&response.body).unwrap_or_else(|_| text()))
 }

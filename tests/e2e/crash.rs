@@ -1,5 +1,6 @@
 //! SIGKILL at random points under load, 200 times, and the promises after every restart: no accepted turn is missing, no
-//! event is lost, doubled or out of order, and no task is in a state that it cannot leave.
+//! event is lost, doubled or out of order, no task is in a state that it cannot leave, and its webhook is told everything,
+//! in order.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,6 +12,7 @@ use talaria_egress::{Access, Config, Egress, Request};
 use talaria_testkit::{guest, soon};
 
 use crate::bridge::{Bridge, Start, call, message};
+use crate::webhook::Webhook;
 
 const KILLS: u64 = 200;
 /// Senders at once; they share one conversation in pairs, so that some turns wait in line when the end comes.
@@ -24,7 +26,12 @@ const PROMPTS: [&str; 5] =
 type Told = Arc<Mutex<BTreeMap<String, Vec<(String, Value)>>>>;
 
 fn start(folder: &Path) -> Bridge {
-    Start::new(folder).config("[executors]\ndefault = \"probe\"\n[store]\nurl = \"sqlite:tasks.db\"\n").up()
+    Start::new(folder)
+        .config(concat!(
+            "[executors]\ndefault = \"probe\"\n[store]\nurl = \"sqlite:tasks.db\"\n",
+            "[push]\nallow_private = true\npause = \"10ms\"\n",
+        ))
+        .up()
 }
 
 /// Reads a stream until it ends or breaks, and notes what it said.
@@ -66,17 +73,19 @@ async fn listen(url: &str, method: &str, params: Value, last: Option<&str>, told
 }
 
 /// Sends one message after the other until the bridge is gone.
-async fn send(url: String, sender: usize, told: Told) {
+async fn send(url: String, sender: usize, webhook: String, told: Told) {
     for nth in 0.. {
         let mut params = message(PROMPTS[(sender + nth) % PROMPTS.len()]);
+        params["configuration"] = json!({ "taskPushNotificationConfig": { "url": webhook } });
         params["message"]["contextId"] = format!("context-{}-{}", sender / 2, std::process::id()).into();
         listen(&url, "SendStreamingMessage", params, None, &told).await;
     }
 }
 
 /// Every task that a client heard of is there, in a state that it can leave or that is final, with every event that
-/// anybody saw, once and in order.
-async fn verify(bridge: &Bridge, told: &BTreeMap<String, Vec<(String, Value)>>) {
+/// anybody saw, once and in order. Its webhook was told the same, where the last of it may have come twice: what was
+/// taken, but not yet noted when the end came, is sent again.
+async fn verify(bridge: &Bridge, webhook: &Webhook, told: &BTreeMap<String, Vec<(String, Value)>>) {
     for (id, seen) in told {
         let task = soon(&format!("task {id} settles"), async {
             loop {
@@ -102,6 +111,18 @@ async fn verify(bridge: &Bridge, told: &BTreeMap<String, Vec<(String, Value)>>) 
         assert!(numbers.is_sorted_by(|a, b| a < b), "{id}: {numbers:?}");
         let again: Vec<_> = replay.iter().take(seen.len()).cloned().collect();
         assert_eq!(seen, again, "{id}: what was seen is not what is there");
+        let happened: Vec<_> = replay.into_iter().map(|(_, update)| update).collect();
+        let pushed = soon(&format!("the webhook is told the end of {id}"), async {
+            loop {
+                let pushed = webhook.told(id);
+                if pushed.last() == happened.last() {
+                    return pushed;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        assert_eq!(pushed, happened, "{id}: what was pushed is not what happened");
     }
 }
 
@@ -114,13 +135,15 @@ async fn nothing_is_lost_in_two_hundred_kills() {
     let mut chance = 0x9e37_79b9_7f4a_7c15_u64;
     let mut before = BTreeMap::new();
     let mut tasks = 0;
+    let webhook = Webhook::start(true).await;
     for _ in 0..KILLS {
         let bridge = start(folder.path());
-        verify(&bridge, &before).await;
+        verify(&bridge, &webhook, &before).await;
+        webhook.forget();
         let told = Told::default();
         let mut senders = tokio::task::JoinSet::new();
         for sender in 0..SENDERS {
-            senders.spawn(send(bridge.url().to_owned(), sender, Arc::clone(&told)));
+            senders.spawn(send(bridge.url().to_owned(), sender, webhook.url.clone(), Arc::clone(&told)));
         }
         // Xorshift: the points differ within a run and are the same in the next.
         chance ^= chance << 13;
@@ -132,6 +155,6 @@ async fn nothing_is_lost_in_two_hundred_kills() {
         before = std::mem::take(&mut *told.lock().unwrap());
         tasks += before.len();
     }
-    verify(&start(folder.path()), &before).await;
+    verify(&start(folder.path()), &webhook, &before).await;
     assert!(tasks > usize::try_from(KILLS).unwrap(), "only {tasks} turns were accepted; that is no load");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bridge::{Start, message, run, stderr, stdout, talaria};
+use crate::bridge::{Start, keep_off_the_default_port, message, run, stderr, stdout, talaria};
 
 #[tokio::test]
 async fn a_turn_flows_with_nothing_but_the_binary() {
@@ -59,6 +59,7 @@ async fn one_card_serves_both_versions() {
 async fn the_banner_says_what_is_where_and_what_to_paste() {
     use std::io::BufRead as _;
     let folder = tempfile::tempdir().unwrap();
+    keep_off_the_default_port(folder.path());
     let mut child = talaria(folder.path())
         .args(["serve", "--demo", "--listen", "127.0.0.1:0"])
         .stdout(std::process::Stdio::piped())
@@ -72,6 +73,7 @@ async fn the_banner_says_what_is_where_and_what_to_paste() {
     child.wait().unwrap();
     for expected in [
         "serves A2A at http://127.0.0.1:",
+        "admin     http://127.0.0.1:",
         "executor  chat-completions (default): ready",
         "gateway",
         " send http",

@@ -20,19 +20,19 @@ fn start(folder: &Path) -> Bridge {
     Start::new(folder).config("[executors]\ndefault = \"probe\"\n[store]\nurl = \"sqlite:tasks.db\"\n").up()
 }
 
-async fn task(bridge: &Bridge, id: &Value) -> Value {
+pub(crate) async fn task(bridge: &Bridge, id: &Value) -> Value {
     bridge.call("GetTask", json!({ "id": id })).await["result"].take()
 }
 
 /// Sends without waiting; the id of the task.
-async fn send(bridge: &Bridge, text: &str) -> Value {
+pub(crate) async fn send(bridge: &Bridge, text: &str) -> Value {
     let mut params = message(text);
     params["configuration"] = json!({ "returnImmediately": true });
     let mut answer = bridge.call("SendMessage", params).await;
     answer["result"]["task"]["id"].take()
 }
 
-async fn in_state(bridge: &Bridge, id: &Value, state: &str) -> Value {
+pub(crate) async fn in_state(bridge: &Bridge, id: &Value, state: &str) -> Value {
     soon(&format!("the task is {state}"), async {
         loop {
             let task = task(bridge, id).await;

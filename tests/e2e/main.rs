@@ -4,11 +4,14 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "in tests a panic is the failure"
+    clippy::disallowed_methods,
+    reason = "in tests a panic is the failure, and their servers die with their runtime"
 )]
 
 mod bridge;
+mod webhook;
 
+mod admin;
 mod bad_configuration;
 mod check;
 mod components;
@@ -17,7 +20,12 @@ mod demo;
 mod drain;
 mod durable;
 mod first_executor;
+mod hermes;
+mod hermes_runs;
+mod plugin;
+mod plugin_crash;
 mod push;
 mod seeds;
 mod send;
+mod signed_card;
 mod tokens;

@@ -1,86 +1,29 @@
 //! Push notifications to a webhook on loopback: delivered, tried again, carried over a `kill -9`, and refused where they
 //! must not go.
 
-use std::sync::{Arc, Mutex};
-
 use serde_json::{Value, json};
 use talaria_testkit::{guest, soon};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
 
-use crate::bridge::{Bridge, Start, message};
+use crate::bridge::{Bridge, Start, admin, message};
+use crate::webhook::{Delivery, Webhook};
 
 const CONFIG: &str = "[executors]\ndefault = \"probe\"\n[store]\nurl = \"sqlite:tasks.db\"\n";
 const PRIVATE: &str = "[push]\nallow_private = true\npause = \"10ms\"\ntries = 1000\n";
 
-/// A webhook that keeps what it is sent. It answers 503 until it is told to work.
-struct Webhook {
-    url: String,
-    kept: Arc<Mutex<Vec<Delivery>>>,
-    works: Arc<Mutex<bool>>,
-}
-
-#[derive(Debug, Clone)]
-struct Delivery {
-    head: String,
-    body: Value,
-}
-
-impl Webhook {
-    async fn start(works: bool) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/hook", listener.local_addr().unwrap());
-        let (kept, works) = (Arc::new(Mutex::default()), Arc::new(Mutex::new(works)));
-        let hook = Self { url, kept, works };
-        let (kept, works) = (Arc::clone(&hook.kept), Arc::clone(&hook.works));
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&kept), Arc::clone(&works)));
+/// What was delivered, once the last of it says that the task is over.
+async fn until_over(hook: &Webhook) -> Vec<Delivery> {
+    soon("the last push comes", async {
+        loop {
+            let kept = hook.kept();
+            let over =
+                |last: &Delivery| last.body["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED";
+            if kept.last().is_some_and(over) {
+                return kept;
             }
-        });
-        hook
-    }
-
-    fn kept(&self) -> Vec<Delivery> {
-        self.kept.lock().unwrap().clone()
-    }
-
-    /// What was delivered, once the last of it says that the task is over.
-    async fn until_over(&self) -> Vec<Delivery> {
-        soon("the last push comes", async {
-            loop {
-                let kept = self.kept();
-                let over =
-                    |last: &Delivery| last.body["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED";
-                if kept.last().is_some_and(over) {
-                    return kept;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-            }
-        })
-        .await
-    }
-}
-
-async fn serve(mut stream: TcpStream, kept: Arc<Mutex<Vec<Delivery>>>, works: Arc<Mutex<bool>>) {
-    let mut bytes = Vec::new();
-    while let Ok(1..) = stream.read_buf(&mut bytes).await {
-        let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
-        let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
-        let length: usize = length.parse().unwrap();
-        if bytes.len() < end + 4 + length {
-            continue;
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
-        let body = serde_json::from_slice(&bytes[end + 4..end + 4 + length]).unwrap();
-        bytes.drain(..end + 4 + length);
-        let works = *works.lock().unwrap();
-        if works {
-            kept.lock().unwrap().push(Delivery { head, body });
-        }
-        let status = if works { "204 No Content" } else { "503 Service Unavailable" };
-        stream.write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes()).await.unwrap();
-    }
+    })
+    .await
 }
 
 fn folder() -> tempfile::TempDir {
@@ -110,7 +53,7 @@ async fn every_event_reaches_the_webhook_with_its_credentials() {
     let answer = send(&bridge, "echo hello", &hook.url).await;
     let task = &answer["result"]["task"];
     assert_eq!(task["artifacts"][0]["parts"][0]["text"], "hello", "{answer}");
-    let kept = hook.until_over().await;
+    let kept = until_over(&hook).await;
     for Delivery { head, body } in &kept {
         assert!(head.starts_with("post /hook "), "{head}");
         for line in [
@@ -141,9 +84,9 @@ async fn what_was_not_delivered_before_a_kill_goes_out_after_it() {
     assert_eq!(answer["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{answer}");
     bridge.kill();
     assert_eq!(hook.kept().len(), 0);
-    *hook.works.lock().unwrap() = true;
+    hook.work();
     let _bridge = start(&folder, PRIVATE);
-    let kept = hook.until_over().await;
+    let kept = until_over(&hook).await;
     assert_eq!(kept[0].body["statusUpdate"]["status"]["state"], "TASK_STATE_WORKING");
 }
 
@@ -171,4 +114,42 @@ async fn loopback_and_other_bad_addresses_are_refused_by_default_and_nothing_is_
     let listed = bridge.call("ListTasks", json!({})).await;
     assert_eq!(listed["result"]["totalSize"], 0, "{listed}");
     assert_eq!(hook.kept().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_was_given_up_is_listed_and_can_be_tried_again() {
+    let (folder, hook) = (folder(), Webhook::start(false).await);
+    let bridge = start(&folder, "[push]\nallow_private = true\npause = \"1ms\"\ntries = 2\n");
+    let answer = send(&bridge, "echo hello", &format!("{}?key=s3cret-query", hook.url)).await;
+    let task = answer["result"]["task"]["id"].as_str().unwrap();
+    let listed = soon("it is given up", async {
+        loop {
+            let listed = admin(&bridge, "GET", "/push/undelivered").await.1;
+            if listed["undelivered"] != json!([]) {
+                return listed;
+            }
+        }
+    })
+    .await;
+    let [entry] = listed["undelivered"].as_array().unwrap().as_slice() else { panic!("{listed}") };
+    assert_eq!((&entry["task"], &entry["id"], &entry["tries"]), (&json!(task), &json!("h"), &json!(2)));
+    assert_eq!((&entry["url"], &entry["owner"]), (&json!(hook.url), &json!(null)));
+    assert_eq!(entry["why"], "the webhook answered 503");
+    assert!(!listed.to_string().contains("s3cret") && !listed.to_string().contains("t0ken"), "{listed}");
+
+    for unknown in [format!("/push/undelivered/{task}/other/retry"), "/push/undelivered/x/h/retry".into()] {
+        assert_eq!(admin(&bridge, "POST", &unknown).await.0, 404, "{unknown}");
+    }
+    hook.work();
+    assert_eq!(admin(&bridge, "POST", entry["retry"].as_str().unwrap()).await.0, 202);
+    until_over(&hook).await;
+    assert_eq!(admin(&bridge, "GET", "/push/undelivered").await.1, json!({ "undelivered": [] }));
+    let metrics = admin(&bridge, "GET", "/metrics").await.1;
+    let metrics = metrics.as_str().unwrap();
+    for line in [
+        "talaria_push_deliveries_total{result=\"failed\"} 2",
+        "talaria_push_deliveries_total{result=\"delivered\"} ",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in:\n{metrics}");
+    }
 }

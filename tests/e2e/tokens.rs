@@ -1,8 +1,9 @@
-//! Callers with tokens: none gets in without, and none sees another's tasks.
+//! Callers with tokens: none gets in without, none sees another's tasks, and a new token needs no restart.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use talaria_testkit::soon;
 
-use crate::bridge::{Start, call, message, request};
+use crate::bridge::{Bridge, Start, call, message, request};
 
 const CONFIG: &str = r#"
 [a2a.auth]
@@ -33,4 +34,69 @@ async fn a_task_belongs_to_the_caller_that_made_it() {
     assert_eq!(nobody.status, 401);
     let card = request(url, "GET", "/.well-known/agent-card.json", &[], "").await;
     assert_eq!(card.status, 200, "the card is public");
+}
+
+const IN_FILES: &str = r#"
+[a2a.auth]
+tokens = [
+  { name = "alice", token = { file = "secrets/alice" } },
+  { name = "bob", token = { file = "secrets/bob" } },
+]
+"#;
+
+/// The status of a call with this token, and the answer.
+async fn get(bridge: &Bridge, token: &str, task: &Value) -> (u16, Value) {
+    let bearer = format!("Bearer {token}");
+    let headers = [("a2a-version", "1.0"), ("content-type", "application/json"), ("authorization", &bearer)];
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": task }).to_string();
+    let response = bridge.request("POST", "/", &headers, &body).await;
+    (response.status, serde_json::from_slice(&response.body).unwrap())
+}
+
+async fn taken(bridge: &Bridge, token: &str) {
+    soon("the new token is taken", async {
+        while get(bridge, token, &json!({ "id": "t" })).await.0 == 401 {
+            // The files are looked at every two seconds.
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_token_in_a_file_is_renewed_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let secrets = folder.path().join("secrets");
+    std::fs::create_dir(&secrets).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(secrets.join(name), text).unwrap();
+    write("alice", "alice-token-1\n");
+    write("bob", "bob-token-1\n");
+    let bridge = Start::new(folder.path()).config(IN_FILES).arg("--demo").up();
+    let alice = [("a2a-version", "1.0"), ("authorization", "Bearer alice-token-1")];
+    let answer = call(bridge.url(), "SendMessage", message("hi"), &alice).await;
+    let task = json!({ "id": answer["result"]["message"]["taskId"] });
+
+    write("alice", "alice-token-2\n");
+    taken(&bridge, "alice-token-2").await;
+    assert_eq!(get(&bridge, "alice-token-1", &task).await.0, 401, "the old one is refused");
+    let (_, answer) = get(&bridge, "alice-token-2", &task).await;
+    assert_eq!(answer["result"]["id"], task["id"], "her tasks are still hers");
+
+    // Whatever is in alice's file now is looked at before bob's.
+    write("alice", "");
+    write("bob", "bob-token-2");
+    taken(&bridge, "bob-token-2").await;
+    assert_eq!(get(&bridge, "alice-token-2", &task).await.0, 200, "an empty file keeps the last good token");
+    write("alice", "not a token");
+    write("bob", "bob-token-3");
+    taken(&bridge, "bob-token-3").await;
+    assert_eq!(get(&bridge, "alice-token-2", &task).await.0, 200, "and so does a malformed one");
+    assert_eq!(get(&bridge, "", &task).await.0, 401, "nobody gets in without");
+
+    bridge.terminate();
+    let (code, said) = bridge.end();
+    assert_eq!(code, Some(0));
+    assert_eq!(said.matches("the token was renewed").count(), 3, "{said}");
+    assert_eq!(said.matches("`secrets/alice` is empty").count(), 1, "once: {said}");
+    assert!(!said.contains("-token-"), "{said}");
 }

@@ -1,13 +1,23 @@
 //! Child processes: one that fails is named in the error, together with what it said.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 
 /// The cargo that runs this program, so that a `+toolchain` on the command line holds for every step.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+}
+
+/// The folder that cargo builds into; what else is installed for the project's commands is kept there too.
+pub(crate) fn target(root: &Path) -> Result<PathBuf> {
+    let metadata = read(cargo().args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root))?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata wrote no JSON")?;
+    let target = metadata.get("target_directory").and_then(Value::as_str);
+    target.map(PathBuf::from).context("cargo metadata names no target folder")
 }
 
 /// Runs a command whose output the user should see as it comes.

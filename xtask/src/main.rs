@@ -3,10 +3,17 @@
 //! Progress goes to standard error. A verb that fails ends with status 1, one that is not understood with 64.
 #![forbid(unsafe_code)]
 
+mod bridge;
 mod command;
+mod fuzz;
 mod guests;
+mod hermes;
+mod interop;
+mod node;
+mod tck;
 mod test;
 mod toolchain;
+mod venv;
 
 use std::env;
 use std::io::{self, Write as _};
@@ -28,6 +35,11 @@ usage: cargo xtask VERB
   doc                   API documentation, warnings are errors
   test                  everything that CI checks
   test FILTER...        only the tests that match
+  interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js
+  tck DIR               the conformance kit that is checked out at DIR against the binary
+  tck DIR --output json
+  hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
+  fuzz [TARGET...]      run fuzz targets, 60 seconds each or as --seconds N says
   bench [ARGS...]       build for release and run the benchmarks
 ";
 
@@ -47,6 +59,12 @@ fn main() -> ExitCode {
             ["doc"] => doc(&root),
             ["test"] => test::all(&root),
             ["test", filter @ ..] => test::matching(filter, &root),
+            ["interop"] => interop::run(None, &root),
+            ["interop", name] => interop::run(Some(name), &root),
+            ["tck", kit] => absolute(kit).and_then(|kit| tck::run(&kit, false, &root)),
+            ["tck", kit, "--output", "json"] => absolute(kit).and_then(|kit| tck::run(&kit, true, &root)),
+            ["hermes", filter @ ..] => hermes::test(filter, &root),
+            ["fuzz", args @ ..] => fuzz::fuzz(args, &root),
             ["bench", args @ ..] => bench(args, &root),
             ["help" | "--help" | "-h"] => {
                 io::stdout().write_all(USAGE.as_bytes()).context("cannot write to standard output")
@@ -84,7 +102,8 @@ fn build_guests(guests: &Path, root: &Path) -> Result<()> {
 
 fn fmt(root: &Path) -> Result<()> {
     run(cargo().args(["fmt", "--all"]).current_dir(root))?;
-    run(cargo().args(["fmt", "--all"]).current_dir(root.join("guests")))
+    run(cargo().args(["fmt", "--all"]).current_dir(root.join("guests")))?;
+    run(cargo().arg("fmt").current_dir(root.join("tests/fuzz")))
 }
 
 fn doc(root: &Path) -> Result<()> {

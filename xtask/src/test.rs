@@ -23,21 +23,38 @@ const GUESTS_FORMAT: Step = Step {
     name: "format of guests",
     args: &["fmt", "--all", "--check", "--manifest-path", "guests/Cargo.toml"],
 };
+const FUZZ_FORMAT: Step = Step {
+    name: "format of fuzz targets",
+    args: &["fmt", "--check", "--manifest-path", "tests/fuzz/Cargo.toml"],
+};
 const GUESTS: Step = Step { name: "guests", args: &["xtask", "guests", "--check"] };
-pub(crate) const LINT: Step =
-    Step { name: "lint", args: &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"] };
+// With the doors that only fuzz targets use.
+pub(crate) const LINT: Step = Step {
+    name: "lint",
+    args: &["clippy", "--workspace", "--all-targets", "--", "--cfg", "fuzzing", "--deny", "warnings"],
+};
 const NEXTEST: Step = Step { name: "tests", args: &["nextest", "run", "--workspace"] };
 const TEST: Step = Step { name: "tests", args: &["test", "--workspace", "--tests"] };
+/// nextest has a process for each test, and each of these would start a gateway of its own there.
+const NEXTEST_BUT_HERMES: Step =
+    Step { name: "tests", args: &["nextest", "run", "--workspace", "-E", "not binary(=hermes)"] };
+const HERMES: Step = Step { name: "tests against hermes-agent", args: &["xtask", "hermes"] };
+// Long enough for every known input and some thousands of new ones.
+const FUZZ: Step = Step { name: "fuzz", args: &["xtask", "fuzz", "--seconds", "3"] };
 const DOCTEST: Step = Step { name: "doc tests", args: &["test", "--workspace", "--doc"] };
+
+const INTEROP: Step = Step { name: "interop", args: &["xtask", "interop"] };
 
 /// Runs every step, then says how long each took.
 pub(crate) fn all(root: &Path) -> Result<()> {
     let start = Instant::now();
     let mut times = Vec::new();
-    for step in [FORMAT, GUESTS_FORMAT, GUESTS, LINT, tests(), DOCTEST] {
+    let tests = if has_nextest() { &[NEXTEST_BUT_HERMES, HERMES][..] } else { &[TEST] };
+    let first = [FORMAT, GUESTS_FORMAT, FUZZ_FORMAT, GUESTS, LINT];
+    for step in first.iter().chain(tests).chain([&DOCTEST, &INTEROP, &FUZZ]) {
         eprintln!("test: {}", step.name);
         let start = Instant::now();
-        run_step(&step, root)?;
+        run_step(step, root)?;
         times.push((step.name, start.elapsed().as_secs_f64()));
     }
     eprintln!("test: all passed");
@@ -50,7 +67,8 @@ pub(crate) fn all(root: &Path) -> Result<()> {
 
 /// Runs only the tests whose names match, with any further arguments of the runner.
 pub(crate) fn matching(filter: &[&str], root: &Path) -> Result<()> {
-    run(cargo().args(tests().args).args(filter).current_dir(root))
+    let tests = if has_nextest() { NEXTEST } else { TEST };
+    run(cargo().args(tests.args).args(filter).current_dir(root))
 }
 
 /// Runs one step; its error names the command to repeat it with.
@@ -59,8 +77,8 @@ pub(crate) fn run_step(step: &Step, root: &Path) -> Result<()> {
         .with_context(|| format!("{} failed; run it alone with `cargo {}`", step.name, step.args.join(" ")))
 }
 
-/// The test runner: nextest where it is installed, since it runs the tests of all crates side by side.
-fn tests() -> Step {
+/// Whether nextest is installed. It runs the tests of all crates side by side.
+fn has_nextest() -> bool {
     let found = cargo().args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if found.is_ok_and(|status| status.success()) { NEXTEST } else { TEST }
+    found.is_ok_and(|status| status.success())
 }

@@ -5,23 +5,19 @@
 //! HTTP 200 with `finish_reason: "error"`, and that is a failure here, not an answer.
 
 mod reply;
+mod session;
 mod stream;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use talaria_guest::{
-    Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, Request, SetupContext, Turn,
-    config, events, http, log, settings,
+    Capabilities, Description, Executor, Failure, Needs, Outcome, Request, SetupContext, Turn, config, http,
+    log, settings,
 };
+use talaria_upstream::hermes_agent::{EMPTY_PROMPT, KEY, error_status, unreachable};
+use talaria_upstream::{PROBE_TIMEOUT_MS, TURN_TIMEOUT_MS, base, bearer, first, is_success};
 
-/// How long the gateway may take to answer a turn.
-const TURN_TIMEOUT_MS: u32 = 600_000;
-/// How long it may take to answer the probe.
-const PROBE_TIMEOUT_MS: u32 = 5_000;
-/// How much of an upstream's error a caller gets to read, in characters.
-const ERROR_CHARS: usize = 500;
-/// The secret that the gateway wants, where it wants one.
-const KEY: &str = "API_SERVER_KEY";
+use crate::session::Session;
 
 #[derive(Deserialize)]
 struct Settings {
@@ -83,7 +79,7 @@ impl Executor for ChatCompletions {
         let settings: Settings = settings(&context.settings)?;
         let probe = Request::new("GET", format!("{}/health", settings.base())).timeout_ms(PROBE_TIMEOUT_MS);
         match probe.fetch() {
-            Ok(response) if response.status >= 500 => Err(upstream_error(response.status, &response.body)),
+            Ok(response) if response.status >= 500 => Err(error_status(response.status, &response.body)),
             Ok(_) => Ok(()),
             Err(error) if error.kind == http::ErrorKind::Denied => {
                 log::write(
@@ -99,16 +95,18 @@ impl Executor for ChatCompletions {
 
     fn execute(turn: Turn) -> Result<Outcome, Failure> {
         if turn.text.trim().is_empty() {
-            return Ok(Outcome::text("(empty prompt — nothing to do)"));
+            return Ok(Outcome::text(EMPTY_PROMPT));
         }
         let settings: Settings = settings(&turn.settings)?;
-        let request = settings.request(&turn);
+        let session = Session::of(&turn, config::has_secret(KEY));
+        let request = session.join(settings.request(&turn));
         if turn.streaming {
-            return stream::answer(request);
+            return stream::answer(request, &session);
         }
         let response = request.fetch().map_err(|error| unreachable(&error))?;
-        if !(200..300).contains(&response.status) {
-            return Err(upstream_error(response.status, &response.body));
+        session.follow(&response.headers);
+        if !is_success(response.status) {
+            return Err(error_status(response.status, &response.body));
         }
         reply::parse(&response.body)?.outcome()
     }
@@ -116,65 +114,26 @@ impl Executor for ChatCompletions {
 
 impl Settings {
     fn base(&self) -> &str {
-        self.base_url.trim_end_matches('/')
+        base(&self.base_url)
     }
 
     fn request(&self, turn: &Turn) -> Request {
         let workspace = turn.workspace.as_ref();
-        let first = |own: &str, workspace: Option<&String>| {
-            [Some(own), workspace.map(String::as_str)]
-                .into_iter()
-                .flatten()
-                .find(|text| !text.is_empty())
-                .map(str::to_owned)
-        };
         let model = first(&self.model, workspace.and_then(|w| w.model.as_ref()));
         let system = first(&self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));
         let mut messages: Vec<Value> = Vec::new();
         messages.extend(system.map(|content| json!({ "role": "system", "content": content })));
         messages.push(json!({ "role": "user", "content": turn.text }));
         let body = json!({
-            "model": model.as_deref().unwrap_or("hermes-agent"),
+            "model": model.unwrap_or("hermes-agent"),
             "messages": messages,
             "stream": turn.streaming,
         });
         let request = Request::new("POST", format!("{}/chat/completions", self.base()))
             .json(&body)
             .timeout_ms(TURN_TIMEOUT_MS);
-        if config::has_secret(KEY) {
-            request.header("authorization", format!("Bearer {{secret:{KEY}}}"))
-        } else {
-            request
-        }
+        bearer(request, KEY)
     }
-}
-
-/// No response. Policy's reasons are for the operator's log, where the host wrote them already.
-fn unreachable(error: &http::Error) -> Failure {
-    let (kind, reason) = match error.kind {
-        http::ErrorKind::Denied => (FailureKind::Denied, "the operator's policy does not allow it"),
-        http::ErrorKind::TimedOut => (FailureKind::TimedOut, error.message.as_str()),
-        http::ErrorKind::Cancelled => (FailureKind::Cancelled, error.message.as_str()),
-        _ => (FailureKind::Upstream, error.message.as_str()),
-    };
-    Failure {
-        retryable: matches!(kind, FailureKind::Upstream | FailureKind::TimedOut),
-        ..Failure::new(kind, format!("[hermes-agent unreachable] {reason}"))
-    }
-}
-
-/// A response that is not 2xx. Bodies may be JSON or plain text.
-fn upstream_error(status: u16, body: &[u8]) -> Failure {
-    let text = excerpt(&String::from_utf8_lossy(body));
-    Failure {
-        retryable: status == 429 || status >= 500,
-        ..Failure::new(FailureKind::Upstream, format!("[hermes-agent error {status}] {text}"))
-    }
-}
-
-/// The beginning of an upstream's text: scrubbed first, since half a key looks like none.
-fn excerpt(text: &str) -> String {
-    events::scrub(text).chars().take(ERROR_CHARS).collect()
 }
 
 talaria_guest::export!(ChatCompletions);

@@ -26,14 +26,25 @@ impl Request {
     }
 
     /// Sets a JSON body and its content type.
-    pub fn json(mut self, body: &serde_json::Value) -> Self {
-        self.0.body = body.to_string().into_bytes();
-        self.header("content-type", "application/json")
+    pub fn json(self, body: &serde_json::Value) -> Self {
+        self.body("application/json", body.to_string())
+    }
+
+    /// Sets a body and its content type.
+    pub fn body(mut self, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        self.0.body = body.into();
+        self.header("content-type", content_type)
     }
 
     /// Bounds the whole exchange.
     pub fn timeout_ms(mut self, ms: u32) -> Self {
         self.0.timeout_ms = Some(ms);
+        self
+    }
+
+    /// Bounds the response.
+    pub fn max_bytes(mut self, bytes: u32) -> Self {
+        self.0.max_bytes = Some(bytes);
         self
     }
 

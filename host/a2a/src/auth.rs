@@ -2,7 +2,14 @@
 //!
 //! Fails closed: with one token configured, a request without a right one ends here. The token given is compared with
 //! every configured one, in constant time for its length, so neither the place nor the prefix of a match shows.
+//!
+//! Tokens can be renewed while the server runs, callers cannot: [`Auth::renew`] gives a caller that is there another
+//! token and has no way to add or to drop one, so a server that asks for tokens goes on asking. A request is judged by
+//! the tokens of the moment in which its head was read; what it opened then, a stream above all, stays open.
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -30,10 +37,21 @@ pub enum InvalidToken {
     Unsendable(String),
 }
 
-/// Tells callers apart.
-#[derive(Debug, Default)]
-pub(crate) struct Auth {
-    tokens: Vec<Token>,
+/// Tells callers apart. A clone is the same: what one renews, all use.
+#[derive(Debug, Clone, Default)]
+pub struct Auth {
+    tokens: Arc<ArcSwap<Vec<Token>>>,
+}
+
+/// Why a caller keeps the token that it has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotRenewed {
+    /// Callers are not made here.
+    #[error("there is no caller {0:?}")]
+    Unknown(String),
+    /// It would not be clear who calls.
+    #[error("the new token of {0:?} is another caller's too")]
+    Shared(String),
 }
 
 // === impl Token ===
@@ -57,28 +75,72 @@ impl Token {
         }
         Ok(Self { name, secret })
     }
+
+    /// The caller.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it proves another caller than `other` by the same secret.
+    fn is_confused_with(&self, other: &Self) -> bool {
+        self.name != other.name && self.secret.expose_secret() == other.secret.expose_secret()
+    }
 }
 
 // === impl Auth ===
 
 impl Auth {
-    pub(crate) fn new(tokens: Vec<Token>) -> Self {
-        Self { tokens }
+    /// For these callers. None: everybody may call.
+    #[must_use]
+    pub fn new(tokens: Vec<Token>) -> Self {
+        Self { tokens: Arc::new(ArcSwap::from_pointee(tokens)) }
+    }
+
+    /// Gives callers new tokens, all at once, so that two may also trade theirs. Who is not named keeps its own, and so
+    /// does who is in the answer. Not to be called from two places at once: the later would win.
+    #[must_use]
+    pub fn renew(&self, fresh: &[Token]) -> Vec<NotRenewed> {
+        let old = self.tokens.load_full();
+        let named = |name: &str| fresh.iter().rfind(|token| token.name == name);
+        let mut new: Vec<_> = old.iter().map(|token| named(&token.name).unwrap_or(token)).collect();
+        let unknown = fresh.iter().filter(|token| old.iter().all(|known| known.name != token.name));
+        let mut kept: Vec<_> = unknown.map(|token| NotRenewed::Unknown(token.name.clone())).collect();
+        // Who goes back may get in the way of another. The old ones are all apart, so this ends.
+        loop {
+            let back: Vec<_> = (new.iter().zip(old.iter()))
+                .map(|(token, before)| {
+                    !std::ptr::eq(*token, before) && new.iter().any(|other| token.is_confused_with(other))
+                })
+                .collect();
+            if !back.contains(&true) {
+                break;
+            }
+            for ((token, before), _) in new.iter_mut().zip(old.iter()).zip(back).filter(|(_, back)| *back) {
+                kept.push(NotRenewed::Shared(before.name.clone()));
+                *token = before;
+            }
+        }
+        self.tokens.store(Arc::new(new.into_iter().cloned().collect()));
+        kept
     }
 
     /// Whether callers must prove who they are.
-    pub(crate) fn is_required(&self) -> bool {
-        !self.tokens.is_empty()
+    #[must_use]
+    pub fn is_required(&self) -> bool {
+        !self.tokens.load().is_empty()
     }
 
     /// The caller; none where the proof is missing or wrong.
-    pub(crate) fn caller(&self, headers: &HeaderMap) -> Option<Principal> {
-        if !self.is_required() {
+    #[must_use]
+    pub fn caller(&self, headers: &HeaderMap) -> Option<Principal> {
+        let tokens = self.tokens.load();
+        if tokens.is_empty() {
             return Some(Principal::anyone());
         }
         let given = bearer(headers)?;
         let mut caller = None;
-        for token in &self.tokens {
+        for token in tokens.iter() {
             if bool::from(token.secret.expose_secret().as_bytes().ct_eq(given)) {
                 caller = Some(token);
             }
@@ -130,6 +192,56 @@ mod tests {
     #[test]
     fn without_tokens_it_is_everybody() {
         assert_eq!(Auth::default().caller(&headers(&["Bearer whatever"])), Some(Principal::anyone()));
+    }
+
+    fn renewed(auth: &Auth, fresh: &[(&str, &str)]) -> Vec<NotRenewed> {
+        let fresh: Vec<_> = fresh
+            .iter()
+            .map(|(name, secret)| Token::new(*name, SecretString::from(*secret)).unwrap())
+            .collect();
+        auth.renew(&fresh)
+    }
+
+    fn name_of(auth: &Auth, secret: &str) -> Option<Principal> {
+        auth.caller(&headers(&[&format!("Bearer {secret}")]))
+    }
+
+    #[test]
+    fn a_renewed_token_is_used_from_the_next_request_on_by_every_clone() {
+        let token = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).unwrap();
+        let auth = Auth::new(vec![token("platform", "s3cret"), token("peer", "other")]);
+        let clone = auth.clone();
+        assert_eq!(renewed(&auth, &[("platform", "new")]), []);
+        assert_eq!(name_of(&clone, "new"), Some(Principal::named("platform")), "the owner stays the same");
+        assert_eq!(name_of(&clone, "s3cret"), None);
+        assert_eq!(
+            name_of(&clone, "other"),
+            Some(Principal::named("peer")),
+            "who is not named keeps its own"
+        );
+    }
+
+    #[test]
+    fn callers_are_neither_made_nor_lost_nor_confused() {
+        let token = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).unwrap();
+        let auth = Auth::new(vec![token("a", "1"), token("b", "2"), token("c", "3")]);
+        assert_eq!(renewed(&auth, &[("d", "4")]), [NotRenewed::Unknown("d".into())]);
+        assert_eq!(name_of(&auth, "4"), None);
+        assert_eq!(renewed(&auth, &[]), []);
+        assert_eq!(renewed(&auth, &[("a", "2"), ("c", "5")]), [NotRenewed::Shared("a".into())]);
+        let names =
+            |secrets: &[&str]| secrets.iter().map(|secret| name_of(&auth, secret)).collect::<Vec<_>>();
+        let [a, b, c] = ["a", "b", "c"].map(|name| Some(Principal::named(name)));
+        assert_eq!(names(&["1", "2", "5", "3"]), [a.clone(), b.clone(), c.clone(), None]);
+        assert_eq!(renewed(&auth, &[("a", "2"), ("b", "1")]), [], "two may trade");
+        assert_eq!(names(&["2", "1", "5"]), [a.clone(), b.clone(), c.clone()]);
+        let all_the_same = renewed(&auth, &[("a", "9"), ("b", "9"), ("c", "9")]);
+        assert_eq!(all_the_same, ["a", "b", "c"].map(|name| NotRenewed::Shared(name.into())));
+        // Going back, `b` gets in the way of `c`, which wanted what `b` had.
+        assert_eq!(renewed(&auth, &[("b", "2"), ("c", "1")]).len(), 2);
+        assert_eq!(names(&["2", "1", "5", "9"]), [a, b, c, None], "nobody is left without a token");
+        assert!(auth.is_required());
+        assert_eq!(renewed(&Auth::default(), &[("a", "1")]), [NotRenewed::Unknown("a".into())]);
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! those that only 0.3 knows (`url`, `preferredTransport`, `security`, …), since a client that looks for the first time
 //! states nothing, and each version ignores the other's. It promises only what is served.
 //!
-//! Written once, when the server is made: every GET is a copy of a pointer, and the ETag changes exactly when a
-//! byte does. The card is public, since it says how to authenticate.
+//! Written, and signed where that is asked for, once, when the server is made: every GET is a copy of a pointer, and the
+//! ETag changes exactly when a byte does. Both documents have the same signatures, which are of the card of 1.0. The card
+//! is public, since it says how to authenticate.
 
 use std::time::SystemTime;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::respond::{self, Body};
+use crate::sign::CardSigner;
 use crate::version::{self, Version};
 
 /// What the card says about the agent.
@@ -183,10 +185,11 @@ impl CardConfig {
         put("capabilities", self.capabilities());
         if secured {
             // Each version reads the member that it knows, in the same scheme.
+            // The name is spelt the same in both: the Python SDK reads that of 0.3 into the field of 1.0.
             let one = json!({ "scheme": "Bearer" });
             let scheme = match version {
                 Version::V1 => json!({ "httpAuthSecurityScheme": one }),
-                Version::V03 => json!({ "httpAuthSecurityScheme": one, "type": "http", "scheme": "bearer" }),
+                Version::V03 => json!({ "httpAuthSecurityScheme": one, "type": "http", "scheme": "Bearer" }),
             };
             put("securitySchemes", json!({ BEARER: scheme }));
             put("securityRequirements", json!([{ "schemes": { BEARER: { "list": [] } } }]));
@@ -216,9 +219,24 @@ impl CardConfig {
         Value::Object(card)
     }
 
-    /// The document for callers that proved who they are.
-    pub(crate) fn extended(&self, url: &str, secured: bool, version: Version) -> Value {
-        self.document(url, secured, true, version)
+    /// The documents, that of 1.0 and that for both, signed where there is a signer. The extended ones are for callers
+    /// that proved who they are.
+    pub(crate) fn documents(
+        &self,
+        url: &str,
+        secured: bool,
+        extended: bool,
+        signer: Option<&CardSigner>,
+    ) -> (Value, Value) {
+        let document = |version| self.document(url, secured, extended, version);
+        let (mut one, mut union) = (document(Version::V1), document(Version::V03));
+        if let Some(signer) = signer {
+            let signatures = signer.signatures(&one);
+            for card in [&mut one, &mut union].into_iter().filter_map(Value::as_object_mut) {
+                card.insert("signatures".into(), signatures.clone());
+            }
+        }
+        (one, union)
     }
 
     fn capabilities(&self) -> Value {
@@ -277,11 +295,11 @@ impl Skill {
 // === impl Card ===
 
 impl Card {
-    pub(crate) fn new(config: &CardConfig, url: &str, secured: bool) -> Self {
-        let document = |version| Document::new(&config.document(url, secured, false, version));
+    pub(crate) fn new(config: &CardConfig, url: &str, secured: bool, signer: Option<&CardSigner>) -> Self {
+        let (one, union) = config.documents(url, secured, false, signer);
         Self {
-            one: document(Version::V1),
-            union: document(Version::V03),
+            one: Document::new(&one),
+            union: Document::new(&union),
             since: header(httpdate::fmt_http_date(SystemTime::now())),
         }
     }
@@ -351,10 +369,10 @@ mod tests {
     fn the_etag_follows_the_bytes() {
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8, "the published test vector");
         let config = CardConfig::default();
-        let card = Card::new(&config, "http://a", false);
-        assert_eq!(card.one.etag, Card::new(&config, "http://a", false).one.etag);
-        assert_ne!(card.one.etag, Card::new(&config, "http://b", false).one.etag);
-        assert_ne!(card.one.etag, Card::new(&config, "http://a", true).one.etag);
+        let card = Card::new(&config, "http://a", false, None);
+        assert_eq!(card.one.etag, Card::new(&config, "http://a", false, None).one.etag);
+        assert_ne!(card.one.etag, Card::new(&config, "http://b", false, None).one.etag);
+        assert_ne!(card.one.etag, Card::new(&config, "http://a", true, None).one.etag);
         assert_ne!(card.one.etag, card.union.etag);
     }
 

@@ -1,7 +1,7 @@
 //! A2A on the wire: JSON-RPC and HTTP+JSON, versions 1.0 and 0.3 on one port, streams, and the agent card.
 //!
 //! A request passes five gates, and each knows only its own business:
-//! 1. `server`: sockets, connections, their bounds and the drain;
+//! 1. `server`, on `talaria-listen`: sockets, connections, their bounds and the drain;
 //! 2. `endpoint` and `route`: HTTP, that is paths, methods, the caller's token, the body's size and time;
 //! 3. `jsonrpc` and `rest`: the bindings, and which version speaks;
 //! 4. `capabilities`: whether the card offers it at all;
@@ -20,6 +20,9 @@ mod capabilities;
 mod card;
 mod dialect;
 mod endpoint;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod hook;
 mod jsonrpc;
 mod moment;
@@ -34,6 +37,7 @@ mod route;
 #[cfg(test)]
 mod samples;
 mod server;
+mod sign;
 mod sse;
 mod updates;
 mod v03;
@@ -42,8 +46,9 @@ mod v1;
 mod version;
 mod write;
 
-pub use auth::{InvalidToken, Token};
+pub use auth::{Auth, InvalidToken, NotRenewed, Token};
 pub use card::{CardConfig, Extension, Provider, Skill};
 pub use hook::Notification;
 pub use operation::ReplyAs;
-pub use server::{Config, Limits, Server};
+pub use server::{Config, Counts, Limits, Server};
+pub use sign::{CardSigner, InvalidSigningKey};

@@ -192,6 +192,8 @@ pub(crate) struct Operations {
 pub(crate) const REPLY_AS: &str = "talaria/reply";
 /// In a turn's metadata: the tenant that the request named.
 const TENANT: &str = "talaria/tenant";
+/// In a turn's metadata: the media types that the caller can use, where it said so.
+const OUTPUT_MODES: &str = "talaria/output-modes";
 
 // === impl View ===
 
@@ -285,13 +287,20 @@ impl Operations {
             return Err(Refusal::no_push());
         }
         self.capabilities.offers(&configuration.output_modes)?;
+        // Whoever waits in the request is gone with its answer; the others read the task.
+        let async_delivery = streaming || configuration.return_immediately || configuration.hook.is_some();
         if let Some(metadata) = &mut metadata {
             metadata.shift_remove(TENANT);
+            metadata.shift_remove(OUTPUT_MODES);
+        }
+        if !configuration.output_modes.is_empty() {
+            metadata.get_or_insert_default().insert(OUTPUT_MODES.into(), configuration.output_modes.into());
         }
         if let Some(tenant) = tenant {
             metadata.get_or_insert_default().insert(TENANT.into(), tenant.into());
         }
-        Ok(Incoming { principal, message, task, context, streaming, metadata, hook: configuration.hook })
+        let hook = configuration.hook;
+        Ok(Incoming { principal, message, task, context, streaming, async_delivery, metadata, hook })
     }
 
     async fn send(

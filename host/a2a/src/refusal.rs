@@ -219,7 +219,8 @@ impl Refusal {
         }
     }
 
-    /// The error as HTTP+JSON has it. Clients of 0.3 look for the error's class and its message at the top.
+    /// The error as HTTP+JSON has it. Clients of 0.3 look for the message at the top, beside the error's class (Python) or
+    /// its code in JSON-RPC (JavaScript).
     pub(crate) fn rest_body(&self, version: Version) -> Value {
         let (status, name) = self.kind.rest_status();
         let mut body = json!({ "error": {
@@ -229,6 +230,7 @@ impl Refusal {
             && let Some(body) = body.as_object_mut()
         {
             body.insert("type".into(), self.kind.class().into());
+            body.insert("code".into(), self.kind.code().into());
             body.insert("message".into(), self.message.as_str().into());
         }
         body

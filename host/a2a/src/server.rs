@@ -1,40 +1,23 @@
-//! Sockets and connections: HTTP/1.1 and HTTP/2 without TLS, on one port.
-//!
-//! What bounds it: the number of connections (one more is told so and closed, never left waiting), the time to the
-//! first request and to each request's headers, the size of headers, the streams of one HTTP/2 connection, what the
-//! kernel takes for a peer that does not read ([`UNSENT`]). What a peer that does nothing costs is a socket for
-//! [`Limits::header_timeout`].
+//! The server: what it is told, how it is put together, and what it has counted. The connections are `talaria-listen`'s.
 //!
 //! Shutting down: no new connection, streams end at once, requests under way finish within [`Limits::grace`], what is
 //! left is cut. The turns behind cut requests go on; draining them is the domain's.
 
-use std::convert::Infallible;
-use std::io::{self, Write as _};
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::Request;
-use hyper::body::Incoming;
-use hyper::rt::Executor;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use talaria_turns::Turns;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use tracing::{debug, info, warn};
 
 use crate::auth::{Auth, Token};
 use crate::capabilities::Capabilities;
 use crate::card::{Card, CardConfig};
 use crate::endpoint::Endpoint;
 use crate::operation::{Operations, ReplyAs};
+use crate::sign::CardSigner;
 use crate::sse::Streaming;
-use crate::version::Version;
 
 /// What a server needs to know.
 #[derive(Debug, Clone)]
@@ -43,6 +26,8 @@ pub struct Config {
     pub url: String,
     /// The rest of the card.
     pub card: CardConfig,
+    /// Signs the card. None: the card has no signature.
+    pub card_signer: Option<CardSigner>,
     /// The callers. None: everybody may call, and all tasks are everybody's.
     pub tokens: Vec<Token>,
     /// How a blocking send is answered whose turn only returned text.
@@ -76,23 +61,15 @@ pub struct Limits {
 pub struct Server {
     endpoint: Arc<Endpoint>,
     limits: Limits,
+    counts: Counts,
 }
 
-/// Bytes of a request's head over HTTP/1.1; also the most that is read at once. Twice what nginx takes.
-const MAX_HEAD: usize = 64 * 1024;
-/// Bytes of a request's headers over HTTP/2, hyper's own default.
-const MAX_HEADER_LIST: u32 = 16 * 1024;
-/// Requests at once on one HTTP/2 connection. The least that RFC 9113 recommends.
-const MAX_STREAMS: u32 = 100;
-/// Bytes that the kernel takes before it can send them. On its own it takes megabytes for a reader that does not read. What
-/// is on its way does not count, so a fast peer far away gets no less.
-const UNSENT: u32 = 128 * 1024;
-/// An HTTP/2 peer that is gone without a word is noticed after twice this.
-const PING: Duration = Duration::from_secs(20);
-/// Longest wait for connections to fall after they were cut.
-const CUT_OFF: Duration = Duration::from_secs(1);
-/// Wait after a failed accept, which usually means that the process is out of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What a server counts, to be read at any time. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Counts {
+    turned_away: Arc<AtomicU64>,
+    streams: Arc<AtomicUsize>,
+}
 
 impl Default for Limits {
     fn default() -> Self {
@@ -117,6 +94,7 @@ impl Config {
         Self {
             url: url.into(),
             card: CardConfig::default(),
+            card_signer: None,
             tokens: Vec::new(),
             reply: ReplyAs::default(),
             limits: Limits::default(),
@@ -130,201 +108,80 @@ impl Server {
     /// A server for these turns.
     #[must_use]
     pub fn new(config: Config, turns: Turns) -> Self {
-        let Config { url, card, tokens, reply, limits } = config;
+        let Config { url, card, card_signer, tokens, reply, limits } = config;
         let auth = Auth::new(tokens);
         let capabilities = Arc::new(Capabilities::new(&card));
-        let extended = |version| Arc::new(card.extended(&url, auth.is_required(), version));
+        let (secured, signer) = (auth.is_required(), card_signer.as_ref());
+        let (one, union) = card.documents(&url, secured, true, signer);
         let operations = Operations {
             turns,
             reply,
             capabilities: Arc::clone(&capabilities),
-            extended_card: (extended(Version::V1), extended(Version::V03)),
+            extended_card: (Arc::new(one), Arc::new(union)),
             hold: limits.hold,
+        };
+        let counts = Counts::default();
+        let streaming = Streaming {
+            keep_alive: limits.keep_alive,
+            closing: CancellationToken::new(),
+            open: Arc::clone(&counts.streams),
         };
         let endpoint = Endpoint {
             operations,
             capabilities,
-            card: Card::new(&card, &url, auth.is_required()),
+            card: Card::new(&card, &url, secured, signer),
             auth,
-            streaming: Streaming { keep_alive: limits.keep_alive, closing: CancellationToken::new() },
+            streaming,
             max_body: limits.body,
             body_timeout: limits.body_timeout,
         };
-        Self { endpoint: Arc::new(endpoint), limits }
+        Self { endpoint: Arc::new(endpoint), limits, counts }
+    }
+
+    /// What it counts from now on.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts.clone()
+    }
+
+    /// Who may call. Lasts beyond the server, and changes it.
+    #[must_use]
+    pub fn auth(&self) -> Auth {
+        self.endpoint.auth.clone()
     }
 
     /// Serves until `shutdown`, and then until requests under way are answered or the grace is over.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
-        let tracker = TaskTracker::new();
-        let room = Arc::new(Semaphore::new(self.limits.connections));
-        let connections = Arc::new(Connections {
-            endpoint: self.endpoint,
-            http: http(&self.limits, &tracker),
-            header_timeout: self.limits.header_timeout,
-            shutdown: shutdown.clone(),
-            cut: CancellationToken::new(),
-        });
-        let mut was_full = false;
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = shutdown.cancelled() => break,
-                accepted = listener.accept() => accepted,
-            };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    pause_after(&error).await;
-                    continue;
-                }
-            };
-            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-                if !std::mem::replace(&mut was_full, true) {
-                    warn!(limit = self.limits.connections, "connections are refused: there are too many");
-                }
-                turn_away(stream);
-                continue;
-            };
-            was_full = false;
-            let connections = Arc::clone(&connections);
-            tracker.spawn(async move {
-                connections.serve(stream).await;
-                drop(permit);
-            });
-        }
-        drop(listener);
+        let Self { endpoint, limits, counts } = self;
+        let Limits { connections, header_timeout, grace, .. } = limits;
+        let limits = talaria_listen::Limits { connections, header_timeout, grace };
         // A stream may be open for ever; its client comes back to another server and goes on.
-        connections.endpoint.streaming.closing.cancel();
-        tracker.close();
-        if tokio::time::timeout(self.limits.grace, tracker.wait()).await.is_err() {
-            info!(left = tracker.len(), "requests are cut off: the grace is over");
-            connections.cut.cancel();
-            // Nothing is awaited any more but the drop of what was held.
-            let _ = tokio::time::timeout(CUT_OFF, tracker.wait()).await;
-        }
-    }
-}
-
-/// What all connections share.
-struct Connections {
-    endpoint: Arc<Endpoint>,
-    http: auto::Builder<Tracked>,
-    header_timeout: Duration,
-    /// Finish what is under way.
-    shutdown: CancellationToken,
-    /// Stop.
-    cut: CancellationToken,
-}
-
-// === impl Connections ===
-
-impl Connections {
-    async fn serve(&self, stream: TcpStream) {
-        // Answers are small and written whole.
-        let _ = stream.set_nodelay(true);
-        bound_unsent(&stream);
-        let heard = Arc::new(AtomicBool::new(false));
-        let service = service_fn(|request: Request<Incoming>| {
-            heard.store(true, Ordering::Relaxed);
-            let endpoint = Arc::clone(&self.endpoint);
-            async move { Ok::<_, Infallible>(endpoint.handle(request).await) }
-        });
-        let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
-        // hyper has no deadline before it knows the version of HTTP, which a single byte can put off for ever.
-        let mut silence = pin!(tokio::time::sleep(self.header_timeout));
-        let mut waiting = true;
-        let mut closing = false;
-        let result = loop {
-            tokio::select! {
-                result = connection.as_mut() => break result,
-                () = self.cut.cancelled() => return,
-                () = self.shutdown.cancelled(), if !closing => {
-                    closing = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-                () = silence.as_mut(), if waiting => {
-                    waiting = false;
-                    if !heard.load(Ordering::Relaxed) {
-                        return;
-                    }
-                }
-            }
+        let (closing, closed) = (endpoint.streaming.closing.clone(), shutdown.clone());
+        let streams_end = async move {
+            closed.cancelled().await;
+            closing.cancel();
         };
-        if let Err(error) = result {
-            debug!(error, "connection ended");
-        }
+        let handle = move |request| {
+            let endpoint = Arc::clone(&endpoint);
+            async move { endpoint.handle(request).await }
+        };
+        let serving = talaria_listen::serve(listener, limits, counts.turned_away, shutdown, handle);
+        tokio::join!(serving, streams_end);
     }
 }
 
-/// Runs what hyper spawns for HTTP/2 streams where the drain can wait for it.
-#[derive(Clone)]
-struct Tracked(TaskTracker);
+// === impl Counts ===
 
-impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tracked {
-    fn execute(&self, future: F) {
-        self.0.spawn(future);
+impl Counts {
+    /// Connections that were turned away because there were too many.
+    #[must_use]
+    pub fn connections_refused(&self) -> u64 {
+        self.turned_away.load(Ordering::Relaxed)
     }
-}
 
-fn http(limits: &Limits, tracker: &TaskTracker) -> auto::Builder<Tracked> {
-    let mut builder = auto::Builder::new(Tracked(tracker.clone()));
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .max_buf_size(MAX_HEAD)
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(PING)
-        .keep_alive_timeout(PING)
-        .max_header_list_size(MAX_HEADER_LIST)
-        .max_concurrent_streams(MAX_STREAMS);
-    builder
-}
-
-/// Where the system cannot do it, the kernel's own bound holds.
-fn bound_unsent(stream: &TcpStream) {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let _ = (stream, UNSENT);
-}
-
-async fn pause_after(error: &io::Error) {
-    // A peer that left before we looked is no trouble of ours.
-    if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
-        return;
-    }
-    warn!(%error, "a connection could not be accepted");
-    tokio::time::sleep(ACCEPT_PAUSE).await;
-}
-
-/// Says that there is no room, as far as one write can.
-fn turn_away(stream: TcpStream) {
-    const BUSY: &[u8] =
-        b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-    // A socket this young can take it, but tokio does not know that yet.
-    if let Ok(mut stream) = stream.into_std() {
-        let _ = stream.write(BUSY);
-    }
-}
-
-#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn little_is_taken_for_a_peer_that_does_not_read() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let _peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (stream, _) = listener.accept().await.unwrap();
-        bound_unsent(&stream);
-        stream.writable().await.unwrap();
-        let mut taken = 0;
-        while let Ok(bytes) = stream.try_write(&[0; 4096]) {
-            taken += bytes;
-        }
-        // And what fits into the peer's own window, which is half a megabyte at most.
-        assert!(taken < (1 << 20), "{taken} bytes");
+    /// Streams that are open now.
+    #[must_use]
+    pub fn streams_open(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
     }
 }

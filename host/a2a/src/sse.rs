@@ -6,15 +6,28 @@
 //!
 //! ```
 //! The number is what `Last-Event-ID` resumes from, exactly. Every [`Streaming::keep_alive`] of silence there is a comment,
-//! so that no proxy takes the stream for dead. When the server shuts down, what is held back goes out, then a last comment,
-//! and the body ends: the client comes back with the number that it has. An error in the middle is a last event of its
-//! own, in the form of the binding, without a number.
+//! so that no proxy takes the stream for dead. An error in the middle is a last event of its own, in the form of the
+//! binding, without a number.
+//!
+//! When the server shuts down, what the log has already goes out. A stream that is not over then closes with the number
+//! to resume from, and with how long to wait before that:
+//!
+//! ```text
+//! : closing
+//! id: 7
+//! retry: 1000
+//! ```
+//! Neither this nor the comment of a silence ends with an empty line. By the standard the line would mean nothing
+//! without data before it, but httpx-sse, which the Python SDK of 0.3 uses, makes an event without data of it as soon as it
+//! has seen an `id:`. The SDK fails on that: 0.3.26 when it resubscribes, 0.3.10 in every stream.
 //!
 //! Nothing runs beside the connection: a frame is made when hyper asks for it, and hyper asks when the socket takes more.
 //! A client that does not read holds a cursor and one frame; one that hangs up drops the body, and with it the reader.
 
 use std::fmt::Write as _;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +52,8 @@ pub(crate) struct Streaming {
     pub(crate) keep_alive: Duration,
     /// The server shuts down.
     pub(crate) closing: CancellationToken,
+    /// How many there are.
+    pub(crate) open: Arc<AtomicUsize>,
 }
 
 /// What is around an update.
@@ -62,9 +77,15 @@ struct Frames {
     silence: Pin<Box<Sleep>>,
     /// When the last frame was made.
     said: Instant,
+    /// The number of the last event, once there was one.
+    last: Option<u64>,
     /// The last frame is out, or about to be.
     over: bool,
+    _counted: Counted,
 }
+
+/// Counts a stream for as long as it is open.
+struct Counted(Arc<AtomicUsize>);
 
 #[derive(Serialize)]
 struct Success<'a> {
@@ -77,8 +98,9 @@ struct Success<'a> {
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// Bytes of most frames: a piece of an answer, and what is around it.
 const FRAME: usize = 512;
-const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
-const CLOSING: Bytes = Bytes::from_static(b": closing\n\n");
+const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n");
+/// Milliseconds before a client comes back. Another server takes it at once; this one is back after about as long.
+const RETRY: u32 = 1000;
 
 /// The response that carries a stream.
 pub(crate) fn respond(
@@ -87,18 +109,20 @@ pub(crate) fn respond(
     envelope: Envelope,
     streaming: &Streaming,
 ) -> Response<Body> {
-    let Streaming { keep_alive, closing } = streaming.clone();
+    let Streaming { keep_alive, closing, open } = streaming;
+    // Boxed, since it is moved with every frame.
     let frames = Box::new(Frames {
         updates,
         dialect,
         envelope,
-        keep_alive,
-        closing: Box::pin(closing.cancelled_owned()),
-        silence: Box::pin(sleep(keep_alive)),
+        keep_alive: *keep_alive,
+        closing: Box::pin(closing.clone().cancelled_owned()),
+        silence: Box::pin(sleep(*keep_alive)),
         said: Instant::now(),
+        last: None,
         over: false,
+        _counted: Counted::new(open),
     });
-    // Boxed, since it is moved with every frame.
     let frames = stream::unfold(frames, async |mut frames| frames.next().await.map(|frame| (frame, frames)));
     streamed(Body::Frames(Box::pin(frames)))
 }
@@ -127,13 +151,10 @@ impl Frames {
         let update = loop {
             tokio::select! {
                 biased;
-                () = self.closing.as_mut() => {
-                    if let Some(held) = self.updates.flush() {
-                        return Some(self.frame(&held));
-                    }
-                    self.over = true;
-                    return Some(CLOSING);
-                }
+                () = self.closing.as_mut() => match self.updates.next_known().await {
+                    Ok(None) if !self.updates.is_over() => return Some(self.close()),
+                    known => break known,
+                },
                 update = self.updates.next() => break update,
                 () = self.silence.as_mut() => {
                     // Set again when it fires, and not with every frame: most never see it.
@@ -160,7 +181,14 @@ impl Frames {
         }
     }
 
+    fn close(&mut self) -> Bytes {
+        self.over = true;
+        let id = self.last.map(|last| format!("id: {last}\n")).unwrap_or_default();
+        format!(": closing\n{id}retry: {RETRY}\n").into()
+    }
+
     fn frame(&mut self, update: &Update) -> Bytes {
+        self.last = Some(update.sequence);
         let mut frame = String::with_capacity(FRAME);
         // Writing to a string cannot fail.
         let _ = write!(frame, "id: {}\ndata: ", update.sequence);
@@ -187,5 +215,20 @@ impl Frames {
             Envelope::JsonRpc(id) => refusal.jsonrpc_body(id),
         };
         format!("data: {body}\n\n").into()
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

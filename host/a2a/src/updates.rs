@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_turns::{Accepted, ContextId, Entry, Event, Reader, State, Status, Task, TaskId};
+use talaria_turns::{Accepted, ContextId, Entry, Event, Reader, State, Status, StoreError, Task, TaskId};
 use tokio::time::Instant;
 
 use crate::operation::{self, Addressed, ReplyAs, View};
@@ -65,6 +65,8 @@ pub(crate) struct Updates {
 
 struct Source {
     reader: Reader,
+    /// The number of the last event that was read.
+    seen: u64,
     home: Arc<Home>,
     state: State,
     ends: Ends,
@@ -105,7 +107,11 @@ impl Updates {
     /// The same, for a caller who has the events up to `after`.
     pub(crate) fn of_turn_from(task: &Task, reader: Reader, after: u64) -> Self {
         let over = task.version == after && task.status.state.is_settled();
-        let source = Source { state: State::Working, ..Source::new(task, reader, Ends::Turn(usize::MAX)) };
+        let source = Source {
+            state: State::Working,
+            seen: after,
+            ..Source::new(task, reader, Ends::Turn(usize::MAX))
+        };
         Self { source: (!over).then_some(source), ready: VecDeque::new(), held: None }
     }
 
@@ -115,6 +121,7 @@ impl Updates {
         let ready = match after {
             None => VecDeque::from([snapshot(task, None)]),
             Some(after) => {
+                source.seen = after;
                 if after < task.version {
                     // Notes come from turns at work; every other event says the state itself.
                     source.state = State::Working;
@@ -154,27 +161,54 @@ impl Updates {
                     }
                 },
             };
-            match next {
-                Ok(Some(entry)) => self.take(entry),
-                Ok(None) => {
-                    self.release();
-                    self.source = None;
+            self.read(next)?;
+        }
+    }
+
+    /// The next update that has happened already, where the stream must end before its time. Waits for nothing new, and
+    /// holds nothing back that the log has no more to say about.
+    pub(crate) async fn next_known(&mut self) -> Result<Option<Update>, Refusal> {
+        loop {
+            if self.held.is_none()
+                && let Some(update) = self.ready.pop_front()
+            {
+                return Ok(Some(update));
+            }
+            match &mut self.source {
+                Some(source) if source.is_behind() => {
+                    let next = source.reader.next().await;
+                    self.read(next)?;
                 }
-                Err(error) => {
-                    self.source = None;
-                    return Err(Refusal::store(&error));
-                }
+                _ if self.held.take().is_some() => {}
+                _ => return Ok(None),
             }
         }
     }
 
-    /// What is held back, where the stream must end before its time.
-    pub(crate) fn flush(&mut self) -> Option<Update> {
-        self.held = None;
-        self.ready.pop_front()
+    /// Whether everything was said.
+    pub(crate) fn is_over(&self) -> bool {
+        self.source.is_none() && self.ready.is_empty()
+    }
+
+    fn read(&mut self, next: Result<Option<Entry>, StoreError>) -> Result<(), Refusal> {
+        match next {
+            Ok(Some(entry)) => self.take(entry),
+            Ok(None) => {
+                self.release();
+                self.source = None;
+            }
+            Err(error) => {
+                self.source = None;
+                return Err(Refusal::store(&error));
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, entry: Entry) {
+        if let Some(source) = &mut self.source {
+            source.seen = entry.sequence;
+        }
         if !entry.event.is_shown() {
             return;
         }
@@ -211,7 +245,12 @@ impl Updates {
 impl Source {
     fn new(task: &Task, reader: Reader, ends: Ends) -> Self {
         let home = Arc::new(Home { task: task.id.clone(), context: task.context.clone() });
-        Self { reader, home, state: task.status.state, ends }
+        Self { reader, seen: task.version, home, state: task.status.state, ends }
+    }
+
+    /// Whether the log has more than was read.
+    fn is_behind(&self) -> bool {
+        self.seen < self.reader.task().version
     }
 
     /// What to say about an event, and whether nothing follows it.

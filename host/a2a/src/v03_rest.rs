@@ -27,7 +27,8 @@ pub(crate) fn send_message(mut params: Fields<'_>) -> Result<SendMessage, Violat
 }
 
 fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Violation> {
-    let blocking = fields.boolean("blocking")?.unwrap_or(true);
+    // ProtoJSON leaves out a `false`, so an absent one is a `false`: the SDKs ask not to wait in this way.
+    let blocking = fields.boolean("blocking")?.unwrap_or(false);
     let hook = match fields.object("pushNotification", hook::old)? {
         None => fields.object("pushNotificationConfig", hook::old)?,
         hook => hook,

@@ -26,8 +26,8 @@ pub struct SseEvent {
 }
 
 /// The events of a body.
-pub(crate) struct Events {
-    parser: SseByteStream<Bounded<Frames>>,
+pub(crate) struct Events<S: Stream<Item = Result<Bytes, Error>> + Unpin = Frames> {
+    parser: SseByteStream<Bounded<S>>,
 }
 
 /// Passes bytes on as long as no event in them is longer than `most`.
@@ -51,9 +51,9 @@ struct Measure {
 
 // === impl Events ===
 
-impl Events {
-    pub(crate) fn new(frames: Frames, most: usize) -> Self {
-        let bounded = Bounded { chunks: frames, most, measure: Measure::default(), failed: false };
+impl<S: Stream<Item = Result<Bytes, Error>> + Unpin> Events<S> {
+    pub(crate) fn new(chunks: S, most: usize) -> Self {
+        let bounded = Bounded { chunks, most, measure: Measure::default(), failed: false };
         Self { parser: SseByteStream::new(bounded) }
     }
 

@@ -30,6 +30,8 @@ pub struct Exchange {
     sse_event: usize,
     authority: String,
     body: Body,
+    /// What was waited for and not yet taken.
+    ahead: Option<Box<Result<Option<SseEvent>, Error>>>,
 }
 
 #[derive(Debug)]
@@ -72,7 +74,7 @@ impl Exchange {
         sse_event: usize,
     ) -> Self {
         let authority = frames.authority.clone();
-        Self { status, headers, deadline, sse_event, authority, body: Body::Unread(frames) }
+        Self { status, headers, deadline, sse_event, authority, body: Body::Unread(frames), ahead: None }
     }
 
     /// The status, whatever it is.
@@ -121,6 +123,9 @@ impl Exchange {
     /// event that was cut off by the end is dropped, as the standard says. Waits no longer than the call's deadline;
     /// giving up on the wait loses nothing.
     pub async fn next_event(&mut self) -> Result<Option<SseEvent>, Error> {
+        if let Some(event) = self.ahead.take() {
+            return *event;
+        }
         if matches!(self.body, Body::Unread(_)) {
             self.body = match std::mem::replace(&mut self.body, Body::Taken) {
                 Body::Unread(frames) => Body::Events(Box::new(Events::new(frames, self.sse_event))),
@@ -140,6 +145,15 @@ impl Exchange {
             Ok(event) => Ok(event),
             Err(error) => Err(self.fail(error)),
         }
+    }
+
+    /// Whether [`Exchange::next_event`] has something to give within `limit`: an event, the end, or a failure. It is kept
+    /// for that call; at most one event is.
+    pub async fn await_event(&mut self, limit: Duration) -> bool {
+        if self.ahead.is_none() {
+            self.ahead = tokio::time::timeout(limit, self.next_event()).await.ok().map(Box::new);
+        }
+        self.ahead.is_some()
     }
 
     /// Reads to the end.

@@ -27,6 +27,9 @@ mod connect;
 mod error;
 mod events;
 mod exchange;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod headers;
 mod names;
 mod pattern;

@@ -172,6 +172,10 @@ fn parse_url(url: &str) -> Result<Parts, Problem> {
         Some((path, query)) => (path, Some(query.to_owned())),
         None => (rest, None),
     };
+    if let Some(at) = query.as_ref().and_then(|query| query.find(['"', '<', '>'])) {
+        let query_at = authority_at + authority.len() + path.len() + 1;
+        return Err(Problem::new(query_at + at, "a character that a query may not hold; percent-encode it"));
+    }
     let path = if path.is_empty() { "/" } else { path };
     check_path(path).map_err(|problem| problem.after(authority_at + authority.len()))?;
     Ok((known, host, port, path.to_owned(), query))
@@ -179,6 +183,13 @@ fn parse_url(url: &str) -> Result<Parts, Problem> {
 
 /// A method in upper case, which is how every registered one is spelled.
 pub(crate) fn parse_method(text: &str) -> Result<Method, Problem> {
+    if text == "*" {
+        // A name that HTTP would take. The denial of such a call would suggest a grant of every method.
+        return Err(Problem::new(
+            0,
+            "* stands for every method in a grant; a call has one, like GET or POST",
+        ));
+    }
     let method = Method::from_bytes(text.to_ascii_uppercase().as_bytes()).map_err(|_invalid| {
         Problem::new(0, format!("{text:?} is not an HTTP method; write one like GET or POST"))
     })?;

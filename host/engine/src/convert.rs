@@ -20,21 +20,7 @@ pub(crate) fn seconds(duration: Duration) -> String {
 
 // === to the guest ===
 
-pub(crate) fn turn(turn: Turn, settings: &str, deadline: Instant) -> wit::Turn {
-    let session = wit::Session {
-        platform: "a2a".into(),
-        source: String::new(),
-        chat_id: turn.context.to_string(),
-        chat_name: String::new(),
-        thread_id: String::new(),
-        user_id: turn.principal.name().unwrap_or_default().to_owned(),
-        user_name: String::new(),
-        key: String::new(),
-        id: String::new(),
-        message_id: turn.message.id.to_string(),
-        cwd: String::new(),
-        async_delivery: turn.async_delivery,
-    };
+pub(crate) fn turn(turn: Turn, session: wit::Session, settings: &str, deadline: Instant) -> wit::Turn {
     wit::Turn {
         task_id: turn.task.to_string(),
         context_id: turn.context.to_string(),

@@ -9,7 +9,7 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 use talaria_egress::Access;
 use talaria_observe::Redactor;
-use talaria_turns::{Failure, FailureKind, Outcome, Scope, Turn};
+use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
@@ -18,7 +18,7 @@ use wasmtime::{PoolConcurrencyLimitError, Store, Trap};
 use crate::component::Component;
 use crate::contract::bindings::talaria::executor::types as wit;
 use crate::convert;
-use crate::host::{Ctx, Purpose};
+use crate::host::{About, Ctx, Purpose};
 use crate::limits::Limits;
 
 /// What makes a component an executor.
@@ -33,6 +33,8 @@ pub struct Spec {
     pub access: Arc<Access>,
     /// What it may use.
     pub limits: Limits,
+    /// Where replies come in that it expects; none where it may not expect any.
+    pub callbacks: Option<Arc<dyn Callbacks>>,
 }
 
 /// A named, configured component.
@@ -51,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) egress: talaria_egress::Egress,
     pub(crate) redactor: Redactor,
     pub(crate) limits: Limits,
+    pub(crate) callbacks: Option<Arc<dyn Callbacks>>,
 }
 
 /// How a call ended when the guest did not return.
@@ -80,7 +83,7 @@ impl Executor {
     /// Puts a component to work.
     #[must_use]
     pub fn new(spec: Spec) -> Self {
-        let Spec { name, component, settings, access, limits } = spec;
+        let Spec { name, component, settings, access, limits, callbacks } = spec;
         let redactor = Redactor::new(access.secrets.values().map(ExposeSecret::expose_secret));
         let shared = Arc::new(Shared {
             settings_text: Value::Object(settings.clone()).to_string(),
@@ -90,6 +93,7 @@ impl Executor {
             egress: component.engine.egress().clone(),
             redactor,
             limits,
+            callbacks,
         });
         Self { shared, component, room: Semaphore::new(limits.concurrency) }
     }
@@ -112,9 +116,21 @@ impl Executor {
     /// [`FailureKind::Upstream`]: loaded, not ready. [`FailureKind::InvalidSettings`] and
     /// [`FailureKind::Internal`]: not fit for traffic.
     pub async fn setup(&self) -> Result<(), Failure> {
+        self.probe(wit::SetupReason::Load).await
+    }
+
+    /// The same probe again, on the readiness timer.
+    ///
+    /// # Errors
+    /// Those of [`Executor::setup`].
+    pub async fn recheck(&self) -> Result<(), Failure> {
+        self.probe(wit::SetupReason::Readiness).await
+    }
+
+    async fn probe(&self, reason: wit::SetupReason) -> Result<(), Failure> {
         let limits = Limits { deadline: SETUP, ..self.shared.limits };
         let context = wit::SetupContext {
-            reason: wit::SetupReason::Load,
+            reason,
             settings: self.shared.settings_text.clone(),
             workspace: None,
             budget_ms: convert::millis(SETUP),
@@ -134,11 +150,13 @@ impl Executor {
     }
 
     async fn run(&self, turn: Turn, scope: Scope, deadline: Instant) -> Result<Outcome, Failure> {
+        let of = About::new(&turn);
+        let session = of.session.record(&turn);
         let ctx = Ctx::new(
-            Purpose::Execute { shared: Arc::clone(&self.shared), scope, deadline },
+            Purpose::Execute { shared: Arc::clone(&self.shared), of, scope, deadline },
             &self.shared.limits,
         );
-        let turn = convert::turn(turn, &self.shared.settings_text, deadline);
+        let turn = convert::turn(turn, session, &self.shared.settings_text, deadline);
         let left = deadline.saturating_duration_since(Instant::now());
         let result = call(self.component.pre.engine(), ctx, left, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
@@ -214,8 +232,10 @@ impl talaria_turns::Executor for Executor {
 
     async fn cancel(&self, turn: Turn) -> Result<(), Failure> {
         let limits = Limits { deadline: CANCEL, ..self.shared.limits };
-        let ctx = Ctx::new(Purpose::Cancel(Arc::clone(&self.shared)), &limits);
-        let turn = convert::turn(turn, &self.shared.settings_text, Instant::now() + CANCEL);
+        let of = About::new(&turn);
+        let session = of.session.record(&turn);
+        let ctx = Ctx::new(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits);
+        let turn = convert::turn(turn, session, &self.shared.settings_text, Instant::now() + CANCEL);
         let result = Box::pin(call(self.component.pre.engine(), ctx, CANCEL, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
             let strategy = instance.talaria_executor_strategy();

@@ -16,6 +16,7 @@ mod executor;
 mod host;
 mod limits;
 mod pool;
+mod session;
 mod settings;
 
 pub use cache::UntrustedFolder;

@@ -1,13 +1,15 @@
-//! What the outside gets to see: logs, and the redaction that every outgoing text passes.
+//! What the outside gets to see: logs, metrics, and the redaction that every outgoing text passes.
 //!
 //! - [`scrub()`] takes out what looks like a secret, by rules.
 //! - [`Redactor`] also takes out the secrets that are known by value; [`RedactorStream`] does the same for text that
 //!   arrives in pieces.
 //! - [`logs::init`] sends events to stderr, each line scrubbed.
+//! - [`metrics`] are numbers for Prometheus, with no word of what was said.
 
 #![forbid(unsafe_code)]
 
 pub mod logs;
+pub mod metrics;
 mod redactor;
 mod scrub;
 mod stream;

@@ -18,6 +18,7 @@
 //! [`RedactorStream`](crate::RedactorStream) work on pieces.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::{Captures, Match, Regex};
@@ -86,6 +87,7 @@ struct Rules {
     any: Regex,
     private_key: Regex,
     password: Regex,
+    /// A name that says that its value is a secret, up to the value.
     assignment: Regex,
     bearer: Regex,
     token: Regex,
@@ -169,9 +171,7 @@ impl Rules {
             password: Regex::new(&format!(
                 r#"([A-Za-z][A-Za-z0-9+.-]{{0,30}}://[^:/@?#\[\]"'<>{ENDS}]{{0,128}}:)([^/"'<>{ENDS}]{{8,}})@"#
             ))?,
-            assignment: Regex::new(&format!(
-                r#"({NAME})([ \t]*=[ \t]*)(?:(\\?")([^"\n]*)("?)|(')([^'\n]*)('?)|((?:(?i-u:Bearer|Basic|Token)[ \t]+)?[^"{ENDS}]+))"#
-            ))?,
+            assignment: Regex::new(&format!(r"{NAME}[ \t]*=[ \t]*"))?,
             bearer: Regex::new(&format!(r#"((?-u:\b)(?i-u:bearer)[ \t]+)([^"'<>,;){{}}\]{ENDS}]{{8,}})"#))?,
             token: Regex::new(concat!(
                 r"(?-u:\b)sk-[A-Za-z0-9_-]{16,}",
@@ -201,12 +201,41 @@ impl Rules {
             return Cow::Borrowed(text);
         }
         let text = replace(&self.password, text, redact_password);
-        let text = rewrite(text, |text| replace(&self.assignment, text, redact_assignment));
+        let text = rewrite(text, |text| self.redact_assignments(text));
         let text = rewrite(text, |text| replace(&self.bearer, text, redact_bearer));
         let text = self.redact_tokens(text);
         rewrite(text, |text| {
             replace(&self.blob, text, |found| is_blob(whole(found)).then(|| label("base64_blob")))
         })
+    }
+
+    /// Every name counts, also one inside the value of another: a quote that was never closed, or a name without a
+    /// value, must not hide the secret behind it.
+    fn redact_assignments<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut changed = String::new();
+        let mut copied = 0;
+        let mut run = 0..0;
+        for name in self.assignment.find_iter(text) {
+            let place = value_at(text, name.end(), &mut run);
+            let value = text.get(place.clone()).unwrap_or_default();
+            if value.chars().nth(SHORTEST - 1).is_none() || is_label(value) || place.end <= copied {
+                continue;
+            }
+            // Of one that begins inside the last, what is behind it; what ended the last stays, or it would end
+            // elsewhere the next time.
+            let ended = text.get(copied..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+            let start = if place.start < copied { copied + ended } else { place.start };
+            changed.push_str(text.get(copied..start).unwrap_or_default());
+            if start < place.end {
+                changed.push_str(&label(kind_of(name.as_str().trim_end_matches([' ', '\t', '=']))));
+            }
+            copied = start.max(place.end);
+        }
+        if copied == 0 {
+            return Cow::Borrowed(text);
+        }
+        changed.push_str(text.get(copied..).unwrap_or_default());
+        Cow::Owned(changed)
     }
 
     /// Until nothing changes: a token taken out is a word boundary for the one that was glued to it.
@@ -250,25 +279,45 @@ fn redact_password(found: &Captures<'_>) -> Option<String> {
     (!is_label(value)).then(|| format!("{}{}@", group(found, 1), label("password")))
 }
 
-fn redact_assignment(found: &Captures<'_>) -> Option<String> {
-    let (name, equals) = (group(found, 1), group(found, 2));
-    let double = found.get(3).is_some();
-    let (open, value, close) = match (double, found.get(6).is_some()) {
-        // The backslash of an escaped closing quote is the value's last character; it stays with the quote.
-        (true, _) => match group(found, 4).strip_suffix('\\') {
-            Some(value) => (group(found, 3), value, format!("\\{}", group(found, 5))),
-            None => (group(found, 3), group(found, 4), group(found, 5).to_owned()),
-        },
-        (false, true) => (group(found, 6), group(found, 7), group(found, 8).to_owned()),
-        (false, false) => ("", group(found, 9), String::new()),
-    };
-    if value.chars().count() < SHORTEST || is_label(value) {
-        return None;
+/// The kind of secret that a name says its value is.
+fn kind_of(name: &str) -> &'static str {
+    let name = name.to_ascii_lowercase();
+    let kinds = ["api_key", "token", "key", "secret", "password", "credentials"];
+    kinds.into_iter().find(|kind| name.ends_with(kind)).unwrap_or("secret")
+}
+
+/// The value that begins at `at`, without its quotes. A quoted one ends with its line, if not before; any other with a
+/// quote or a [delimiter](is_delimiter).
+///
+/// `run` is the last value without quotes. Names in it share its end, which is thus looked for once.
+fn value_at(text: &str, at: usize, run: &mut Range<usize>) -> Range<usize> {
+    let rest = text.get(at..).unwrap_or_default();
+    for (open, quote) in [("\\\"", '"'), ("\"", '"'), ("'", '\'')] {
+        let Some(inside) = rest.strip_prefix(open) else { continue };
+        let value = inside.split([quote, '\n']).next().unwrap_or(inside);
+        // The backslash of an escaped closing quote stays with the quote.
+        let value = if quote == '"' { value.strip_suffix('\\').unwrap_or(value) } else { value };
+        let start = at + open.len();
+        return start..start + value.len();
     }
-    let name_lower = name.to_ascii_lowercase();
-    let kind = ["api_key", "token", "key", "secret", "password", "credentials"];
-    let kind = kind.into_iter().find(|kind| name_lower.ends_with(kind)).unwrap_or("secret");
-    Some(format!("{name}{equals}{open}{}{close}", label(kind)))
+    let mut run_at = |at: usize| {
+        if !run.contains(&at) {
+            let rest = text.get(at..).unwrap_or_default();
+            let length = rest.find(|char| char == '"' || is_delimiter(char)).unwrap_or(rest.len());
+            *run = at..at + length;
+        }
+        at..run.end
+    };
+    let word = run_at(at);
+    let scheme = text.get(word.clone()).unwrap_or_default();
+    if ["Bearer", "Basic", "Token"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        let rest = text.get(word.end..).unwrap_or_default();
+        let blank = rest.len() - rest.trim_start_matches([' ', '\t']).len();
+        if blank > 0 {
+            return at..run_at(word.end + blank).end.max(word.end);
+        }
+    }
+    word
 }
 
 fn redact_bearer(found: &Captures<'_>) -> Option<String> {

@@ -68,6 +68,13 @@ impl RedactorStream {
         self.release(self.held.len())
     }
 
+    /// How many bytes are held back, and how many may be.
+    #[cfg(fuzzing)]
+    #[doc(hidden)]
+    pub fn held(&self) -> (usize, usize) {
+        (self.held.len(), HOLD)
+    }
+
     /// Redacts and removes what is before the cut.
     fn release(&mut self, cut: usize) -> String {
         let Some((before, rest)) = self.held.split_at_checked(cut) else { return String::new() };
@@ -155,11 +162,11 @@ impl RedactorStream {
     }
 }
 
-/// Where a private key starts that the text leaves open.
+/// Where a private key starts that the text leaves open; the first, since a header of it may look like another.
 fn open_key(text: &str) -> Option<usize> {
-    let start = text.rfind("-----BEGIN ")?;
-    let open = OPEN.as_ref()?;
-    text.get(start..).is_some_and(|key| open.key.is_match(key)).then_some(start)
+    let from = text.find("-----BEGIN ")?;
+    let found = OPEN.as_ref()?.key.find(text.get(from..)?)?;
+    Some(from + found.start())
 }
 
 // === impl Open ===
@@ -168,7 +175,7 @@ impl Open {
     fn compile() -> Result<Self, regex::Error> {
         let line = "[A-Za-z0-9+/=]";
         let key = format!(
-            "^(?:-----BEGIN [A-Z0-9 ]*|{PEM_BEGIN}{PEM_HEADERS}(?:{PEM_GAP}{line}{{16,}})*{PEM_GAP}{line}{{0,80}}{PEM_GAP}(?:-{{1,5}}|-----E|-----EN|-----END[A-Z0-9 ]*-{{0,4}})?)$"
+            "(?:-----BEGIN [A-Z0-9 ]*|{PEM_BEGIN}{PEM_HEADERS}(?:{PEM_GAP}{line}{{16,}})*{PEM_GAP}{line}{{0,80}}{PEM_GAP}(?:-{{1,5}}|-----E|-----EN|-----END[A-Z0-9 ]*-{{0,4}})?)$"
         );
         let value = format!(
             r#"(?:(?i-u:bearer)[ \t]+|{NAME}[ \t]*(?:=[ \t]*(?:(?i-u:Bearer|Basic|Token)[ \t]+|\\?"[^"\n]*|'[^'\n]*)?)?)$"#

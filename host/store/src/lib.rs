@@ -12,6 +12,9 @@ mod suite;
 use talaria_turns::{Event, MessageId};
 
 pub use memory::Memory;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use sqlite::fuzz;
 pub use sqlite::{Config as SqliteConfig, OpenError, Sqlite, Synchronous};
 
 /// The message of the caller that an event took in, if it took one in: to begin a turn, or as an answer to one.

@@ -7,6 +7,8 @@
 //! One lock, held for a map access at a time. A list looks at every task under it, which the bound on tasks bounds
 //! too: an order that is kept up to date would cost every append what only a list needs.
 
+mod letters;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +26,7 @@ pub struct Memory {
     bound: usize,
     // Held for a map access at a time, never across an await.
     inner: Mutex<Inner>,
+    letters: Mutex<letters::Kept>,
 }
 
 #[derive(Default)]
@@ -51,7 +54,7 @@ impl Memory {
     /// A store for at most `bound` tasks, and as many values of executors.
     #[must_use]
     pub fn new(bound: usize) -> Self {
-        Self { bound: bound.max(1), inner: Mutex::default() }
+        Self { bound: bound.max(1), inner: Mutex::default(), letters: Mutex::default() }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -1,8 +1,8 @@
 //! The running product: bound, loaded, served, drained.
 //!
-//! The order is the promise: the port is bound before anything slow, so that a taken one fails at once; executors are
-//! loaded and probed before the first request is read; on the way out no new turn is taken, those under way get a
-//! grace, and their callers get an answer before the sockets close.
+//! The order is the promise: the ports are bound before anything slow, so that a taken one fails at once, and the
+//! operator's server answers from then on; executors are loaded and probed before the first request is read; on the way
+//! out no new turn is taken, those under way get a grace, and their callers get an answer before the sockets close.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,24 +10,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
-use talaria_a2a::{CardConfig, Extension, ReplyAs, Server, Skill, Token};
+use talaria_a2a::{CardConfig, Counts, Extension, ReplyAs, Server, Skill, Token};
 use talaria_egress::Webhooks;
+use talaria_mailbox::{Listener, Mailbox};
+use talaria_observe::Redactor;
+use talaria_observe::metrics::{Metrics, Readings, Refusal};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
-use talaria_turns::{Courier, Delivery, Limits, Store, Timestamp, Turns};
+use talaria_turns::{Callbacks, Courier, HookLimits, Letters, Limits, Store, Timestamp, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::config::{Config, Push, Reply, StoreUrl};
+use crate::admin::{self, Admin, Health};
+use crate::config::{Callback, Config, Push, Reply, StoreUrl};
 use crate::demo;
 use crate::executors::{Executors, Readiness};
+use crate::metered::Metered;
 use crate::output;
 use crate::push::Post;
+use crate::tokens::Watch;
 
 /// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
 const GRACE: Duration = Duration::from_secs(20);
+
+/// How long before the end of the grace those are told that wait for replies: time for them to say so.
+const LAST_CALL: Duration = Duration::from_secs(2);
 
 /// How often old tasks are looked for.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
@@ -37,7 +47,10 @@ pub(crate) struct App {
     listener: TcpListener,
     server: Server,
     turns: Turns,
+    mailbox: Option<Mailbox>,
     tracker: TaskTracker,
+    /// No more turns are taken.
+    draining: CancellationToken,
     shutdown: CancellationToken,
     banner: Banner,
 }
@@ -47,8 +60,12 @@ pub(crate) struct App {
 pub(crate) struct Banner {
     url: String,
     card: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin: Option<String>,
     executors: Vec<Line>,
     refused: Vec<Refused>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callback: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     demo_gateway: Option<String>,
     warnings: Vec<String>,
@@ -59,6 +76,9 @@ struct Line {
     name: String,
     default: bool,
     readiness: Readiness,
+    /// Who takes its turns while it is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stand_in: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,7 +96,21 @@ impl App {
             format!("cannot listen on {}; choose another with --listen", config.a2a.listen)
         })?;
         let bound = listener.local_addr()?;
-        let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
+        let (tracker, shutdown, draining) =
+            (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+        let admin = Arc::new(Admin::new(&config.admin, metrics.clone())?);
+        let admin_url = match admin::bind(&config.admin).await? {
+            Ok(listener) => {
+                let url = format!("http://{}", listener.local_addr()?);
+                tracker.spawn(Arc::clone(&admin).serve(listener, shutdown.clone()));
+                Some(url)
+            }
+            Err(warning) => {
+                config.warnings.push(warning);
+                None
+            }
+        };
         let gateway = if demo {
             let gateway = demo::start(&tracker, shutdown.clone()).await?;
             config.use_gateway(&gateway.base_url, gateway.api_key.clone())?;
@@ -84,27 +118,58 @@ impl App {
         } else {
             None
         };
-        let executors = Executors::load(&config, &output::note).await?.with_default()?;
-        let banner = Banner::new(&config, bound, &executors, gateway);
+        let callback = match &config.callback {
+            Some(callback) => Some(TcpListener::bind(callback.listen).await.with_context(|| {
+                format!(
+                    "cannot listen for callbacks on {}; choose another address with `callback.listen`",
+                    callback.listen
+                )
+            })?),
+            None => None,
+        };
         let keep = usize::try_from(config.limits.tasks.get())?;
-        let store: Arc<dyn Store> = match &config.store {
-            StoreUrl::Memory => Arc::new(Memory::new(keep)),
-            StoreUrl::Sqlite(path) => Arc::new(
+        let (store, letters): (Arc<dyn Store>, Arc<dyn Letters>) = match &config.store {
+            StoreUrl::Memory => both(Arc::new(Memory::new(keep))),
+            StoreUrl::Sqlite(path) => both(Arc::new(
                 Sqlite::open(path, &SqliteConfig::default())
                     .with_context(|| format!("cannot open the store {}", path.display()))?,
-            ),
+            )),
         };
+        let (mailbox, listener_of_callbacks) = match (&config.callback, callback) {
+            (Some(callback), Some(listener)) => {
+                let (mailbox, serving) = open_mailbox(callback, listener, letters, &shutdown).await?;
+                tracker.spawn(mailbox.clone().tend(shutdown.clone()));
+                (Some(mailbox), Some(serving))
+            }
+            _ => (None, None),
+        };
+        let callbacks = mailbox.clone().map(|mailbox| Arc::new(mailbox) as Arc<dyn Callbacks>);
+        let executors = Arc::new(Executors::load(&config, callbacks, &output::note).await?.with_default()?);
+        let mut banner = Banner::new(&config, bound, &executors, admin_url, gateway);
         let limits = Limits { turns: usize::try_from(config.limits.turns.get())?, ..Limits::default() };
-        let (courier, delivery) = pushing(&config);
-        let turns = Turns::with_courier(Arc::clone(&store), Arc::new(executors), limits, courier, delivery);
+        if let Some((url, serving)) = listener_of_callbacks {
+            banner.callback = Some(url);
+            tracker.spawn(serving);
+        }
+        let route = Arc::new(Metered::new(Arc::clone(&executors), metrics.clone()));
+        let (courier, delivery) = pushing(&config, metrics.clone());
+        let turns = Turns::with_courier(Arc::clone(&store), route, limits, courier, delivery);
         let (resumed, failed) = turns.recover().await.context("cannot take up the turns of before")?;
         if resumed + failed > 0 {
             info!(resumed, failed, "took up the turns that the last stop interrupted");
         }
+        let health = Arc::new(Health::new(executors, Arc::clone(&store), draining.clone()));
+        tracker.spawn(Arc::clone(&health).watch(config.probe_every, shutdown.clone()));
+        admin.show(Arc::clone(&health), turns.clone());
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
         tracker.spawn(fail_stuck(turns.clone(), config.limits.stuck_after.get(), shutdown.clone()));
         let server = Server::new(server_config(&config, bound)?, turns.clone());
-        Ok(Self { listener, server, turns, tracker, shutdown, banner })
+        if let Some(watch) = Watch::new(&config.a2a.tokens, server.auth()) {
+            tracker.spawn(watch.run(shutdown.clone()));
+        }
+        let (counts, counted) = (server.counts(), turns.clone());
+        metrics.watch(move || readings(&counted, &counts, &health));
+        Ok(Self { listener, server, turns, mailbox, tracker, draining, shutdown, banner })
     }
 
     /// What is where.
@@ -116,14 +181,64 @@ impl App {
     pub(crate) async fn run(self, stop: impl Future<Output = ()>) {
         self.tracker.spawn(self.server.serve(self.listener, self.shutdown.clone()));
         stop.await;
+        self.draining.cancel();
         info!(under_way = self.turns.under_way(), grace = ?GRACE, "shutting down");
-        let failed = self.turns.drain(GRACE).await;
+        // Whoever waits for a reply hears in time that none will come, and says so in its own words.
+        let last_call = async {
+            tokio::time::sleep(GRACE.saturating_sub(LAST_CALL)).await;
+            if let Some(mailbox) = &self.mailbox {
+                mailbox.close();
+            }
+            std::future::pending().await
+        };
+        let failed = tokio::select! {
+            failed = self.turns.drain(GRACE) => failed,
+            never = last_call => never,
+        };
         if failed > 0 {
             warn!(failed, "turns did not end within the grace");
         }
         self.shutdown.cancel();
         self.tracker.close();
         self.tracker.wait().await;
+    }
+}
+
+/// A store is two things.
+fn both<S: Store + Letters>(store: Arc<S>) -> (Arc<dyn Store>, Arc<dyn Letters>) {
+    (Arc::clone(&store) as _, store)
+}
+
+/// The mailbox, where it is to be posted to, and what serves it.
+async fn open_mailbox(
+    config: &Callback,
+    listener: TcpListener,
+    letters: Arc<dyn Letters>,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<(Mailbox, (String, impl Future<Output = ()> + use<>))> {
+    let limits = talaria_mailbox::Limits::default();
+    let reply_url = config.reply_url(listener.local_addr()?);
+    let secrets = config.secret.iter().map(|secret| secret.expose_secret());
+    let redactor = Redactor::new(secrets);
+    let setup = talaria_mailbox::Config { reply_url: reply_url.clone(), limits, redactor };
+    let mailbox = Mailbox::open(letters, setup).await.context("cannot read the replies of before")?;
+    let serving = Listener::new(mailbox.clone(), config.secret.clone(), limits);
+    Ok((mailbox, (reply_url, serving.serve(listener, shutdown.clone()))))
+}
+
+/// What the parts have counted by themselves.
+fn readings(turns: &Turns, server: &Counts, health: &Health) -> Readings {
+    let refused = turns.refused();
+    Readings {
+        turns_under_way: turns.under_way(),
+        streams_open: server.streams_open(),
+        refused: vec![
+            (Refusal::Connections, server.connections_refused()),
+            (Refusal::Turns, refused.busy),
+            (Refusal::Conversation, refused.lane_full),
+            (Refusal::Draining, refused.draining),
+        ],
+        executors: health.executors(),
     }
 }
 
@@ -153,11 +268,11 @@ async fn fail_stuck(turns: Turns, after: Duration, shutdown: CancellationToken) 
 }
 
 /// Who takes pushes to their webhooks, and how hard it tries.
-fn pushing(config: &Config) -> (Arc<dyn Courier>, Delivery) {
+fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn Courier>, HookLimits) {
     let Push { allow_private, timeout, tries, pause } = &config.push;
     let webhooks = Webhooks::new(talaria_egress::Config::default(), *allow_private);
-    let courier = Arc::new(Post(webhooks.with_timeout(timeout.get())));
-    (courier, Delivery { tries: tries.get(), pause: pause.get(), ..Delivery::default() })
+    let courier = Arc::new(Metered::new(Arc::new(Post(webhooks.with_timeout(timeout.get()))), metrics));
+    (courier, HookLimits { tries: tries.get(), pause: pause.get(), ..HookLimits::default() })
 }
 
 fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a2a::Config> {
@@ -195,6 +310,7 @@ fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a
             .collect(),
         ..CardConfig::default()
     };
+    server.card_signer = config.a2a.card_signer.clone();
     server.tokens = tokens.collect::<Result<_, _>>()?;
     server.reply = match config.a2a.reply {
         Reply::Message => ReplyAs::Message,
@@ -207,23 +323,35 @@ fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a
 // === impl Banner ===
 
 impl Banner {
-    fn new(config: &Config, bound: SocketAddr, executors: &Executors, demo_gateway: Option<String>) -> Self {
+    fn new(
+        config: &Config,
+        bound: SocketAddr,
+        executors: &Executors,
+        admin: Option<String>,
+        demo_gateway: Option<String>,
+    ) -> Self {
         let url = config.a2a.public_url(bound);
         Self {
             card: format!("{}/.well-known/agent-card.json", url.trim_end_matches('/')),
             url,
+            admin,
             executors: executors
                 .loaded()
                 .map(|(name, loaded)| Line {
                     name: name.as_str().to_owned(),
                     default: name == executors.default_name(),
-                    readiness: loaded.readiness.clone(),
+                    readiness: loaded.readiness(),
+                    stand_in: executors
+                        .stand_in(name)
+                        .filter(|(other, _)| *other != name)
+                        .map(|(other, _)| other.as_str().to_owned()),
                 })
                 .collect(),
             refused: executors
                 .refused()
                 .map(|(name, reason)| Refused { name: name.as_str().to_owned(), reason: reason.to_owned() })
                 .collect(),
+            callback: None,
             demo_gateway,
             warnings: config.warnings.clone(),
         }
@@ -232,15 +360,22 @@ impl Banner {
 
 impl fmt::Display for Banner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, card, executors, refused, demo_gateway, warnings } = self;
+        let Self { url, card, admin, executors, refused, callback, demo_gateway, warnings } = self;
         writeln!(f, "Talaria {} serves A2A at {url}", env!("CARGO_PKG_VERSION"))?;
         writeln!(f, "  card      {card}")?;
-        for Line { name, default, readiness } in executors {
+        if let Some(admin) = admin {
+            writeln!(f, "  admin     {admin} (/healthz, /readyz, /metrics)")?;
+        }
+        for Line { name, default, readiness, stand_in } in executors {
             let default = if *default { " (default)" } else { "" };
-            writeln!(f, "  executor  {name}{default}: {readiness}")?;
+            let stand_in = stand_in.as_ref().map(|other| format!("; {other} takes its turns"));
+            writeln!(f, "  executor  {name}{default}: {readiness}{}", stand_in.unwrap_or_default())?;
         }
         for Refused { name, reason } in refused {
             writeln!(f, "  refused   {name}: {reason}")?;
+        }
+        if let Some(url) = callback {
+            writeln!(f, "  callbacks {url}")?;
         }
         if let Some(gateway) = demo_gateway {
             writeln!(f, "  gateway   {gateway} (built in, for the demo)")?;

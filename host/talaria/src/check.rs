@@ -9,7 +9,7 @@ use serde::Serialize;
 use talaria_egress::Pattern;
 use talaria_engine::fill_in;
 
-use crate::config::{Config, Executor};
+use crate::config::{Config, Executor, ExecutorName};
 use crate::executors::{Executors, Loaded, Readiness};
 
 /// What came of it.
@@ -29,6 +29,9 @@ struct Checked {
     component: Option<Identity>,
     #[serde(flatten)]
     verdict: Verdict,
+    /// Who takes its turns as long as it is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stand_in: Option<String>,
     needs: Vec<Need>,
 }
 
@@ -71,12 +74,15 @@ impl Report {
     pub(crate) fn new(config: &Config, executors: &Executors) -> Self {
         let mut checked: Vec<Checked> = executors
             .loaded()
-            .filter_map(|(name, loaded)| Some(Checked::loaded(config.executors.get(name)?, loaded)))
+            .filter_map(|(name, loaded)| {
+                Some(Checked::loaded(config.executors.get(name)?, loaded, stand_in(executors, name)))
+            })
             .collect();
         checked.extend(executors.refused().map(|(name, reason)| Checked {
             name: name.as_str().to_owned(),
             component: None,
             verdict: Verdict::Refused(reason.to_owned()),
+            stand_in: stand_in(executors, name),
             needs: Vec::new(),
         }));
         checked.sort_by(|a, b| a.name.cmp(&b.name));
@@ -95,8 +101,14 @@ impl Report {
     }
 }
 
+/// The name of another executor that takes this one's turns.
+fn stand_in(executors: &Executors, name: &ExecutorName) -> Option<String> {
+    let (other, _) = executors.stand_in(name)?;
+    (other != name).then(|| other.as_str().to_owned())
+}
+
 impl Checked {
-    fn loaded(config: &Executor, loaded: &Loaded) -> Self {
+    fn loaded(config: &Executor, loaded: &Loaded, stand_in: Option<String>) -> Self {
         let component = loaded.executor.component();
         let description = component.description();
         let settings = loaded.executor.settings();
@@ -116,8 +128,8 @@ impl Checked {
         let callbacks = description.needs.callbacks.then(|| Need {
             kind: Kind::Callbacks,
             need: "callbacks".into(),
-            granted: false,
-            add: None,
+            granted: config.grant.callbacks,
+            add: (!config.grant.callbacks).then(|| "callbacks = true".into()),
         });
         Self {
             name: config.name.as_str().to_owned(),
@@ -126,10 +138,11 @@ impl Checked {
                 version: description.version.clone(),
                 digest: component.digest().to_owned(),
             }),
-            verdict: match &loaded.readiness {
+            verdict: match loaded.readiness() {
                 Readiness::Ready => Verdict::Ready,
-                Readiness::NotReady(reason) => Verdict::NotReady(reason.clone()),
+                Readiness::NotReady(reason) => Verdict::NotReady(reason),
             },
+            stand_in,
             needs: egress.chain(secrets).chain(callbacks).collect(),
         }
     }
@@ -147,7 +160,6 @@ impl Need {
         match (self.granted, self.kind, &self.add) {
             (true, ..) => "granted".into(),
             (false, Kind::Secret, None) => "granted, not set".into(),
-            (false, Kind::Callbacks, _) => "not in this version".into(),
             (false, _, Some(add)) => format!("denied; add {add}"),
             (false, _, None) => "denied".into(),
         }
@@ -164,6 +176,9 @@ impl fmt::Display for Report {
         for checked in &self.executors {
             let default = if checked.name == self.default { " (default)" } else { "" };
             writeln!(f, "\nexecutor {}{default}: {}", checked.name, checked.verdict)?;
+            if let Some(other) = &checked.stand_in {
+                writeln!(f, "  fallback   {other} takes its turns")?;
+            }
             if let Some(Identity { name, version, digest }) = &checked.component {
                 writeln!(f, "  component  {name} {version}, sha256:{}", digest.get(..12).unwrap_or(digest))?;
             }

@@ -2,25 +2,29 @@
 //!
 //! A component that is refused is named, and the host goes on with the others; only the default executor must be
 //! there, since without it no turn can be taken. An upstream that is down refuses nothing: the executor is loaded, not
-//! ready, and its turns say so.
+//! ready, and its turns say so, or its fallback takes them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
+use futures_util::future::join_all;
 use serde::Serialize;
 use talaria_egress::{Access, Bounds, Egress};
 use talaria_engine::{Component, Engine, EngineConfig, Limits, Spec, Stage, with_defaults};
-use talaria_turns::{Executor as _, FailureKind, Message, Principal, Route};
+use talaria_turns::{Callbacks, Executor as _, Failure, FailureKind, Message, Principal, Route};
 use tracing::{info, warn};
 
 use crate::config::{ComponentRef, Config, Executor, ExecutorName};
 
 /// The built-in components, by the name after `builtin:`.
-const BUILTIN: [(&str, &[u8]); 2] = [
+const BUILTIN: [(&str, &[u8]); 5] = [
     ("chat-completions", include_bytes!("../../../guests/dist/chat-completions.wasm")),
     ("conformance", include_bytes!("../../../guests/dist/conformance.wasm")),
+    ("hermes", include_bytes!("../../../guests/dist/hermes.wasm")),
+    ("hermes-runs", include_bytes!("../../../guests/dist/hermes-runs.wasm")),
+    ("plugin-callback", include_bytes!("../../../guests/dist/plugin-callback.wasm")),
 ];
 
 /// What a message's metadata names an executor with.
@@ -30,6 +34,8 @@ const CHOICE: &str = "talaria/executor";
 pub(crate) struct Executors {
     loaded: BTreeMap<ExecutorName, Loaded>,
     refused: BTreeMap<ExecutorName, String>,
+    /// Who takes whose turns while that one is not ready, or was refused.
+    fallbacks: BTreeMap<ExecutorName, ExecutorName>,
     default: ExecutorName,
     caller_may_choose: bool,
 }
@@ -37,7 +43,8 @@ pub(crate) struct Executors {
 /// An executor that takes turns.
 pub(crate) struct Loaded {
     pub(crate) executor: Arc<talaria_engine::Executor>,
-    pub(crate) readiness: Readiness,
+    /// What the last probe said.
+    readiness: RwLock<Readiness>,
 }
 
 /// What the probe said.
@@ -61,8 +68,13 @@ pub(crate) struct NoDefault {
 // === impl Executors ===
 
 impl Executors {
-    /// Loads and probes every executor of the configuration. `report` hears of what takes a while.
-    pub(crate) async fn load(config: &Config, report: &(dyn Fn(String) + Sync)) -> anyhow::Result<Self> {
+    /// Loads and probes every executor of the configuration. Those that are granted callbacks get them from `callbacks`.
+    /// `report` hears of what takes a while.
+    pub(crate) async fn load(
+        config: &Config,
+        callbacks: Option<Arc<dyn Callbacks>>,
+        report: &(dyn Fn(String) + Sync),
+    ) -> anyhow::Result<Self> {
         let engine = Engine::new(
             &EngineConfig {
                 slots: config.engine.slots.get(),
@@ -74,18 +86,18 @@ impl Executors {
         let mut executors = Self {
             loaded: BTreeMap::new(),
             refused: BTreeMap::new(),
+            fallbacks: BTreeMap::new(),
             default: config.default_executor.clone(),
             caller_may_choose: config.caller_may_choose,
         };
         for (name, executor) in &config.executors {
-            match load(&engine, executor, report).await {
+            if let Some(fallback) = &executor.fallback {
+                executors.fallbacks.insert(name.clone(), fallback.clone());
+            }
+            let callbacks = callbacks.clone().filter(|_| executor.grant.callbacks);
+            match load(&engine, executor, callbacks, report).await {
                 Ok(loaded) => {
-                    match &loaded.readiness {
-                        Readiness::Ready => info!(executor = name.as_str(), "executor ready"),
-                        Readiness::NotReady(reason) => {
-                            warn!(executor = name.as_str(), reason, "executor not ready")
-                        }
-                    }
+                    loaded.readiness().log(name);
                     executors.loaded.insert(name.clone(), loaded);
                 }
                 Err(reason) => {
@@ -99,9 +111,42 @@ impl Executors {
 
     /// Itself, if it can take turns.
     pub(crate) fn with_default(self) -> Result<Self, NoDefault> {
+        let fallback = self.fallbacks.get(&self.default).and_then(|name| self.loaded.get(name));
         match self.refused.get(&self.default) {
-            Some(reason) => Err(NoDefault { name: self.default, reason: reason.clone() }),
-            None => Ok(self),
+            Some(reason) if fallback.is_none() => {
+                Err(NoDefault { name: self.default, reason: reason.clone() })
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// Probes all that take turns, beside each other, each within the bound of a setup.
+    pub(crate) async fn probe(&self) {
+        let probes = self.loaded.iter().map(async |(name, loaded)| {
+            // A fault of the guest is no reason to drop one that took turns so far.
+            let now = Readiness::of(loaded.executor.recheck().await);
+            let mut known = loaded.readiness.write().unwrap_or_else(PoisonError::into_inner);
+            // Another reason for the same trouble is no news.
+            if std::mem::discriminant(&*known) != std::mem::discriminant(&now) {
+                now.log(name);
+            }
+            *known = now;
+        });
+        join_all(probes).await;
+    }
+
+    /// The executor that takes the turns of this one now, and its name.
+    pub(crate) fn stand_in<'a>(&'a self, name: &'a ExecutorName) -> Option<(&'a ExecutorName, &'a Loaded)> {
+        let own = self.loaded.get(name).map(|loaded| (name, loaded));
+        if own.is_some_and(|(_, loaded)| loaded.is_ready()) {
+            return own;
+        }
+        let fallback = self.fallbacks.get(name).and_then(|name| Some((name, self.loaded.get(name)?)));
+        match (own, fallback) {
+            // Where neither is ready, the first one's answer is the honest one.
+            (Some(_), Some((_, loaded))) if !loaded.is_ready() => own,
+            (_, Some(fallback)) => Some(fallback),
+            (own, None) => own,
         }
     }
 
@@ -125,7 +170,7 @@ impl Route for Executors {
     fn pick(&self, _: &Principal, message: &Message) -> Result<Arc<dyn talaria_turns::Executor>, String> {
         let choice = message.metadata.as_ref().and_then(|metadata| metadata.get(CHOICE));
         let found = match choice {
-            None => self.named(self.default.as_str()),
+            None => self.stand_in(&self.default),
             Some(_) if !self.caller_may_choose => {
                 return Err(format!(
                     "metadata[\"{CHOICE}\"] is not allowed: callers may not choose the executor here"
@@ -133,11 +178,11 @@ impl Route for Executors {
             }
             Some(choice) => {
                 let name = choice.as_str().ok_or_else(|| format!("metadata[\"{CHOICE}\"] must be a text"))?;
-                self.named(name)
+                name_of(name, &self.loaded).and_then(|name| self.stand_in(name))
             }
         };
         match found {
-            Some(executor) => Ok(executor),
+            Some((_, loaded)) => Ok(Arc::clone(&loaded.executor) as _),
             None => {
                 let known: Vec<_> = self.loaded.keys().map(ExecutorName::as_str).collect();
                 Err(format!(
@@ -154,10 +199,15 @@ impl Route for Executors {
     }
 }
 
+fn name_of<'a>(text: &str, known: &'a BTreeMap<ExecutorName, Loaded>) -> Option<&'a ExecutorName> {
+    known.keys().find(|name| name.as_str() == text)
+}
+
 /// Loads and probes one. The error says why it takes no turns.
 async fn load(
     engine: &Engine,
     config: &Executor,
+    callbacks: Option<Arc<dyn Callbacks>>,
     report: &(dyn Fn(String) + Sync),
 ) -> Result<Loaded, String> {
     let wasm = read(&config.component)?;
@@ -188,22 +238,13 @@ async fn load(
             concurrency: usize::try_from(config.concurrency.get()).unwrap_or(usize::MAX),
             ..Limits::default()
         },
+        callbacks,
     });
-    let readiness = match executor.setup().await {
-        Ok(()) => Readiness::Ready,
-        Err(failure) => match failure.kind {
-            FailureKind::InvalidSettings | FailureKind::Internal => {
-                return Err(format!("{}: setup failed: {}", Source(&config.component), failure.message));
-            }
-            FailureKind::Upstream
-            | FailureKind::Denied
-            | FailureKind::TimedOut
-            | FailureKind::Busy
-            | FailureKind::Cancelled
-            | FailureKind::InvalidTurn => Readiness::NotReady(failure.message),
-        },
-    };
-    Ok(Loaded { executor: Arc::new(executor), readiness })
+    let setup = executor.setup().await;
+    if let Err(Failure { kind: FailureKind::InvalidSettings | FailureKind::Internal, message, .. }) = &setup {
+        return Err(format!("{}: setup failed: {message}", Source(&config.component)));
+    }
+    Ok(Loaded { executor: Arc::new(executor), readiness: RwLock::new(Readiness::of(setup)) })
 }
 
 fn read(component: &ComponentRef) -> Result<Arc<[u8]>, String> {
@@ -229,6 +270,38 @@ impl fmt::Display for Source<'_> {
         match self.0 {
             ComponentRef::Builtin(name) => write!(f, "builtin:{name}"),
             ComponentRef::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    /// What the last probe said.
+    pub(crate) fn readiness(&self) -> Readiness {
+        self.readiness.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        *self.readiness.read().unwrap_or_else(PoisonError::into_inner) == Readiness::Ready
+    }
+}
+
+// === impl Readiness ===
+
+impl Readiness {
+    fn of(probed: Result<(), Failure>) -> Self {
+        match probed {
+            Ok(()) => Self::Ready,
+            Err(failure) => Self::NotReady(failure.message),
+        }
+    }
+
+    fn log(&self, executor: &ExecutorName) {
+        let executor = executor.as_str();
+        match self {
+            Self::Ready => info!(executor, "executor ready"),
+            Self::NotReady(reason) => warn!(executor, reason, "executor not ready"),
         }
     }
 }

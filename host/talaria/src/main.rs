@@ -1,15 +1,18 @@
 //! Talaria carries an agent's turns: an A2A server whose transports are sandboxed WASI components.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod app;
 mod check;
 mod cli;
 mod config;
 mod demo;
 mod executors;
+mod metered;
 mod output;
 mod push;
 mod send;
+mod tokens;
 
 use std::process::ExitCode;
 
@@ -65,7 +68,7 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
 
 fn run_check(check: &Check, format: Format) -> anyhow::Result<ExitCode> {
     let config = Config::load(&Overrides::from(check), &env)?;
-    let executors = runtime()?.block_on(Executors::load(&config, &output::note))?;
+    let executors = runtime()?.block_on(Executors::load(&config, None, &output::note))?;
     let report = check::Report::new(&config, &executors);
     output::print(format, &report)?;
     Ok(if report.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -4,10 +4,14 @@
 //! Text from elsewhere is printed to a terminal without its control characters, which could move the cursor, set the
 //! title or retype a command; into a pipe it goes as it came.
 
-use std::fmt::{self, Display};
+mod printable;
+
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
+
+pub(crate) use self::printable::Printable;
 
 /// How a result is printed: for people, or for programs as one JSON document.
 // No comments on the values: clap would make a paragraph of each in every help.
@@ -22,9 +26,6 @@ pub(crate) enum Format {
 pub(crate) trait Report: Serialize + Display {}
 
 impl<T: Serialize + Display> Report for T {}
-
-/// Text from elsewhere, fit for a terminal.
-pub(crate) struct Printable<'a>(pub(crate) &'a str);
 
 /// Prints a result on standard output.
 pub(crate) fn print(format: Format, report: &impl Report) -> io::Result<()> {
@@ -59,23 +60,10 @@ fn write(out: &mut impl Write, terminal: bool, format: Format, report: &impl Rep
     }
 }
 
-// === impl Printable ===
-
-impl Display for Printable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for part in self.0.split_inclusive(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
-            let clean = part.trim_end_matches(|c: char| c.is_control() && !matches!(c, '\n' | '\t'));
-            f.write_str(clean)?;
-            if clean.len() < part.len() {
-                f.write_str("\u{fffd}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+
     use super::*;
 
     #[derive(Serialize)]

@@ -182,6 +182,10 @@ pub enum Said {
     },
 }
 
+/// A question to the caller. Dropping it before the answer came withdraws it.
+#[derive(Debug)]
+pub struct Question(oneshot::Receiver<Message>);
+
 /// What a running turn may do to its task: say something, ask something, and remember something.
 #[derive(Clone)]
 pub struct Scope {
@@ -249,9 +253,17 @@ impl Scope {
     /// # Errors
     /// [`TurnOver`] when there will be none.
     pub async fn ask(&self, parts: Vec<Part>) -> Result<Message, TurnOver> {
+        self.pose(parts).await?.answer().await
+    }
+
+    /// Asks the caller, and lets the turn go on.
+    ///
+    /// # Errors
+    /// [`TurnOver`] when nobody takes the question.
+    pub async fn pose(&self, parts: Vec<Part>) -> Result<Question, TurnOver> {
         let (answer, answered) = oneshot::channel();
         self.said.send(Said::Ask { parts, answer }).await.map_err(|_| TurnOver)?;
-        answered.await.map_err(|_| TurnOver)
+        Ok(Question(answered))
     }
 
     /// Keeps a point from which the turn can be executed again.
@@ -294,6 +306,18 @@ impl Scope {
             executor: self.executor.clone(),
             key: key.into(),
         }
+    }
+}
+
+// === impl Question ===
+
+impl Question {
+    /// Waits for the answer, which comes once. Giving up on the wait loses nothing.
+    ///
+    /// # Errors
+    /// [`TurnOver`] when there will be none.
+    pub async fn answer(&mut self) -> Result<Message, TurnOver> {
+        (&mut self.0).await.map_err(|_| TurnOver)
     }
 }
 

@@ -5,8 +5,8 @@
 //! a restart what was not delivered goes out.
 //!
 //! Each hook that has something to wait for has a follower: it reads the log as any reader does, hands one thing after
-//! the other to the [`Courier`], and moves the cursor. Delivery is at least once, in order. What bounds it: hooks a task
-//! ([`Delivery::hooks`]), deliveries at once ([`Delivery::at_once`]), tries of one thing ([`Delivery::tries`]). After the
+//! the other to the [`Courier`], and moves the cursor. HookLimits is at least once, in order. What bounds it: hooks a task
+//! ([`HookLimits::hooks`]), deliveries at once ([`HookLimits::at_once`]), tries of one thing ([`HookLimits::tries`]). After the
 //! last try the hook is given up: it stays, says why, and goes on from its cursor when it is set again or retried. One
 //! hook that hangs delays nobody else.
 
@@ -131,16 +131,16 @@ pub trait Courier: Send + Sync + 'static {
     async fn deliver(&self, hook: &Hook, news: &News) -> Result<(), Undelivered>;
 }
 
-/// Bounds of the delivery.
+/// Bounds of hooks and of their delivery.
 #[derive(Debug, Clone, Copy)]
-pub struct Delivery {
+pub struct HookLimits {
     /// Hooks that a task may have.
     pub hooks: usize,
     /// Deliveries at once.
     pub at_once: usize,
     /// Tries of one thing.
     pub tries: u32,
-    /// The pause after the first try; it doubles with each, up to [`Delivery::longest_pause`].
+    /// The pause after the first try; it doubles with each, up to [`HookLimits::longest_pause`].
     pub pause: Duration,
     /// The longest pause.
     pub longest_pause: Duration,
@@ -150,7 +150,7 @@ pub struct Delivery {
 pub(crate) struct Outbox {
     store: Arc<dyn Store>,
     courier: Arc<dyn Courier>,
-    delivery: Delivery,
+    limits: HookLimits,
     room: Semaphore,
     tracker: TaskTracker,
     /// No more news are waited for, nor pauses; what is on its way is finished.
@@ -177,7 +177,7 @@ struct Follower {
 /// How long what is on its way may take at the end.
 const LAST: Duration = Duration::from_secs(5);
 
-impl Default for Delivery {
+impl Default for HookLimits {
     /// Twelve tries take about twenty minutes: a deployment of the receiver, not an outage of a day.
     fn default() -> Self {
         Self {
@@ -240,12 +240,12 @@ impl Tells {
 // === impl Outbox ===
 
 impl Outbox {
-    pub(crate) fn new(store: Arc<dyn Store>, courier: Arc<dyn Courier>, delivery: Delivery) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, courier: Arc<dyn Courier>, limits: HookLimits) -> Self {
         Self {
             store,
             courier,
-            delivery,
-            room: Semaphore::new(delivery.at_once.max(1)),
+            limits,
+            room: Semaphore::new(limits.at_once.max(1)),
             tracker: TaskTracker::new(),
             closing: CancellationToken::new(),
             following: Mutex::default(),
@@ -258,7 +258,7 @@ impl Outbox {
 
     /// Hooks that a task may have.
     pub(crate) fn most(&self) -> usize {
-        self.delivery.hooks
+        self.limits.hooks
     }
 
     /// Follows a task for a hook, from its cursor on, in place of who did so before.
@@ -305,8 +305,8 @@ impl Outbox {
     /// The pause after as many tries: twice as long each time, and shorter by up to a half, so that hooks that failed
     /// together do not come back together.
     fn pause(&self, tries: u32) -> Duration {
-        let doubled = self.delivery.pause.saturating_mul(1 << tries.saturating_sub(1).min(16));
-        let longest = doubled.min(self.delivery.longest_pause);
+        let doubled = self.limits.pause.saturating_mul(1 << tries.saturating_sub(1).min(16));
+        let longest = doubled.min(self.limits.longest_pause);
         let random = u64::from(uuid::Uuid::new_v4().as_fields().0);
         longest.mul_f64(1.0 - random as f64 / f64::from(u32::MAX) / 2.0)
     }
@@ -390,14 +390,14 @@ impl Follower {
             let Err(Undelivered { why, again }) = tried else { return Delivered::Yes };
             tries += 1;
             let (task, hook) = (&self.live.key.task, &self.hook.id);
-            if again == Again::Never || tries >= outbox.delivery.tries {
+            if again == Again::Never || tries >= outbox.limits.tries {
                 warn!(%task, %hook, tries, why, "a hook is given up");
                 return Delivered::Never(GivenUp { at: Timestamp::now(), tries, why });
             }
             info!(%task, %hook, tries, why, "news were not delivered; they will be tried again");
             let pause = outbox.pause(tries);
             let pause = match again {
-                Again::After(least) => pause.max(least.min(outbox.delivery.longest_pause)),
+                Again::After(least) => pause.max(least.min(outbox.limits.longest_pause)),
                 Again::Later | Again::Never => pause,
             };
             if self.pause(pause).await.is_break() {

@@ -7,23 +7,28 @@
 //! is the task's version: appending names the version it builds on, so two writers cannot both win.
 #![forbid(unsafe_code)]
 
+mod callback;
 mod executor;
 mod hook;
 mod live;
 mod model;
 mod order;
+mod refused;
 mod run;
 mod service;
 mod store;
 mod task;
 mod text;
 
+pub use callback::{
+    Announced, Awaited, CallbackError, Callbacks, Delivery, Envelope, Expectation, Letter, Letters,
+};
 pub use executor::{
-    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Route, Said, Scope, ToolProgress,
+    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Question, Route, Said, Scope, ToolProgress,
     ToolState, Turn, TurnOver, Usage,
 };
 pub use hook::{
-    Again, Authentication, Courier, Credential, Delivery, GivenUp, Hook, HookError, Hooked, News, Tells,
+    Again, Authentication, Courier, Credential, GivenUp, Hook, HookError, HookLimits, Hooked, News, Tells,
     Undelivered,
 };
 pub use live::Reader;
@@ -31,6 +36,7 @@ pub use model::{
     Artifact, Content, ContextId, HookId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfHook,
     OfMessage, OfTask, Part, Principal, Role, TaskId, Timestamp,
 };
+pub use refused::Refused;
 pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns};
 pub use store::{Entry, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};

@@ -16,11 +16,10 @@ use crate::executor::{
     Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Said, Scope, ToolState, Turn,
 };
 use crate::live::{Live, UnderWay};
-use crate::model::{Artifact, Message, Part};
+use crate::model::{Artifact, Content, Message, Part};
 use crate::order::Place;
 use crate::store::{Store, StoreError};
 use crate::task::{Event, REPLY, State, Task};
-use crate::text::message_text;
 
 /// Pieces that may wait between an executor and the log before the executor does.
 const PIECES: usize = 16;
@@ -52,7 +51,7 @@ enum End {
 struct Progress {
     /// The answer's text, where it came in deltas.
     reply: Option<String>,
-    /// Questions that were asked.
+    /// Questions that were asked since the checkpoint.
     asked: usize,
 }
 
@@ -117,14 +116,9 @@ async fn execute(
         executor.name(),
     );
     let mut execution = executor.execute(turn.clone(), scope);
-    let mut question: Option<(mpsc::Receiver<Message>, oneshot::Sender<Message>)> = None;
+    let mut question: Option<Question> = None;
     loop {
-        let answer = async {
-            match &mut question {
-                Some((answers, _)) => answers.recv().await,
-                None => std::future::pending().await,
-            }
-        };
+        let heard = hear(question.as_mut());
         tokio::select! {
             biased;
             () = live.cancel.cancelled() => {
@@ -147,11 +141,16 @@ async fn execute(
                     Err(failure) => return End::Result(Err(failure)),
                 }
             }
-            Some(message) = answer => {
+            message = heard => {
                 live.set_asking(None);
-                if let Some((_, answer)) = question.take() {
-                    let _ = answer.send(message);
+                match (message, question.take()) {
+                    (Some(message), Some((_, answer))) => drop(answer.send(message)),
+                    _ => if let Err(error) = work_on(live).await {
+                        return End::Result(Err(unstored(&error)));
+                    },
                 }
+                // An answer that came too late is an answer to that question still, not to the next one.
+                progress.asked = live.task().answers.len();
             }
             result = &mut execution => {
                 while let Ok(piece) = said.try_recv() {
@@ -165,7 +164,27 @@ async fn execute(
     }
 }
 
+/// Where a question's answer comes from, and who waits for it.
 type Question = (mpsc::Receiver<Message>, oneshot::Sender<Message>);
+
+/// The answer to the question that is open, or none when it is withdrawn. Waits for ever where there is no question.
+async fn hear(question: Option<&mut Question>) -> Option<Message> {
+    let Some((answers, asking)) = question else { return std::future::pending().await };
+    tokio::select! {
+        biased;
+        Some(message) = answers.recv() => Some(message),
+        () = asking.closed() => None,
+    }
+}
+
+/// The question was withdrawn: the task is no longer interrupted, unless an answer has seen to that.
+async fn work_on(live: &Live) -> Result<(), StoreError> {
+    let working = |task: &Task| match task.status.state.is_interrupted() {
+        true => vec![Event::moved(State::Working)],
+        false => Vec::new(),
+    };
+    live.append(|task| Ok(working(task))).await.map(drop)
+}
 
 /// Takes what the turn said, with whatever else it has said meanwhile: one append, so one write.
 async fn take(
@@ -187,6 +206,7 @@ async fn take(
                 if failed {
                     return Ok(None);
                 }
+                progress.asked = 0;
             }
             Said::Ask { parts, answer } => {
                 let asked = progress.asked;
@@ -239,7 +259,7 @@ fn outcome_events(outcome: &Outcome, task: &Task, progress: &Progress) -> Vec<Ev
     let mut events = Vec::new();
     let (state, parts) = match outcome.state {
         FinalState::Completed => {
-            let as_said = progress.reply.as_ref().is_some_and(|said| *said == message_text(&outcome.parts));
+            let as_said = progress.is(&outcome.parts);
             if !outcome.parts.is_empty() && !as_said {
                 events.push(Event::Artifact {
                     artifact: reply(outcome.parts.clone()),
@@ -262,6 +282,15 @@ fn outcome_events(outcome: &Outcome, task: &Task, progress: &Progress) -> Vec<Ev
 // === impl Progress ===
 
 impl Progress {
+    /// Whether the deltas were all of this, blanks at its ends included.
+    fn is(&self, parts: &[Part]) -> bool {
+        let text = match parts {
+            [Part { content: Content::Text(text), .. }] => Some(text),
+            _ => None,
+        };
+        text.is_some() && self.reply.as_ref() == text
+    }
+
     fn event(&mut self, emitted: Emitted) -> Event {
         match emitted {
             Emitted::TextDelta(text) => {

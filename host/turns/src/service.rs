@@ -19,10 +19,11 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, info_span, warn};
 
 use crate::executor::{Executor, Route, Turn};
-use crate::hook::{Courier, Delivery, Hook, HookError, Hooked, Outbox};
+use crate::hook::{Courier, Hook, HookError, HookLimits, Hooked, Outbox};
 use crate::live::{Hub, Live, Reader};
 use crate::model::{ContextId, HookId, Message, Metadata, Part, Principal, TaskId, Timestamp};
 use crate::order::{Order, Place};
+use crate::refused::{self, Refused};
 use crate::run::Run;
 use crate::store::{Page, Query, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
@@ -52,6 +53,8 @@ pub struct Incoming {
     pub context: Option<ContextId>,
     /// Whether somebody will read the events while it runs.
     pub streaming: bool,
+    /// Whether a result that comes late can still reach the caller: it does not wait for the answer in its request.
+    pub async_delivery: bool,
     /// The request's metadata.
     pub metadata: Option<Metadata>,
     /// Where the caller wants to be told what happens to the task.
@@ -169,6 +172,7 @@ struct Inner {
     order: Order,
     limits: Limits,
     room: Arc<Semaphore>,
+    refused: refused::Counter,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
@@ -223,9 +227,9 @@ impl Turns {
         route: Arc<dyn Route>,
         limits: Limits,
         courier: Arc<dyn Courier>,
-        delivery: Delivery,
+        hooks: HookLimits,
     ) -> Self {
-        let outbox = Outbox::new(Arc::clone(&store), courier, delivery);
+        let outbox = Outbox::new(Arc::clone(&store), courier, hooks);
         Self::build(store, route, limits, Some(Arc::new(outbox)))
     }
 
@@ -243,6 +247,7 @@ impl Turns {
             route,
             limits,
             room: Arc::new(Semaphore::new(limits.turns)),
+            refused: refused::Counter::default(),
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
         }))
@@ -253,6 +258,10 @@ impl Turns {
     /// # Errors
     /// [`SendError`], with nothing changed.
     pub async fn send(&self, incoming: Incoming) -> Result<Accepted, SendError> {
+        self.accept(incoming).await.inspect_err(|error| self.0.refused.note(error))
+    }
+
+    async fn accept(&self, incoming: Incoming) -> Result<Accepted, SendError> {
         let inner = &self.0;
         if inner.stop.is_cancelled() || inner.tracker.is_closed() {
             return Err(SendError::Draining);
@@ -437,12 +446,28 @@ impl Turns {
     /// The store's.
     pub async fn recover(&self) -> Result<(usize, usize), StoreError> {
         let (mut resumed, mut failed) = (0, 0);
+        // One task that cannot be read must not keep the others down.
+        let lost = |key: &TaskKey, error: &StoreError| {
+            warn!(task = %key.task, %error, "a turn could not be taken up");
+        };
+        let mut found = Vec::new();
         for key in self.0.store.unfinished().await? {
-            // One task that cannot be read must not keep the others down.
-            match self.0.take_up(&key).await {
+            match self.0.hub.get(&key).await.and_then(|live| live.ok_or(StoreError::NotFound)) {
+                Ok(live) => found.push(live),
+                Err(error) => lost(&key, &error),
+            }
+        }
+        // What had begun goes before what had not, or it would wait in line behind it; then by age, as ids sort.
+        found.sort_by_cached_key(|live| {
+            let task = live.task();
+            (task.status.state == State::Submitted, task.id.to_string())
+        });
+        for live in found {
+            let task = live.task();
+            match self.0.resume(&live, &task).await {
                 Ok(true) => resumed += 1,
                 Ok(false) => failed += 1,
-                Err(error) => warn!(task = %key.task, %error, "a turn could not be taken up"),
+                Err(error) => lost(&live.key, &error),
             }
         }
         let Some(outbox) = &self.0.outbox else { return Ok((resumed, failed)) };
@@ -460,6 +485,12 @@ impl Turns {
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.0.tracker.len()
+    }
+
+    /// Messages that there was no room for.
+    #[must_use]
+    pub fn refused(&self) -> Refused {
+        self.0.refused.read()
     }
 
     /// Takes no more turns and waits for those under way; after `grace` ends them as failed. Returns how many.
@@ -659,7 +690,7 @@ impl Inner {
             history,
             principal: incoming.principal,
             streaming: incoming.streaming,
-            async_delivery: false,
+            async_delivery: incoming.async_delivery,
             metadata: incoming.metadata,
             checkpoint: None,
         };
@@ -676,11 +707,6 @@ impl Inner {
             place,
             stop: self.stop.clone(),
         }
-    }
-
-    async fn take_up(&self, key: &TaskKey) -> Result<bool, StoreError> {
-        let live = self.hub.get(key).await?.ok_or(StoreError::NotFound)?;
-        self.resume(&live, &live.task()).await
     }
 
     /// Takes up the turns that a restart interrupted, of a task as it was then. False where it had to be failed.
@@ -716,7 +742,8 @@ impl Inner {
                 history: task.history.iter().take(pending.message).cloned().collect(),
                 principal: live.key.owner.clone(),
                 streaming: true,
-                async_delivery: false,
+                // No request waits for it any more: whoever wants the answer reads the task.
+                async_delivery: true,
                 metadata: pending.metadata.clone(),
                 checkpoint: task.checkpoint.clone().filter(|_| nth == 0).map(|checkpoint| checkpoint.0),
             };

@@ -109,7 +109,7 @@ pub struct Task {
     pub metadata: Metadata,
     /// Turns that are not over, oldest first: where in the history their messages are, and who takes them.
     pub pending: VecDeque<Pending>,
-    /// Where in the history the answers are that the turn under way got to its questions.
+    /// Where in the history the answers are that the turn under way got to its questions since its checkpoint.
     pub answers: Vec<usize>,
     /// Where the turn under way can be executed again from.
     pub checkpoint: Option<Checkpoint>,
@@ -296,7 +296,11 @@ impl Task {
                     self.checkpoint = None;
                 }
             }
-            Event::Checkpoint(data) => self.checkpoint = Some(Checkpoint(data.clone())),
+            Event::Checkpoint(data) => {
+                self.checkpoint = Some(Checkpoint(data.clone()));
+                // Whoever goes on from here knows them.
+                self.answers.clear();
+            }
             Event::Artifact { artifact, append, .. } => self.fold_artifact(artifact, *append),
             Event::Note { .. } => {}
         }

@@ -65,6 +65,7 @@ pub(crate) async fn waiting() -> Result<Row> {
         settings: serde_json::Map::new(),
         access: Arc::default(),
         limits: Limits::default(),
+        callbacks: None,
     }));
     let rig = Rig::new("probe").await;
     let store: Arc<dyn Store> = Arc::new(Memory::new(1));

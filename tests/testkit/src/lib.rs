@@ -1,7 +1,8 @@
 //! What the tests share.
 //!
 //! [`FakeGateway`] is the upstream: it says what a test scripted, remembers what it was asked, and shows whether its
-//! connections were let go. [`Rig`] is an executor without a server around it: a component, its settings and its
+//! connections were let go. [`FakePlugin`] is the other upstream, which answers by callback, and [`MailHost`] is where it
+//! calls. [`Rig`] is an executor without a server around it: a component, its settings and its
 //! grant, on a store in memory.
 //!
 //! Everything here fails by panicking, with a sentence about what the test lacks.
@@ -14,15 +15,23 @@
 )]
 
 mod gateway;
+mod mail;
+mod plugin;
+mod provider;
 mod reply;
 mod rig;
+mod runs;
 
 use std::path::Path;
 use std::time::Duration;
 
 pub use gateway::{FakeGateway, Recorded};
+pub use mail::MailHost;
+pub use plugin::{FakePlugin, Inbound, Step};
+pub use provider::Provider;
 pub use reply::{PROVIDER_KEY, Reply, Stream};
 pub use rig::{Ran, Rig};
+pub use runs::{FakeRuns, Script};
 
 /// How long a test waits for something that should happen at once. Long, because machines are slow and a test that
 /// fails early for that reason proves nothing.

@@ -1,8 +1,10 @@
 //! What the fake gateway can say, in the shapes of the real one (hermes-agent 0.19).
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -11,7 +13,7 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -39,9 +41,17 @@ pub struct Stream(Vec<Step>);
 pub(crate) enum Step {
     Bytes(Bytes),
     Wait(Arc<Notify>),
+    Pause(Duration),
+    Repeat(Bytes, Duration),
+    Hold(#[expect(dead_code, reason = "it is there to be dropped")] Arc<dyn Any + Send + Sync>),
     Hang,
     Cut,
+    Feed(Feed),
 }
+
+/// Bytes that come while the answer is on its way: none is the end, and a sender that is gone cuts the answer off. It is
+/// read once; whoever comes second waits for ever.
+pub(crate) type Feed = Arc<Mutex<Option<mpsc::UnboundedReceiver<Option<Bytes>>>>>;
 
 // === impl Reply ===
 
@@ -187,6 +197,40 @@ impl Stream {
         self.chunk(json!({}), "error".into(), extra).bytes("data: [DONE]\n\n")
     }
 
+    /// A tool that the model calls, as a provider says it; `arguments` is a JSON text.
+    #[must_use]
+    pub fn tool_call(self, id: &str, tool: &str, arguments: &str) -> Self {
+        let function = json!({ "name": tool, "arguments": arguments });
+        let call = json!({ "index": 0, "id": id, "type": "function", "function": function });
+        self.chunk(json!({ "tool_calls": [call] }), Value::Null, json!({}))
+    }
+
+    /// The same piece of the answer for ever, with a pause before each.
+    #[must_use]
+    pub fn delta_every(self, pause: Duration, text: &str) -> Self {
+        let Self(mut steps) = self;
+        let Self(piece) = Self(Vec::new()).delta(text);
+        steps.extend(piece.into_iter().map(|step| match step {
+            Step::Bytes(bytes) => Step::Repeat(bytes, pause),
+            other => other,
+        }));
+        Self(steps)
+    }
+
+    /// Pauses, as a slow model does.
+    #[must_use]
+    pub fn pause(mut self, time: Duration) -> Self {
+        self.0.push(Step::Pause(time));
+        self
+    }
+
+    /// Keeps a value until the stream has come this far, or its connection is closed.
+    #[must_use]
+    pub fn hold(mut self, value: impl Any + Send + Sync) -> Self {
+        self.0.push(Step::Hold(Arc::new(value)));
+        self
+    }
+
     /// Stays silent until `released` is notified.
     #[must_use]
     pub fn wait(mut self, released: &Arc<Notify>) -> Self {
@@ -206,6 +250,11 @@ impl Stream {
     pub fn hang(mut self) -> Self {
         self.0.push(Step::Hang);
         self
+    }
+
+    /// Whatever comes.
+    pub(crate) fn feed(feed: Feed) -> Self {
+        Self(vec![Step::Feed(feed)])
     }
 
     /// Bytes as they are.
@@ -255,7 +304,27 @@ fn streamed(steps: Vec<Step>) -> Body {
             match steps.pop_front()? {
                 Step::Bytes(bytes) => return Some((Ok(Frame::data(bytes)), steps)),
                 Step::Wait(released) => released.notified().await,
+                Step::Pause(time) => tokio::time::sleep(time).await,
+                Step::Repeat(bytes, every) => {
+                    tokio::time::sleep(every).await;
+                    steps.push_front(Step::Repeat(bytes.clone(), every));
+                    return Some((Ok(Frame::data(bytes)), steps));
+                }
+                Step::Hold(_) => {}
                 Step::Hang => std::future::pending().await,
+                Step::Feed(feed) => {
+                    let taken = feed.lock().unwrap().take();
+                    let Some(mut receiver) = taken else { return std::future::pending().await };
+                    match receiver.recv().await {
+                        Some(Some(bytes)) => {
+                            *feed.lock().unwrap() = Some(receiver);
+                            steps.push_front(Step::Feed(feed));
+                            return Some((Ok(Frame::data(bytes)), steps));
+                        }
+                        Some(None) => {}
+                        None => steps.push_front(Step::Cut),
+                    }
+                }
                 Step::Cut => {
                     // The server writes what it has when there is nothing more, and drops it on a failure.
                     tokio::task::yield_now().await;

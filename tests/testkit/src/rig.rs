@@ -8,8 +8,8 @@ use talaria_egress::{Access, Bounds, Config, Egress, Pattern, SecretString, Secr
 use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
 use talaria_store::Memory;
 use talaria_turns::{
-    ContextId, Emitted, Executor as _, Failure, Message, MessageId, Outcome, Part, Principal, Role, Said,
-    Scope, Store, TaskId, Turn, message_text,
+    Callbacks, ContextId, Emitted, Executor as _, Failure, Message, MessageId, Outcome, Part, Principal,
+    Role, Said, Scope, Store, TaskId, Turn, message_text,
 };
 use tokio::sync::{OnceCell, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,7 @@ pub struct Rig {
     limits: Limits,
     store: Arc<dyn Store>,
     context: ContextId,
+    callbacks: Option<Arc<dyn Callbacks>>,
 }
 
 /// A turn that has run.
@@ -66,6 +67,7 @@ impl Rig {
             limits: Limits::default(),
             store: Arc::new(Memory::new(100)),
             context: ContextId::fresh(),
+            callbacks: None,
         }
     }
 
@@ -75,7 +77,7 @@ impl Rig {
         static ENGINE: OnceCell<Engine> = OnceCell::const_new();
         ENGINE
             .get_or_init(|| async {
-                let config = EngineConfig { slots: 200, scripted_slots: 10, cache_dir: cache_dir() };
+                let config = EngineConfig { slots: 600, scripted_slots: 10, cache_dir: cache_dir() };
                 Engine::new(&config, Egress::new(Config::default())).expect("an engine")
             })
             .await
@@ -116,6 +118,13 @@ impl Rig {
         self
     }
 
+    /// Lets it expect replies out of band.
+    #[must_use]
+    pub fn callbacks(mut self, callbacks: Arc<dyn Callbacks>) -> Self {
+        self.callbacks = Some(callbacks);
+        self
+    }
+
     /// The executor.
     #[must_use]
     pub fn executor(&self) -> Executor {
@@ -141,6 +150,7 @@ impl Rig {
             settings,
             access: Arc::new(access),
             limits: self.limits,
+            callbacks: self.callbacks.clone(),
         })
     }
 
@@ -191,6 +201,21 @@ impl Rig {
 
     /// Runs a turn that is told when it is cancelled.
     pub async fn execute_until(&self, turn: Turn, cancelled: CancellationToken) -> Ran {
+        let mut asked = 0;
+        let answer = |_: &str| {
+            asked += 1;
+            vec![Part::text(format!("answer {asked}"))]
+        };
+        self.converse(turn, cancelled, answer).await
+    }
+
+    /// Runs a turn whose questions get what the function makes of them.
+    pub async fn converse(
+        &self,
+        turn: Turn,
+        cancelled: CancellationToken,
+        mut reply: impl FnMut(&str) -> Vec<Part>,
+    ) -> Ran {
         let (running, mut said) = self.begin_until(turn, cancelled);
         let (mut events, mut questions, mut checkpoints) = (Vec::new(), Vec::new(), Vec::new());
         let (result, ()) = tokio::join!(running, async {
@@ -202,10 +227,10 @@ impl Rig {
                         let _ = kept.send(Ok(()));
                     }
                     Said::Ask { parts, answer } => {
-                        questions.push(message_text(&parts));
-                        let text = format!("answer {}", questions.len());
-                        let _ = answer
-                            .send(Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) });
+                        let question = message_text(&parts);
+                        let reply = Message::agent(reply(&question));
+                        questions.push(question);
+                        let _ = answer.send(Message { role: Role::User, ..reply });
                     }
                 }
             }

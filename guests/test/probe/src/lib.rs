@@ -137,6 +137,25 @@ impl Executor for Probe {
                 }
                 Ok(Outcome::text(Value::from(seen).to_string()))
             }
+            // Says so when nothing comes.
+            "sse-await" => {
+                let exchange = Request::new("GET", argument).open().map_err(upstream)?;
+                let mut idle = false;
+                let mut seen = Vec::new();
+                loop {
+                    if !exchange.await_event(1) {
+                        if !std::mem::replace(&mut idle, true) {
+                            emit(&Event::Status("idle".into()))?;
+                        }
+                        continue;
+                    }
+                    match exchange.next_event().map_err(upstream)? {
+                        Some(event) => seen.push(event.data),
+                        None => break,
+                    }
+                }
+                Ok(Outcome::text(seen.join("+")))
+            }
             "set" => {
                 let (key, value) = argument.split_once(' ').unwrap_or((argument, ""));
                 let value = (!value.is_empty()).then_some(value.as_bytes());
@@ -147,9 +166,34 @@ impl Executor for Probe {
                 Ok(None) => "(none)".into(),
                 Err(error) => error.message,
             })),
-            "unsupported" => {
-                let callback = callback::expect("m1").err().map(|error| format!("{:?}", error.kind));
-                Ok(Outcome::text(json!([callback]).to_string()))
+            // Expects a reply, says so, and waits for it.
+            "expect" => Ok(Outcome::text(match callback::expect(argument) {
+                Err(error) => format!("{:?}", error.kind),
+                Ok(pending) => {
+                    emit(&Event::Status(pending.reply_url()))?;
+                    match pending.wait(None) {
+                        Ok(delivery) => String::from_utf8_lossy(&delivery.body).into_owned(),
+                        Err(error) => format!("{:?}: {}", error.kind, error.message),
+                    }
+                }
+            })),
+            "session" => {
+                let session = &turn.session;
+                let set = |name| control::session(name);
+                Ok(Outcome::text(
+                    json!({
+                        "platform": session.platform, "source": session.source, "chat-id": session.chat_id,
+                        "chat-name": session.chat_name, "thread-id": session.thread_id, "user-id": session.user_id,
+                        "user-name": session.user_name, "key": session.key, "id": session.id,
+                        "message-id": session.message_id, "cwd": session.cwd,
+                        "async-delivery": session.async_delivery,
+                        "set": [
+                            set("platform"), set("source"), set("chat-id"), set("chat-name"), set("thread-id"),
+                            set("user-id"), set("user-name"), set("key"), set("id"), set("message-id"), set("cwd"),
+                        ],
+                    })
+                    .to_string(),
+                ))
             }
             "ask" => {
                 let mut answers = Vec::new();
@@ -160,6 +204,25 @@ impl Executor for Probe {
                         Content::Text(text) => Some(text),
                         _ => None,
                     }));
+                }
+                Ok(Outcome::text(answers.join("+")))
+            }
+            // Asks, and withdraws the question when there is no answer in time: `pose MS QUESTION[,QUESTION]`.
+            "pose" => {
+                let (ms, questions) = argument.split_once(' ').unwrap_or((argument, "which?"));
+                let mut answers = Vec::new();
+                for question in questions.split(',') {
+                    let posed = events::pose(&[Part::text(question)])
+                        .map_err(|error| Failure::new(FailureKind::Internal, error.message))?;
+                    let answer = posed
+                        .wait(ms.parse().unwrap_or(0))
+                        .map_err(|error| Failure::new(FailureKind::Cancelled, error.message))?;
+                    answers.extend(answer.map_or(vec![Part::text("withdrawn")], |answer| answer.parts).into_iter().filter_map(
+                        |part| match part.content {
+                            Content::Text(text) => Some(text),
+                            _ => None,
+                        },
+                    ));
                 }
                 Ok(Outcome::text(answers.join("+")))
             }

@@ -97,17 +97,22 @@ pub(super) fn part(value: Value, path: Path<'_>) -> Result<Part, Violation> {
     Ok(part)
 }
 
-/// Takes data that is no object out of the object that it travels in.
+/// Takes data that is no object out of the object that it travels in. The mark goes with it: it is about how the data
+/// is written, and is made again where it is.
 pub(crate) fn unwrap_data(part: &mut Part) {
-    if let Content::Data(Value::Object(object)) = &mut part.content
-        && is_wrapped(part.metadata.as_ref())
-        && let Some(value) = object.swap_remove("value")
-    {
-        part.content = Content::Data(value);
-        if let Some(metadata) = &mut part.metadata {
-            metadata.shift_remove(WRAPPED);
+    let Content::Data(data) = &mut part.content else { return };
+    if let Value::Object(object) = data {
+        if !is_wrapped(part.metadata.as_ref()) {
+            return;
         }
-        part.metadata = part.metadata.take().filter(|metadata| !metadata.is_empty());
+        let Some(value) = object.swap_remove("value") else { return };
+        *data = value;
+    }
+    if let Some(metadata) = &mut part.metadata
+        && metadata.shift_remove(WRAPPED).is_some()
+        && metadata.is_empty()
+    {
+        part.metadata = None;
     }
 }
 

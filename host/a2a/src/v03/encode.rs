@@ -264,10 +264,13 @@ impl Serialize for Wrapped<'_> {
 impl Serialize for Marked<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = Object::begin(serializer)?;
-        for (name, value) in self.0.into_iter().flatten() {
+        let Self(metadata, wrapped) = *self;
+        // A mark that was there already would be a second member of that name.
+        for (name, value) in metadata.into_iter().flatten().filter(|(name, _)| !(wrapped && *name == WRAPPED))
+        {
             object.field(name, value)?;
         }
-        object.maybe(WRAPPED, self.1.then_some(true))?;
+        object.maybe(WRAPPED, wrapped.then_some(true))?;
         object.end()
     }
 }

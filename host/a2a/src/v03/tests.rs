@@ -77,6 +77,28 @@ fn the_forms_that_peers_send_are_read() {
 }
 
 #[test]
+fn the_mark_of_wrapped_data_is_written_once_and_is_not_metadata() {
+    for mark in [true, false] {
+        let list = json!({ "kind": "data", "data": [1], "metadata": { "data_part_compat": mark, "a": 1 } });
+        let read = read_part(list).unwrap();
+        assert_eq!(
+            read.metadata,
+            json!({ "a": 1 }).as_object().cloned(),
+            "a list is not wrapped, whatever is said"
+        );
+        // As a caller of 1.0 may have it.
+        let metadata = json!({ "data_part_compat": mark }).as_object().cloned();
+        let part = Part { metadata, ..Part::new(Content::Data(json!([1]))) };
+        assert_eq!(
+            serde_json::to_string(&PartOut(&part)).unwrap(),
+            r#"{"kind":"data","data":{"value":[1]},"metadata":{"data_part_compat":true}}"#
+        );
+    }
+    let object = json!({ "kind": "data", "data": { "a": 1 }, "metadata": { "data_part_compat": true } });
+    assert_eq!(serde_json::to_value(PartOut(&read_part(object.clone()).unwrap())).unwrap(), object);
+}
+
+#[test]
 fn parts_that_say_one_thing_and_hold_another_are_refused() {
     for (bad, field) in [
         (json!({}), "parts[0]"),

@@ -6,6 +6,7 @@ use talaria_a2a::{Config, Token};
 use talaria_turns::Limits;
 
 use crate::kit::{Host, message};
+use crate::wire::{Ask, Wire};
 
 const PLATFORM: (&str, &str) = ("authorization", "Bearer s3cret");
 const PEER: (&str, &str) = ("authorization", "bearer other");
@@ -57,4 +58,24 @@ async fn anothers_task_looks_like_none() {
     }
     assert_eq!(host.call_as(&[PLATFORM], "GetTask", &json!({ "id": id })).await.json()["result"]["id"], id);
     assert_eq!(host.made(), 1);
+}
+
+#[tokio::test]
+async fn a_renewed_token_counts_for_new_requests_and_open_streams_stay() {
+    let host = Host::with(two_callers, Limits::default()).await;
+    let ask = Ask::Stream(Wire::Rpc.params("wait"));
+    let mut stream = Wire::Rpc.open(&host, &[PLATFORM], &ask).await.ok().unwrap();
+    let id = host.next_waiting().await;
+    let renewed = Token::new("platform", SecretString::from("rotated")).unwrap();
+    assert_eq!(host.auth.renew(&[renewed]), []);
+
+    let params = json!({ "id": id.as_str() });
+    assert_eq!(host.call_as(&[PLATFORM], "GetTask", &params).await.status, 401, "the old token is no more");
+    let task = host.call_as(&[("authorization", "Bearer rotated")], "GetTask", &params).await.json();
+    assert_eq!(task["result"]["id"], id.as_str(), "the caller is the same, and so are its tasks");
+    assert_eq!(host.call_as(&[PEER], "GetTask", &params).await.status, 200, "the other one keeps its own");
+
+    host.script.go.add_permits(1);
+    let last = stream.rest().await.pop().unwrap();
+    assert_eq!(Wire::Rpc.brief(&last), "status completed", "what was open stays open");
 }

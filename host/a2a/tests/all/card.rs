@@ -1,7 +1,11 @@
 //! The card: one document for both versions, cheap to ask for again.
 
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use secrecy::SecretString;
-use talaria_a2a::{CardConfig, Config, Extension, Provider, Skill, Token};
+use talaria_a2a::{CardConfig, CardSigner, Config, Extension, Provider, Skill, Token};
 use talaria_turns::Limits;
 
 use crate::kit::Host;
@@ -148,4 +152,63 @@ async fn without_the_capability_there_is_no_extended_card() {
         assert_eq!(reason, "UNSUPPORTED_OPERATION", "{wire:?}");
         assert_eq!((status, code), if wire.is_rest() { (400, 400) } else { (200, -32004) }, "{wire:?}");
     }
+}
+
+fn signer() -> (CardSigner, Vec<u8>) {
+    let key = Ed25519KeyPair::generate_pkcs8v1(&SystemRandom::new()).unwrap();
+    let public = Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap().public_key().as_ref().to_vec();
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----", STANDARD.encode(key));
+    (CardSigner::from_pem(&SecretString::from(pem), "key-1", None).unwrap(), public)
+}
+
+#[tokio::test]
+async fn a_signed_card_verifies_by_its_bytes_alone() {
+    let (signer, public) = signer();
+    let sign = |config: &mut Config| {
+        config.url = "http://127.0.0.1:8000".into();
+        config.card_signer = Some(signer.clone());
+    };
+    let host = Host::with(sign, Limits::default()).await;
+    let answer = host.request("GET", PATH, &[("A2A-Version", "1.0")], b"").await;
+    let mut card = answer.json();
+    let signatures = card.as_object_mut().unwrap().remove("signatures").unwrap();
+    let text = |name: &str| signatures[0][name].as_str().unwrap();
+    // This card has no field that is empty, so the rules about those do not matter.
+    let payload = serde_json_canonicalizer::to_vec(&card).unwrap();
+    let input = format!("{}.{}", text("protected"), URL_SAFE_NO_PAD.encode(payload));
+    let signature = URL_SAFE_NO_PAD.decode(text("signature")).unwrap();
+    UnparsedPublicKey::new(&ED25519, &public).verify(input.as_bytes(), &signature).unwrap();
+
+    let etag = answer.header("etag").unwrap();
+    let known = host.request("GET", PATH, &[("A2A-Version", "1.0"), ("if-none-match", etag)], b"").await;
+    assert_eq!(known.status, 304);
+    let again = Host::with(sign, Limits::default()).await;
+    let again = again.request("GET", PATH, &[("A2A-Version", "1.0")], b"").await;
+    assert_eq!((again.header("etag"), &again.body), (Some(etag), &answer.body), "the same after a restart");
+    let unsigned = Host::with(|config| config.url = "http://127.0.0.1:8000".into(), Limits::default()).await;
+    let unsigned = unsigned.request("GET", PATH, &[("A2A-Version", "1.0")], b"").await;
+    assert_ne!(unsigned.header("etag"), Some(etag));
+    assert_eq!(unsigned.json(), card, "a signature changes nothing else, and there is none unless asked for");
+}
+
+#[tokio::test]
+async fn every_form_of_the_card_is_signed() {
+    let (signer, _) = signer();
+    let sign = |config: &mut Config| {
+        full(config);
+        config.card_signer = Some(signer);
+    };
+    let host = Host::with(sign, Limits::default()).await;
+    let one = host.request("GET", PATH, &[("A2A-Version", "1.0")], b"").await.json();
+    let union = host.request("GET", PATH, &[], b"").await.json();
+    assert_eq!(one["signatures"], union["signatures"], "the same card is signed in both");
+    let headers = [("A2A-Extensions", "urn:acme:sign"), ("authorization", "Bearer s3cret")];
+    let mut extended = Vec::new();
+    for wire in ALL {
+        let answer = wire.ask_as(&host, &headers, &Ask::Card).await;
+        let card = if wire.is_rest() { answer.json() } else { answer.json()["result"].clone() };
+        extended.push(card["signatures"].clone());
+    }
+    assert!(extended[0].is_array() && extended[0] != one["signatures"], "it has more to sign");
+    assert!(extended.iter().all(|signatures| *signatures == extended[0]), "{extended:?}");
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_a2a::{Config, Server};
-use talaria_turns::{Courier, Delivery, Limits, Route, Store, TaskId, Turns};
+use talaria_a2a::{Auth, Config, Counts, Server};
+use talaria_turns::{Courier, HookLimits, Limits, Route, Store, TaskId, Turns};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -26,8 +26,10 @@ pub(crate) struct Host {
     pub(crate) address: SocketAddr,
     pub(crate) store: Arc<Counted>,
     pub(crate) script: Arc<Script>,
+    pub(crate) counts: Counts,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
+    pub(crate) auth: Auth,
     /// Ids of tasks whose turns wait, in the order they began.
     pub(crate) waiting: tokio::sync::Mutex<mpsc::UnboundedReceiver<TaskId>>,
 }
@@ -58,7 +60,7 @@ impl Host {
             change(config);
         };
         Self::build(change, |store, route| {
-            Turns::with_courier(store, route, Limits::default(), courier, Delivery::default())
+            Turns::with_courier(store, route, Limits::default(), courier, HookLimits::default())
         })
         .await
     }
@@ -78,9 +80,11 @@ impl Host {
         let mut config = Config::new(format!("http://{address}"));
         change(&mut config);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
-        tasks.spawn(Server::new(config, turns).serve(listener, shutdown.clone()));
+        let server = Server::new(config, turns);
+        let (auth, counts) = (server.auth(), server.counts());
+        tasks.spawn(server.serve(listener, shutdown.clone()));
         let waiting = tokio::sync::Mutex::new(waiting);
-        Self { address, store, script, shutdown, tasks, waiting }
+        Self { address, store, script, counts, shutdown, tasks, auth, waiting }
     }
 
     /// Tasks ever made.

@@ -114,6 +114,24 @@ async fn configurations_that_are_wrong() {
 }
 
 #[tokio::test]
+async fn the_turn_hears_what_the_caller_can_use() {
+    let host = Host::start().await;
+    for wire in ALL {
+        for (modes, heard) in [
+            (json!(["text/plain", "application/json"]), r#"["text/plain","application/json"]"#),
+            (json!([]), "none"),
+        ] {
+            let mut params = wire.params("modes");
+            params["configuration"] = json!({ "acceptedOutputModes": modes, "blocking": true });
+            // Saying so in the metadata is no way around the check.
+            params["metadata"] = json!({ "talaria/output-modes": ["image/png"] });
+            let answer = wire.ask(&host, &Ask::Send(params)).await.json().to_string();
+            assert!(answer.contains(&json!(heard).to_string()), "{wire:?} {modes}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_foreign_task_looks_like_none() {
     fn two_callers(config: &mut Config) {
         let token = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).unwrap();

@@ -57,11 +57,14 @@ async fn every_kind_of_part_comes_in() {
 #[tokio::test]
 async fn a_send_need_not_wait() {
     let host = Host::start().await;
-    let mut body = message(json!([{ "text": "wait" }]));
-    body["configuration"] = json!({ "blocking": false });
-    let sent = post(&host, "/v1/message:send", &body).await.json();
-    assert_eq!(sent["task"]["status"]["state"], "TASK_STATE_SUBMITTED");
-    host.script.go.add_permits(1);
+    // The second is what ProtoJSON makes of the first.
+    for configuration in [json!({ "blocking": false }), json!({})] {
+        let mut body = message(json!([{ "text": "wait" }]));
+        body["configuration"] = configuration;
+        let sent = post(&host, "/v1/message:send", &body).await.json();
+        assert_eq!(sent["task"]["status"]["state"], "TASK_STATE_SUBMITTED");
+        host.script.go.add_permits(1);
+    }
 }
 
 #[tokio::test]
@@ -90,7 +93,7 @@ async fn bad_input_names_its_field() {
 /// What the Python SDK's client of 0.3 writes: names with underscores, `request` for `message`, no content type where there
 /// is no body; and what it looks for in an error.
 #[tokio::test]
-async fn the_python_client_is_understood_and_understands() {
+async fn the_clients_of_the_sdks_are_understood_and_understand() {
     let host = Host::start().await;
     let body = json!({
         "request": { "message_id": fresh(), "role": "ROLE_USER", "content": [{ "text": "ask" }], "metadata": {} },
@@ -102,12 +105,13 @@ async fn the_python_client_is_understood_and_understands() {
     let headers = [("a2a-version", "0.3")];
     let cancelled = host.request("POST", &cancel, &headers, b"").await.json();
     assert_eq!(cancelled["status"]["state"], "TASK_STATE_CANCELLED");
-    for (path, class) in [("/v1/tasks/none", "TaskNotFoundError"), ("/v1/card", "UnsupportedOperationError")]
+    for (path, class, code) in
+        [("/v1/tasks/none", "TaskNotFoundError", -32001), ("/v1/card", "UnsupportedOperationError", -32004)]
     {
         let error = host.request("GET", path, &headers, b"").await.json();
         assert_eq!(
-            (&error["type"], &error["message"]),
-            (&json!(class), &error["error"]["message"]),
+            (&error["type"], &error["code"], &error["message"]),
+            (&json!(class), &json!(code), &error["error"]["message"]),
             "{path}"
         );
     }

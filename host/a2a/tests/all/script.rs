@@ -134,6 +134,11 @@ impl Executor for Script {
                     metadata.get("talaria/tenant").and_then(|tenant| tenant.as_str()).unwrap_or("none"),
                 )];
             }
+            "modes" => {
+                let metadata = turn.metadata.unwrap_or_default();
+                let modes = metadata.get("talaria/output-modes").map_or("none".into(), ToString::to_string);
+                outcome.parts = vec![Part::text(modes)];
+            }
             "as-task" => outcome.metadata = json!({ "talaria/reply": "task" }).as_object().cloned(),
             "as-message" => outcome.metadata = json!({ "talaria/reply": "message" }).as_object().cloned(),
             "cost" => {

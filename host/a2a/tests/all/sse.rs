@@ -22,7 +22,11 @@ pub(crate) struct Frame {
     pub(crate) id: Option<u64>,
     pub(crate) data: Option<Value>,
     pub(crate) comment: Option<String>,
+    pub(crate) retry: Option<u64>,
 }
+
+/// What stands alone: no empty line follows it.
+const KEEP_ALIVE: &[u8] = b": keep-alive\n";
 
 impl Sse {
     /// Opens a stream; the answer where it is none.
@@ -52,11 +56,15 @@ impl Sse {
         .await
     }
 
-    /// The next frame as it stands, without its empty line; none at the end.
+    /// The next frame as it stands, without its empty line; none at the end. The last one may have none.
     pub(crate) async fn next_raw(&mut self) -> Option<String> {
         patiently(async {
             loop {
                 self.unchunk();
+                if self.text.starts_with(KEEP_ALIVE) {
+                    self.text.drain(..KEEP_ALIVE.len());
+                    return Some(": keep-alive".into());
+                }
                 if let Some(at) = self.text.windows(2).position(|window| window == b"\n\n") {
                     let rest = self.text.split_off(at + 2);
                     let mut frame = std::mem::replace(&mut self.text, rest);
@@ -64,7 +72,27 @@ impl Sse {
                     return Some(String::from_utf8(frame).unwrap());
                 }
                 if self.ended {
-                    assert!(self.text.is_empty(), "half a frame: {:?}", String::from_utf8_lossy(&self.text));
+                    let rest = String::from_utf8(std::mem::take(&mut self.text)).unwrap();
+                    let closes = rest.starts_with(": closing\n") && rest.ends_with('\n');
+                    assert!(rest.is_empty() || closes, "half a frame: {rest:?}");
+                    return closes.then_some(rest);
+                }
+                let read = self.tcp.read_buf(&mut self.raw).await.unwrap();
+                assert_ne!(read, 0, "the connection ended in the middle of a stream");
+            }
+        })
+        .await
+    }
+
+    /// What has come, and waits for some where nothing has; none at the end.
+    pub(crate) async fn next_bytes(&mut self) -> Option<String> {
+        patiently(async {
+            loop {
+                self.unchunk();
+                if !self.text.is_empty() {
+                    return Some(String::from_utf8(std::mem::take(&mut self.text)).unwrap());
+                }
+                if self.ended {
                     return None;
                 }
                 let read = self.tcp.read_buf(&mut self.raw).await.unwrap();
@@ -76,13 +104,15 @@ impl Sse {
 
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         let raw = self.next_raw().await?;
-        let mut frame = Frame { id: None, data: None, comment: None };
+        let mut frame = Frame { id: None, data: None, comment: None, retry: None };
         for line in raw.lines() {
             if let Some(comment) = line.strip_prefix(": ") {
                 frame.comment = Some(comment.to_owned());
             } else if let Some(id) = line.strip_prefix("id: ") {
                 assert_eq!(frame.data, None, "the id stands before the data");
                 frame.id = Some(id.parse().unwrap());
+            } else if let Some(retry) = line.strip_prefix("retry: ") {
+                frame.retry = Some(retry.parse().unwrap());
             } else if let Some(data) = line.strip_prefix("data: ") {
                 assert_eq!(frame.data, None, "one line of data: {raw}");
                 frame.data = Some(serde_json::from_str(data).unwrap());

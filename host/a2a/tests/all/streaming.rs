@@ -273,13 +273,55 @@ async fn a_shutdown_ends_streams_at_once() {
         host.shutdown.cancel();
         let mut frames = stream.rest().await;
         let closing = frames.pop().unwrap();
-        assert_eq!(closing.comment.as_deref(), Some("closing"));
+        assert_eq!((closing.comment.as_deref(), closing.data), (Some("closing"), None));
+        assert_eq!(closing.id, frames.last().unwrap().id, "the number to resume from: {wire:?}");
+        assert!(closing.retry.is_some(), "and when: {wire:?}");
         assert_eq!(briefs(wire, &frames)[0], "task submitted", "what was held back goes out: {wire:?}");
         assert!(frames.iter().all(|frame| frame.id.is_some()), "with a number to resume from");
         assert_eq!(idle.rest().await.len(), 1);
         host.tasks.close();
         patiently(host.tasks.wait()).await;
     }
+}
+
+#[tokio::test]
+async fn a_shutdown_loses_nothing_that_has_happened() {
+    let host = Host::start().await;
+    let mut slow = Wire::Rest.stream(&host, "flood 12000").await;
+    let id = task_of(Wire::Rest, &slow.next().await.unwrap());
+    let mut quick = Wire::Rpc.subscribe(&host, &id, None).await.ok().unwrap();
+    let last = quick.rest().await.last().unwrap().id;
+    // The turn is over, and most of what it said still waits for the reader.
+    host.shutdown.cancel();
+    let rest = slow.rest().await;
+    assert_eq!(Wire::Rest.brief(rest.last().unwrap()), "status completed", "not cut short, so not closed");
+    assert_eq!(rest.last().unwrap().id, last);
+    assert!(rest.windows(2).all(|pair| pair[0].id < pair[1].id));
+}
+
+#[tokio::test]
+async fn neither_a_silence_nor_a_close_looks_like_an_event_to_a_client_that_takes_every_empty_line_for_one() {
+    let quick = Duration::from_millis(30);
+    let host = Host::with(
+        |config| (config.limits.keep_alive, config.limits.hold) = (quick, Duration::ZERO),
+        Limits::default(),
+    )
+    .await;
+    let mut stream = Wire::Rpc.stream(&host, "wait").await;
+    host.next_waiting().await;
+    let mut text = String::new();
+    while !text.contains(": keep-alive\n: keep-alive\n") {
+        text.push_str(&stream.next_bytes().await.unwrap());
+    }
+    host.shutdown.cancel();
+    while let Some(more) = stream.next_bytes().await {
+        text.push_str(&more);
+    }
+    assert!(text.contains(": closing\nid: "), "{text}");
+    let blocks: Vec<_> = text.split("\n\n").collect();
+    let (rest, events) = blocks.split_last().unwrap();
+    assert!(events.iter().all(|block| block.contains("\ndata: ")), "{text}");
+    assert!(!rest.is_empty(), "the close is not an event either: {text}");
 }
 
 #[tokio::test]
@@ -334,7 +376,9 @@ async fn a_client_that_hangs_up_is_noticed_though_nothing_is_said() {
     host.next_waiting().await;
     stream.next().await.unwrap();
     let card = async || host.request("GET", "/.well-known/agent-card.json", &[], b"").await.status;
+    assert_eq!((host.counts.streams_open(), host.counts.connections_refused()), (1, 0));
     assert_eq!(card().await, 429, "the stream has the only connection");
+    assert_eq!(host.counts.connections_refused(), 1);
     drop(stream);
     patiently(async {
         while card().await != 200 {
@@ -342,6 +386,7 @@ async fn a_client_that_hangs_up_is_noticed_though_nothing_is_said() {
         }
     })
     .await;
+    assert_eq!(host.counts.streams_open(), 0);
     host.script.go.add_permits(1);
 }
 

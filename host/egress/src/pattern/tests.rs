@@ -153,6 +153,9 @@ fn urls_that_two_parsers_could_read_differently_are_refused() {
         "http://h/a{b}",
         "http://h/?key={secret:K}",
         "http://h/a#b",
+        "http://h/a?b=<c",
+        "http://h?b>c",
+        "http://h/?q=\"",
         "http://user@h/",
         "http://user:pw@h/",
         "http://h:80:90/",
@@ -180,7 +183,22 @@ fn urls_that_two_parsers_could_read_differently_are_refused() {
         }
     }
     assert!(Target::parse("GET", &format!("http://h/{}", "a".repeat(9000))).is_err());
-    assert!(Target::parse("GET", "http://h/a%20b/c%C3%A9/d.e/...?q=../%2f\"{}").is_ok());
+    let error = Target::parse("GET", "http://h/a?b=<c").expect_err("not a URL");
+    assert_eq!(
+        error.message(),
+        "bad URL at position 13: a character that a query may not hold; percent-encode it"
+    );
+    assert!(
+        Target::parse("GET", "http://h/a%20b/c%C3%A9/d.e/...?q=../%2f{}^|`")
+            .is_ok_and(|target| target.uri().is_ok())
+    );
+}
+
+#[test]
+fn a_call_has_one_method() {
+    let error = Target::parse("*", "http://h/").expect_err("not a method");
+    assert!(error.message().contains("a call has one"), "{error}");
+    assert!(allows("* http://h/", "M-SEARCH", "http://h/"));
 }
 
 #[test]

@@ -1,39 +1,142 @@
-//! `callback`: replies out of band. This host has no callback listener yet, and says so.
+//! `callback`: replies out of band. Where they come in is the mailbox's part; here a turn waits, within bounds.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use talaria_turns::{Awaited, CallbackError, Callbacks, Expectation};
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
-use super::Ctx;
+use super::{Ctx, unless_cancelled};
 use crate::contract::bindings::talaria::executor::callback as wit;
 
-/// A reply that will come. There is none, since `expect` refuses.
+/// A reply that will come. Dropping it withdraws the announcement.
 #[expect(unreachable_pub, reason = "the generated bindings export it again")]
-pub enum Pending {}
+pub struct Pending(Box<dyn Awaited>);
 
-fn unsupported() -> wit::Error {
-    wit::Error { kind: wit::ErrorKind::Unsupported, message: "this host has no callback listener".into() }
+/// The longest id of a message, and the longest name of a chat: some of our own ids in a row.
+const MAX_NAME: usize = 1_024;
+
+fn refused(kind: wit::ErrorKind, message: impl Into<String>) -> wit::Error {
+    wit::Error { kind, message: message.into() }
+}
+
+fn cancelled() -> wit::Error {
+    refused(wit::ErrorKind::Cancelled, "the turn was cancelled")
+}
+
+fn failed(error: &CallbackError) -> wit::Error {
+    let kind = match error {
+        CallbackError::Duplicate(_) => wit::ErrorKind::Duplicate,
+        CallbackError::ChatBusy(_) => wit::ErrorKind::TimedOut,
+        CallbackError::Closing => wit::ErrorKind::Cancelled,
+        CallbackError::Full(_) => wit::ErrorKind::Unsupported,
+        CallbackError::Store(error) => {
+            tracing::warn!(%error, "an executor's announcement was not stored");
+            return refused(wit::ErrorKind::Unsupported, "the store did not take it");
+        }
+    };
+    refused(kind, error.to_string())
+}
+
+fn duration(timeout_ms: Option<u32>) -> Option<Duration> {
+    timeout_ms.map(|ms| Duration::from_millis(ms.into()))
+}
+
+impl Ctx {
+    fn callbacks(&self) -> Result<&Arc<dyn Callbacks>, wit::Error> {
+        let granted = self.shared().and_then(|shared| shared.callbacks.as_ref());
+        granted.ok_or_else(|| {
+            refused(wit::ErrorKind::Denied, "the grant has no callbacks; add `callbacks = true` to it")
+        })
+    }
+
+    async fn announce(
+        &mut self,
+        message: String,
+        chat: Option<String>,
+        within: Option<Duration>,
+    ) -> Result<Pending, wit::Error> {
+        let callbacks = Arc::clone(self.callbacks()?);
+        let (Some(task), Some(shared)) = (self.task(), self.shared()) else {
+            return Err(refused(wit::ErrorKind::Unsupported, "only a turn can expect a reply"));
+        };
+        for name in [Some(&message), chat.as_ref()].into_iter().flatten() {
+            if name.is_empty() || name.len() > MAX_NAME {
+                let why = format!("a message's id, and a chat, has 1 to {MAX_NAME} bytes");
+                return Err(refused(wit::ErrorKind::Unsupported, why));
+            }
+        }
+        let expected = Expectation {
+            task: task.clone(),
+            executor: shared.name.as_str().into(),
+            message: message.into(),
+            chat: chat.map(Into::into),
+            within,
+        };
+        match unless_cancelled(self.scope(), callbacks.expect(expected)).await {
+            Some(Ok(awaited)) => Ok(Pending(awaited)),
+            Some(Err(error)) => Err(failed(&error)),
+            None => Err(cancelled()),
+        }
+    }
 }
 
 impl wit::Host for Ctx {
-    async fn expect(&mut self, _message_id: String) -> Result<Result<Resource<Pending>, wit::Error>> {
-        Ok(Err(unsupported()))
+    async fn expect(&mut self, message_id: String) -> Result<Result<Resource<Pending>, wit::Error>> {
+        match self.announce(message_id, None, None).await {
+            Ok(pending) => Ok(Ok(self.table.push(pending)?)),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    async fn expect_in(
+        &mut self,
+        chat: String,
+        message_id: String,
+        timeout_ms: Option<u32>,
+    ) -> Result<Result<Resource<Pending>, wit::Error>> {
+        match self.announce(message_id, Some(chat), duration(timeout_ms)).await {
+            Ok(pending) => Ok(Ok(self.table.push(pending)?)),
+            Err(error) => Ok(Err(error)),
+        }
     }
 }
 
 impl wit::HostPending for Ctx {
     async fn reply_url(&mut self, pending: Resource<Pending>) -> Result<String> {
-        match *self.table.get(&pending)? {}
+        Ok(self.table.get(&pending)?.0.reply_url().to_owned())
+    }
+
+    async fn overtakes(&mut self, pending: Resource<Pending>) -> Result<bool> {
+        Ok(self.table.get(&pending)?.0.overtakes())
     }
 
     async fn wait(
         &mut self,
         pending: Resource<Pending>,
-        _timeout_ms: Option<u32>,
+        timeout_ms: Option<u32>,
     ) -> Result<Result<wit::Delivery, wit::Error>> {
-        match *self.table.get(&pending)? {}
+        let scope = self.scope().cloned();
+        let next = self.table.get_mut(&pending)?.0.next();
+        let next = async {
+            match duration(timeout_ms) {
+                Some(within) => tokio::time::timeout(within, next).await.ok(),
+                None => Some(next.await),
+            }
+        };
+        Ok(match unless_cancelled(scope.as_ref(), next).await {
+            Some(Some(Ok(delivery))) => {
+                Ok(wit::Delivery { content_type: delivery.content_type, body: delivery.body })
+            }
+            Some(Some(Err(error))) => Err(failed(&error)),
+            Some(None) => Err(refused(wit::ErrorKind::TimedOut, "nothing came in time")),
+            None => Err(cancelled()),
+        })
     }
 
     async fn drop(&mut self, pending: Resource<Pending>) -> Result<()> {
-        match self.table.delete(pending)? {}
+        self.table.delete(pending)?;
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `control`: the turn's clock.
+//! `control`: the turn's clock, and what its caller set.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ impl wit::Host for Ctx {
             Purpose::Execute { deadline, .. } => {
                 convert::millis(deadline.saturating_duration_since(Instant::now()))
             }
-            Purpose::Describe | Purpose::Setup(_) | Purpose::Cancel(_) => {
+            Purpose::Describe | Purpose::Setup(_) | Purpose::Cancel { .. } => {
                 convert::millis(self.limits.deadline)
             }
         })
@@ -29,5 +29,9 @@ impl wit::Host for Ctx {
         let slept =
             unless_cancelled(self.scope(), tokio::time::sleep(Duration::from_millis(ms.into()))).await;
         Ok(slept.is_some())
+    }
+
+    fn session(&mut self, name: String) -> Result<Option<String>> {
+        Ok(self.about().and_then(|about| about.session.get(&name)).map(str::to_owned))
     }
 }

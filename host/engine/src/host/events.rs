@@ -1,7 +1,10 @@
 //! `events`: what a turn says while it runs. Everything is scrubbed on the way out.
 
-use talaria_turns::{Artifact, Emitted, Scope, ToolProgress, ToolState, TurnOver};
+use std::time::Duration;
+
+use talaria_turns::{Artifact, Emitted, Message, Scope, ToolProgress, ToolState, TurnOver};
 use wasmtime::Result;
+use wasmtime::component::Resource;
 
 use super::{Ctx, types, unless_cancelled};
 use crate::contract::bindings::talaria::executor::events as wit;
@@ -9,6 +12,10 @@ use crate::convert;
 
 /// The largest event. Larger results belong into several pieces.
 const MAX_EVENT: usize = 1 << 20;
+
+/// A question that was posed; dropping it withdraws it.
+#[expect(unreachable_pub, reason = "the generated bindings export it again")]
+pub struct Question(talaria_turns::Question);
 
 fn refused(kind: wit::ErrorKind, message: impl Into<String>) -> wit::Error {
     wit::Error { kind, message: message.into() }
@@ -24,12 +31,54 @@ impl wit::Host for Ctx {
     }
 
     async fn ask(&mut self, parts: Vec<types::Part>) -> Result<Result<types::Message, wit::Error>> {
-        Ok(self.ask_caller(parts).await)
+        let asked = match self.put_to_caller(parts).await {
+            Ok((scope, mut question)) => guarded(&scope, question.answer()).await,
+            Err(error) => Err(error),
+        };
+        Ok(asked.map(convert::message))
+    }
+
+    async fn pose(&mut self, parts: Vec<types::Part>) -> Result<Result<Resource<Question>, wit::Error>> {
+        match self.put_to_caller(parts).await {
+            Ok((_, question)) => Ok(Ok(self.table.push(Question(question))?)),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+}
+
+impl wit::HostQuestion for Ctx {
+    async fn wait(
+        &mut self,
+        question: Resource<Question>,
+        timeout_ms: u32,
+    ) -> Result<Result<Option<types::Message>, wit::Error>> {
+        let scope = self.scope().cloned();
+        let question = self.table.get_mut(&question)?;
+        let Some(scope) = scope else {
+            return Ok(Err(refused(wit::ErrorKind::Unsupported, "only a turn can ask")));
+        };
+        let limit = Duration::from_millis(timeout_ms.into());
+        let answer = async {
+            match tokio::time::timeout(limit, question.0.answer()).await {
+                Ok(answer) => answer.map(Some),
+                Err(_) => Ok(None),
+            }
+        };
+        let answer: Result<Option<Message>, wit::Error> = guarded(&scope, answer).await;
+        Ok(answer.map(|answer| answer.map(convert::message)))
+    }
+
+    fn drop(&mut self, question: Resource<Question>) -> Result<()> {
+        self.table.delete(question)?;
+        Ok(())
     }
 }
 
 impl Ctx {
-    async fn ask_caller(&mut self, parts: Vec<types::Part>) -> Result<types::Message, wit::Error> {
+    async fn put_to_caller(
+        &mut self,
+        parts: Vec<types::Part>,
+    ) -> Result<(Scope, talaria_turns::Question), wit::Error> {
         let bytes: usize = parts.iter().map(convert::part_size).sum();
         if bytes > MAX_EVENT {
             let message = format!("the question has {bytes} bytes; {MAX_EVENT} are the most");
@@ -45,7 +94,8 @@ impl Ctx {
         self.flush().await;
         let parts =
             convert::parts(parts, &shared.redactor).map_err(|why| refused(wit::ErrorKind::Invalid, why))?;
-        guarded(&scope, scope.ask(parts)).await.map(convert::message)
+        let question = guarded(&scope, scope.pose(parts)).await?;
+        Ok((scope, question))
     }
 
     async fn say(&mut self, event: wit::Event) -> Result<(), wit::Error> {

@@ -90,6 +90,14 @@ impl wit::HostExchange for Ctx {
         }))
     }
 
+    async fn await_event(&mut self, exchange: Resource<Exchange>, timeout_ms: u32) -> Result<bool> {
+        let scope = self.scope().cloned();
+        let exchange = self.table.get_mut(&exchange)?;
+        let limit = Duration::from_millis(timeout_ms.into());
+        // A cancelled turn has something to be told: that it is.
+        Ok(unless_cancelled(scope.as_ref(), exchange.0.await_event(limit)).await.unwrap_or(true))
+    }
+
     async fn drop(&mut self, exchange: Resource<Exchange>) -> Result<()> {
         self.table.delete(exchange)?;
         Ok(())

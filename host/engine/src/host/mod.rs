@@ -6,7 +6,7 @@
 pub(crate) mod callback;
 mod config;
 mod control;
-mod events;
+pub(crate) mod events;
 pub(crate) mod http;
 mod log;
 pub(crate) mod span;
@@ -16,7 +16,7 @@ mod stderr;
 use std::sync::Arc;
 
 use talaria_observe::RedactorStream;
-use talaria_turns::{Emitted, Scope};
+use talaria_turns::{Emitted, Scope, TaskKey, Turn};
 use tokio::time::Instant;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
@@ -24,13 +24,20 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use crate::contract::bindings::talaria::executor::types;
 use crate::executor::Shared;
 use crate::limits::{Cpu, Limits, Memory};
+use crate::session::Session;
 
 /// Why the guest was called.
 pub(crate) enum Purpose {
     Describe,
     Setup(Arc<Shared>),
-    Cancel(Arc<Shared>),
-    Execute { shared: Arc<Shared>, scope: Scope, deadline: Instant },
+    Cancel { shared: Arc<Shared>, of: About },
+    Execute { shared: Arc<Shared>, of: About, scope: Scope, deadline: Instant },
+}
+
+/// The turn that a call is about.
+pub(crate) struct About {
+    task: TaskKey,
+    pub(crate) session: Session,
 }
 
 /// The state of one call.
@@ -87,7 +94,7 @@ impl Ctx {
     fn shared(&self) -> Option<&Arc<Shared>> {
         match &self.purpose {
             Purpose::Describe => None,
-            Purpose::Setup(shared) | Purpose::Cancel(shared) | Purpose::Execute { shared, .. } => {
+            Purpose::Setup(shared) | Purpose::Cancel { shared, .. } | Purpose::Execute { shared, .. } => {
                 Some(shared)
             }
         }
@@ -96,8 +103,20 @@ impl Ctx {
     fn scope(&self) -> Option<&Scope> {
         match &self.purpose {
             Purpose::Execute { scope, .. } => Some(scope),
-            Purpose::Describe | Purpose::Setup(_) | Purpose::Cancel(_) => None,
+            Purpose::Describe | Purpose::Setup(_) | Purpose::Cancel { .. } => None,
         }
+    }
+
+    /// The turn that the call is about, if it is about one.
+    fn about(&self) -> Option<&About> {
+        match &self.purpose {
+            Purpose::Execute { of, .. } | Purpose::Cancel { of, .. } => Some(of),
+            Purpose::Describe | Purpose::Setup(_) => None,
+        }
+    }
+
+    fn task(&self) -> Option<&TaskKey> {
+        self.about().map(|about| &about.task)
     }
 
     /// Whether the turn was cancelled.
@@ -111,6 +130,15 @@ async fn unless_cancelled<T>(scope: Option<&Scope>, wait: impl Future<Output = T
     match scope {
         Some(scope) => scope.cancelled().run_until_cancelled(wait).await,
         None => Some(wait.await),
+    }
+}
+
+// === impl About ===
+
+impl About {
+    pub(crate) fn new(turn: &Turn) -> Self {
+        let task = TaskKey { owner: turn.principal.clone(), task: turn.task.clone() };
+        Self { task, session: Session::of(turn) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `span`: stretches of a guest's work in the host's trace.
+//! `span`: stretches of a guest's work in the host's trace, scrubbed like everything that leaves it.
 
 use wasmtime::Result;
 use wasmtime::component::Resource;
@@ -10,10 +10,18 @@ use crate::contract::bindings::talaria::executor::span as wit;
 #[expect(unreachable_pub, reason = "the generated bindings export it again")]
 pub struct Span(tracing::Span);
 
+impl Ctx {
+    fn redacted(&self, text: String) -> String {
+        self.shared().map_or_else(String::new, |shared| shared.redactor.redact(&text).into_owned())
+    }
+}
+
 impl wit::Host for Ctx {}
 
 impl wit::HostSpan for Ctx {
     fn new(&mut self, name: String, attributes: Vec<(String, String)>) -> Result<Resource<Span>> {
+        let attributes: Vec<(String, String)> =
+            attributes.into_iter().map(|(key, value)| (key, self.redacted(value))).collect();
         // Span names are static in the tracing crate; exporters take `otel.name` instead.
         let span =
             tracing::info_span!(target: "guest", "guest.span", otel.name = name, attributes = ?attributes);
@@ -21,6 +29,7 @@ impl wit::HostSpan for Ctx {
     }
 
     fn set(&mut self, span: Resource<Span>, key: String, value: String) -> Result<()> {
+        let value = self.redacted(value);
         let span = &self.table.get(&span)?.0;
         tracing::info!(target: "guest", parent: span, key, value, "span attribute");
         Ok(())

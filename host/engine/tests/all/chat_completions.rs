@@ -6,6 +6,7 @@ mod errors;
 mod failed_in_200;
 mod probe;
 mod request;
+mod session;
 mod shapes;
 mod streamed;
 

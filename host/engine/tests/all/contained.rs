@@ -111,6 +111,7 @@ async fn narrow(concurrency: usize) -> Arc<Executor> {
         settings: serde_json::Map::new(),
         access: Arc::new(Access::default()),
         limits: Limits { concurrency, deadline: Duration::from_secs(60), ..Limits::default() },
+        callbacks: None,
     }))
 }
 

@@ -1,8 +1,13 @@
 //! A turn reaches the guest whole, and what the guest says comes back.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use talaria_testkit::Rig;
-use talaria_turns::{Content, Emitted, FailureKind, FinalState, Message, Metadata, Part, Principal, Turn};
+use talaria_testkit::{FakeGateway, Rig, Stream, soon};
+use talaria_turns::{
+    Content, Emitted, FailureKind, FinalState, Message, Metadata, Part, Principal, Said, Turn,
+};
+use tokio::sync::Notify;
 
 #[tokio::test]
 async fn the_guest_is_told_everything_about_the_turn() {
@@ -107,16 +112,15 @@ async fn an_answer_that_is_malformed_fails_the_turn_and_says_where() {
 }
 
 #[tokio::test]
-async fn what_this_host_does_not_offer_yet_says_so() {
-    let ran = Rig::new("probe").await.run("unsupported").await;
-    let kinds: Vec<String> = serde_json::from_str(ran.text()).unwrap();
-    assert_eq!(kinds, ["ErrorKind::Unsupported"]);
+async fn callbacks_that_are_not_granted_are_denied() {
+    assert_eq!(Rig::new("probe").await.run("expect m1").await.text(), "ErrorKind::Denied");
 }
 
 #[tokio::test]
 async fn the_probe_tells_an_upstream_that_is_down_from_settings_that_are_wrong() {
     let rig = Rig::new("probe").await;
     assert_eq!(rig.executor().setup().await, Ok(()));
+    assert_eq!(rig.executor().recheck().await, Ok(()));
     let down = Rig::new("probe").await.setting("setup", "down").executor().setup().await.unwrap_err();
     assert_eq!(down.kind, FailureKind::Upstream);
     let invalid = Rig::new("probe").await.setting("setup", "invalid").executor().setup().await.unwrap_err();
@@ -137,6 +141,39 @@ async fn a_guest_asks_and_goes_on_with_the_answer() {
     let ran = Rig::new("probe").await.run("ask which?,and then?").await;
     assert_eq!(ran.questions, ["which?", "and then?"]);
     assert_eq!(ran.text(), "answer 1+answer 2");
+}
+
+#[tokio::test]
+async fn a_question_that_is_posed_is_answered_or_withdrawn() {
+    let rig = Rig::new("probe").await;
+    let ran = rig.run("pose 30000 which?,and then?").await;
+    assert_eq!(
+        (ran.text(), ran.questions.as_slice()),
+        ("answer 1+answer 2", ["which?", "and then?"].map(String::from).as_slice())
+    );
+
+    let (running, mut said) = rig.begin(rig.turn("pose 1 which?"));
+    let (result, ()) = tokio::join!(running, async {
+        let Some(Said::Ask { mut answer, .. }) = said.recv().await else { panic!("a question") };
+        answer.closed().await;
+        assert!(said.recv().await.is_none());
+    });
+    assert_eq!(result.unwrap().parts, [Part::text("withdrawn")]);
+}
+
+#[tokio::test]
+async fn a_guest_does_something_else_while_no_event_comes() {
+    let released = Arc::new(Notify::new());
+    let stream = Stream::default().bytes("data: one\n\n").wait(&released).bytes("data: two\n\n");
+    let gateway = FakeGateway::always(stream).await;
+    let rig = Rig::new("probe").await.setting("base_url", gateway.base_url());
+    let (running, mut said) = rig.begin(rig.turn(&format!("sse-await {}/events", gateway.base_url())));
+    let (result, ()) = tokio::join!(running, async {
+        let idle = soon("the guest is idle", said.recv()).await;
+        assert!(matches!(idle, Some(Said::Emitted(Emitted::Status(_)))), "{idle:?}");
+        released.notify_one();
+    });
+    assert_eq!(result.unwrap().parts, [Part::text("one+two")]);
 }
 
 #[tokio::test]

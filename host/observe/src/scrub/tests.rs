@@ -110,6 +110,22 @@ fn a_blob_that_takes_the_slash_of_an_address_along_leaves_nothing_for_a_second_t
     assert!(!once.contains("hunter22") && !once.contains("xq83"), "{once}");
 }
 
+#[test]
+fn a_name_inside_the_value_of_another_hides_nothing() {
+    for (text, expected) in [
+        ("X_TOKEN= DB_PASSWORD=\"zzzzzzzz\"", "X_TOKEN= [REDACTED:token]\"[REDACTED:password]\""),
+        ("X_TOKEN= DB_PASSWORD = \"zzzzzzzz\"", "X_TOKEN= [REDACTED:token] = \"[REDACTED:password]\""),
+        ("A_SECRET=\\\" DB_PASSWORD=\"zzzzzzzz\"", "A_SECRET=\\\"[REDACTED:secret]\"[REDACTED:password]\""),
+        ("A_KEY='a b B_KEY='zzzzzzzz'", "A_KEY='[REDACTED:key]'[REDACTED:key]'"),
+        ("A_KEY=B_KEY=Bearer zzzzzzzz", "A_KEY=[REDACTED:key] [REDACTED:key]"),
+        ("A_KEY='a B_KEY=\"it's zzz\" and 'c", "A_KEY='[REDACTED:key]'[REDACTED:key]\" and 'c"),
+        ("A_KEY=Token B_KEY=\"zzzzzzzz\"", "A_KEY=[REDACTED:key]\"[REDACTED:key]\""),
+    ] {
+        assert_eq!(scrub(text), expected, "{text}");
+        assert_eq!(scrub(expected), expected, "twice: {text}");
+    }
+}
+
 proptest! {
     #[test]
     fn twice_is_once(text in texts()) {

@@ -122,6 +122,14 @@ proptest! {
     }
 }
 
+#[test]
+fn a_key_whose_header_looks_like_another_key_is_one_key() {
+    let text = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: -----BEGIN PRIVATE KEY-----AAAA. \nMIIEowIBAAKCAQEAu1SU\n";
+    let redactor = Redactor::new(KNOWN);
+    assert_eq!(redactor.redact(text), "[REDACTED:private_key]\n");
+    assert_eq!(stream(&redactor, by_char(text)), redactor.redact(text));
+}
+
 /// What comes out at once, and what only at the end.
 fn at_once(stream: &mut RedactorStream, text: &str) -> (String, String) {
     (stream.push(text), stream.finish())

@@ -18,6 +18,9 @@
 //! read; a snapshot bounds that for long ones, and is taken by a reader's thread, off the writer's way.
 
 mod fault;
+#[cfg(fuzzing)]
+pub mod fuzz;
+mod letters;
 mod queue;
 mod read;
 mod reader;

@@ -68,7 +68,7 @@ fn bytes<'row>(row: &'row Row<'_>, column: usize) -> rusqlite::Result<&'row [u8]
 
 /// Reads JSON of ours. Its depth is that of what a client or a guest sent, which had a bound, and a few levels more;
 /// the same bound here would refuse what was accepted.
-fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Fault> {
+pub(super) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Fault> {
     let mut reader = serde_json::Deserializer::from_slice(json);
     reader.disable_recursion_limit();
     let value = T::deserialize(&mut reader)?;

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use talaria_turns::{ContextId, Event, HookId, IllegalMove, State, StateKey, StoreError, TaskKey, Timestamp};
 
 use super::fault::Fault;
-use super::schema;
+use super::{letters, schema};
 use crate::taken_in;
 
 /// Tasks that one write forgets. Each has rows in four tables; as many keep the writer for some milliseconds.
@@ -37,6 +37,8 @@ pub(super) enum Write {
     MoveHook { key: TaskKey, id: HookId, cursor: u64, given_up: Option<(Timestamp, String)> },
     /// Tasks that ended, up to and with this one, but no more than [`FORGET_AT_ONCE`]. Answers how many.
     Forget { newest: Ended },
+    /// Something about expected replies.
+    Letters(letters::Write),
 }
 
 /// When a task ended, then its id and its owner, so that no two are equal.
@@ -50,7 +52,7 @@ pub(super) struct Ended {
 /// What events do to a task's row.
 pub(super) struct Change {
     count: u64,
-    json: String,
+    pub(super) json: String,
     /// For each state that the task may be in: the state after the events, or which of them is not legal.
     moves: [(State, Result<State, IllegalMove>); 8],
     /// When the last status among them began.
@@ -117,6 +119,7 @@ impl Write {
                 move_hook(connection, key, id, *cursor, given_up.as_ref())
             }
             Self::Forget { newest } => forget(connection, newest),
+            Self::Letters(write) => write.run(connection),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What every store must do. A store's tests say `every_promise!(|| (an empty one, what it needs to stay))`.
 
 pub(crate) mod hooks;
+pub(crate) mod letters;
 pub(crate) mod lists;
 pub(crate) mod log;
 pub(crate) mod retention;
@@ -30,6 +31,9 @@ macro_rules! every_promise {
             log::state_belongs_to_owner_context_and_executor,
             log::a_message_leads_to_the_task_that_took_it_in,
             log::a_turn_that_is_not_over_is_unfinished,
+            letters::letters_come_back_in_the_order_in_which_they_came,
+            letters::an_announcement_is_kept_as_it_is_and_replaced_as_a_whole,
+            letters::what_is_discarded_takes_its_letters_along,
             lists::the_newest_status_comes_first_then_the_greater_id,
             lists::pages_give_every_task_once,
             lists::a_task_that_moves_between_pages_is_not_listed_twice,

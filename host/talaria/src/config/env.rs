@@ -1,9 +1,9 @@
 //! The environment, as the seeds' Python bridge read it.
 //!
 //! A variable that is empty counts as unset, and a bad value is an error that names the variable, with one exception
-//! that the seeds make: a switch that says neither yes nor no is no, and a warning says so. Variables whose part of the
-//! product does not exist in this version are checked all the same, so that a typing error does not wait for the
-//! version that reads them.
+//! that the seeds make: a switch that says neither yes nor no is no, and a warning says so.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::source::ConfigError;
 use super::value::HttpUrl;
@@ -15,22 +15,27 @@ pub(crate) struct Env<'a>(pub(crate) &'a dyn Fn(&str) -> Option<String>);
 /// What the seeds' variables say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seeds {
-    /// `HERMES_API_BASE`: the gateway behind `chat-completions`.
+    /// `HERMES_API_BASE`: the gateway behind `chat-completions` and `hermes-runs`.
     pub(crate) api_base: Option<HttpUrl>,
+    /// `OPENAI_BASE_URL`: the endpoint behind `hermes`.
+    pub(crate) openai_base: Option<HttpUrl>,
     /// `WORKSPACE_ID`: this process runs in a workspace of the platform.
     pub(crate) workspace: Option<String>,
+    /// `MOLECULE_A2A_PLATFORM_ENABLED`: `plugin-callback` takes the turns.
+    pub(crate) plugin: bool,
+    /// `MOLECULE_A2A_PLATFORM_HOST` and `_PORT`: where the plugin is, if one of them is set.
+    pub(crate) plugin_at: Option<String>,
+    /// `MOLECULE_A2A_CALLBACK_HOST`: where the callback listener is to be.
+    pub(crate) callback_host: Option<IpAddr>,
+    /// `MOLECULE_A2A_CALLBACK_PORT`: and on which port.
+    pub(crate) callback_port: Option<u16>,
     /// What was said without effect.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Read by executors that this version does not ship.
-const LATER: [&str; 5] = [
-    "MOLECULE_A2A_PLATFORM_HOST",
-    "MOLECULE_A2A_PLATFORM_PORT",
-    "MOLECULE_A2A_PLATFORM_SHARED_SECRET",
-    "MOLECULE_A2A_CALLBACK_HOST",
-    "MOLECULE_A2A_CALLBACK_PORT",
-];
+/// Where the plugin is when the seeds' variables do not say.
+const PLUGIN_HOST: &str = "127.0.0.1";
+const PLUGIN_PORT: u16 = 8645;
 
 // === impl Env ===
 
@@ -38,6 +43,17 @@ impl Env<'_> {
     /// The value of a variable, if it is set and not empty.
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         (self.0)(name).filter(|value| !value.is_empty())
+    }
+
+    fn port(&self, name: &str) -> Result<Option<u16>, ConfigError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        match value.trim().parse::<u16>() {
+            Ok(port) if port != 0 => Ok(Some(port)),
+            _ => Err(ConfigError::variable(
+                name,
+                format!("`{value}` is no port; give a number from 1 to 65535"),
+            )),
+        }
     }
 }
 
@@ -47,39 +63,30 @@ impl Seeds {
     /// Reads and checks them all.
     pub(crate) fn read(env: &Env<'_>) -> Result<Self, ConfigError> {
         let mut warnings = Vec::new();
-        let api_base = match env.get("HERMES_API_BASE") {
-            Some(text) => Some(
-                text.trim()
-                    .parse()
-                    .map_err(|problem: String| ConfigError::variable("HERMES_API_BASE", problem))?,
-            ),
-            None => None,
-        };
-        if plugin_wanted(env, &mut warnings) {
-            warnings.push(
-                "MOLECULE_A2A_PLATFORM_ENABLED asks for the executor `plugin-callback`, which this version does not \
-                 ship; `chat-completions` is used"
-                    .into(),
-            );
-        }
-        let mut unused = Vec::new();
-        for name in LATER {
-            let Some(value) = env.get(name) else { continue };
-            if name.ends_with("_PORT") && !value.trim().parse::<u16>().is_ok_and(|port| port != 0) {
-                return Err(ConfigError::variable(
-                    name,
-                    format!("`{value}` is no port; give a number from 1 to 65535"),
-                ));
-            }
-            unused.push(name);
-        }
-        match unused.as_slice() {
-            [] => {}
-            [name] => warnings.push(format!("{name} has no effect in this version")),
-            names => warnings.push(format!("{} have no effect in this version", names.join(", "))),
-        }
-        Ok(Self { api_base, workspace: env.get("WORKSPACE_ID"), warnings })
+        Ok(Self {
+            api_base: address(env, "HERMES_API_BASE")?,
+            openai_base: address(env, "OPENAI_BASE_URL")?,
+            workspace: env.get("WORKSPACE_ID"),
+            plugin: plugin_wanted(env, &mut warnings),
+            plugin_at: plugin_at(env)?,
+            callback_host: callback_host(env)?,
+            callback_port: env.port("MOLECULE_A2A_CALLBACK_PORT")?,
+            warnings,
+        })
     }
+
+    /// Where the callback listener is to be, given what the file says.
+    pub(crate) fn callback(&self, file: SocketAddr) -> SocketAddr {
+        SocketAddr::new(
+            self.callback_host.unwrap_or_else(|| file.ip()),
+            self.callback_port.unwrap_or_else(|| file.port()),
+        )
+    }
+}
+
+fn address(env: &Env<'_>, name: &str) -> Result<Option<HttpUrl>, ConfigError> {
+    let address = env.get(name).map(|text| text.trim().parse());
+    address.transpose().map_err(|problem: String| ConfigError::variable(name, problem))
 }
 
 fn plugin_wanted(env: &Env<'_>, warnings: &mut Vec<String>) -> bool {
@@ -94,5 +101,35 @@ fn plugin_wanted(env: &Env<'_>, warnings: &mut Vec<String>) -> bool {
             ));
             false
         }
+    }
+}
+
+fn plugin_at(env: &Env<'_>) -> Result<Option<String>, ConfigError> {
+    const HOST: &str = "MOLECULE_A2A_PLATFORM_HOST";
+    let (host, port) = (env.get(HOST), env.port("MOLECULE_A2A_PLATFORM_PORT")?);
+    if host.is_none() && port.is_none() {
+        return Ok(None);
+    }
+    let host = host.as_deref().map_or(PLUGIN_HOST, str::trim);
+    let host = match host.parse() {
+        Ok(IpAddr::V6(ip)) => format!("[{ip}]"),
+        _ => host.to_owned(),
+    };
+    let address = format!("{host}:{}", port.unwrap_or(PLUGIN_PORT));
+    match format!("http://{address}").parse::<HttpUrl>() {
+        Ok(_) if !host.contains(['/', '?', '#']) => Ok(Some(address)),
+        _ => Err(ConfigError::variable(HOST, "no host; give a name or an address, such as `127.0.0.1`")),
+    }
+}
+
+fn callback_host(env: &Env<'_>) -> Result<Option<IpAddr>, ConfigError> {
+    const NAME: &str = "MOLECULE_A2A_CALLBACK_HOST";
+    let Some(host) = env.get(NAME) else { return Ok(None) };
+    match host.trim() {
+        "localhost" => Ok(Some(Ipv4Addr::LOCALHOST.into())),
+        host => host.parse().map(Some).map_err(|_| {
+            let what = format!("`{host}` is no address to listen on; give one such as `127.0.0.1`");
+            ConfigError::variable(NAME, what)
+        }),
     }
 }

@@ -15,11 +15,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use talaria_egress::{Pattern, Secrets};
 
-use super::env::Env;
+use super::env::{Env, Seeds};
 use super::file::count;
+use super::plugin::{self, PLUGIN_CALLBACK};
 use super::secret::{self, SecretGrant};
 use super::source::Problem;
-use super::value::{BUILTIN, ComponentRef, ExecutorName, HttpUrl, Period, Size};
+use super::value::{BUILTIN, ComponentRef, ExecutorName, Fallback, HttpUrl, Period, Size};
 
 /// The executor of the seeds, and the default.
 pub(crate) const CHAT_COMPLETIONS: &str = "chat-completions";
@@ -29,6 +30,53 @@ pub(crate) const GATEWAY: &str = "http://127.0.0.1:8642/v1";
 
 /// The gateway's key, by the name that the seeds give it.
 const GATEWAY_KEY: &str = "API_SERVER_KEY";
+
+/// A built-in component with an upstream: what its executor is given by itself.
+struct Upstream {
+    /// The component.
+    name: &'static str,
+    /// Where the upstream is when nothing is said.
+    base: &'static str,
+    /// Where the environment says that it is; heard by the executor of the component's name only.
+    from: fn(&Seeds) -> Option<&HttpUrl>,
+    /// The calls that the component makes, written as in its needs.
+    calls: &'static [&'static str],
+    /// The upstream's key.
+    key: &'static str,
+}
+
+/// The built-in components with an upstream.
+const UPSTREAMS: [Upstream; 3] = [
+    Upstream {
+        name: CHAT_COMPLETIONS,
+        base: GATEWAY,
+        from: |seeds| seeds.api_base.as_ref(),
+        calls: &["POST {setting:base_url}/chat/completions", "GET {setting:base_url}/health"],
+        key: GATEWAY_KEY,
+    },
+    Upstream {
+        name: "hermes",
+        base: "https://openrouter.ai/api/v1",
+        from: |seeds| seeds.openai_base.as_ref(),
+        calls: &["POST {setting:base_url}/chat/completions", "GET {setting:base_url}/models"],
+        key: "OPENAI_API_KEY",
+    },
+    Upstream {
+        name: "hermes-runs",
+        base: GATEWAY,
+        from: |seeds| seeds.api_base.as_ref(),
+        calls: &[
+            "GET {setting:base_url}/capabilities",
+            "POST {setting:base_url}/runs",
+            "GET {setting:base_url}/runs/*",
+            "POST {setting:base_url}/runs/*",
+            "GET {parent:base_url}/api/sessions/*",
+        ],
+        key: GATEWAY_KEY,
+    },
+];
+/// How long a turn may take when nothing is said, as long as the seeds gave it.
+const DEADLINE: Duration = Duration::from_secs(600);
 
 /// What a guest may have at most: the size of a slot in the engine's pool.
 const MEMORY_CEILING: Size = Size::mib(256);
@@ -47,14 +95,27 @@ pub(crate) struct ExecutorSection {
     pub(crate) component: Option<ComponentRef>,
     /// How long a turn may take, waiting included.
     ///
+    /// Default: `600s`; for `builtin:plugin-callback` `1860s`, a minute more than hermes-agent gives a turn
+    ///
     /// Example: `deadline = "120s"`
-    pub(crate) deadline: Period,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) deadline: Option<Period>,
     /// How many of its turns run at once; a further one waits for its place, within its deadline.
     ///
     /// Example: `concurrency = 10`
     pub(crate) concurrency: NonZeroU32,
+    /// The executor that takes its turns while it is not ready; `none` for none. It takes them again by itself.
+    ///
+    /// Default: none; `chat-completions` for `plugin-callback` where `MOLECULE_A2A_PLATFORM_ENABLED` picked it
+    ///
+    /// Example: `fallback = "chat-completions"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fallback: Option<Fallback>,
     /// What the component itself is told; it says what it understands. Built in: `base_url`, `model` and `system_prompt`
-    /// for `chat-completions`. `HERMES_API_BASE` overrides `base_url` of `executor.chat-completions`.
+    /// for `chat-completions`, `hermes-runs` and `hermes`, and `tools` for `hermes`; `inbound_url`, `health_url`, `chat_id`,
+    /// `workspace_id` and `reply_timeout_seconds` for `plugin-callback`. `HERMES_API_BASE` overrides `base_url` of
+    /// `executor.chat-completions` and `executor.hermes-runs`, `OPENAI_BASE_URL` that of `executor.hermes`,
+    /// `MOLECULE_A2A_PLATFORM_HOST` and `_PORT` override `inbound_url` of `executor.plugin-callback`.
     ///
     /// Example: `settings = { base_url = "http://127.0.0.1:8642/v1", model = "hermes-agent" }`
     #[serde(deserialize_with = "settings")]
@@ -79,11 +140,19 @@ pub(crate) struct GrantSection {
     /// The secrets that may be filled into its calls, by name, each towards everything in `egress` or towards `to` only.
     /// A secret's value is the environment variable of that name, or the file that `NAME_FILE` names.
     ///
-    /// Default: `API_SERVER_KEY` for `builtin:chat-completions`; none for any other
+    /// Default: `API_SERVER_KEY` for `builtin:chat-completions` and `builtin:hermes-runs`, `OPENAI_API_KEY` for
+    /// `builtin:hermes`, `MOLECULE_A2A_PLATFORM_SHARED_SECRET` for `builtin:plugin-callback`; none for any other
     ///
     /// Example: `secrets = ["MODEL_KEY", { name = "SEARCH_KEY", to = ["https://search.example.com/*"] }]`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) secrets: Option<Vec<SecretGrant>>,
+    /// Lets it receive replies out of band, at the address of `[callback]`.
+    ///
+    /// Default: `true` for `builtin:plugin-callback`; `false` for any other
+    ///
+    /// Example: `callbacks = true`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) callbacks: Option<bool>,
     /// How much memory one turn may use; at most `256MiB`.
     ///
     /// Example: `memory = "128MiB"`
@@ -101,6 +170,8 @@ pub(crate) struct Executor {
     pub(crate) deadline: Duration,
     /// How many of its turns run at once.
     pub(crate) concurrency: NonZeroU32,
+    /// What takes its turns while it is not ready.
+    pub(crate) fallback: Option<ExecutorName>,
     /// What the component is told, as the contract's JSON.
     pub(crate) settings: Map<String, Value>,
     /// What it may do.
@@ -114,6 +185,8 @@ pub(crate) struct Grant {
     pub(crate) egress: Vec<Pattern>,
     /// The secrets that may be filled in, each with its destinations; one that is not set is there without a value.
     pub(crate) secrets: Secrets,
+    /// Whether it may receive replies out of band.
+    pub(crate) callbacks: bool,
     /// How much memory one turn may use.
     pub(crate) memory: Size,
 }
@@ -124,8 +197,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) env: Env<'a>,
     /// Where relative paths start.
     pub(crate) folder: &'a Path,
-    /// `HERMES_API_BASE`.
-    pub(crate) api_base: Option<&'a HttpUrl>,
+    /// The variables of the seeds.
+    pub(crate) seeds: &'a Seeds,
 }
 
 // === impl ExecutorSection ===
@@ -134,7 +207,8 @@ impl Default for ExecutorSection {
     fn default() -> Self {
         Self {
             component: None,
-            deadline: Period::secs(600),
+            deadline: None,
+            fallback: None,
             concurrency: count::<1000>(),
             settings: Map::new(),
             grant: GrantSection::default(),
@@ -144,7 +218,7 @@ impl Default for ExecutorSection {
 
 impl Default for GrantSection {
     fn default() -> Self {
-        Self { egress: None, secrets: None, memory: Size::mib(64) }
+        Self { egress: None, secrets: None, callbacks: None, memory: Size::mib(64) }
     }
 }
 
@@ -186,7 +260,7 @@ impl Executor {
         around: &Surroundings<'_>,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Problem> {
-        let ExecutorSection { component, deadline, concurrency, mut settings, grant } = section;
+        let ExecutorSection { component, deadline, concurrency, fallback, mut settings, grant } = section;
         let component = match (component, dropped) {
             (Some(ComponentRef::File(path)), _) => ComponentRef::File(around.folder.join(path)),
             (Some(builtin), _) => builtin,
@@ -201,15 +275,38 @@ impl Executor {
                 return Err(problem("component", what));
             }
         };
-        let base_url = base_url(&name, &component, &mut settings, around.api_base)?;
-        let implied = match &base_url {
-            Some(base) if is_chat_completions(&component) => implied(base)?,
-            _ => Vec::new(),
+        // The environment goes before the file, also for a component of the operator's own under that name.
+        if let Some(base) = Upstream::named(name.as_str()).and_then(|upstream| (upstream.from)(around.seeds))
+        {
+            settings.insert("base_url".into(), base.as_str().into());
+        }
+        let upstream = Upstream::of(&component);
+        let is_plugin = matches!(&component, ComponentRef::Builtin(known) if known == PLUGIN_CALLBACK);
+        let implied = match upstream {
+            Some(upstream) => {
+                let base = upstream.base_url(&settings)?;
+                settings.insert("base_url".into(), base.as_str().into());
+                upstream.implied(&base)?
+            }
+            None if is_plugin => plugin::settle(&name, &mut settings, around.seeds)?,
+            None => Vec::new(),
         };
-        let by_default: Vec<SecretGrant> = match is_chat_completions(&component) {
-            true => vec![SecretGrant { name: GATEWAY_KEY.into(), to: Vec::new() }],
-            false => Vec::new(),
+        let fallback = match fallback {
+            Some(Fallback::To(other)) if other == name => {
+                return Err(problem("fallback", "itself; name another executor, or `none`"));
+            }
+            Some(Fallback::To(other)) => Some(other),
+            Some(Fallback::None) => None,
+            None => (around.seeds.plugin && name.as_str() == PLUGIN_CALLBACK)
+                .then(|| ExecutorName::builtin(CHAT_COMPLETIONS)),
         };
+        let deadline = match deadline {
+            Some(deadline) => deadline.get(),
+            None if is_plugin => plugin::DEADLINE,
+            None => DEADLINE,
+        };
+        let key = upstream.map(|upstream| upstream.key).or(is_plugin.then_some(plugin::SHARED_SECRET));
+        let by_default = Vec::from_iter(key.map(|key| SecretGrant { name: key.into(), to: Vec::new() }));
         if grant.memory > MEMORY_CEILING {
             return Err(problem(
                 "grant.memory",
@@ -233,19 +330,21 @@ impl Executor {
                 .insert(&wanted.name, value.unwrap_or_default(), destinations)
                 .map_err(|error| problem(&key, error.to_string()))?;
         }
-        let grant = Grant { egress, secrets, memory: grant.memory };
-        Ok(Self { name, component, deadline: deadline.get(), concurrency, settings, grant })
+        let callbacks = grant.callbacks.unwrap_or(is_plugin);
+        let grant = Grant { egress, secrets, callbacks, memory: grant.memory };
+        Ok(Self { name, component, deadline, concurrency, fallback, settings, grant })
     }
 
     /// Points a `chat-completions` executor at a gateway, with the grant that this implies.
     pub(crate) fn point_at(&mut self, base: &HttpUrl, key: SecretString) -> Result<(), Problem> {
-        let egress = implied(base)?;
+        let Some(upstream) = Upstream::of(&self.component) else { return Ok(()) };
+        let egress = upstream.implied(base)?;
         let mut secrets = Secrets::new();
         secrets
-            .insert(GATEWAY_KEY, key, egress.clone())
+            .insert(upstream.key, key, egress.clone())
             .map_err(|error| problem("grant.secrets", error.to_string()))?;
         self.settings.insert("base_url".into(), base.as_str().into());
-        self.grant = Grant { egress, secrets, memory: self.grant.memory };
+        self.grant = Grant { egress, secrets, ..self.grant };
         Ok(())
     }
 }
@@ -254,41 +353,39 @@ fn problem(key: &str, what: impl Into<String>) -> Problem {
     Problem { key: key.to_owned(), what: what.into() }
 }
 
-fn is_chat_completions(component: &ComponentRef) -> bool {
-    matches!(component, ComponentRef::Builtin(name) if name == CHAT_COMPLETIONS)
-}
+// === impl Upstream ===
 
-/// Settles `settings.base_url`: the environment before the file before the default, without a trailing slash.
-fn base_url(
-    name: &ExecutorName,
-    component: &ComponentRef,
-    settings: &mut Map<String, Value>,
-    api_base: Option<&HttpUrl>,
-) -> Result<Option<HttpUrl>, Problem> {
-    let builtin = is_chat_completions(component);
-    let base = match (api_base, settings.get("base_url")) {
-        (Some(base), _) if name.as_str() == CHAT_COMPLETIONS => base.clone(),
-        (_, Some(Value::String(text))) if builtin => {
-            text.parse().map_err(|what: String| problem("settings.base_url", what))?
-        }
-        (_, Some(_)) if builtin => {
-            return Err(problem("settings.base_url", "not a string; write it in quotes"));
-        }
-        (_, None) if builtin => GATEWAY.parse().map_err(|what: String| problem("settings.base_url", what))?,
-        _ => return Ok(None),
-    };
-    settings.insert("base_url".into(), base.as_str().into());
-    Ok(Some(base))
-}
+impl Upstream {
+    fn of(component: &ComponentRef) -> Option<&'static Self> {
+        let ComponentRef::Builtin(name) = component else { return None };
+        Self::named(name)
+    }
 
-/// The calls that `chat-completions` makes: the turn, and its probe.
-fn implied(base: &HttpUrl) -> Result<Vec<Pattern>, Problem> {
-    let calls = ["POST {}/chat/completions", "GET {}/health"];
-    let patterns = calls.iter().map(|call| call.replace("{}", base.as_str()).parse());
-    patterns.collect::<Result<_, talaria_egress::InvalidPattern>>().map_err(|error| {
-        let what = format!("`{base}` cannot be called: {}", error.problem);
-        problem("settings.base_url", what)
-    })
+    fn named(name: &str) -> Option<&'static Self> {
+        UPSTREAMS.iter().find(|upstream| upstream.name == name)
+    }
+
+    /// The upstream's address, without a trailing slash.
+    fn base_url(&self, settings: &Map<String, Value>) -> Result<HttpUrl, Problem> {
+        let written = match settings.get("base_url") {
+            Some(Value::String(text)) => text,
+            Some(_) => return Err(problem("settings.base_url", "not a string; write it in quotes")),
+            None => self.base,
+        };
+        written.parse().map_err(|what: String| problem("settings.base_url", what))
+    }
+
+    /// The calls that the component makes to an upstream there.
+    fn implied(&self, base: &HttpUrl) -> Result<Vec<Pattern>, Problem> {
+        let settings = Map::from_iter([("base_url".to_owned(), base.as_str().into())]);
+        let pattern = |call: &&str| {
+            let call = talaria_engine::fill_in(call, &settings).map_err(|error| error.to_string())?;
+            let parsed = call.parse().map_err(|error: talaria_egress::InvalidPattern| error.problem);
+            parsed.map_err(|what| format!("`{base}` cannot be called: {what}"))
+        };
+        let patterns = self.calls.iter().map(pattern);
+        patterns.collect::<Result<_, String>>().map_err(|what| problem("settings.base_url", what))
+    }
 }
 
 /// Where a secret may go: where the grant says, else wherever the executor may call.

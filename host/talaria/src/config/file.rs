@@ -28,15 +28,16 @@ pub(crate) struct File {
     pub(crate) a2a: A2a,
     /// Push notifications.
     pub(crate) push: Push,
-    /// Where executors receive out-of-band replies. No effect in this version.
+    /// Where executors receive out-of-band replies. It listens if an executor is granted `callbacks`.
     pub(crate) callback: Option<Callback>,
-    /// Console, metrics and health. No effect in this version.
-    pub(crate) admin: Option<Admin>,
+    /// The operator's server: health, metrics, pushes that were given up.
+    pub(crate) admin: Admin,
     /// Where tasks are kept.
     pub(crate) store: Store,
     /// Which executors there are.
     pub(crate) executors: Executors,
-    /// One executor each, by name. `chat-completions` and `conformance` exist without a section.
+    /// One executor each, by name. `chat-completions` and `conformance` exist without a section, and so does
+    /// `plugin-callback` where it is the default or a fallback.
     pub(crate) executor: BTreeMap<ExecutorName, ExecutorSection>,
     /// The WebAssembly engine.
     pub(crate) engine: Engine,
@@ -113,7 +114,8 @@ pub(crate) struct Token {
     ///
     /// Example: `name = "platform"`
     pub(crate) name: String,
-    /// Where the token is: an environment variable or a file.
+    /// Where the token is: an environment variable or a file. A file is read again every two seconds: a new token in
+    /// it counts from then on.
     ///
     /// Example: `token = { file = "/run/secrets/platform" }`
     pub(crate) token: SecretRef,
@@ -160,6 +162,30 @@ pub(crate) struct Card {
     ///
     /// Example: `extensions = [{ uri = "https://example.com/ext/v1", required = false }]`
     pub(crate) extensions: Vec<Extension>,
+    /// Signs the card, the extended one too, so that callers can tell that nobody changed it. Not signed without this.
+    pub(crate) signing: Option<Signing>,
+}
+
+/// `[a2a.card.signing]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table like { key = { file = \"…\" }, kid = \"…\" }")]
+#[schemars(rename = "a2a.card.signing")]
+pub(crate) struct Signing {
+    /// Where the private key is: PKCS#8 in PEM, Ed25519 or P-256. `openssl genpkey -algorithm ed25519 -out card-key.pem`
+    /// makes one, `openssl pkey -in card-key.pem -pubout` shows the public half for callers.
+    ///
+    /// Example: `key = { file = "/run/secrets/card-key.pem" }`
+    pub(crate) key: SecretRef,
+    /// The key's id, by which callers find the public half.
+    ///
+    /// Example: `kid = "desk-2026"`
+    pub(crate) kid: String,
+    /// Where the public key is published, as a JSON Web Key Set.
+    ///
+    /// Default: the signature does not say
+    ///
+    /// Example: `jku = "https://acme.example/.well-known/jwks.json"`
+    pub(crate) jku: Option<HttpUrl>,
 }
 
 /// A skill on the card.
@@ -237,23 +263,47 @@ pub(crate) struct Push {
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "callback")]
 pub(crate) struct Callback {
-    /// The address to listen on; the path is `/a2a/reply`.
+    /// The address to listen on; the path is `/a2a/reply`. `MOLECULE_A2A_CALLBACK_HOST` and `MOLECULE_A2A_CALLBACK_PORT`
+    /// override it.
     ///
     /// Example: `listen = "127.0.0.1:8646"`
     #[schemars(with = "String")]
     pub(crate) listen: SocketAddr,
+    /// Where upstreams are told to post, with the path.
+    ///
+    /// Default: `http://`, the address that is listened on, and `/a2a/reply`
+    ///
+    /// Example: `url = "http://bridge:8646/a2a/reply"`
+    pub(crate) url: Option<HttpUrl>,
+    /// What upstreams must send as `X-Molecule-A2A-Secret`.
+    ///
+    /// Default: `MOLECULE_A2A_PLATFORM_SHARED_SECRET`, or the file that `MOLECULE_A2A_PLATFORM_SHARED_SECRET_FILE` names; if
+    /// neither is set, nothing
+    ///
+    /// Example: `secret = { file = "/run/secrets/plugin" }`
+    pub(crate) secret: Option<SecretRef>,
 }
 
 /// `[admin]`
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "admin")]
 pub(crate) struct Admin {
-    /// The address to listen on.
+    /// The address to listen on, for `/healthz`, `/readyz`, `/metrics` and `/push/undelivered`. Beyond loopback it needs
+    /// `admin.token`.
     ///
-    /// Example: `listen = "127.0.0.1:8001"`
-    #[schemars(with = "String")]
-    pub(crate) listen: SocketAddr,
+    /// Default: `127.0.0.1:8001`, if that is free
+    ///
+    /// Example: `listen = "127.0.0.1:9001"`
+    #[schemars(with = "Option<String>")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Where the token is that every path but `/healthz` asks for, as `Authorization: Bearer TOKEN`: an environment variable
+    /// or a file.
+    ///
+    /// Default: none, which is enough on loopback
+    ///
+    /// Example: `token = { env = "ADMIN_TOKEN" }`
+    pub(crate) token: Option<SecretRef>,
 }
 
 /// `[store]`
@@ -287,7 +337,8 @@ pub(crate) struct Executors {
     ///
     /// Example: `dir = "/etc/talaria/executors"`
     pub(crate) dir: Option<PathBuf>,
-    /// The executor that takes a turn when nothing else is said.
+    /// The executor that takes a turn when nothing else is said. `MOLECULE_A2A_PLATFORM_ENABLED=true` makes it
+    /// `plugin-callback`.
     ///
     /// Example: `default = "my-agent"`
     pub(crate) default: ExecutorName,
@@ -296,6 +347,11 @@ pub(crate) struct Executors {
     ///
     /// Example: `caller_may_choose = true`
     pub(crate) caller_may_choose: bool,
+    /// How often executors are probed again: the default one decides whether the host is ready, and a `fallback` takes over
+    /// or steps back.
+    ///
+    /// Example: `probe_every = "30s"`
+    pub(crate) probe_every: Period,
 }
 
 /// `[engine]`
@@ -377,6 +433,7 @@ impl Default for Card {
             push_notifications: true,
             extended_card: false,
             extensions: Vec::new(),
+            signing: None,
         }
     }
 }
@@ -389,13 +446,7 @@ impl Default for Push {
 
 impl Default for Callback {
     fn default() -> Self {
-        Self { listen: loopback(8646) }
-    }
-}
-
-impl Default for Admin {
-    fn default() -> Self {
-        Self { listen: loopback(8001) }
+        Self { listen: loopback(8646), url: None, secret: None }
     }
 }
 
@@ -407,7 +458,12 @@ impl Default for Store {
 
 impl Default for Executors {
     fn default() -> Self {
-        Self { dir: None, default: ExecutorName::builtin("chat-completions"), caller_may_choose: false }
+        Self {
+            dir: None,
+            default: ExecutorName::builtin("chat-completions"),
+            caller_may_choose: false,
+            probe_every: Period::secs(10),
+        }
     }
 }
 

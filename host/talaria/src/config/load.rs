@@ -6,20 +6,30 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
+use talaria_a2a::CardSigner;
 
 use super::env::{Env, Seeds};
 use super::executor::{Executor, ExecutorSection, Surroundings};
+use super::plugin::{PLUGIN_CALLBACK, SHARED_SECRET};
+use super::secret::SecretRef;
 use super::source::{ConfigError, Problem, Source, nearest};
-use super::value::{BUILTIN, ExecutorName, StoreUrl};
-use super::{A2a, Config, Engine, Overrides, Token, file, folder};
+use super::value::{BUILTIN, ExecutorName, Fallback, HttpUrl, StoreUrl};
+use super::{A2a, Admin, Callback, Config, Engine, Overrides, Token, file, folder, secret};
 
 /// The folder of executors when none is named, if it is there.
 const DEFAULT_FOLDER: &str = "executors";
 
+/// The built-in executors that are there without being named.
+const ALWAYS: [&str; 2] = ["chat-completions", "conformance"];
+
 /// The port of the seeds.
 const DEFAULT_PORT: u16 = 8000;
+
+/// The one beside it.
+const DEFAULT_ADMIN_PORT: u16 = 8001;
 
 /// One loading.
 pub(super) struct Loader<'a> {
@@ -36,6 +46,12 @@ pub(super) struct Loader<'a> {
 /// Where tasks are kept when nothing is said.
 const DEFAULT_STORE: &str = "talaria.db";
 
+/// The executor that takes a turn when nothing else is said: the environment before the file.
+fn default<'a>(file: &'a file::File, seeds: &Seeds) -> &'a ExecutorName {
+    static PLUGIN: LazyLock<ExecutorName> = LazyLock::new(|| ExecutorName::builtin(PLUGIN_CALLBACK));
+    if seeds.plugin { &PLUGIN } else { &file.executors.default }
+}
+
 // === impl Loader ===
 
 impl Loader<'_> {
@@ -46,17 +62,20 @@ impl Loader<'_> {
         seeds: &Seeds,
         overrides: &Overrides,
     ) -> Result<Config, ConfigError> {
-        self.warn_without_effect(&file);
         let executors = self.executors(&file, seeds)?;
-        let default = file.executors.default;
-        if !executors.contains_key(&default) {
-            let hint = nearest(default.as_str(), executors.keys().map(ExecutorName::as_str));
-            let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            let known: Vec<_> = executors.keys().map(ExecutorName::as_str).collect();
-            let what = format!("there is no executor `{default}`{hint} (known: {})", known.join(", "));
-            return Err(self.at("executors.default", what));
+        for (name, executor) in &executors {
+            if let Some(unknown) = executor.fallback.as_ref().filter(|other| !executors.contains_key(other)) {
+                let key = format!("executor.{name}.fallback");
+                return Err(self.no_executor(&key, unknown, &executors));
+            }
         }
+        let default = default(&file, seeds).clone();
+        if !executors.contains_key(&default) {
+            return Err(self.no_executor("executors.default", &default, &executors));
+        }
+        let callback = self.callback(file.callback, seeds, &executors)?;
         let a2a = self.a2a(file.a2a, seeds, overrides)?;
+        let admin = self.admin(&file.admin)?;
         let cache_dir = match file.engine.cache_dir {
             Some(path) => Some(self.folder.join(path)),
             None => self.cache_dir(),
@@ -66,6 +85,8 @@ impl Loader<'_> {
         Ok(Config {
             file: self.source.as_ref().map(|source| source.path().to_owned()),
             a2a,
+            admin,
+            callback,
             store: match file.store.url {
                 Some(StoreUrl::Sqlite(path)) => StoreUrl::Sqlite(self.folder.join(path)),
                 Some(StoreUrl::Memory) => StoreUrl::Memory,
@@ -77,6 +98,7 @@ impl Loader<'_> {
             executors,
             default_executor: default,
             caller_may_choose: file.executors.caller_may_choose,
+            probe_every: file.executors.probe_every.get(),
             engine,
             limits: file.limits,
             warnings: self.warnings,
@@ -91,10 +113,44 @@ impl Loader<'_> {
         }
     }
 
-    fn warn_without_effect(&mut self, file: &file::File) {
-        let silent = [("`[callback]`", file.callback.is_some()), ("`[admin]`", file.admin.is_some())];
-        let said = silent.iter().filter(|(_, said)| *said);
-        self.warnings.extend(said.map(|(what, _)| format!("{what} has no effect in this version")));
+    fn no_executor(
+        &self,
+        key: &str,
+        name: &ExecutorName,
+        executors: &BTreeMap<ExecutorName, Executor>,
+    ) -> ConfigError {
+        let hint = nearest(name.as_str(), executors.keys().map(ExecutorName::as_str));
+        let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let known: Vec<_> = executors.keys().map(ExecutorName::as_str).collect();
+        self.at(key, format!("there is no executor `{name}`{hint} (known: {})", known.join(", ")))
+    }
+
+    /// The callback listener, if an executor may receive replies there.
+    fn callback(
+        &mut self,
+        file: Option<file::Callback>,
+        seeds: &Seeds,
+        executors: &BTreeMap<ExecutorName, Executor>,
+    ) -> Result<Option<Callback>, ConfigError> {
+        if !executors.values().any(|executor| executor.grant.callbacks) {
+            if file.is_some() {
+                self.warnings.push("`[callback]` has no effect: no executor is granted `callbacks`".into());
+            }
+            return Ok(None);
+        }
+        let file = file.unwrap_or_default();
+        let listen = seeds.callback(file.listen);
+        let secret = match &file.secret {
+            Some(reference) => Some(reference.resolve(&self.folder, &self.env)),
+            None => secret::by_name(SHARED_SECRET, &self.env).transpose(),
+        };
+        let secret = secret.transpose().map_err(|what| self.at("callback.secret", what))?;
+        if secret.is_none() && !listen.ip().is_loopback() {
+            self.warnings.push(format!(
+                "everybody who reaches {listen} can answer in the agent's name: set {SHARED_SECRET} here and for the plugin"
+            ));
+        }
+        Ok(Some(Callback { listen, url: file.url, secret }))
     }
 
     fn a2a(&mut self, file: file::A2a, seeds: &Seeds, overrides: &Overrides) -> Result<A2a, ConfigError> {
@@ -131,7 +187,26 @@ impl Loader<'_> {
             ));
         }
         let file::A2a { url, reply, max_body, card, .. } = file;
-        Ok(A2a { listen, url, reply, max_body, tokens, card: card.into() })
+        let card_signer = card.signing.as_ref().map(|signing| self.card_signer(signing)).transpose()?;
+        Ok(A2a { listen, url, reply, max_body, tokens, card: card.into(), card_signer })
+    }
+
+    fn card_signer(&mut self, signing: &file::Signing) -> Result<CardSigner, ConfigError> {
+        let file::Signing { key, kid, jku } = signing;
+        let at = |leaf: &str| format!("a2a.card.signing.{leaf}");
+        if kid.trim().is_empty() {
+            return Err(self.at(at("kid"), "empty; name the key, so that callers can find its public half"));
+        }
+        if let Some(jku) = jku.as_ref().filter(|jku| jku.as_str().starts_with("http://")) {
+            self.warnings.push(format!(
+                "`a2a.card.signing.jku` is {jku}: whoever is between can give callers another key; use https://"
+            ));
+        }
+        let pem = key.resolve(&self.folder, &self.env).map_err(|what| {
+            self.at(at("key"), format!("{what}; if there is no key yet, {}", CardSigner::HOW_TO_MAKE_A_KEY))
+        })?;
+        let signer = CardSigner::from_pem(&pem, kid, jku.as_ref().map(HttpUrl::as_str));
+        signer.map_err(|what| self.at(at("key"), format!("{key} {what}")))
     }
 
     fn tokens(&self, auth: &file::Auth) -> Result<Vec<Token>, ConfigError> {
@@ -150,20 +225,40 @@ impl Loader<'_> {
                     self.at(key("name"), format!("`{}` is there twice; a name is one caller", token.name))
                 );
             }
-            let secret =
-                token.token.resolve(&self.folder, &self.env).map_err(|what| self.at(key("token"), what))?;
-            if !secret.expose_secret().bytes().all(|byte| byte.is_ascii_graphic()) {
-                let what = "the token holds a space, a line break or a letter beyond ASCII, which no caller can send";
-                return Err(self.at(key("token"), what));
-            }
+            let secret = self.bearer(&key("token"), &token.token)?;
             if tokens.iter().any(|known| known.token.expose_secret() == secret.expose_secret()) {
                 return Err(
                     self.at(key("token"), "the same token as another caller's; a token is one caller")
                 );
             }
-            tokens.push(Token { name: token.name.clone(), token: secret });
+            let file = token.token.file(&self.folder);
+            tokens.push(Token { name: token.name.clone(), token: secret, file });
         }
         Ok(tokens)
+    }
+
+    /// A token that a caller can send.
+    fn bearer(&self, key: &str, reference: &SecretRef) -> Result<SecretString, ConfigError> {
+        let secret = reference.resolve(&self.folder, &self.env).map_err(|what| self.at(key, what))?;
+        if !secret.expose_secret().bytes().all(|byte| byte.is_ascii_graphic()) {
+            let what =
+                "the token holds a space, a line break or a letter beyond ASCII, which no caller can send";
+            return Err(self.at(key, what));
+        }
+        Ok(secret)
+    }
+
+    fn admin(&self, file: &file::Admin) -> Result<Admin, ConfigError> {
+        let listen = file.listen.unwrap_or((Ipv4Addr::LOCALHOST, DEFAULT_ADMIN_PORT).into());
+        let token = file.token.as_ref().map(|token| self.bearer("admin.token", token)).transpose()?;
+        if token.is_none() && !listen.ip().is_loopback() {
+            let what = format!(
+                "{listen} is beyond loopback, and everybody who reaches it could read what it shows; \
+                 set `admin.token`"
+            );
+            return Err(self.at("admin.listen", what));
+        }
+        Ok(Admin { listen, chosen: file.listen.is_some(), token })
     }
 
     fn executors(
@@ -179,8 +274,16 @@ impl Loader<'_> {
             }
             None => BTreeMap::new(),
         };
-        let mut names: Vec<ExecutorName> = BUILTIN.into_iter().map(ExecutorName::builtin).collect();
+        // A built-in executor that nobody asked for would only probe an upstream that nobody has.
+        let mut names: Vec<ExecutorName> = ALWAYS.into_iter().map(ExecutorName::builtin).collect();
         names.extend(file.executor.keys().chain(dropped.keys()).cloned());
+        // Those that are only there when somebody wants them.
+        let fallbacks = file.executor.values().filter_map(|section| match &section.fallback {
+            Some(Fallback::To(name)) => Some(name),
+            Some(Fallback::None) | None => None,
+        });
+        let wanted = fallbacks.chain([default(file, seeds)]);
+        names.extend(wanted.filter(|name| BUILTIN.contains(&name.as_str())).cloned());
         let mut executors = BTreeMap::new();
         for name in names {
             if executors.contains_key(&name) {
@@ -219,7 +322,7 @@ impl Loader<'_> {
             let what = "not here: the component is the .wasm file beside this one".into();
             return Err(self.own_problem(own.as_ref(), &key, Problem { key: "component".into(), what }));
         }
-        let around = Surroundings { env: self.env, folder: &self.folder, api_base: seeds.api_base.as_ref() };
+        let around = Surroundings { env: self.env, folder: &self.folder, seeds };
         Executor::resolve(name.clone(), section, component, &around, &mut self.warnings)
             .map_err(|problem| self.own_problem(own.as_ref(), &key, problem))
     }

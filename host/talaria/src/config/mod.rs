@@ -2,7 +2,8 @@
 //!
 //! [`Config::load`] is the only way in. It either gives a configuration that fits together, with warnings for what has
 //! no effect, or a [`ConfigError`] that names the place, the key and the fix; the caller prints it and exits with 64.
-//! Nothing later reads the environment or the file again. Secrets are read here and live in [`SecretString`]s.
+//! Nothing later reads the environment or the file again. Secrets are read here and live in [`SecretString`]s; only the
+//! files of tokens are read again, by `tokens`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -10,6 +11,7 @@
 //! | `executor` | `[executor.NAME]`: settings, grants, and what a built-in executor is given by itself |
 //! | `folder` | executors that are dropped into a folder |
 //! | `env` | the variables of the seeds |
+//! | `plugin` | what the executor `plugin-callback` is given by itself |
 //! | `load` | putting these together |
 //! | `value`, `secret` | what single values mean |
 //! | `source` | reading, and saying where a mistake is |
@@ -20,6 +22,7 @@ mod executor;
 mod file;
 mod folder;
 mod load;
+mod plugin;
 mod reference;
 mod secret;
 mod source;
@@ -32,9 +35,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use secrecy::SecretString;
+use talaria_a2a::CardSigner;
 
 pub(crate) use executor::Executor;
 pub(crate) use file::{Extension, Limits, Push, Reply, Skill};
+pub(crate) use secret::read as read_secret;
 pub(crate) use source::ConfigError;
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
@@ -64,8 +69,12 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     /// The public server.
     pub(crate) a2a: A2a,
+    /// The operator's server.
+    pub(crate) admin: Admin,
     /// Push notifications.
     pub(crate) push: Push,
+    /// The callback listener, if there is to be one.
+    pub(crate) callback: Option<Callback>,
     /// Where tasks are kept.
     pub(crate) store: StoreUrl,
     /// How long a task is kept after it ended.
@@ -76,6 +85,8 @@ pub(crate) struct Config {
     pub(crate) default_executor: ExecutorName,
     /// Whether a message may name its executor.
     pub(crate) caller_may_choose: bool,
+    /// How often executors are probed again.
+    pub(crate) probe_every: Duration,
     /// The WebAssembly engine.
     pub(crate) engine: Engine,
     /// How much is taken on at once.
@@ -99,6 +110,30 @@ pub(crate) struct A2a {
     pub(crate) tokens: Vec<Token>,
     /// What the agent card says.
     pub(crate) card: Card,
+    /// Signs it, where that is wanted.
+    pub(crate) card_signer: Option<CardSigner>,
+}
+
+/// The operator's server.
+#[derive(Debug, Clone)]
+pub(crate) struct Admin {
+    /// The address to listen on.
+    pub(crate) listen: SocketAddr,
+    /// Whether the operator chose that address.
+    pub(crate) chosen: bool,
+    /// What every path but the one for health asks for; always there beyond loopback.
+    pub(crate) token: Option<SecretString>,
+}
+
+/// Where out-of-band replies come in.
+#[derive(Debug, Clone)]
+pub(crate) struct Callback {
+    /// The address to listen on.
+    pub(crate) listen: SocketAddr,
+    /// Where upstreams are told to post, if it was said; see [`Callback::reply_url`].
+    pub(crate) url: Option<HttpUrl>,
+    /// What they must prove themselves with.
+    pub(crate) secret: Option<SecretString>,
 }
 
 /// A caller.
@@ -108,6 +143,8 @@ pub(crate) struct Token {
     pub(crate) name: String,
     /// With what.
     pub(crate) token: SecretString,
+    /// The file that it was read from, where it was.
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// What the agent card says.
@@ -191,17 +228,33 @@ impl Config {
 impl A2a {
     /// The address that the card tells callers to use, given the one that was bound.
     pub(crate) fn public_url(&self, bound: SocketAddr) -> String {
-        if let Some(url) = &self.url {
-            return url.to_string();
+        match &self.url {
+            Some(url) => url.to_string(),
+            None => format!("http://{}", callable(bound)),
         }
-        // "Every address" is none to call.
-        let ip = match bound.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
-        };
-        format!("http://{}", SocketAddr::new(ip, bound.port()))
     }
+}
+
+// === impl Callback ===
+
+impl Callback {
+    /// Where upstreams are told to post, given the address that was bound.
+    pub(crate) fn reply_url(&self, bound: SocketAddr) -> String {
+        match &self.url {
+            Some(url) => url.to_string(),
+            None => format!("http://{}/a2a/reply", callable(bound)),
+        }
+    }
+}
+
+/// An address to call, given the one that was bound: "every address" is none.
+fn callable(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
 }
 
 // === impl Card ===

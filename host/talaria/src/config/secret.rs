@@ -1,7 +1,7 @@
 //! Secrets: named in the file, never written into it.
 //!
-//! A secret's value comes from the environment or from a file, is read once, at load, and lives in a [`SecretString`]
-//! from then on: it is wiped when dropped and prints as nothing. A value is bounded, and a newline at its end is cut
+//! A secret's value comes from the environment or from a file, is read at load, and lives in a [`SecretString`] from
+//! then on: it is wiped when dropped and prints as nothing. A value is bounded, and a newline at its end is cut
 //! off, since every editor and `echo` puts one there. What cannot be read is an error that names the key, the variable
 //! or the path, and never repeats what stood there.
 
@@ -195,6 +195,23 @@ impl SecretRef {
             Self::File(path) => read(&base.join(path)),
         }
     }
+
+    /// The file, if it is in one.
+    pub(crate) fn file(&self, base: &Path) -> Option<PathBuf> {
+        match self {
+            Self::Env(_) => None,
+            Self::File(path) => Some(base.join(path)),
+        }
+    }
+}
+
+impl fmt::Display for SecretRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "the environment variable `{name}`"),
+            Self::File(path) => write!(f, "`{}`", path.display()),
+        }
+    }
 }
 
 /// Finds a secret by its name: the variable `NAME`, else the file that `NAME_FILE` names. Nothing set is `None`: many
@@ -210,7 +227,8 @@ pub(crate) fn by_name(name: &str, env: &Env<'_>) -> Result<Option<SecretString>,
     }
 }
 
-fn read(path: &Path) -> Result<SecretString, String> {
+/// Reads a file that holds a secret and nothing else.
+pub(crate) fn read(path: &Path) -> Result<SecretString, String> {
     let shown = path.display();
     let mut value = String::new();
     let file = std::fs::File::open(path).map_err(|error| format!("`{shown}` cannot be read: {error}"))?;

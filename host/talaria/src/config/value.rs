@@ -38,6 +38,15 @@ pub(crate) enum StoreUrl {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ExecutorName(String);
 
+/// What takes the turns of an executor that is not ready; written as its name, or `none`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fallback {
+    /// Nothing: they say that it is not ready.
+    None,
+    /// This executor.
+    To(ExecutorName),
+}
+
 /// Where a component's bytes come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ComponentRef {
@@ -48,7 +57,8 @@ pub(crate) enum ComponentRef {
 }
 
 /// The components that are embedded in the binary.
-pub(crate) const BUILTIN: [&str; 2] = ["chat-completions", "conformance"];
+pub(crate) const BUILTIN: [&str; 5] =
+    ["chat-completions", "conformance", "hermes", "hermes-runs", "plugin-callback"];
 
 // === impl Size ===
 
@@ -237,6 +247,28 @@ impl fmt::Display for ExecutorName {
     }
 }
 
+// === impl Fallback ===
+
+impl FromStr for Fallback {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            name => name.parse().map(Self::To),
+        }
+    }
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::To(name) => name.fmt(f),
+        }
+    }
+}
+
 // === impl ComponentRef ===
 
 impl FromStr for ComponentRef {
@@ -332,5 +364,7 @@ text_value!(HttpUrl, expected "an address such as \"http://127.0.0.1:8000\"", sc
     { "type": "string", "format": "uri" });
 text_value!(StoreUrl, expected "a store such as \"sqlite:talaria.db\"", schema { "type": "string" });
 text_value!(ExecutorName, expected "an executor's name such as \"my-agent\"", schema
+    { "type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,63}$" });
+text_value!(Fallback, expected "an executor's name such as \"chat-completions\", or \"none\"", schema
     { "type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,63}$" });
 text_value!(ComponentRef, expected "a path, or \"builtin:NAME\"", schema { "type": "string" });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use talaria_turns::{Limits, Principal, SendError, State, StoreError};
+use talaria_turns::{Limits, Principal, Refused, SendError, State, StoreError};
 
 use crate::kit::{choosing, message, service, text};
 
@@ -40,6 +40,7 @@ async fn a_refused_message_makes_no_task_and_takes_no_room() {
 
     let first = turns.send(message("wait")).await.unwrap();
     assert!(matches!(turns.send(message("hi")).await, Err(SendError::Busy(1))));
+    assert_eq!(turns.refused(), Refused { busy: 1, ..Refused::default() });
     executor.go.notify_one();
     first.settled().await;
     turns.send(message("hi")).await.expect("there is room again").settled().await;

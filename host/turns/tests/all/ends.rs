@@ -48,4 +48,5 @@ async fn a_drain_ends_what_does_not_end_by_itself() {
     assert_eq!(text(task.text_reply()), "interrupted by a shutdown");
     assert_eq!(turns.task(&Principal::anyone(), &id).await.unwrap().status.state, State::Failed);
     assert!(matches!(turns.send(message("hi")).await, Err(SendError::Draining)));
+    assert_eq!(turns.refused().draining, 1);
 }

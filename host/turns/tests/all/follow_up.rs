@@ -1,8 +1,9 @@
 //! The next message of a task, and what an executor remembers between two.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use talaria_turns::{ContextId, Limits, Principal, SendError, State};
+use talaria_turns::{ContextId, Incoming, Limits, Principal, SendError, State, Task, TaskId, Turns};
 
 use crate::kit::{message, service, text};
 
@@ -55,6 +56,7 @@ async fn turns_of_one_conversation_run_one_after_the_other() {
     let first = turns.send(in_context("wait")).await.unwrap();
     let second = turns.send(in_context("hi")).await.unwrap();
     assert!(matches!(turns.send(in_context("hi")).await, Err(SendError::LaneFull(2))), "a lane is bounded");
+    assert_eq!(turns.refused().lane_full, 1);
     // Another conversation is not held up.
     turns.send(message("hi")).await.unwrap().settled().await;
     let now = turns.task(&Principal::anyone(), &second.task.id).await.unwrap();
@@ -88,6 +90,49 @@ async fn of_two_answers_the_first_answers_and_the_second_is_a_turn() {
     assert_eq!(one.status.state, State::Completed);
     assert_eq!(executor.runs.load(Ordering::SeqCst), 2, "neither is lost");
     assert_eq!(one.answers.len() + one.pending.len(), 0, "and nothing is left over");
+}
+
+/// The task once it is in this state.
+async fn in_state(turns: &Turns, id: &TaskId, state: State) -> Arc<Task> {
+    loop {
+        let task = turns.task(&Principal::anyone(), id).await.unwrap();
+        if task.status.state == state {
+            return task;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_is_withdrawn_lets_the_task_work_on() {
+    let (turns, executor) = service(Limits::default());
+    let asked = turns.send(message("changes its mind")).await.unwrap().settled().await;
+    assert_eq!(text(asked.status.message.clone()), "which?");
+    executor.go.notify_one();
+    in_state(&turns, &asked.id, State::Working).await;
+    executor.go.notify_one();
+    let again = in_state(&turns, &asked.id, State::InputRequired).await;
+    assert_eq!(text(again.status.message.clone()), "or rather?");
+    let answer = Incoming { task: Some(asked.id.clone()), ..message("that one") };
+    let done = turns.send(answer).await.unwrap().settled().await;
+    assert_eq!(text(done.text_reply()), "you said that one");
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_wanted_any_more_does_not_answer_the_next_question() {
+    let (turns, executor) = service(Limits::default());
+    let asked = turns.send(message("changes its mind")).await.unwrap().settled().await;
+    let answer = |text: &str| Incoming { task: Some(asked.id.clone()), ..message(text) };
+    turns.send(answer("yes")).await.unwrap();
+    in_state(&turns, &asked.id, State::Working).await;
+    while turns.task(&Principal::anyone(), &asked.id).await.unwrap().status.state == State::Working {
+        executor.go.notify_one();
+        tokio::task::yield_now().await;
+    }
+    let again = in_state(&turns, &asked.id, State::InputRequired).await;
+    assert_eq!(text(again.status.message.clone()), "or rather?");
+    let done = turns.send(answer("no")).await.unwrap().settled().await;
+    assert_eq!(text(done.text_reply()), "you said no");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    Again, Courier, Delivery, Hook, HookError, HookId, Incoming, Limits, News, Principal, SendError, State,
+    Again, Courier, Hook, HookError, HookId, HookLimits, Incoming, Limits, News, Principal, SendError, State,
     Store, StoreError, TaskId, TaskKey, Tells, Turns, Undelivered,
 };
 use tokio::sync::Notify;
@@ -66,8 +66,8 @@ fn hook(id: &str) -> Hook {
     }
 }
 
-fn quick() -> Delivery {
-    Delivery { hooks: 2, tries: 3, pause: Duration::from_millis(1), ..Delivery::default() }
+fn quick() -> HookLimits {
+    HookLimits { hooks: 2, tries: 3, pause: Duration::from_millis(1), ..HookLimits::default() }
 }
 
 fn service(store: &Arc<dyn Store>) -> (Turns, Arc<Scripted>, Arc<Kept>) {
@@ -189,7 +189,7 @@ async fn what_was_not_told_before_a_restart_goes_out_after_it() {
     let store = store();
     let (turns, _, courier) = service(&store);
     courier.failures.lock().unwrap().push_back(Again::After(Duration::from_secs(3600)));
-    let long = Delivery { longest_pause: Duration::from_secs(3600), ..quick() };
+    let long = HookLimits { longest_pause: Duration::from_secs(3600), ..quick() };
     let route = Arc::new(Only(Arc::default()));
     let first =
         Turns::with_courier(Arc::clone(&store), route, Limits::default(), Arc::clone(&courier) as _, long);

@@ -61,6 +61,12 @@ impl Executor for Scripted {
                 }
                 Ok(done(vec![Part::text("Hello")]))
             }
+            "stream blanks" => {
+                for delta in ["\n Hel", "lo \n"] {
+                    scope.emit(Emitted::TextDelta(delta.into())).await.unwrap();
+                }
+                Ok(done(vec![Part::text("\n Hello \n")]))
+            }
             "contradict" => {
                 scope.emit(Emitted::TextDelta("wrong".into())).await.unwrap();
                 Ok(done(vec![Part::text("right")]))
@@ -93,6 +99,24 @@ impl Executor for Scripted {
                     scope.checkpoint(b"one".to_vec()).await.unwrap();
                 }
                 let answer = scope.ask(vec![Part::text("which?")]).await.map_err(over)?;
+                Ok(done(vec![Part::text(format!("you said {}", message_text(&answer.parts)))]))
+            }
+            // Asks, and withdraws the question when told to, whether it was answered or not; then asks another.
+            "changes its mind" => {
+                let question = scope.pose(vec![Part::text("which?")]).await.map_err(over)?;
+                self.go.notified().await;
+                drop(question);
+                self.go.notified().await;
+                let answer = scope.ask(vec![Part::text("or rather?")]).await.map_err(over)?;
+                Ok(done(vec![Part::text(format!("you said {}", message_text(&answer.parts)))]))
+            }
+            "two questions" => {
+                if turn.checkpoint.is_none() {
+                    scope.checkpoint(b"zero".to_vec()).await.unwrap();
+                    scope.ask(vec![Part::text("first?")]).await.map_err(over)?;
+                    scope.checkpoint(b"one".to_vec()).await.unwrap();
+                }
+                let answer = scope.ask(vec![Part::text("second?")]).await.map_err(over)?;
                 Ok(done(vec![Part::text(format!("you said {}", message_text(&answer.parts)))]))
             }
             "flood" => {
@@ -137,6 +161,7 @@ pub(crate) fn message(text: &str) -> Incoming {
         task: None,
         context: None,
         streaming: false,
+        async_delivery: false,
         metadata: None,
         hook: None,
     }

@@ -25,6 +25,17 @@ async fn a_reader_sees_every_event_once_and_in_order() {
 }
 
 #[tokio::test]
+async fn an_answer_that_was_said_in_deltas_is_not_said_again() {
+    for prompt in ["stream", "stream blanks"] {
+        let (turns, _) = service(Limits::default());
+        let accepted = turns.send(message(prompt)).await.unwrap();
+        let entries = rest(accepted.reader()).await;
+        let said = entries.iter().filter(|entry| matches!(*entry.event, Event::Artifact { .. })).count();
+        assert_eq!(said, 2, "{prompt}: one for each delta");
+    }
+}
+
+#[tokio::test]
 async fn a_reader_that_was_cut_off_goes_on_exactly_where_it_was() {
     let (turns, _) = service(Limits::default());
     let accepted = turns.send(message("stream")).await.unwrap();

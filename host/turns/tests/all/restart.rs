@@ -93,6 +93,29 @@ async fn a_question_survives_and_its_answer_is_not_asked_for_twice() {
 }
 
 #[tokio::test]
+async fn an_answer_from_before_the_checkpoint_answers_nothing_after_it() {
+    let store = store();
+    let (turns, _) = on(Arc::clone(&store), Limits::default());
+    let first = turns.send(message("two questions")).await.unwrap().settled().await;
+    let answer = |text: &str| talaria_turns::Incoming { task: Some(first.id.clone()), ..message(text) };
+    turns.send(answer("one")).await.unwrap();
+    let asks_second =
+        |task: &Task| task.status.message.clone().is_some_and(|said| text(Some(said)) == "second?");
+    while !asks_second(&turns.task(&Principal::anyone(), &first.id).await.unwrap()) {
+        tokio::task::yield_now().await;
+    }
+    std::mem::forget(turns);
+    let (turns, _, _) = restarted(&store).await;
+    assert_eq!(
+        settled(&turns, &first.id).await.status.state,
+        State::InputRequired,
+        "it asks, and nobody answered"
+    );
+    let done = turns.send(answer("two")).await.unwrap().settled().await;
+    assert_eq!(text(done.text_reply()), "you said two");
+}
+
+#[tokio::test]
 async fn what_had_ended_is_left_alone() {
     let store = store();
     let (turns, _) = on(Arc::clone(&store), Limits::default());
@@ -101,4 +124,23 @@ async fn what_had_ended_is_left_alone() {
     let (turns, _, recovered) = restarted(&store).await;
     assert_eq!(recovered, (0, 0));
     assert_eq!(turns.task(&Principal::anyone(), &done.id).await.unwrap(), done);
+}
+
+#[tokio::test]
+async fn what_had_begun_goes_on_before_what_waited_behind_it() {
+    let store = store();
+    let (turns, _) = on(Arc::clone(&store), Limits::default());
+    let begun = turns.send(message("checkpoint")).await.unwrap().task;
+    while turns.task(&Principal::anyone(), &begun.id).await.unwrap().checkpoint.is_none() {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..10 {
+        // Were one of these first, nothing behind it would ever run.
+        let waiting = talaria_turns::Incoming { context: Some(begun.context.clone()), ..message("never") };
+        turns.send(waiting).await.unwrap();
+    }
+    std::mem::forget(turns);
+    let (turns, _, recovered) = restarted(&store).await;
+    assert_eq!(recovered, (11, 0));
+    assert_eq!(text(settled(&turns, &begun.id).await.text_reply()), "resumed at one");
 }

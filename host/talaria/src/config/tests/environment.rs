@@ -7,6 +7,10 @@ fn chat(config: &Config) -> &crate::config::Executor {
     &config.executors[&ExecutorName::builtin("chat-completions")]
 }
 
+fn plugin(config: &Config) -> &crate::config::Executor {
+    &config.executors[&ExecutorName::builtin("plugin-callback")]
+}
+
 #[test]
 fn hermes_api_base_is_the_gateway() {
     assert_eq!(chat(&Given::nothing().load()).settings["base_url"], "http://127.0.0.1:8642/v1");
@@ -35,6 +39,55 @@ fn hermes_api_base_must_be_an_address() {
     );
     let leaky = error("http://user:hunter2@gateway/v1");
     assert!(!leaky.contains("hunter2"), "{leaky}");
+}
+
+#[test]
+fn openai_base_url_is_the_endpoint_of_hermes() {
+    let hermes = |given: Given| {
+        let config = given.load();
+        let executor = config.executors[&ExecutorName::builtin("hermes")].clone();
+        let egress: Vec<_> = executor.grant.egress.iter().map(ToString::to_string).collect();
+        (executor.settings["base_url"].clone(), egress, executor.grant.secrets)
+    };
+    let file = || Given::file("[executors]\ndefault = \"hermes\"");
+    let (base, egress, secrets) = hermes(file());
+    assert_eq!(base, "https://openrouter.ai/api/v1");
+    assert_eq!(
+        egress,
+        ["POST https://openrouter.ai/api/v1/chat/completions", "GET https://openrouter.ai/api/v1/models"]
+    );
+    assert_eq!(secrets.names().collect::<Vec<_>>(), ["OPENAI_API_KEY"]);
+    assert!(!secrets.is_set("OPENAI_API_KEY"));
+    let given =
+        file().variable("OPENAI_BASE_URL", "http://localhost:1234/v1/").variable("OPENAI_API_KEY", "k");
+    let (base, egress, secrets) = hermes(given.variable("HERMES_API_BASE", "http://gateway/v1"));
+    assert_eq!(base, "http://localhost:1234/v1");
+    assert_eq!(egress[0], "POST http://localhost:1234/v1/chat/completions");
+    assert!(secrets.is_set("OPENAI_API_KEY"));
+    let error = Given::nothing().variable("OPENAI_BASE_URL", "openrouter").error();
+    assert!(error.starts_with("environment variable `OPENAI_BASE_URL`: "), "{error}");
+}
+
+#[test]
+fn hermes_api_base_is_the_gateway_of_runs_too() {
+    let config = Given::file("[executors]\ndefault = \"hermes-runs\"")
+        .variable("HERMES_API_BASE", "http://gateway:8642/p/one/v1/")
+        .load();
+    let runs = &config.executors[&ExecutorName::builtin("hermes-runs")];
+    assert_eq!(runs.settings["base_url"], "http://gateway:8642/p/one/v1");
+    let egress: Vec<_> = runs.grant.egress.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        egress,
+        [
+            "GET http://gateway:8642/p/one/v1/capabilities",
+            "POST http://gateway:8642/p/one/v1/runs",
+            "GET http://gateway:8642/p/one/v1/runs/*",
+            "POST http://gateway:8642/p/one/v1/runs/*",
+            "GET http://gateway:8642/p/one/api/sessions/*",
+        ],
+        "sessions are beside the API"
+    );
+    assert_eq!(runs.grant.secrets.names().collect::<Vec<_>>(), ["API_SERVER_KEY"]);
 }
 
 #[test]
@@ -72,19 +125,23 @@ fn a_secret_that_no_header_can_hold_is_refused() {
 }
 
 #[test]
-fn platform_enabled_wants_what_is_not_here_yet() {
-    let warnings =
-        |value: &str| Given::nothing().variable("MOLECULE_A2A_PLATFORM_ENABLED", value).load().warnings;
+fn platform_enabled_picks_the_plugin_with_the_gateway_behind_it() {
+    let enabled = |value: &str| Given::nothing().variable("MOLECULE_A2A_PLATFORM_ENABLED", value).load();
     for yes in ["1", "true", "YES", " on "] {
-        let text = "MOLECULE_A2A_PLATFORM_ENABLED asks for the executor `plugin-callback`, which this version does not ship; \
-                    `chat-completions` is used";
-        assert_eq!(warnings(yes), [text], "{yes:?}");
+        let config = enabled(yes);
+        assert_eq!(config.default_executor.as_str(), "plugin-callback", "{yes:?}");
+        assert_eq!(plugin(&config).fallback.as_ref().map(ExecutorName::as_str), Some("chat-completions"));
+        assert_eq!(config.callback.unwrap().listen.to_string(), "127.0.0.1:8646");
+        assert!(config.warnings.is_empty(), "{:?}", config.warnings);
     }
     for no in ["", "0", "false", "no", "off"] {
-        assert!(warnings(no).is_empty(), "{no:?}");
+        let config = enabled(no);
+        assert_eq!(config.default_executor.as_str(), "chat-completions", "{no:?}");
+        assert!(config.callback.is_none(), "nobody listens where nobody is to call");
+        assert!(!config.executors.contains_key(&ExecutorName::builtin("plugin-callback")));
     }
     assert_eq!(
-        warnings("maybe"),
+        enabled("maybe").warnings,
         [
             "MOLECULE_A2A_PLATFORM_ENABLED is neither yes (1, true, yes, on) nor no (0, false, no, off); taken as no"
         ]
@@ -92,25 +149,104 @@ fn platform_enabled_wants_what_is_not_here_yet() {
 }
 
 #[test]
-fn plugin_variables_are_checked_and_have_no_effect() {
-    let set = |name: &str, value: &str| Given::nothing().variable(name, value);
-    assert_eq!(
-        set("MOLECULE_A2A_CALLBACK_HOST", "h").load().warnings,
-        ["MOLECULE_A2A_CALLBACK_HOST has no effect in this version"]
-    );
-    let given =
-        set("MOLECULE_A2A_PLATFORM_PORT", "8645").variable("MOLECULE_A2A_PLATFORM_SHARED_SECRET", "hunter2");
-    let warnings = given.load().warnings;
-    assert_eq!(
-        warnings,
-        ["MOLECULE_A2A_PLATFORM_PORT, MOLECULE_A2A_PLATFORM_SHARED_SECRET have no effect in this version"]
-    );
-    for (name, value) in [("MOLECULE_A2A_PLATFORM_PORT", "http"), ("MOLECULE_A2A_CALLBACK_PORT", "0")] {
+fn a_file_can_take_the_fallback_away_and_choose_another() {
+    let fallback = |toml: &str| {
+        let given = Given::file(&format!("[executor.plugin-callback]\n{toml}"));
+        plugin(&given.variable("MOLECULE_A2A_PLATFORM_ENABLED", "1").load())
+            .fallback
+            .as_ref()
+            .map(ToString::to_string)
+    };
+    assert_eq!(fallback("deadline = \"60s\"").as_deref(), Some("chat-completions"), "as if nothing was said");
+    assert_eq!(fallback("fallback = \"none\""), None);
+    assert_eq!(fallback("fallback = \"conformance\"").as_deref(), Some("conformance"));
+    let without = Given::file("[executors]\ndefault = \"plugin-callback\"").load();
+    assert_eq!(plugin(&without).fallback, None, "only the environment implies one");
+}
+
+#[test]
+fn the_plugin_is_where_the_variables_say() {
+    let settings = |given: Given| {
+        let config = given.variable("MOLECULE_A2A_PLATFORM_ENABLED", "1").load();
+        let executor = plugin(&config);
+        let egress: Vec<_> = executor.grant.egress.iter().map(ToString::to_string).collect();
         assert_eq!(
-            set(name, value).error(),
-            format!("environment variable `{name}`: `{value}` is no port; give a number from 1 to 65535")
+            egress,
+            [
+                format!("POST {}", executor.settings["inbound_url"].as_str().unwrap()),
+                format!("GET {}", executor.settings["health_url"].as_str().unwrap()),
+            ]
+        );
+        assert!(executor.grant.callbacks);
+        executor.settings["inbound_url"].as_str().unwrap().to_owned()
+    };
+    let set = |name: &str, value: &str| Given::nothing().variable(name, value);
+    assert_eq!(settings(Given::nothing()), "http://127.0.0.1:8645/a2a/inbound");
+    assert_eq!(settings(set("MOLECULE_A2A_PLATFORM_HOST", "hermes")), "http://hermes:8645/a2a/inbound");
+    assert_eq!(settings(set("MOLECULE_A2A_PLATFORM_HOST", "::1")), "http://[::1]:8645/a2a/inbound");
+    assert_eq!(settings(set("MOLECULE_A2A_PLATFORM_PORT", "9")), "http://127.0.0.1:9/a2a/inbound");
+    let file = "[executor.plugin-callback.settings]\ninbound_url = \"http://file:1/a2a/inbound\"";
+    assert_eq!(settings(Given::file(file)), "http://file:1/a2a/inbound");
+    assert_eq!(
+        settings(Given::file(file).variable("MOLECULE_A2A_PLATFORM_PORT", "9")),
+        "http://127.0.0.1:9/a2a/inbound",
+        "the environment comes before the file"
+    );
+}
+
+#[test]
+fn the_callback_listener_is_where_the_variables_say() {
+    let load = |given: Given| given.variable("MOLECULE_A2A_PLATFORM_ENABLED", "1").load();
+    let file = || Given::file("[callback]\nlisten = \"127.0.0.2:7\"");
+    let listen = |given: Given| load(given).callback.unwrap().listen.to_string();
+    assert_eq!(listen(file()), "127.0.0.2:7");
+    assert_eq!(listen(file().variable("MOLECULE_A2A_CALLBACK_PORT", "9")), "127.0.0.2:9");
+    assert_eq!(listen(file().variable("MOLECULE_A2A_CALLBACK_HOST", "localhost")), "127.0.0.1:7");
+    let open = load(Given::nothing().variable("MOLECULE_A2A_CALLBACK_HOST", "0.0.0.0"));
+    assert_eq!(
+        open.warnings,
+        [
+            "everybody who reaches 0.0.0.0:8646 can answer in the agent's name: set MOLECULE_A2A_PLATFORM_SHARED_SECRET here \
+             and for the plugin"
+        ]
+    );
+    let bound = "0.0.0.0:8646".parse().unwrap();
+    assert_eq!(open.callback.unwrap().reply_url(bound), "http://127.0.0.1:8646/a2a/reply");
+    let told = load(Given::file("[callback]\nurl = \"http://bridge:1/a2a/reply\""));
+    assert_eq!(told.callback.unwrap().reply_url(bound), "http://bridge:1/a2a/reply");
+}
+
+#[test]
+fn the_shared_secret_goes_both_ways_and_shows_nowhere() {
+    let given = Given::nothing()
+        .variable("MOLECULE_A2A_PLATFORM_ENABLED", "1")
+        .variable("MOLECULE_A2A_PLATFORM_SHARED_SECRET", "hunter2");
+    let config = given.load();
+    assert!(plugin(&config).grant.secrets.is_set("MOLECULE_A2A_PLATFORM_SHARED_SECRET"));
+    assert!(config.callback.as_ref().unwrap().secret.is_some());
+    assert!(!format!("{config:?}").contains("hunter2"));
+}
+
+#[test]
+fn plugin_variables_are_checked() {
+    for (name, value, what) in [
+        ("MOLECULE_A2A_PLATFORM_PORT", "http", "`http` is no port; give a number from 1 to 65535"),
+        ("MOLECULE_A2A_CALLBACK_PORT", "0", "`0` is no port; give a number from 1 to 65535"),
+        ("MOLECULE_A2A_CALLBACK_HOST", "h", "`h` is no address to listen on; give one such as `127.0.0.1`"),
+        ("MOLECULE_A2A_PLATFORM_HOST", "a/b", "no host; give a name or an address, such as `127.0.0.1`"),
+        ("MOLECULE_A2A_PLATFORM_HOST", "u@h", "no host; give a name or an address, such as `127.0.0.1`"),
+    ] {
+        assert_eq!(
+            Given::nothing().variable(name, value).error(),
+            format!("environment variable `{name}`: {what}")
         );
     }
+}
+
+#[test]
+fn a_workspace_is_known_to_the_plugin() {
+    let given = Given::nothing().variable("WORKSPACE_ID", "w").variable("MOLECULE_A2A_PLATFORM_ENABLED", "1");
+    assert_eq!(plugin(&given.load()).settings["workspace_id"], "w");
 }
 
 #[test]

@@ -56,6 +56,17 @@ fn a_second_gateway_is_a_second_executor() {
 }
 
 #[test]
+fn a_built_in_executor_that_nobody_names_is_not_there() {
+    let names = |given: Given| given.load().executors.keys().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(names(Given::nothing()), ["chat-completions", "conformance"]);
+    let keys = Given::nothing().variable("OPENAI_BASE_URL", "http://a/v1").variable("OPENAI_API_KEY", "k");
+    assert_eq!(names(keys), ["chat-completions", "conformance"], "a key in the environment is no wish");
+    for file in ["[executors]\ndefault = \"hermes\"", "[executor.hermes]\ndeadline = \"60s\""] {
+        assert_eq!(names(Given::file(file)), ["chat-completions", "conformance", "hermes"], "{file}");
+    }
+}
+
+#[test]
 fn a_part_of_a_built_in_grant_leaves_the_rest() {
     let config = Given::file("[executor.chat-completions.grant]\nmemory = \"32MiB\"").load();
     let chat = get(&config, "chat-completions");
@@ -101,7 +112,7 @@ fn a_mistake_in_the_folder_has_its_own_place() {
     assert_eq!(
         dropped("\ndedline = \"1s\"").error(),
         "executors/x.toml:2:1: unknown key `dedline`; did you mean `deadline`? \
-         (known: component, deadline, concurrency, settings, grant)"
+         (known: component, deadline, concurrency, fallback, settings, grant)"
     );
     assert_eq!(
         dropped("component = \"y.wasm\"").error(),
@@ -113,7 +124,7 @@ fn a_mistake_in_the_folder_has_its_own_place() {
     );
     assert_eq!(
         dropped("listen = 1").error(),
-        "executors/x.toml:1:1: unknown key `listen` (known: component, deadline, concurrency, settings, grant)"
+        "executors/x.toml:1:1: unknown key `listen` (known: component, deadline, concurrency, fallback, settings, grant)"
     );
 }
 

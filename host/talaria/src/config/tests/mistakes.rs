@@ -21,7 +21,7 @@ fn unknown_keys_name_the_nearest() {
     assert_eq!(
         error("[executor.chat-completions.grant]\n  egres = []"),
         "talaria.toml:2:3: unknown key `executor.chat-completions.grant.egres`; did you mean `egress`? \
-         (known: egress, secrets, memory)"
+         (known: egress, secrets, callbacks, memory)"
     );
     assert_eq!(
         error("[a2a.auth]\ntokens = [{ name = \"a\", tokne = { env = \"A\" } }]"),
@@ -149,18 +149,9 @@ fn what_this_version_lacks_says_so() {
         "talaria.toml:2:13: `executor.x.component`: `oci://` is not supported by this version; pull the component and give its path"
     );
     assert_eq!(
-        error("[executor.x]\ncomponent = \"builtin:plugin-callback\""),
-        "talaria.toml:2:13: `executor.x.component`: no built-in component `plugin-callback` (built in: chat-completions, conformance)"
-    );
-}
-
-#[test]
-fn sections_without_effect_warn() {
-    let file = "[callback]\n[admin]";
-    let what = ["[callback]", "[admin]"];
-    assert_eq!(
-        Given::file(file).load().warnings,
-        what.map(|what| format!("`{what}` has no effect in this version"))
+        error("[executor.x]\ncomponent = \"builtin:telepathy\""),
+        "talaria.toml:2:13: `executor.x.component`: no built-in component `telepathy` \
+         (built in: chat-completions, conformance, hermes, hermes-runs, plugin-callback)"
     );
 }
 
@@ -222,6 +213,43 @@ fn tokens_must_be_there_and_apart() {
 }
 
 #[test]
+fn a_key_that_cannot_sign_the_card_comes_with_the_way_out() {
+    let signing =
+        |rest: &str| Given::file(&format!("[a2a.card.signing]\nkey = {{ file = \"k.pem\" }}\n{rest}"));
+    let named = || signing("kid = \"k1\"");
+    assert_eq!(signing("").error(), "talaria.toml:1:1: `a2a.card.signing` lacks the key `kid`");
+    assert_eq!(
+        signing("kid = \" \"").error(),
+        "talaria.toml:3:7: `a2a.card.signing.kid`: empty; name the key, so that callers can find its public half"
+    );
+    let make = "make one with `openssl genpkey -algorithm ed25519 -out card-key.pem`";
+    assert_eq!(
+        named().error(),
+        format!(
+            "talaria.toml:2:7: `a2a.card.signing.key`: `k.pem` cannot be read: No such file or directory (os error 2); \
+             if there is no key yet, {make}"
+        )
+    );
+    assert_eq!(
+        named().with("k.pem", "hunter2").error(),
+        format!("talaria.toml:2:7: `a2a.card.signing.key`: `k.pem` holds no private key in PEM; {make}")
+    );
+    let sec1 = "-----BEGIN EC PRIVATE KEY-----\naGk=\n-----END EC PRIVATE KEY-----\n";
+    assert_eq!(
+        named().with("k.pem", sec1).error(),
+        "talaria.toml:2:7: `a2a.card.signing.key`: `k.pem` is not in PKCS#8; \
+         convert it with `openssl pkcs8 -topk8 -nocrypt -in KEY.pem -out card-key.pem`"
+    );
+    let variable = Given::file("[a2a.card]\nsigning = { key = { env = \"CARD_KEY\" }, kid = \"k1\" }");
+    assert_eq!(
+        variable.variable("CARD_KEY", "hunter2").error(),
+        format!(
+            "talaria.toml:2:19: `a2a.card.signing.key`: the environment variable `CARD_KEY` holds no private key in PEM; {make}"
+        )
+    );
+}
+
+#[test]
 fn a_secret_in_the_file_is_refused_and_not_repeated() {
     let inline = error("[a2a.auth]\ntokens = [{ name = \"a\", token = \"hunter2\" }]");
     assert_eq!(
@@ -254,4 +282,26 @@ fn beyond_loopback_needs_a_decision() {
     assert_eq!(Given::file(tokens).variable("T", "t").load().a2a.tokens.len(), 1);
     let both = Given::file(&format!("{tokens}\nopen = true")).variable("T", "t").error();
     assert_eq!(both, "talaria.toml:5:8: `a2a.auth.open`: contradicts `a2a.auth.tokens`; keep one of the two");
+}
+
+#[test]
+fn the_operators_server_is_not_opened_to_everybody() {
+    assert_eq!(
+        error("[admin]\nlisten = \"0.0.0.0:8001\""),
+        "talaria.toml:2:10: `admin.listen`: 0.0.0.0:8001 is beyond loopback, and everybody who reaches it could read what \
+         it shows; set `admin.token`"
+    );
+    let file = "[admin]\nlisten = \"0.0.0.0:8001\"\ntoken = { env = \"ADMIN_TOKEN\" }";
+    let admin = Given::file(file).variable("ADMIN_TOKEN", "s3cret").load().admin;
+    assert!(admin.chosen && admin.token.is_some());
+    assert_eq!(
+        error("[admin]\ntoken = \"inline\""),
+        "talaria.toml:2:9: `admin.token`: a secret is not written into the file; give a reference: { env = \"NAME\" } or \
+         { file = \"PATH\" }"
+    );
+    let spaced =
+        Given::file("[admin]\ntoken = { env = \"ADMIN_TOKEN\" }").variable("ADMIN_TOKEN", "two words");
+    assert!(spaced.try_load().unwrap_err().to_string().contains("`admin.token`: the token holds a space"));
+    let admin = Given::nothing().load().admin;
+    assert_eq!((admin.listen.to_string().as_str(), admin.chosen), ("127.0.0.1:8001", false));
 }

@@ -72,8 +72,7 @@ fn the_design_page_loads() {
     let config = Given::file(text).variable("PLATFORM_TOKEN", "t").variable("API_SERVER_KEY", "k").load();
     assert_eq!(config.a2a.tokens[0].name, "platform");
     assert_eq!(config.a2a.tokens[0].token.expose_secret(), "t");
-    let warnings = ["`[callback]`", "`[admin]`"].map(|what| format!("{what} has no effect in this version"));
-    assert_eq!(config.warnings, warnings);
+    assert_eq!(config.warnings, ["`[callback]` has no effect: no executor is granted `callbacks`"]);
 }
 
 #[test]

@@ -68,16 +68,23 @@ const ENVIRONMENT: &str = "
 
 | variable | effect |
 |---|---|
-| `HERMES_API_BASE` | `executor.chat-completions.settings.base_url`, a trailing slash stripped |
-| `API_SERVER_KEY` | the secret that `chat-completions` sends to the gateway; `API_SERVER_KEY_FILE` names a file that holds it |
+| `HERMES_API_BASE` | `settings.base_url` of `executor.chat-completions` and `executor.hermes-runs`, a trailing slash stripped |
+| `API_SERVER_KEY` | the secret that `chat-completions` and `hermes-runs` send to the gateway; `API_SERVER_KEY_FILE` names a file that holds it |
+| `OPENAI_BASE_URL` | `executor.hermes.settings.base_url`, a trailing slash stripped |
+| `OPENAI_API_KEY` | the secret that `hermes` sends to its endpoint; `OPENAI_API_KEY_FILE` names a file that holds it |
 | `WORKSPACE_ID` | listens on `0.0.0.0:8000` unless told otherwise, and lets everybody call while there are no tokens |
-| `MOLECULE_A2A_PLATFORM_ENABLED` | 1, true, yes or on asks for `plugin-callback`, which this version does not ship: a warning |
-| `MOLECULE_A2A_PLATFORM_HOST`, `_PORT`, `_SHARED_SECRET`, `MOLECULE_A2A_CALLBACK_HOST`, `_PORT` | checked, no effect in this version: a warning |
+| `MOLECULE_A2A_PLATFORM_ENABLED` | 1, true, yes or on makes `plugin-callback` the default executor, with `chat-completions` as its fallback |
+| `MOLECULE_A2A_PLATFORM_HOST`, `_PORT` | where the plugin is; overrides `executor.plugin-callback.settings.inbound_url` |
+| `MOLECULE_A2A_PLATFORM_SHARED_SECRET` | sent to the plugin, and wanted from it; or `MOLECULE_A2A_PLATFORM_SHARED_SECRET_FILE`, its file |
+| `MOLECULE_A2A_CALLBACK_HOST`, `_PORT` | overrides `callback.listen` |
 | `XDG_CACHE_HOME`, `HOME` | where compiled components are kept |
 | any name in `grant.secrets` | that secret's value; with `_FILE` appended, the path of the file that holds it |
 
 An empty variable counts as unset.
 ";
+
+/// A section that may be left out, but not written by half.
+const WHOLE: &str = "a2a.card.signing.";
 
 #[test]
 fn every_key_is_explained() {
@@ -86,8 +93,8 @@ fn every_key_is_explained() {
         let (default, meaning) = take(&doc, "Default:");
         assert!(example.is_some(), "{} has no Example:", key.path);
         assert!(meaning.trim().len() > 8, "{} has no meaning", key.path);
-        let is_element = key.path.contains("[]");
-        assert!(default.is_some() || key.default.is_some() || is_element, "{} has no default", key.path);
+        let may_be_required = key.path.contains("[]") || key.path.starts_with(WHOLE);
+        assert!(default.is_some() || key.default.is_some() || may_be_required, "{} has no default", key.path);
     }
 }
 
@@ -96,10 +103,14 @@ fn every_example_is_valid() {
     use crate::config::file::File;
     use crate::config::source::Source;
 
-    for key in keys() {
+    let example = |key: &Key| {
         let (example, _) = take(&key.doc, "Example:");
-        let example = example.unwrap_or_default();
-        let example = example.trim_matches('`');
+        example.unwrap_or_default().trim_matches('`').to_owned()
+    };
+    let keys = keys();
+    let whole: Vec<_> = keys.iter().filter(|key| key.path.starts_with(WHOLE)).map(example).collect();
+    for key in &keys {
+        let example = if key.path.starts_with(WHOLE) { whole.join("\n") } else { example(key) };
         let section = key.path.rsplit_once('.').map(|(section, _)| section).unwrap_or_default();
         // An element of a list is shown whole in the list's own example.
         if section.contains("[]") {

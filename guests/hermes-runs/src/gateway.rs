@@ -1,0 +1,131 @@
+//! The gateway's routes, each with its bounds.
+
+use serde_json::{Value, json};
+use talaria_guest::events::{Event, emit};
+use talaria_guest::{Failure, Request, control, http};
+use talaria_upstream::hermes_agent::{self, KEY, error_status, unreachable};
+use talaria_upstream::{PROBE_TIMEOUT_MS, base, bearer, is_success, text};
+
+/// For a call that the gateway answers from memory.
+const CALL_TIMEOUT_MS: u32 = 10_000;
+/// For starting a run: the first one after a boot loads the agent.
+const SUBMIT_TIMEOUT_MS: u32 = 30_000;
+/// For a stop: the caller of a cancel waits for it, and the host gives it five seconds.
+const STOP_TIMEOUT_MS: u32 = 4_000;
+/// The largest status: its output is a reply.
+const STATUS_BYTES: u32 = 8 << 20;
+/// The largest conversation that is read; only its end is used.
+const MESSAGES_BYTES: u32 = 8 << 20;
+/// How long a busy gateway is left alone where it does not say, in seconds, and at most.
+const RETRY_AFTER: (u32, u32) = (1, 60);
+/// What must be left of the turn's time after waiting for a place.
+const MARGIN_MS: u32 = 5_000;
+/// The longest id of a run or a session; the gateway's have 36 characters.
+const LONGEST_ID: usize = 256;
+
+/// A gateway.
+pub(crate) struct Gateway {
+    base: String,
+}
+
+impl Gateway {
+    pub(crate) fn new(base_url: &str) -> Self {
+        Self { base: base(base_url).to_owned() }
+    }
+
+    fn request(&self, method: &str, path: &str) -> Request {
+        bearer(Request::new(method, format!("{}{path}", self.base)), KEY).timeout_ms(CALL_TIMEOUT_MS)
+    }
+
+    /// What the gateway can do.
+    pub(crate) fn capabilities(&self) -> Result<http::Response, http::Error> {
+        self.request("GET", "/capabilities").timeout_ms(PROBE_TIMEOUT_MS).fetch()
+    }
+
+    /// Starts a run. While the gateway has no place for it, waits as long as the gateway says and the turn's time allows.
+    pub(crate) fn submit(&self, body: &Value, streaming: bool) -> Result<String, Failure> {
+        let mut told = !streaming;
+        loop {
+            let request = self.request("POST", "/runs").json(body).timeout_ms(SUBMIT_TIMEOUT_MS);
+            let response = request.fetch().map_err(|error| unreachable(&error))?;
+            if is_success(response.status) {
+                let answer: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+                let id = text(&answer, "/run_id").filter(|id| is_id(id));
+                return id
+                    .ok_or_else(|| hermes_agent::error("the gateway started a run and did not say which"));
+            }
+            let busy = error_status(response.status, &response.body);
+            let Some(seconds) = retry_after(&response) else { return Err(busy) };
+            let ms = seconds.saturating_mul(1_000);
+            if ms.saturating_add(MARGIN_MS) > control::remaining_ms() {
+                return Err(busy);
+            }
+            if !core::mem::replace(&mut told, true) {
+                let waits = Event::Status("The agent is busy; waiting for a place.".into());
+                emit(&waits).map_err(|error| hermes_agent::not_passed_on(&error))?;
+            }
+            if !control::sleep(ms) {
+                return Err(crate::cancelled());
+            }
+        }
+    }
+
+    /// The run's events. They are given once.
+    pub(crate) fn events(&self, run: &str) -> Result<http::Exchange, http::Error> {
+        self.request("GET", &format!("/runs/{run}/events")).timeout_ms(control::remaining_ms()).open()
+    }
+
+    /// How the run stands.
+    pub(crate) fn status(&self, run: &str) -> Result<http::Response, http::Error> {
+        self.request("GET", &format!("/runs/{run}")).max_bytes(STATUS_BYTES).fetch()
+    }
+
+    /// Decides what the run waits for.
+    pub(crate) fn approve(&self, run: &str, choice: &str) -> Result<http::Response, http::Error> {
+        self.request("POST", &format!("/runs/{run}/approval")).json(&json!({ "choice": choice })).fetch()
+    }
+
+    /// Stops the run. One that is not there is over already.
+    pub(crate) fn stop(&self, run: &str) -> Result<(), Failure> {
+        let request = self.request("POST", &format!("/runs/{run}/stop")).timeout_ms(STOP_TIMEOUT_MS);
+        let response = request.fetch().map_err(|error| unreachable(&error))?;
+        match response.status {
+            200..300 | 404 | 409 => Ok(()),
+            status => Err(error_status(status, &response.body)),
+        }
+    }
+
+    /// The messages of a session. They are beside the API, not in it.
+    pub(crate) fn messages(&self, session: &str) -> Result<http::Response, http::Error> {
+        let url = format!("{}/api/sessions/{session}/messages", above(&self.base));
+        bearer(Request::new("GET", url), KEY).timeout_ms(CALL_TIMEOUT_MS).max_bytes(MESSAGES_BYTES).fetch()
+    }
+}
+
+/// Whether a text can be an id in a path.
+pub(crate) fn is_id(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=LONGEST_ID).contains(&text.len()) && text.bytes().all(plain)
+}
+
+/// The address one step above, as `{parent:base_url}` in the needs has it.
+fn above(base: &str) -> &str {
+    let path = base.find("://").map_or(0, |at| at + "://".len());
+    match base.rfind('/') {
+        Some(at) if at > path => base.get(..at).unwrap_or(base),
+        _ => base,
+    }
+}
+
+/// How many seconds to wait before asking again; none where asking again is no use.
+fn retry_after(response: &http::Response) -> Option<u32> {
+    let header =
+        response.headers.iter().find(|(name, _)| name == "retry-after").map(|(_, value)| value.trim());
+    let (least, most) = RETRY_AFTER;
+    match (response.status, header) {
+        (429, None) => Some(least),
+        // A date instead of a number is for patient clients.
+        (429 | 503, Some(value)) => Some(value.parse().unwrap_or(least).clamp(least, most)),
+        _ => None,
+    }
+}

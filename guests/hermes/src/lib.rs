@@ -1,0 +1,234 @@
+//! Hermes models on any OpenAI-compatible endpoint: native reasoning, native tools, one call a turn.
+//!
+//! Hermes 4 thinks when it is told to, and what it thinks is for operators: it goes into a span of the trace, never into
+//! the reply, an event or a log line, because it would come back as the next turn's context. Endpoints hand the thoughts
+//! over in a field of their own or inside the content; both are taken out, in streams too.
+//!
+//! Tools are offered with the endpoint's own parameter. A model that answers with calls instead of text has its calls
+//! passed on: nothing is called here, and the caller decides.
+//!
+//! What a caller reads of a failure is the class of it and nothing else, as in the Python executor, since providers put
+//! keys and quotas into their texts.
+
+mod answer;
+mod calls;
+mod fault;
+mod reasoning;
+mod stream;
+mod think;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+use talaria_guest::types::Workspace;
+use talaria_guest::{
+    Description, Executor, Failure, FailureKind, Needs, Outcome, Request, SetupContext, Turn, http, log,
+    settings,
+};
+use talaria_upstream::{PROBE_TIMEOUT_MS, TURN_TIMEOUT_MS, base, bearer, first, is_success};
+
+use crate::answer::Answer;
+use crate::fault::Fault;
+
+/// The endpoint's key.
+const KEY: &str = "OPENAI_API_KEY";
+/// What marks a model that thinks when it is told to.
+const THINKING_MODELS: [&str; 2] = ["hermes-4", "hermes4"];
+
+#[derive(Deserialize)]
+struct Settings {
+    base_url: String,
+    #[serde(default)]
+    model: String,
+    #[serde(default)]
+    system_prompt: String,
+    #[serde(default)]
+    tools: Vec<Box<RawValue>>,
+}
+
+/// The body of a request.
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Message<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Reasoning>,
+    /// Absent rather than empty: some endpoints refuse an empty list.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tools: &'a [Box<RawValue>],
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stream: bool,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: &'a str,
+}
+
+#[derive(Serialize)]
+struct Reasoning {
+    enabled: bool,
+}
+
+struct Hermes;
+
+impl Executor for Hermes {
+    fn describe() -> Description {
+        Description {
+            display_name: "Hermes".into(),
+            settings_schema: json!({
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "base_url": {
+                        "type": "string",
+                        "description": "The endpoint's OpenAI-compatible API",
+                        "default": "https://openrouter.ai/api/v1",
+                    },
+                    "model": {
+                        "type": "string",
+                        "description": "Model to ask for; the workspace's if empty",
+                        "default": "",
+                    },
+                    "system_prompt": {
+                        "type": "string",
+                        "description": "System prompt; the workspace's if empty",
+                        "default": "",
+                    },
+                    "tools": {
+                        "type": "array",
+                        "description": "Tools in OpenAI's format; the workspace's if empty",
+                        "items": { "type": "object" },
+                        "default": [],
+                    },
+                },
+            })
+            .to_string(),
+            streaming: true,
+            needs: Needs {
+                egress: vec![
+                    "POST {setting:base_url}/chat/completions".into(),
+                    "GET {setting:base_url}/models".into(),
+                ],
+                secrets: vec![KEY.into()],
+                callbacks: false,
+            },
+            ..Description::new(
+                "hermes",
+                env!("CARGO_PKG_VERSION"),
+                "Asks a Hermes model on any OpenAI-compatible endpoint, with native reasoning and tools",
+            )
+        }
+    }
+
+    fn setup(context: SetupContext) -> Result<(), Failure> {
+        let settings: Settings = settings(&context.settings)?;
+        settings.model(context.workspace.as_ref())?;
+        settings.tools(context.workspace.as_ref())?;
+        probe(settings.base())
+    }
+
+    fn execute(turn: Turn) -> Result<Outcome, Failure> {
+        if turn.text.trim().is_empty() {
+            return Err(Failure::new(FailureKind::InvalidTurn, "Error: message contained no text content."));
+        }
+        let settings: Settings = settings(&turn.settings)?;
+        let workspace = turn.workspace.as_ref();
+        let model = settings.model(workspace)?;
+        let request = settings.request(&turn, model)?;
+        let mut answer = Answer::default();
+        let ended =
+            if turn.streaming { stream::read(request, &mut answer) } else { whole(request, &mut answer) };
+        // Thoughts are kept also of a turn that failed later.
+        answer.reasoning.record(&turn, model);
+        ended.map_err(|fault| fault.failure(model))?;
+        answer.outcome(&turn)
+    }
+}
+
+impl Settings {
+    fn base(&self) -> &str {
+        base(&self.base_url)
+    }
+
+    fn model<'a>(&'a self, workspace: Option<&'a Workspace>) -> Result<&'a str, Failure> {
+        first(&self.model, workspace.and_then(|workspace| workspace.model.as_ref())).ok_or_else(|| {
+            Failure::new(
+                FailureKind::InvalidSettings,
+                "no model: set settings.model, such as \"nousresearch/hermes-4-70b\"",
+            )
+        })
+    }
+
+    /// The executor's own tools, or the workspace's.
+    fn tools(&self, workspace: Option<&Workspace>) -> Result<Vec<Box<RawValue>>, Failure> {
+        let tools = match (self.tools.is_empty(), workspace) {
+            (true, Some(workspace)) => serde_json::from_str(&workspace.tools).map_err(|error| {
+                Failure::new(FailureKind::InvalidSettings, format!("the workspace's tools: {error}"))
+            })?,
+            _ => self.tools.clone(),
+        };
+        match tools.iter().find(|tool| !tool.get().starts_with('{')) {
+            Some(tool) => {
+                let what =
+                    format!("tools: {} is no tool; write an object with `type` and `function`", tool.get());
+                Err(Failure::new(FailureKind::InvalidSettings, what))
+            }
+            None => Ok(tools),
+        }
+    }
+
+    fn request(&self, turn: &Turn, model: &str) -> Result<Request, Failure> {
+        let workspace = turn.workspace.as_ref();
+        let system = first(&self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));
+        let system = system.map(|content| Message { role: "system", content });
+        let tools = self.tools(workspace)?;
+        let body = serde_json::to_vec(&Body {
+            model,
+            messages: system.into_iter().chain([Message { role: "user", content: &turn.text }]).collect(),
+            reasoning: thinks(model).then_some(Reasoning { enabled: true }),
+            tools: &tools,
+            stream: turn.streaming,
+        });
+        let body = body.map_err(|error| Failure::new(FailureKind::Internal, format!("request: {error}")))?;
+        let request = Request::new("POST", format!("{}/chat/completions", self.base()))
+            .body("application/json", body)
+            .timeout_ms(TURN_TIMEOUT_MS);
+        Ok(bearer(request, KEY))
+    }
+}
+
+/// Whether the model is one that thinks when it is told to.
+fn thinks(model: &str) -> bool {
+    let model = model.to_lowercase();
+    THINKING_MODELS.iter().any(|name| model.contains(name))
+}
+
+/// Asks for the endpoint's models and reads no further than the answer's head: the list of a router is long.
+fn probe(base: &str) -> Result<(), Failure> {
+    let request = Request::new("GET", format!("{base}/models")).timeout_ms(PROBE_TIMEOUT_MS);
+    let upstream = |what: String| Err(Failure::new(FailureKind::Upstream, what));
+    match bearer(request, KEY).open().map(|exchange| exchange.status()) {
+        Ok(status @ (401 | 403)) => upstream(format!("{base} refuses the key ({status}); set {KEY}")),
+        Ok(status) if status >= 500 => upstream(format!("{base} is in trouble ({status})")),
+        // An endpoint without that list is an endpoint all the same.
+        Ok(_) => Ok(()),
+        Err(error) if error.kind == http::ErrorKind::Denied => {
+            log::write(log::Level::Info, "not probed: the grant has no GET for the endpoint's /models", None);
+            Ok(())
+        }
+        Err(error) => upstream(format!("{base} is unreachable: {}", error.message)),
+    }
+}
+
+/// The answer in one piece.
+fn whole(request: Request, answer: &mut Answer) -> Result<(), Fault> {
+    let response = request.fetch()?;
+    if !is_success(response.status) {
+        return Err(Fault::status(response.status, &response.body));
+    }
+    answer.parse(&response.body)
+}
+
+talaria_guest::export!(Hermes);

@@ -1,0 +1,217 @@
+//! One message of a chat: sent once, waited for, and what is said on the way passed on.
+
+use std::time::{Duration, Instant};
+
+use talaria_guest::callback::{self, Pending};
+use talaria_guest::events::{self, Event};
+use talaria_guest::{Failure, FailureKind, Outcome, Turn, control, log};
+
+use crate::wire::{Kind, Letter, Message};
+use crate::{MARGIN_MS, Point, Settings, approval, chat, wire};
+
+/// How long the gateway may take to say what it did about a command, when nobody waits for that alone.
+const ACK: Duration = Duration::from_secs(10);
+/// How much of a notice a caller gets to read, in characters.
+const NOTICE_CHARS: usize = 4_000;
+/// Answers to an approval that make no sense, before it counts as denied.
+const ANSWERS: usize = 3;
+
+/// A message of a chat, and the answer to it.
+pub(crate) struct Conversation {
+    pub(crate) settings: Settings,
+    pub(crate) turn: Turn,
+    pub(crate) point: Point,
+    pub(crate) pending: Pending,
+    /// Questions to the caller. After a restart they are asked again in the same order, and the host knows the answers.
+    pub(crate) asked: usize,
+}
+
+// === impl Conversation ===
+
+impl Conversation {
+    pub(crate) fn send(&mut self) -> Result<(), Failure> {
+        if self.pending.overtakes() {
+            // Else the plugin would answer both as one, under the other's id.
+            status("stopping what the agent was left with by an earlier message")?;
+            stop(&self.settings, &self.turn, &self.point.chat, ACK)?;
+        }
+        self.point.sent = true;
+        self.point.keep()?;
+        let content = chat::disarmed(&self.turn.text);
+        let message = Message {
+            chat_id: &self.point.chat,
+            message_id: &self.point.message,
+            content: &content,
+            callback_url: &self.pending.reply_url(),
+            turn: &self.turn,
+            is_said: true,
+        };
+        self.settings.post(&message)
+    }
+
+    /// Waits for the answer, and passes on what is said before it.
+    pub(crate) fn answer(&mut self) -> Result<Outcome, Failure> {
+        let patience = self.patience();
+        let mut until = Instant::now() + patience;
+        loop {
+            let letter = match next(&self.pending, until) {
+                Ok(Some(letter)) => letter,
+                Ok(None) => return Err(timed_out(patience)),
+                Err(failure) => return Err(failure),
+            };
+            match letter.kind {
+                Kind::Reply => return Ok(Outcome::text(letter.content)),
+                Kind::Notice if approval::is_prompt(&letter.content) => {
+                    if let Some(answer) = self.approve(letter.content)? {
+                        return Ok(Outcome::text(answer));
+                    }
+                    // The time that the caller took is not the agent's.
+                    until = Instant::now() + patience;
+                }
+                Kind::Notice | Kind::DeliveryFailed => status(&letter.content)?,
+            }
+        }
+    }
+
+    /// A caller that waits is not kept longer than the bridge ever kept one. Where the answer can still reach the caller
+    /// later, the turn goes on for as long as it may.
+    fn patience(&self) -> Duration {
+        let budget = Duration::from_millis(control::remaining_ms().saturating_sub(MARGIN_MS).into());
+        if self.turn.session.async_delivery {
+            return budget;
+        }
+        budget.min(Duration::from_secs_f64(self.settings.reply_timeout_seconds))
+    }
+
+    /// Lets the caller decide about a command. Gives the agent's answer where it came meanwhile.
+    fn approve(&mut self, mut prompt: String) -> Result<Option<String>, Failure> {
+        let mut hint = None;
+        let mut tries = 0;
+        let choice = loop {
+            let question = approval::question(&prompt, hint);
+            let answer = events::ask(&question).map_err(|error| {
+                let kind = match error.kind {
+                    events::ErrorKind::Cancelled => FailureKind::Cancelled,
+                    events::ErrorKind::TimedOut => FailureKind::TimedOut,
+                    _ => FailureKind::Internal,
+                };
+                Failure::new(kind, format!("[hermes plugin error] {}", error.message))
+            })?;
+            self.asked += 1;
+            if self.asked > self.point.acted {
+                // The agent does not wait for ever: it may have gone on without an answer, or ask something else by now.
+                let mut newer = None;
+                while let Some(letter) = next(&self.pending, Instant::now())? {
+                    match letter.kind {
+                        Kind::Reply => return Ok(Some(letter.content)),
+                        Kind::Notice if approval::is_prompt(&letter.content) => newer = Some(letter.content),
+                        Kind::Notice | Kind::DeliveryFailed => status(&letter.content)?,
+                    }
+                }
+                if let Some(newer) = newer {
+                    (prompt, hint, tries) = (newer, None, 0);
+                    continue;
+                }
+            }
+            match approval::choice(&prompt, &answer) {
+                Ok(choice) => break choice,
+                Err(why) => hint = Some(why),
+            }
+            tries += 1;
+            if tries == ANSWERS {
+                status("no usable answer: the command is denied")?;
+                break approval::DENY;
+            }
+        };
+        if self.asked > self.point.acted {
+            // Kept before it is sent: what is lost in between is denied, and nothing is approved that was not asked.
+            self.point.acted = self.asked;
+            self.point.keep()?;
+            self.command(choice)?;
+        }
+        Ok(None)
+    }
+
+    /// Sends a command of the gateway, and passes on what it says to it.
+    fn command(&self, command: &str) -> Result<(), Failure> {
+        let id = wire::fresh_id()?;
+        let pending = callback::expect(&id).map_err(unexpected)?;
+        let message = Message {
+            chat_id: &self.point.chat,
+            message_id: &id,
+            content: command,
+            callback_url: &pending.reply_url(),
+            turn: &self.turn,
+            is_said: false,
+        };
+        self.settings.post(&message)?;
+        if let Some(letter) = next(&pending, Instant::now() + ACK)? {
+            status(&letter.content)?;
+        }
+        Ok(())
+    }
+}
+
+/// Ends whatever the gateway does in a chat. Where another message has the chat, its turn has seen to that.
+pub(crate) fn stop(settings: &Settings, turn: &Turn, chat: &str, patience: Duration) -> Result<(), Failure> {
+    let id = wire::fresh_id()?;
+    let pending = match callback::expect_in(chat, &id, Some(0)) {
+        Ok(pending) => pending,
+        Err(error) if error.kind == callback::ErrorKind::TimedOut => return Ok(()),
+        Err(error) => return Err(unexpected(error)),
+    };
+    let url = pending.reply_url();
+    settings.post(&Message {
+        chat_id: chat,
+        message_id: &id,
+        content: "/stop",
+        callback_url: &url,
+        turn,
+        is_said: false,
+    })?;
+    let until = Instant::now() + patience;
+    while let Some(letter) = next(&pending, until)? {
+        if letter.kind == Kind::Reply {
+            return Ok(());
+        }
+    }
+    log::write(log::Level::Warn, "the gateway did not say that it stopped", None);
+    Ok(())
+}
+
+/// What comes next; none in time.
+fn next(pending: &Pending, until: Instant) -> Result<Option<Letter>, Failure> {
+    let left = until.saturating_duration_since(Instant::now());
+    match pending.wait(Some(u32::try_from(left.as_millis()).unwrap_or(u32::MAX))) {
+        Ok(delivery) => Letter::parse(&delivery.body).map(Some),
+        Err(error) if error.kind == callback::ErrorKind::TimedOut => Ok(None),
+        Err(error) => Err(unexpected(error)),
+    }
+}
+
+pub(crate) fn unexpected(error: callback::Error) -> Failure {
+    let kind = match error.kind {
+        callback::ErrorKind::TimedOut => FailureKind::TimedOut,
+        callback::ErrorKind::Cancelled => FailureKind::Cancelled,
+        callback::ErrorKind::Denied => FailureKind::Denied,
+        callback::ErrorKind::Duplicate | callback::ErrorKind::Unsupported => FailureKind::Internal,
+    };
+    Failure { retryable: true, ..Failure::new(kind, format!("[hermes plugin error] {}", error.message)) }
+}
+
+fn timed_out(after: Duration) -> Failure {
+    let seconds = after.as_secs_f64().round();
+    let text = format!("[hermes plugin reply timeout after {seconds}s]");
+    Failure { retryable: true, ..Failure::new(FailureKind::TimedOut, text) }
+}
+
+fn status(text: &str) -> Result<(), Failure> {
+    let text: String = events::scrub(text).chars().take(NOTICE_CHARS).collect();
+    match events::emit(&Event::Status(text)) {
+        Err(error) if error.kind == events::ErrorKind::Cancelled => {
+            Err(Failure::new(FailureKind::Cancelled, format!("[hermes plugin error] {}", error.message)))
+        }
+        // What cannot be said is no reason to lose the answer.
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,59 @@
+//! The hermes executor against an endpoint that speaks OpenAI's API.
+
+mod cancelled;
+mod errors;
+mod probe;
+mod reasoning;
+mod reply;
+mod request;
+mod streamed;
+mod think;
+mod tools;
+
+use serde_json::{Value, json};
+use talaria_testkit::{FakeGateway, Ran, Reply, Rig, Stream};
+
+/// The endpoint's key; the executor may name it and never sees it.
+const KEY: &str = "OPENAI_API_KEY";
+/// A model that thinks.
+const MODEL: &str = "nousresearch/hermes-4-70b";
+
+/// The executor, pointed at this endpoint, with the grant that its settings imply.
+async fn rig(endpoint: &FakeGateway) -> Rig {
+    Rig::new("hermes").await.setting("base_url", endpoint.base_url()).setting("model", MODEL)
+}
+
+/// An endpoint that answers `hi`.
+async fn polite() -> FakeGateway {
+    FakeGateway::always(Reply::completion("hi")).await
+}
+
+/// What a turn gives, buffered, against this answer.
+async fn run_against(reply: impl Into<Reply>) -> Ran {
+    let endpoint = FakeGateway::always(reply).await;
+    rig(&endpoint).await.run("hello").await
+}
+
+/// What a turn gives that somebody watches.
+async fn stream_against(reply: impl Into<Reply>) -> Ran {
+    let endpoint = FakeGateway::always(reply).await;
+    rig(&endpoint).await.stream("hello").await
+}
+
+/// A whole answer with this message.
+fn message(message: Value) -> Reply {
+    Reply::json(&json!({
+        "id": "gen-1", "object": "chat.completion", "model": MODEL,
+        "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
+        "usage": { "prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18 },
+    }))
+}
+
+/// A streamed answer with these deltas.
+fn deltas(deltas: impl IntoIterator<Item = Value>) -> Stream {
+    let chunk = |delta: Value| {
+        let chunk = json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] });
+        format!("data: {chunk}\n\n")
+    };
+    deltas.into_iter().fold(Stream::new(), |stream, delta| stream.bytes(chunk(delta)))
+}

@@ -1,0 +1,47 @@
+//! The hermes-runs executor against a gateway whose runs behave like hermes-agent's.
+
+mod approvals;
+mod busy;
+mod cancelled;
+mod conversation;
+mod events;
+mod probe;
+mod request;
+mod resumed;
+mod status;
+
+use talaria_testkit::{FakeRuns, Ran, Rig, Script};
+use talaria_turns::{Part, Turn};
+use tokio_util::sync::CancellationToken;
+
+/// The gateway's key; the executor may name it and never sees it.
+const KEY: &str = "API_SERVER_KEY";
+
+/// The executor, pointed at this gateway, with the grant that its settings imply.
+async fn rig(runs: &FakeRuns) -> Rig {
+    Rig::new("hermes-runs").await.setting("base_url", runs.base_url())
+}
+
+/// What a turn gives, buffered, against this run.
+async fn run_against(script: Script) -> Ran {
+    let runs = FakeRuns::start([script]).await;
+    rig(&runs).await.run("hello").await
+}
+
+/// What a turn gives that somebody watches.
+async fn stream_against(script: Script) -> Ran {
+    let runs = FakeRuns::start([script]).await;
+    rig(&runs).await.stream("hello").await
+}
+
+/// An answer of one text.
+fn says(text: &str) -> Vec<Part> {
+    vec![Part::text(text)]
+}
+
+/// Runs a turn whose questions get these answers, one after the other.
+async fn converse(rig: &Rig, turn: Turn, answers: impl IntoIterator<Item = Vec<Part>>) -> Ran {
+    let mut answers = answers.into_iter();
+    let next = |_: &str| answers.next().expect("no more questions than answers");
+    rig.converse(turn, CancellationToken::new(), next).await
+}

@@ -1,0 +1,73 @@
+//! The probe at load: does the gateway have runs?
+
+use talaria_testkit::{FakeRuns, Reply, Rig};
+use talaria_turns::{Failure, FailureKind};
+use tokio::net::TcpListener;
+
+use super::{KEY, rig};
+
+async fn probe(runs: &FakeRuns) -> Result<(), Failure> {
+    rig(runs).await.executor().setup().await
+}
+
+#[tokio::test]
+async fn a_gateway_with_runs_is_ready() {
+    let runs = FakeRuns::start([]).await;
+    runs.want_key("a-key-of-16-chars");
+    rig(&runs).await.secret(KEY, "a-key-of-16-chars").executor().setup().await.unwrap();
+    assert_eq!(runs.gateway().request().path, "/v1/capabilities");
+}
+
+#[tokio::test]
+async fn one_that_lacks_them_is_not_and_says_what_to_use() {
+    for feature in ["run_submission", "run_status", "run_events_sse", "run_stop"] {
+        let runs = FakeRuns::start([]).await;
+        runs.lacks(feature);
+        let failure = probe(&runs).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Upstream, "loaded, not ready");
+        assert_eq!(
+            failure.message,
+            format!(
+                "[hermes-agent error] the gateway does not offer runs (features.{feature} is not true); use chat-completions"
+            )
+        );
+    }
+    let runs = FakeRuns::start([]).await;
+    runs.lacks("run_approval_response");
+    probe(&runs).await.expect("a gateway without approvals asks for none");
+}
+
+#[tokio::test]
+async fn an_old_gateway_is_not() {
+    let runs = FakeRuns::start([]).await;
+    runs.next("GET", "/capabilities", Reply::status(404, "text/plain", "404: Not Found"));
+    let failure = probe(&runs).await.unwrap_err();
+    assert_eq!(
+        failure.message,
+        "[hermes-agent error] the gateway has no /capabilities, so no runs; use chat-completions"
+    );
+    for body in ["{}", "null", "no json", r#"{"features":[]}"#, r#"{"features":{"run_submission":"yes"}}"#] {
+        runs.next("GET", "/capabilities", Reply::status(200, "application/json", body));
+        assert_eq!(probe(&runs).await.unwrap_err().kind, FailureKind::Upstream, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_down_or_refuses_the_key_is_not() {
+    let runs = FakeRuns::start([]).await;
+    runs.want_key("a-key-of-16-chars");
+    let failure = probe(&runs).await.unwrap_err();
+    assert!(failure.message.starts_with("[hermes-agent error 401] "), "{failure}");
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let rig = Rig::new("hermes-runs").await.setting("base_url", format!("http://{address}/v1"));
+    let failure = rig.executor().setup().await.unwrap_err();
+    assert_eq!(failure.message, format!("[hermes-agent unreachable] connection refused ({address})"));
+}
+
+#[tokio::test]
+async fn a_grant_without_the_route_is_not_held_against_it() {
+    let runs = FakeRuns::start([]).await;
+    let grant = format!("POST {}/runs", runs.base_url());
+    rig(&runs).await.grant([grant.as_str()]).executor().setup().await.unwrap();
+    assert_eq!(runs.gateway().connections(), 0);
+}

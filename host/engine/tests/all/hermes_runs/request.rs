@@ -1,0 +1,108 @@
+//! What the gateway is asked.
+
+use serde_json::json;
+use talaria_testkit::{FakeRuns, Reply, Script};
+use talaria_turns::{FailureKind, Turn, Usage};
+
+use super::{KEY, rig};
+
+async fn polite() -> FakeRuns {
+    FakeRuns::start((0..4).map(|_| Script::new().completed("hi"))).await
+}
+
+#[tokio::test]
+async fn a_turn_is_a_run() {
+    let runs = polite().await;
+    let rig = rig(&runs).await;
+    let turn = rig.turn("hello there");
+    let task = turn.task.to_string();
+    let ran = rig.execute(turn).await;
+    assert_eq!(ran.text(), "hi");
+    assert_eq!(ran.events, [], "a buffered turn says nothing meanwhile");
+    assert_eq!(ran.result.unwrap().usage, Some(Usage { input_tokens: 11, output_tokens: 7 }));
+    assert_eq!(
+        runs.submitted(),
+        [json!({ "input": "hello there", "session_id": format!("talaria-{task}") })]
+    );
+    let submit = &runs.requests("POST", "/v1/runs")[0];
+    assert_eq!(submit.header("content-type"), Some("application/json"));
+    assert_eq!(submit.header("authorization"), None, "no key is set");
+    assert_eq!(submit.header("origin"), None, "the gateway refuses any request that has one");
+    assert_eq!(runs.requests("GET", "/events").len(), 1, "events are given once");
+}
+
+#[tokio::test]
+async fn model_and_system_prompt_go_along() {
+    let runs = polite().await;
+    let rig = rig(&runs).await.setting("model", "fast").setting("system_prompt", "Be brief.");
+    assert_eq!(rig.run("hello").await.text(), "hi");
+    let body = &runs.submitted()[0];
+    assert_eq!((&body["model"], &body["instructions"]), (&json!("fast"), &json!("Be brief.")));
+}
+
+#[tokio::test]
+async fn every_call_has_the_key() {
+    let runs = FakeRuns::start([Script::new().approval("rm -rf /x").completed("hi")]).await;
+    runs.want_key("a-key-of-16-chars");
+    let rig = rig(&runs).await.secret(KEY, "a-key-of-16-chars");
+    rig.executor().setup().await.unwrap();
+    let ran = super::converse(&rig, rig.turn("hello"), [super::says("yes")]).await;
+    assert_eq!(ran.text(), "hi");
+    let turn = Turn { checkpoint: ran.checkpoints.last().cloned(), ..rig.turn("hello") };
+    talaria_turns::Executor::cancel(&rig.executor(), turn).await.unwrap();
+    for request in runs.gateway().requests() {
+        assert_eq!(request.header("authorization"), Some("Bearer a-key-of-16-chars"), "{}", request.path);
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_refused_is_told() {
+    let runs = polite().await;
+    runs.want_key("a-key-of-16-chars");
+    let failure = rig(&runs).await.run("hello").await.result.unwrap_err();
+    assert!(failure.message.starts_with("[hermes-agent error 401] "), "{failure}");
+    assert!(!failure.retryable);
+}
+
+#[tokio::test]
+async fn a_blank_prompt_is_answered_without_a_call() {
+    let runs = polite().await;
+    assert_eq!(rig(&runs).await.run(" \n").await.text(), "(empty prompt — nothing to do)");
+    assert_eq!(runs.gateway().connections(), 0);
+}
+
+#[tokio::test]
+async fn an_error_is_told_with_its_body_be_it_json_or_text() {
+    for (status, kind, body) in [
+        (400, "application/json", r#"{"error":{"message":"Missing 'input' field"}}"#),
+        (404, "text/plain", "404: Not Found"),
+        (500, "text/plain", "500 Internal Server Error\n\nServer got itself in trouble"),
+        (403, "application/octet-stream", ""),
+    ] {
+        let runs = polite().await;
+        runs.next("POST", "/v1/runs", Reply::status(status, kind, body));
+        let failure = rig(&runs).await.run("hello").await.result.unwrap_err();
+        assert_eq!(failure.message, format!("[hermes-agent error {status}] {body}"));
+        assert_eq!((failure.kind, failure.retryable), (FailureKind::Upstream, status >= 500));
+    }
+}
+
+#[tokio::test]
+async fn a_run_without_an_id_or_with_one_that_is_none_is_a_failure() {
+    for body in ["{}", "not json", r#"{"run_id":""}"#, r#"{"run_id":"../../admin"}"#, r#"{"run_id":7}"#] {
+        let runs = polite().await;
+        runs.next("POST", "/v1/runs", Reply::status(202, "application/json", body));
+        let failure = rig(&runs).await.run("hello").await.result.unwrap_err();
+        assert_eq!(failure.message, "[hermes-agent error] the gateway started a run and did not say which");
+        assert_eq!(runs.gateway().requests().len(), 1, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_granted_does_not_happen() {
+    let runs = polite().await;
+    let failure = rig(&runs).await.grant([]).run("hello").await.result.unwrap_err();
+    assert_eq!(failure.message, "[hermes-agent unreachable] the operator's policy does not allow it");
+    assert_eq!(failure.kind, FailureKind::Denied);
+    assert_eq!(runs.gateway().connections(), 0);
+}

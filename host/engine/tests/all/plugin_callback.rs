@@ -1,0 +1,102 @@
+//! The plugin-callback executor, against a plugin that behaves like hermes-agent's.
+
+mod approvals;
+mod chats;
+mod errors;
+mod notices;
+mod request;
+mod resumed;
+mod stopped;
+mod thousand;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use talaria_engine::Limits;
+use talaria_testkit::{FakePlugin, MailHost, Rig};
+use talaria_turns::{Content, Emitted, Failure, Message, Outcome, Part, Role, Said, Turn};
+use tokio::sync::mpsc;
+
+/// What plugin and bridge share; the executor may name it and never sees it.
+const SECRET: &str = "MOLECULE_A2A_PLATFORM_SHARED_SECRET";
+
+/// The executor, pointed at this plugin, with the grant that its settings imply and the deadline of the product.
+async fn rig(plugin: &FakePlugin, mail: &MailHost) -> Rig {
+    Rig::new("plugin-callback")
+        .await
+        .setting("inbound_url", plugin.inbound_url())
+        .setting("health_url", plugin.health_url())
+        .limits(Limits { deadline: Duration::from_secs(1_860), ..Limits::default() })
+        .callbacks(mail.callbacks())
+}
+
+/// A turn with this metadata in its message.
+fn with_metadata(turn: Turn, metadata: Value) -> Turn {
+    let message = Message { metadata: metadata.as_object().cloned(), ..turn.message };
+    Turn { message, ..turn }
+}
+
+/// A turn under way: what it says, and how it ends.
+struct Running {
+    said: mpsc::Receiver<Said>,
+    end: tokio::task::JoinHandle<Result<Outcome, Failure>>,
+}
+
+impl Running {
+    #[expect(clippy::disallowed_methods, reason = "in a test nothing drains")]
+    fn begin(rig: &Rig, turn: Turn) -> Self {
+        let (running, said) = rig.begin(turn);
+        Self { said, end: tokio::spawn(running) }
+    }
+
+    /// What it says next; checkpoints are kept on the way.
+    async fn next(&mut self) -> Said {
+        loop {
+            match talaria_testkit::soon("the turn says something", self.said.recv()).await.unwrap() {
+                Said::Checkpoint { kept, .. } => drop(kept.send(Ok(()))),
+                said => return said,
+            }
+        }
+    }
+
+    async fn status(&mut self) -> String {
+        match self.next().await {
+            Said::Emitted(Emitted::Status(text)) => text,
+            said => panic!("not a status: {said:?}"),
+        }
+    }
+
+    /// The text of its next question, and where the answer goes.
+    async fn question(&mut self) -> (String, tokio::sync::oneshot::Sender<Message>) {
+        match self.next().await {
+            Said::Ask { parts, answer } => (text(&parts), answer),
+            said => panic!("not a question: {said:?}"),
+        }
+    }
+
+    /// How it ended; checkpoints are kept on the way, the rest is dropped.
+    async fn end(mut self) -> Result<String, Failure> {
+        let outcome = talaria_testkit::soon("the turn ends", async {
+            loop {
+                tokio::select! {
+                    Some(said) = self.said.recv() => if let Said::Checkpoint { kept, .. } = said {
+                        let _ = kept.send(Ok(()));
+                    },
+                    end = &mut self.end => return end.unwrap(),
+                }
+            }
+        });
+        outcome.await.map(|outcome| text(&outcome.parts))
+    }
+}
+
+fn text(parts: &[Part]) -> String {
+    match parts.first().map(|part| &part.content) {
+        Some(Content::Text(text)) => text.clone(),
+        other => panic!("not a text: {other:?}"),
+    }
+}
+
+fn says(text: &str) -> Message {
+    Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) }
+}

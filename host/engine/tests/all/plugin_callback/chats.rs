@@ -1,0 +1,71 @@
+//! Several messages of one chat, which the gateway cannot tell apart.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use talaria_testkit::{FakePlugin, MailHost, Rig, Step};
+use tokio::task::JoinSet;
+
+use super::{Running, rig};
+
+#[tokio::test]
+async fn every_message_of_a_busy_chat_gets_its_own_answer() {
+    // Sent at once, this plugin would answer the first without an id and the others as one.
+    let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
+    let rig = Arc::new(
+        rig(&plugin, &mail).await.setting("chat_id", json!(["workspace"])).setting("workspace_id", "w"),
+    );
+    let mut turns = JoinSet::new();
+    for turn in 0..20 {
+        let rig = Arc::clone(&rig);
+        turns.spawn(async move {
+            let text = format!("message {turn}");
+            assert_eq!(rig.run(&text).await.text(), format!("echo: {text}"));
+        });
+    }
+    turns.join_all().await;
+    assert_eq!(plugin.messages().len(), 20);
+    assert!(plugin.messages().iter().all(|message| message.chat() == "workspace:w"));
+}
+
+/// A plugin whose agent takes its time over some messages.
+async fn slow() -> FakePlugin {
+    FakePlugin::start(|message| match message.content() {
+        "slow" => vec![Step::Wait, Step::Answer("much later".into())],
+        other => vec![Step::Answer(format!("answer to {other}"))],
+    })
+    .await
+}
+
+/// An executor with one chat for all its turns, which gives up soon.
+async fn impatient(plugin: &FakePlugin, mail: &MailHost) -> Rig {
+    rig(plugin, mail).await.setting("chat_id", json!(["context"])).setting("reply_timeout_seconds", 0.2)
+}
+
+#[tokio::test]
+async fn a_message_that_was_given_up_is_stopped_before_the_next() {
+    let (plugin, mail) = (slow().await, MailHost::start().await);
+    let rig = impatient(&plugin, &mail).await;
+    assert_eq!(rig.run("slow").await.failure().message, "[hermes plugin reply timeout after 0s]");
+    let mut running = Running::begin(&rig, rig.turn("next"));
+    assert_eq!(running.status().await, "stopping what the agent was left with by an earlier message");
+    assert_eq!(running.end().await.unwrap(), "answer to next");
+    assert_eq!(plugin.commands(), ["/stop"]);
+    // Now the chat is clean.
+    assert_eq!(rig.run("third").await.text(), "answer to third");
+    assert_eq!(plugin.commands(), ["/stop"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_came_late_leaves_nothing_to_stop() {
+    let (plugin, mail) = (slow().await, MailHost::start().await);
+    let rig = impatient(&plugin, &mail).await;
+    let _ = rig.run("slow").await.failure();
+    plugin.release(plugin.messages()[0].chat());
+    plugin.posted(1).await;
+    assert_eq!(mail.mailbox.counts().late, 1);
+    let [late] = mail.mailbox.late(10).await.unwrap().try_into().unwrap();
+    assert_eq!(late.text, "much later");
+    assert_eq!(rig.run("next").await.text(), "answer to next");
+    assert!(plugin.commands().is_empty(), "{:?}", plugin.commands());
+}

@@ -1,0 +1,109 @@
+//! What a caller reads when something is wrong, to the letter.
+
+use std::time::Duration;
+
+use talaria_engine::Limits;
+use talaria_testkit::{FakePlugin, MailHost, Step};
+use talaria_turns::{FailureKind, Turn};
+
+use super::{Running, SECRET, rig};
+
+async fn silent() -> FakePlugin {
+    FakePlugin::start(|_| vec![Step::Wait, Step::Answer("late".into())]).await
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_down() {
+    let (plugin, mail) = (silent().await, MailHost::start().await);
+    let rig = rig(&plugin, &mail).await;
+    let port = plugin.port();
+    drop(plugin);
+    let ran = rig.run("hi").await;
+    assert_eq!(
+        ran.failure().message,
+        format!("[hermes plugin POST error] connection refused (127.0.0.1:{port})")
+    );
+    assert_eq!((ran.failure().kind, ran.failure().retryable), (FailureKind::Upstream, true));
+    assert_eq!(mail.mailbox.counts().waiting, 0, "nothing is expected any more");
+}
+
+#[tokio::test]
+async fn a_plugin_that_refuses() {
+    let (plugin, mail) = (silent().await, MailHost::start().await);
+    plugin.refuse(Some(500));
+    let ran = rig(&plugin, &mail).await.run("hi").await;
+    assert_eq!(
+        ran.failure().message,
+        r#"[hermes plugin POST error] the plugin answered 500: {"ok":false,"error":"refused"}"#
+    );
+}
+
+#[tokio::test]
+async fn a_wrong_secret_is_not_in_what_the_caller_reads() {
+    let plugin = FakePlugin::with_secret(Some("right-right-right"), |_| vec![]).await;
+    let mail = MailHost::start().await;
+    let ran = rig(&plugin, &mail).await.secret(SECRET, "wrong-wrong-wrong").run("hi").await;
+    let message = &ran.failure().message;
+    assert!(message.starts_with("[hermes plugin POST error] the plugin answered 401: "), "{message}");
+    assert!(!message.contains("wrong-wrong") && !message.contains("right-right"), "{message}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_granted() {
+    let (plugin, mail) = (silent().await, MailHost::start().await);
+    let ran = rig(&plugin, &mail).await.grant(["GET http://127.0.0.1:1/x"]).run("hi").await;
+    assert_eq!(ran.failure().message, "[hermes plugin POST error] the operator's policy does not allow it");
+}
+
+#[tokio::test]
+async fn callbacks_that_are_not_granted() {
+    let plugin = silent().await;
+    let rig = talaria_testkit::Rig::new("plugin-callback")
+        .await
+        .setting("inbound_url", plugin.inbound_url())
+        .setting("health_url", plugin.health_url());
+    assert_eq!(
+        rig.run("hi").await.failure().message,
+        "[hermes plugin error] the grant has no callbacks; add `callbacks = true` to it"
+    );
+    assert!(plugin.messages().is_empty(), "it asks before it sends");
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come() {
+    let (plugin, mail) = (silent().await, MailHost::start().await);
+    let rig = rig(&plugin, &mail).await;
+    assert_eq!(
+        rig.executor().settings()["reply_timeout_seconds"],
+        600,
+        "as long as the Python bridge waited"
+    );
+    let ran = rig.setting("reply_timeout_seconds", 1).run("hi").await;
+    assert_eq!(ran.failure().message, "[hermes plugin reply timeout after 1s]");
+    assert_eq!((ran.failure().kind, ran.failure().retryable), (FailureKind::TimedOut, true));
+}
+
+#[tokio::test]
+async fn whoever_can_be_reached_later_waits_as_long_as_the_turn_may_take() {
+    let (plugin, mail) = (silent().await, MailHost::start().await);
+    let limits = Limits { deadline: Duration::from_secs(4), ..Limits::default() };
+    let rig = rig(&plugin, &mail).await.setting("reply_timeout_seconds", 1).limits(limits);
+    let ran = rig.execute(Turn { async_delivery: true, ..rig.turn("hi") }).await;
+    assert_eq!(
+        ran.failure().message,
+        "[hermes plugin reply timeout after 2s]",
+        "its own words, before the host's"
+    );
+}
+
+#[tokio::test]
+async fn a_shutdown_is_an_error_and_no_hang() {
+    let (plugin, mail) = (silent().await, MailHost::start().await);
+    let rig = rig(&plugin, &mail).await;
+    let running = Running::begin(&rig, rig.turn("hi"));
+    let (ended, ()) = tokio::join!(running.end(), async {
+        plugin.received(1).await;
+        mail.mailbox.close();
+    });
+    assert_eq!(ended.unwrap_err().message, "[hermes plugin error] executor shutting down");
+}

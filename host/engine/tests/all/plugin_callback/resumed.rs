@@ -1,0 +1,66 @@
+//! A turn that is executed again after a restart.
+
+use talaria_testkit::{FakePlugin, MailHost, Step};
+use talaria_turns::{Said, Turn};
+
+use super::{Running, rig};
+
+/// Runs a turn until the plugin has its message, then drops it; what it had kept.
+async fn cut_off(running: &mut Running, plugin: &FakePlugin) -> Vec<u8> {
+    let mut checkpoint = Vec::new();
+    let keep = async {
+        while let Some(said) = running.said.recv().await {
+            if let Said::Checkpoint { data, kept } = said {
+                checkpoint = data;
+                let _ = kept.send(Ok(()));
+            }
+        }
+    };
+    tokio::select! {
+        () = keep => panic!("the turn ended"),
+        _ = plugin.received(1) => {}
+    }
+    running.end.abort();
+    checkpoint
+}
+
+#[tokio::test]
+async fn it_waits_again_and_sends_nothing_twice() {
+    let plugin = FakePlugin::start(|_| vec![Step::Wait, Step::Answer("the answer".into())]).await;
+    let mail = MailHost::start().await;
+    let rig = rig(&plugin, &mail).await;
+    let turn = rig.turn("hi");
+    let checkpoint = cut_off(&mut Running::begin(&rig, turn.clone()), &plugin).await;
+    let again = Running::begin(&rig, Turn { checkpoint: Some(checkpoint), ..turn });
+    plugin.release(plugin.messages()[0].chat());
+    assert_eq!(again.end().await.unwrap(), "the answer");
+    assert_eq!(plugin.messages().len(), 1);
+}
+
+#[tokio::test]
+async fn it_finds_the_answer_that_came_meanwhile() {
+    let plugin = FakePlugin::start(|_| vec![Step::Wait, Step::Answer("the answer".into())]).await;
+    let mail = MailHost::start().await;
+    let rig = rig(&plugin, &mail).await;
+    let turn = rig.turn("hi");
+    let checkpoint = cut_off(&mut Running::begin(&rig, turn.clone()), &plugin).await;
+    plugin.release(plugin.messages()[0].chat());
+    plugin.posted(1).await;
+    let again = Running::begin(&rig, Turn { checkpoint: Some(checkpoint), ..turn });
+    assert_eq!(again.end().await.unwrap(), "the answer");
+    assert_eq!(plugin.messages().len(), 1);
+    assert_eq!(mail.mailbox.counts().late, 0, "it was not late after all");
+}
+
+#[tokio::test]
+async fn one_that_was_only_in_line_begins_anew() {
+    let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
+    let rig = rig(&plugin, &mail).await;
+    let turn = rig.turn("hi");
+    let id = "0123456789abcdef0123456789abcdef";
+    let queued = serde_json::json!({ "chat": turn.task.as_str(), "message": id, "sent": false, "acted": 0 })
+        .to_string();
+    let ran = rig.execute(Turn { checkpoint: Some(queued.into_bytes()), ..turn }).await;
+    assert_eq!(ran.text(), "echo: hi");
+    assert_eq!(plugin.messages()[0].id(), id);
+}

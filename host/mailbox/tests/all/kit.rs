@@ -1,0 +1,123 @@
+//! A mailbox, its listener, and a peer that posts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use talaria_egress::{Access, Config as EgressConfig, Egress, Request, SecretString};
+use talaria_mailbox::{Config, Limits, Listener, Mailbox};
+use talaria_observe::Redactor;
+use talaria_store::Memory;
+use talaria_turns::{Awaited, CallbackError, Callbacks, Expectation, Letters, Principal, TaskId, TaskKey};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Long, because machines are slow; it only shows when a test fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Host {
+    pub(crate) mailbox: Mailbox,
+    pub(crate) url: String,
+    shutdown: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Host {
+    pub(crate) async fn new() -> Self {
+        Self::on(Arc::new(Memory::new(10)), None, Limits::default()).await
+    }
+
+    pub(crate) async fn with_secret(secret: &str) -> Self {
+        Self::on(Arc::new(Memory::new(10)), Some(secret), Limits::default()).await
+    }
+
+    pub(crate) async fn on(letters: Arc<dyn Letters>, secret: Option<&str>, limits: Limits) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/a2a/reply", listener.local_addr().unwrap());
+        let redactor = Redactor::new(secret);
+        let config = Config { reply_url: url.clone(), limits, redactor };
+        let mailbox = Mailbox::open(letters, config).await.unwrap();
+        let shutdown = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(mailbox.clone().tend(shutdown.clone()));
+        let serving = Listener::new(mailbox.clone(), secret.map(SecretString::from), limits);
+        tasks.spawn(serving.serve(listener, shutdown.clone()));
+        Self { mailbox, url, shutdown, tasks }
+    }
+
+    /// Stops it in good order.
+    pub(crate) async fn stop(mut self) {
+        self.shutdown.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    pub(crate) async fn expect(&self, message: &str) -> Box<dyn Awaited> {
+        self.mailbox.expect(expectation(message, None, &task())).await.unwrap()
+    }
+
+    pub(crate) async fn expect_in(&self, chat: &str, message: &str) -> Box<dyn Awaited> {
+        self.mailbox.expect(expectation(message, Some(chat), &task())).await.unwrap()
+    }
+
+    /// Posts a callback as the plugin does; status and body of the answer.
+    pub(crate) async fn post(&self, chat: &str, reply_to: Option<&str>, content: &str) -> (u16, Value) {
+        let body = json!({ "chat_id": chat, "content": content, "reply_to": reply_to, "metadata": {} });
+        self.send("POST", "", &[], &body.to_string()).await
+    }
+
+    /// Any request; `path` goes behind the reply URL.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (u16, Value) {
+        let url = format!("{}{path}", self.url);
+        let access = Access { patterns: vec![format!("* {url}").parse().unwrap()], ..Access::default() };
+        let request = Request {
+            method: method.into(),
+            url,
+            headers: headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            body: body.to_owned().into(),
+            ..Request::default()
+        };
+        let egress = Egress::new(EgressConfig::default());
+        let response = soon(egress.fetch(&access, request)).await.unwrap();
+        (response.status, serde_json::from_slice(&response.body).unwrap_or_default())
+    }
+}
+
+pub(crate) fn task() -> TaskKey {
+    TaskKey { owner: Principal::anyone(), task: TaskId::fresh() }
+}
+
+pub(crate) fn expectation(message: &str, chat: Option<&str>, task: &TaskKey) -> Expectation {
+    Expectation {
+        task: task.clone(),
+        executor: "it".into(),
+        message: message.into(),
+        chat: chat.map(Into::into),
+        within: None,
+    }
+}
+
+/// What comes next for a turn.
+pub(crate) async fn next(awaited: &mut Box<dyn Awaited>) -> Result<Value, CallbackError> {
+    let delivery = soon(awaited.next()).await?;
+    assert_eq!(delivery.content_type, "application/json");
+    Ok(serde_json::from_slice(&delivery.body).unwrap())
+}
+
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it should not take as long")
+}
+
+pub(crate) fn taken() -> (u16, Value) {
+    (200, json!({ "ok": true }))
+}
+
+pub(crate) fn stale() -> (u16, Value) {
+    (200, json!({ "ok": true, "stale": true }))
+}

@@ -1,0 +1,7 @@
+//! What the mailbox promises, through its public surface.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod durable;
+mod kit;
+mod posts;
+mod waits;

@@ -1,0 +1,184 @@
+//! Expected replies and letters: what is written of them, and what is read.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use talaria_turns::{Announced, Envelope, Letter, Letters, Principal, StoreError, TaskKey, Timestamp};
+
+use super::Sqlite;
+use super::fault::Fault;
+use super::write::{self, millis, natural};
+
+/// One thing to write.
+pub(super) enum Write {
+    /// An announcement, new or again.
+    Announce(Announced),
+    /// Announcements that were withdrawn.
+    Withdraw(Box<[Box<str>]>, Timestamp),
+    /// Announcements to forget, with their letters.
+    Discard(Box<[Box<str>]>),
+    /// A letter for an announced message.
+    Keep(Box<str>, Letter),
+}
+
+impl Write {
+    /// Writes it, within the transaction that is open. What is refused has written nothing.
+    pub(super) fn run(&self, connection: &Connection) -> Result<u64, Fault> {
+        match self {
+            Self::Announce(announced) => announce(connection, announced)?,
+            Self::Withdraw(messages, at) => {
+                let mut close =
+                    connection.prepare_cached("UPDATE expected SET closed_at = ?2 WHERE message = ?1")?;
+                for message in messages {
+                    close.execute(params![message, millis(*at)])?;
+                }
+            }
+            Self::Discard(messages) => {
+                let mut delete = connection.prepare_cached("DELETE FROM expected WHERE message = ?1")?;
+                for message in messages {
+                    delete.execute([message])?;
+                }
+            }
+            Self::Keep(message, letter) => keep(connection, message, letter)?,
+        }
+        Ok(0)
+    }
+}
+
+fn announce(connection: &Connection, announced: &Announced) -> Result<(), Fault> {
+    let Announced { message, chat, task, executor, at, closed } = announced;
+    connection
+        .prepare_cached(
+            "INSERT INTO expected (message, chat, owner, task, executor, at, closed_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (message) DO UPDATE SET chat = excluded.chat, owner = excluded.owner,
+             task = excluded.task, executor = excluded.executor, at = excluded.at, closed_at = excluded.closed_at",
+        )?
+        .execute(params![
+            message,
+            chat,
+            write::owner(task),
+            task.task.as_str(),
+            executor,
+            millis(*at),
+            closed.map(millis),
+        ])?;
+    connection
+        .prepare_cached(
+            "UPDATE letters SET is_late = 0
+             WHERE is_late AND expected = (SELECT key FROM expected WHERE message = ?1)",
+        )?
+        .execute([message])?;
+    Ok(())
+}
+
+fn keep(connection: &Connection, message: &str, letter: &Letter) -> Result<(), Fault> {
+    let kept = connection
+        .prepare_cached(
+            "INSERT INTO letters (expected, is_reply, is_late, digest, at, body)
+             SELECT key, ?2, ?3, ?4, ?5, ?6 FROM expected WHERE message = ?1",
+        )?
+        .execute(params![
+            message,
+            letter.is_reply,
+            letter.is_late,
+            letter.digest,
+            millis(letter.at),
+            letter.body
+        ])?;
+    match kept {
+        0 => Err(StoreError::NotFound.into()),
+        _ => Ok(()),
+    }
+}
+
+fn announced(connection: &Connection) -> Result<(Vec<Announced>, Vec<Envelope>), Fault> {
+    let mut select = connection
+        .prepare("SELECT message, chat, owner, task, executor, at, closed_at FROM expected ORDER BY key")?;
+    let mut rows = select.query([])?;
+    let mut announced = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (owner, task): (String, String) = (row.get(2)?, row.get(3)?);
+        let owner = if owner.is_empty() { Principal::anyone() } else { Principal::named(&owner) };
+        announced.push(Announced {
+            message: row.get(0)?,
+            chat: row.get(1)?,
+            task: TaskKey { owner, task: task.parse()? },
+            executor: row.get(4)?,
+            at: moment(row, 5)?,
+            closed: row.get::<_, Option<i64>>(6)?.map(|at| Timestamp::from_millis(natural(at))),
+        });
+    }
+    let mut select = connection.prepare(
+        "SELECT expected.message, is_reply, is_late, digest, length(body)
+         FROM letters JOIN expected ON expected.key = letters.expected ORDER BY number",
+    )?;
+    let envelope = |row: &Row<'_>| {
+        Ok(Envelope {
+            message: row.get(0)?,
+            is_reply: row.get(1)?,
+            is_late: row.get(2)?,
+            digest: row.get(3)?,
+            bytes: usize::try_from(row.get::<_, i64>(4)?).unwrap_or_default(),
+        })
+    };
+    let envelopes = select.query_map([], envelope)?.collect::<rusqlite::Result<_>>()?;
+    Ok((announced, envelopes))
+}
+
+fn letter(connection: &Connection, message: &str, place: usize) -> Result<Option<Letter>, Fault> {
+    let found = connection
+        .prepare_cached(
+            "SELECT is_reply, is_late, digest, letters.at, body
+             FROM letters JOIN expected ON expected.key = letters.expected
+             WHERE message = ?1 ORDER BY number LIMIT 1 OFFSET ?2",
+        )?
+        .query_row(params![message, i64::try_from(place).unwrap_or(i64::MAX)], |row| {
+            Ok(Letter {
+                is_reply: row.get(0)?,
+                is_late: row.get(1)?,
+                digest: row.get(2)?,
+                at: moment(row, 3)?,
+                body: row.get(4)?,
+            })
+        })
+        .optional()?;
+    Ok(found)
+}
+
+fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    Ok(Timestamp::from_millis(natural(row.get(column)?)))
+}
+
+#[async_trait]
+impl Letters for Sqlite {
+    async fn announced(&self) -> Result<(Vec<Announced>, Vec<Envelope>), StoreError> {
+        self.readers.read(announced).await
+    }
+
+    async fn announce(&self, announced: &Announced) -> Result<(), StoreError> {
+        self.write_letters(Write::Announce(announced.clone())).await
+    }
+
+    async fn withdraw(&self, messages: &[Box<str>], at: Timestamp) -> Result<(), StoreError> {
+        self.write_letters(Write::Withdraw(messages.into(), at)).await
+    }
+
+    async fn discard(&self, messages: &[Box<str>]) -> Result<(), StoreError> {
+        self.write_letters(Write::Discard(messages.into())).await
+    }
+
+    async fn keep(&self, message: &str, letter: &Letter) -> Result<(), StoreError> {
+        self.write_letters(Write::Keep(message.into(), letter.clone())).await
+    }
+
+    async fn letter(&self, message: &str, place: usize) -> Result<Option<Letter>, StoreError> {
+        let message = message.to_owned();
+        self.look_ups.read(move |connection| letter(connection, &message, place)).await
+    }
+}
+
+impl Sqlite {
+    async fn write_letters(&self, write: Write) -> Result<(), StoreError> {
+        self.writer.write(write::Write::Letters(write)).await.map(drop)
+    }
+}

@@ -1,0 +1,73 @@
+//! Expected replies and what comes for them.
+
+use std::sync::Arc;
+
+use talaria_turns::{Announced, Letter, Letters, Principal, StoreError, Timestamp};
+
+use super::key;
+
+fn announced(message: &str, chat: Option<&str>) -> Announced {
+    Announced {
+        message: message.into(),
+        chat: chat.map(Into::into),
+        task: key("a"),
+        executor: "it".into(),
+        at: Timestamp::from_millis(7),
+        closed: None,
+    }
+}
+
+fn letter(text: &str, is_reply: bool) -> Letter {
+    let digest = std::array::from_fn(|at| text.as_bytes().get(at).copied().unwrap_or_default());
+    Letter { is_reply, is_late: false, digest, at: Timestamp::from_millis(9), body: text.as_bytes().to_vec() }
+}
+
+pub(crate) async fn letters_come_back_in_the_order_in_which_they_came(store: Arc<dyn Letters>) {
+    for (message, chat) in [("one", Some("chat")), ("two", None)] {
+        store.announce(&announced(message, chat)).await.unwrap();
+    }
+    let letters = [letter("first", false), letter("second", true), letter("", true)];
+    store.keep("two", &letters[1]).await.unwrap();
+    for kept in &letters {
+        store.keep("one", kept).await.unwrap();
+    }
+    for (place, kept) in letters.iter().enumerate() {
+        assert_eq!(store.letter("one", place).await.unwrap().as_ref(), Some(kept));
+    }
+    assert_eq!(store.letter("one", letters.len()).await.unwrap(), None);
+    let (_, envelopes) = store.announced().await.unwrap();
+    let mine: Vec<_> = envelopes.iter().filter(|envelope| *envelope.message == *"one").collect();
+    let expected: Vec<_> = letters.iter().map(|letter| (letter.is_reply, letter.body.len())).collect();
+    assert_eq!(mine.iter().map(|envelope| (envelope.is_reply, envelope.bytes)).collect::<Vec<_>>(), expected);
+    assert_eq!(mine[1].digest, letters[1].digest);
+}
+
+pub(crate) async fn an_announcement_is_kept_as_it_is_and_replaced_as_a_whole(store: Arc<dyn Letters>) {
+    let first = announced("one", Some("chat"));
+    store.announce(&first).await.unwrap();
+    store.keep("one", &Letter { is_late: true, ..letter("hi", true) }).await.unwrap();
+    assert!(store.announced().await.unwrap().1[0].is_late);
+    store.withdraw(&["one".into(), "nobody's".into()], Timestamp::from_millis(8)).await.unwrap();
+    let closed = Announced { closed: Some(Timestamp::from_millis(8)), ..first };
+    assert_eq!(store.announced().await.unwrap().0, [closed]);
+    let mut again = announced("one", None);
+    again.task.owner = Principal::anyone();
+    store.announce(&again).await.unwrap();
+    let (all, letters) = store.announced().await.unwrap();
+    assert_eq!((all, letters.len()), (vec![again], 1), "its letters stay");
+    assert!(!letters[0].is_late, "it came in time for this one");
+    assert_eq!(store.letter("one", 0).await.unwrap(), Some(letter("hi", true)));
+}
+
+pub(crate) async fn what_is_discarded_takes_its_letters_along(store: Arc<dyn Letters>) {
+    for message in ["one", "two"] {
+        store.announce(&announced(message, None)).await.unwrap();
+        store.keep(message, &letter("hi", true)).await.unwrap();
+    }
+    store.discard(&["one".into(), "nobody's".into()]).await.unwrap();
+    let (all, letters) = store.announced().await.unwrap();
+    assert_eq!((all.len(), letters.len()), (1, 1));
+    assert_eq!(store.letter("one", 0).await.unwrap(), None);
+    let refused = store.keep("one", &letter("late", true)).await;
+    assert!(matches!(refused, Err(StoreError::NotFound)), "{refused:?}");
+}

@@ -1,0 +1,234 @@
+//! The operator's server: is it alive, is it ready, what has it counted.
+//!
+//! | route | answers |
+//! |---|---|
+//! | `GET /healthz` | 200 as soon as it listens, which is before the executors are loaded |
+//! | `GET /readyz` | 200 where a turn would be taken and could succeed, else 503; JSON that says why |
+//! | `GET /metrics` | the numbers of [`talaria_observe::metrics`] |
+//! | `GET /push/undelivered` | pushes that were given up |
+//! | `POST /push/undelivered/{task}/{id}/retry` | tries one again |
+//!
+//! It listens on loopback unless told otherwise, and beyond loopback only with a token. With a token every route but
+//! `/healthz` needs it. Without one, whoever can open a socket on this machine may ask; a page in the operator's browser
+//! can do that too, so a request that names a foreign host or origin is refused.
+//!
+//! A port that the operator chose and that is taken ends the start, as any wrong configuration does. The default port
+//! is a convenience: where it is taken, a warning says so and the bridge does its work without.
+
+mod health;
+mod route;
+mod undelivered;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use serde_json::{Value, json};
+use talaria_a2a::{Auth, Token};
+use talaria_observe::metrics::{MEDIA_TYPE, Metrics};
+use talaria_turns::Turns;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+
+pub(crate) use health::Health;
+use route::Route;
+use undelivered::NotRetried;
+
+use crate::config;
+
+/// A probe, a scraper and an operator need a few; the public server has the rest.
+const LIMITS: talaria_listen::Limits = talaria_listen::Limits {
+    connections: 64,
+    header_timeout: Duration::from_secs(10),
+    grace: Duration::from_secs(1),
+};
+
+/// What the routes show.
+pub(crate) struct Admin {
+    auth: Auth,
+    metrics: Metrics,
+    /// Set when the host is up.
+    host: OnceLock<Host>,
+}
+
+/// The host, once it is up.
+struct Host {
+    health: Arc<Health>,
+    turns: Turns,
+}
+
+type Reply = Response<Full<Bytes>>;
+
+/// Listens where the configuration says. An address that nobody chose may be taken: that is a warning.
+pub(crate) async fn bind(config: &config::Admin) -> anyhow::Result<Result<TcpListener, String>> {
+    let at = config.listen;
+    match TcpListener::bind(at).await {
+        Ok(listener) => Ok(Ok(listener)),
+        Err(error) if !config.chosen => Ok(Err(format!(
+            "no health and no metrics: cannot listen on {at} ({error}); choose another with `admin.listen`"
+        ))),
+        Err(error) => {
+            Err(error).with_context(|| format!("cannot listen on {at}; choose another with `admin.listen`"))
+        }
+    }
+}
+
+// === impl Admin ===
+
+impl Admin {
+    pub(crate) fn new(config: &config::Admin, metrics: Metrics) -> anyhow::Result<Self> {
+        let token = config.token.clone().map(|token| Token::new("admin", token)).transpose()?;
+        Ok(Self { auth: Auth::new(token.into_iter().collect()), metrics, host: OnceLock::new() })
+    }
+
+    /// The host is up; from now on it is shown.
+    pub(crate) fn show(&self, health: Arc<Health>, turns: Turns) {
+        let _ = self.host.set(Host { health, turns });
+    }
+
+    /// Serves until `shutdown`.
+    pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, shutdown: CancellationToken) {
+        let handle = move |request: Request<_>| {
+            let admin = Arc::clone(&self);
+            async move { admin.handle(&request.into_parts().0).await }
+        };
+        talaria_listen::serve(listener, LIMITS, Arc::new(AtomicU64::new(0)), shutdown, handle).await;
+    }
+
+    /// Answers one request; nobody reads its body.
+    async fn handle(&self, request: &http::request::Parts) -> Reply {
+        let route = Route::of(request.uri.path());
+        let mut reply = match self.refuse(&route, request) {
+            Some(refusal) => refusal,
+            None => self.answer(&route).await,
+        };
+        reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let (route, status) = (route.name(), reply.status().as_u16());
+        if reply.status().is_client_error() {
+            info!(route, status, "admin request refused");
+        } else {
+            debug!(route, status, "admin request");
+        }
+        reply
+    }
+
+    async fn answer(&self, route: &Route<'_>) -> Reply {
+        let host = match (route, self.host.get()) {
+            (Route::Health, _) => return respond(StatusCode::OK, &json!({ "status": "ok" })),
+            (Route::Metrics, _) => return typed(StatusCode::OK, MEDIA_TYPE, self.metrics.text()),
+            (Route::Unknown, _) => {
+                let message = "nothing is here; there are /healthz, /readyz, /metrics and /push/undelivered";
+                return failure(StatusCode::NOT_FOUND, "NOT_FOUND", message);
+            }
+            (Route::Ready | Route::Undelivered | Route::Retry { .. }, None) => {
+                let starting = json!({ "ready": false, "reason": "starting: executors are being loaded" });
+                return respond(StatusCode::SERVICE_UNAVAILABLE, &starting);
+            }
+            (Route::Ready | Route::Undelivered | Route::Retry { .. }, Some(host)) => host,
+        };
+        match route {
+            Route::Undelivered => match undelivered::list(&host.turns).await {
+                Ok(list) => respond(StatusCode::OK, &list),
+                Err(error) => unavailable(&error),
+            },
+            Route::Retry { task, id } => match undelivered::retry(&host.turns, task, id).await {
+                Ok(()) => respond(StatusCode::ACCEPTED, &json!({ "status": "retrying" })),
+                Err(error @ NotRetried::NotFound) => {
+                    failure(StatusCode::NOT_FOUND, "NOT_FOUND", &error.to_string())
+                }
+                Err(NotRetried::Failed(error)) => unavailable(&error),
+            },
+            _ => {
+                let report = host.health.report().await;
+                let status = if report.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                respond(status, &json!(report))
+            }
+        }
+    }
+
+    /// The refusal, where one is due: cheapest first, and nothing is told to strangers.
+    fn refuse(&self, route: &Route<'_>, request: &http::request::Parts) -> Option<Reply> {
+        if is_foreign(request, self.auth.is_required()) {
+            let message = "call it by its address, without an Origin of another site; \
+                           with `admin.token` any name will do";
+            return Some(failure(StatusCode::FORBIDDEN, "FOREIGN", message));
+        }
+        if !matches!(route, Route::Health) && self.auth.caller(&request.headers).is_none() {
+            let message = "this server needs the token of `admin.token`: Authorization: Bearer TOKEN";
+            let mut reply = failure(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message);
+            reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return Some(reply);
+        }
+        let allowed = route.methods();
+        if allowed.is_empty() || allowed.contains(&request.method) {
+            return None;
+        }
+        let allowed = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+        let message = format!("this path takes {allowed}");
+        let mut reply = failure(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", &message);
+        if let Ok(allowed) = HeaderValue::try_from(allowed) {
+            reply.headers_mut().insert(ALLOW, allowed);
+        }
+        Some(reply)
+    }
+}
+
+/// Whether a browser on this machine was led here by a page from elsewhere: by a name that points to this machine, or by
+/// a request across sites. A token tells strangers apart, so with one the name does not matter.
+fn is_foreign(request: &http::request::Parts, has_token: bool) -> bool {
+    let named = match (request.uri.authority(), host(&request.headers)) {
+        (Some(authority), _) => Some(authority.as_str()),
+        (None, host) => host,
+    };
+    let Some(named) = named else { return false };
+    let origin = request.headers.get(ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
+    let same_site = origin.is_none_or(|origin| {
+        origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(named))
+    });
+    !same_site || !(has_token || is_address(named))
+}
+
+fn host(headers: &HeaderMap) -> Option<&str> {
+    headers.get(HOST).map(|host| host.to_str().unwrap_or_default())
+}
+
+/// `127.0.0.1:8001`, `[::1]`, `localhost`: what nobody else's name server can answer for.
+fn is_address(authority: &str) -> bool {
+    if authority.parse::<SocketAddr>().is_ok() {
+        return true;
+    }
+    let host = authority.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
+    let host = host.map_or(authority, |(host, _)| host);
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+}
+
+/// What only the store can be blamed for. The operator may read its words.
+fn unavailable(error: &dyn std::error::Error) -> Reply {
+    failure(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", &error.to_string())
+}
+
+fn respond(status: StatusCode, body: &Value) -> Reply {
+    typed(status, "application/json", body.to_string())
+}
+
+fn failure(status: StatusCode, name: &str, message: &str) -> Reply {
+    respond(status, &json!({ "error": { "code": status.as_u16(), "status": name, "message": message } }))
+}
+
+fn typed(status: StatusCode, media_type: &'static str, body: String) -> Reply {
+    let mut reply = Response::new(Full::from(body));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    reply
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! The operator's server without a host behind it: routes, tokens, strangers.
+
+use secrecy::SecretString;
+
+use super::*;
+
+fn config(token: Option<&str>) -> config::Admin {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    config::Admin { listen, chosen: true, token: token.map(SecretString::from) }
+}
+
+fn admin(token: Option<&str>) -> Admin {
+    Admin::new(&config(token), Metrics::new("0")).unwrap()
+}
+
+async fn ask(admin: &Admin, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    admin.handle(&request.body(()).unwrap().into_parts().0).await
+}
+
+async fn status(admin: &Admin, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
+    ask(admin, method, path, headers).await.status().as_u16()
+}
+
+#[tokio::test]
+async fn it_is_alive_before_it_is_ready() {
+    let admin = admin(None);
+    assert_eq!(status(&admin, "GET", "/healthz", &[]).await, 200);
+    assert_eq!(status(&admin, "GET", "/readyz", &[]).await, 503);
+    assert_eq!(status(&admin, "GET", "/metrics", &[]).await, 200);
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_say_what_there_is() {
+    let admin = admin(None);
+    for path in [
+        "/",
+        "/health",
+        "/healthz/",
+        "/metrics/x",
+        "/push",
+        "/push/undelivered/t/i",
+        "/push/undelivered//i/retry",
+    ] {
+        assert_eq!(status(&admin, "GET", path, &[]).await, 404, "{path}");
+    }
+    assert_eq!(status(&admin, "HEAD", "/readyz", &[]).await, 503);
+    for (method, path, allowed) in
+        [("POST", "/healthz", "GET, HEAD"), ("GET", "/push/undelivered/t/i/retry", "POST")]
+    {
+        let reply = ask(&admin, method, path, &[]).await;
+        assert_eq!(
+            (reply.status().as_u16(), &reply.headers()[ALLOW]),
+            (405, &HeaderValue::from_static(allowed)),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn with_a_token_only_health_is_public() {
+    let admin = admin(Some("s3cret"));
+    for (path, right) in [("/readyz", 503), ("/metrics", 200), ("/push/undelivered", 503), ("/nothing", 404)]
+    {
+        let reply = ask(&admin, "GET", path, &[]).await;
+        assert_eq!(reply.status(), 401, "{path}");
+        assert_eq!(reply.headers()[WWW_AUTHENTICATE], "Bearer");
+        assert_eq!(status(&admin, "GET", path, &[("authorization", "Bearer wrong")]).await, 401, "{path}");
+        assert_eq!(status(&admin, "GET", path, &[("authorization", "Bearer s3cret")]).await, right, "{path}");
+    }
+    assert_eq!(status(&admin, "GET", "/healthz", &[]).await, 200);
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_gets_nothing() {
+    let open = admin(None);
+    for host in
+        ["127.0.0.1", "127.0.0.1:8001", "[::1]", "[::1]:8001", "localhost", "LOCALHOST:8001", "10.0.0.1:80"]
+    {
+        assert_eq!(status(&open, "GET", "/metrics", &[("host", host)]).await, 200, "{host}");
+    }
+    for host in [
+        "evil.example",
+        "evil.example:8001",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "",
+        "[::1",
+        "\u{e4}",
+    ] {
+        assert_eq!(status(&open, "GET", "/metrics", &[("host", host)]).await, 403, "{host}");
+        assert_eq!(status(&open, "GET", "/healthz", &[("host", host)]).await, 403, "{host}");
+    }
+    // HTTP/2 names the host in the request line.
+    assert_eq!(status(&open, "GET", "http://evil.example/metrics", &[]).await, 403);
+    let retry = "/push/undelivered/t/i/retry";
+    let here = ("host", "127.0.0.1:8001");
+    for origin in ["http://evil.example", "null", "http://127.0.0.1:8002", "http://localhost:8001"] {
+        assert_eq!(status(&open, "POST", retry, &[here, ("origin", origin)]).await, 403, "{origin}");
+    }
+    assert_eq!(status(&open, "POST", retry, &[here, ("origin", "http://127.0.0.1:8001")]).await, 503);
+
+    let closed = admin(Some("s3cret"));
+    let right = ("authorization", "Bearer s3cret");
+    let named = ("host", "talaria.internal:8001");
+    assert_eq!(status(&closed, "GET", "/metrics", &[named, right]).await, 200, "a token proves enough");
+    let foreign = ("origin", "http://evil.example");
+    assert_eq!(status(&closed, "POST", retry, &[named, right, foreign]).await, 403);
+}
+
+#[tokio::test]
+async fn a_taken_port_ends_the_start_only_where_somebody_chose_it() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listen = taken.local_addr().unwrap();
+    let chosen = bind(&config::Admin { listen, ..config(None) }).await.unwrap_err();
+    assert_eq!(chosen.to_string(), format!("cannot listen on {listen}; choose another with `admin.listen`"));
+    let warning = bind(&config::Admin { listen, chosen: false, ..config(None) }).await.unwrap().unwrap_err();
+    assert!(
+        warning.starts_with(&format!("no health and no metrics: cannot listen on {listen}")),
+        "{warning}"
+    );
+}

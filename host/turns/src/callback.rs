@@ -1,0 +1,150 @@
+//! Replies that come out of band, seen from a turn and from a store.
+//!
+//! An upstream may answer by a request of its own, long after the one that asked it was acknowledged. A turn says
+//! beforehand which reply it expects ([`Callbacks::expect`]) and then waits for it ([`Awaited::next`]). Where the
+//! reply comes in is not known here; where expectations and replies are kept is [`Letters`].
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::model::Timestamp;
+use crate::store::{StoreError, TaskKey};
+
+/// A reply that a turn expects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expectation {
+    /// The task whose turn expects it.
+    pub task: TaskKey,
+    /// The executor that runs the turn.
+    pub executor: Box<str>,
+    /// The message that it answers, by the id that the upstream is given.
+    pub message: Box<str>,
+    /// The upstream's chat that the message belongs to. Of one chat, one task at a time expects something.
+    pub chat: Option<Box<str>>,
+    /// How long to wait for the chat; none waits for as long as it takes.
+    pub within: Option<Duration>,
+}
+
+/// Something that came for a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its media type.
+    pub content_type: String,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+/// Why there is no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum CallbackError {
+    /// Another turn expects it, or this one already.
+    #[error("a reply to message {0} is expected already")]
+    Duplicate(Box<str>),
+    /// The chat was not free in time.
+    #[error("chat {0} is busy with another message")]
+    ChatBusy(Box<str>),
+    /// A bound is reached; the text says which.
+    #[error("{0}")]
+    Full(String),
+    /// The host is shutting down. The words are those that callers of the Python bridge know.
+    #[error("executor shutting down")]
+    Closing,
+    /// The store did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Takes replies in for turns.
+#[async_trait]
+pub trait Callbacks: Send + Sync + 'static {
+    /// Announces a reply; when this returns, the announcement survives the end of the process. The same task may
+    /// announce the same reply again after a restart: it gets what came meanwhile.
+    async fn expect(&self, expected: Expectation) -> Result<Box<dyn Awaited>, CallbackError>;
+}
+
+/// A reply that was announced. Dropping it withdraws the announcement.
+#[async_trait]
+pub trait Awaited: Send + Sync + 'static {
+    /// Where the upstream must post it.
+    fn reply_url(&self) -> &str;
+
+    /// Whether the upstream may still be at work on an earlier message of the chat, whose turn ended without a reply.
+    fn overtakes(&self) -> bool;
+
+    /// The next thing that comes for the turn. Dropping the future loses nothing.
+    async fn next(&mut self) -> Result<Delivery, CallbackError>;
+}
+
+/// What was announced, as a store keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announced {
+    /// The message that is to be answered; no two announcements have the same.
+    pub message: Box<str>,
+    /// The chat that it belongs to.
+    pub chat: Option<Box<str>>,
+    /// The task.
+    pub task: TaskKey,
+    /// The executor.
+    pub executor: Box<str>,
+    /// When it was announced.
+    pub at: Timestamp,
+    /// When it was withdrawn.
+    pub closed: Option<Timestamp>,
+}
+
+/// What came, as a store keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letter {
+    /// Whether it answers the message; otherwise it is only about it.
+    pub is_reply: bool,
+    /// Whether it came after the announcement was withdrawn.
+    pub is_late: bool,
+    /// SHA-256 of what it says, to know it again.
+    pub digest: [u8; 32],
+    /// When it came.
+    pub at: Timestamp,
+    /// What the turn is given.
+    pub body: Vec<u8>,
+}
+
+/// A letter without its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// The message that it is for.
+    pub message: Box<str>,
+    /// See [`Letter`].
+    pub is_reply: bool,
+    /// See [`Letter`].
+    pub is_late: bool,
+    /// See [`Letter`].
+    pub digest: [u8; 32],
+    /// Bytes of its body.
+    pub bytes: usize,
+}
+
+/// Where announcements and letters live. Every method does all or nothing; when one that writes returns, what it wrote
+/// survives the end of the process, where the store is durable at all.
+#[async_trait]
+pub trait Letters: Send + Sync + 'static {
+    /// Everything that is kept, letters in the order in which they came. For the start of a host.
+    async fn announced(&self) -> Result<(Vec<Announced>, Vec<Envelope>), StoreError>;
+
+    /// Keeps an announcement, instead of an older one for the same message, whose letters stay and are not late any more.
+    async fn announce(&self, announced: &Announced) -> Result<(), StoreError>;
+
+    /// Notes that announcements were withdrawn. Unknown ones are passed over.
+    async fn withdraw(&self, messages: &[Box<str>], at: Timestamp) -> Result<(), StoreError>;
+
+    /// Forgets announcements with their letters. Unknown ones are passed over.
+    async fn discard(&self, messages: &[Box<str>]) -> Result<(), StoreError>;
+
+    /// Keeps a letter.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] where nothing was announced.
+    async fn keep(&self, message: &str, letter: &Letter) -> Result<(), StoreError>;
+
+    /// The letter at a place among those of a message, 0 for the first.
+    async fn letter(&self, message: &str, place: usize) -> Result<Option<Letter>, StoreError>;
+}

@@ -1,0 +1,46 @@
+//! How many messages there was no room for, since the start.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::service::SendError;
+
+/// Messages that were refused because there was no room, counted since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Too many turns were under way.
+    pub busy: u64,
+    /// Too many turns of the conversation were.
+    pub lane_full: u64,
+    /// The host was shutting down.
+    pub draining: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counter {
+    busy: AtomicU64,
+    lane_full: AtomicU64,
+    draining: AtomicU64,
+}
+
+// === impl Counter ===
+
+impl Counter {
+    /// Counts what is a want of room; other errors are the message's own.
+    pub(crate) fn note(&self, error: &SendError) {
+        let count = match error {
+            SendError::Busy(_) => &self.busy,
+            SendError::LaneFull(_) => &self.lane_full,
+            SendError::Draining => &self.draining,
+            _ => return,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Refused {
+        Refused {
+            busy: self.busy.load(Ordering::Relaxed),
+            lane_full: self.lane_full.load(Ordering::Relaxed),
+            draining: self.draining.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The executor `hermes` behind the real binary: the environment, one line of configuration and a model are enough.
+
+use serde_json::{Value, json};
+use talaria_testkit::{FakeGateway, Reply};
+
+use crate::bridge::{Bridge, Start, message};
+
+const CONFIG: &str =
+    "[executors]\ndefault = \"hermes\"\n[executor.hermes.settings]\nmodel = \"nousresearch/hermes-4-70b\"\n";
+const KEY: &str = "sk-or-0123456789abcdef";
+const THOUGHT: &str = "nobody must ever read this thought";
+
+fn start(folder: &std::path::Path, endpoint: &FakeGateway, config: &str) -> Bridge {
+    Start::new(folder)
+        .config(config)
+        .arg("--log=trace")
+        .env("OPENAI_BASE_URL", &endpoint.base_url())
+        .env("OPENAI_API_KEY", KEY)
+        .up()
+}
+
+/// An endpoint that gives every chat this message.
+async fn endpoint(message: Value) -> FakeGateway {
+    FakeGateway::start(move |request| match request.path.as_str() {
+        "/v1/models" => Reply::json(&json!({ "data": [] })),
+        _ => Reply::json(&json!({ "choices": [{ "message": message, "finish_reason": "stop" }] })),
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environment_and_a_model_are_enough_and_thoughts_stay_inside() {
+    let content = format!("<think>{THOUGHT}</think>\nfrom the model");
+    let endpoint = endpoint(json!({ "content": content, "reasoning": THOUGHT })).await;
+    let folder = tempfile::tempdir().unwrap();
+    let bridge = start(folder.path(), &endpoint, CONFIG);
+    assert_eq!(bridge.say("hi").await, "from the model", "a bare message, as the Python executor answered");
+    let requests = endpoint.requests();
+    let [probe, chat] = requests.as_slice() else { panic!("{} requests", requests.len()) };
+    assert_eq!(probe.path, "/v1/models");
+    assert_eq!(chat.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert_eq!(chat.json()["reasoning"], json!({ "enabled": true }));
+
+    let mut params = message("hi");
+    params["configuration"] = json!({ "returnImmediately": true });
+    let task = bridge.call("SendMessage", params).await["result"]["task"]["id"].clone();
+    let subscribed = bridge.call("GetTask", json!({ "id": task })).await.to_string();
+    assert!(!subscribed.contains(THOUGHT), "{subscribed}");
+    bridge.terminate();
+    let (code, log) = bridge.end();
+    assert_eq!(code, Some(0));
+    assert!(!log.contains(THOUGHT), "the log holds a thought");
+    assert!(!log.contains(KEY), "the log holds the key");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tool_calls_are_a_message_by_default_and_data_for_whoever_reads_data() {
+    let call =
+        json!({ "id": "call_1", "type": "function", "function": { "name": "lookup", "arguments": "{}" } });
+    let endpoint = endpoint(json!({ "content": null, "tool_calls": [call] })).await;
+    let folder = tempfile::tempdir().unwrap();
+    let tools = "tools = [{ type = \"function\", function = { name = \"lookup\", parameters = {} } }]\n";
+    let bridge = start(folder.path(), &endpoint, &format!("{CONFIG}{tools}"));
+    let said: Value = serde_json::from_str(&bridge.say("hi").await).unwrap();
+    assert_eq!(said, json!([call]));
+    assert_eq!(endpoint.requests()[1].json()["tools"][0]["function"]["name"], "lookup");
+
+    let mut params = message("hi");
+    params["configuration"] = json!({ "acceptedOutputModes": ["text/plain", "application/json"] });
+    let answer = bridge.call("SendMessage", params).await;
+    let parts = &answer["result"]["task"]["artifacts"][0]["parts"];
+    assert_eq!(
+        serde_json::from_str::<Value>(parts[0]["text"].as_str().unwrap()).unwrap(),
+        json!([call]),
+        "{answer}"
+    );
+    assert_eq!(parts[1]["data"], json!([call]), "{answer}");
+    assert_eq!(parts[1]["mediaType"], "application/json");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_model_the_boot_says_what_to_set() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("talaria.toml"), "[executors]\ndefault = \"hermes\"\n").unwrap();
+    let output =
+        crate::bridge::run(crate::bridge::talaria(folder.path()).args(["serve", "--listen", "127.0.0.1:0"]));
+    assert_eq!(output.status.code(), Some(1));
+    let said = crate::bridge::stderr(&output);
+    assert!(said.contains("settings.model"), "{said}");
+}

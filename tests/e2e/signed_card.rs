@@ -1,0 +1,60 @@
+//! The signed card: as the configuration asks for it, or no start at all.
+
+use serde_json::Value;
+
+use crate::bridge::{Start, request, run, stderr, talaria};
+
+const CONFIG: &str = r#"
+[a2a.auth]
+tokens = [{ name = "alice", token = { env = "ALICE_TOKEN" } }]
+[a2a.card]
+extended_card = true
+[a2a.card.signing]
+key = { file = "card-key.pem" }
+kid = "key-1"
+"#;
+
+/// The key of the first test of RFC 8032, in PKCS#8.
+const KEY: &str = "MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g";
+/// `{"alg":"EdDSA","typ":"JOSE","kid":"key-1"}`
+const PROTECTED: &str = "eyJhbGciOiJFZERTQSIsInR5cCI6IkpPU0UiLCJraWQiOiJrZXktMSJ9";
+
+#[tokio::test]
+async fn the_card_is_signed_in_all_its_forms() {
+    let folder = tempfile::tempdir().unwrap();
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{KEY}\n-----END PRIVATE KEY-----\n");
+    std::fs::write(folder.path().join("card-key.pem"), pem).unwrap();
+    let bridge = Start::new(folder.path()).config(CONFIG).arg("--demo").env("ALICE_TOKEN", "alice-1").up();
+    for (path, version) in [
+        ("/.well-known/agent-card.json", "1.0"),
+        ("/.well-known/agent-card.json", "0.3"),
+        ("/extendedAgentCard", "1.0"),
+        ("/v1/card", "0.3"),
+    ] {
+        let headers = [("a2a-version", version), ("authorization", "Bearer alice-1")];
+        let response = request(bridge.url(), "GET", path, &headers, "").await;
+        let card: Value = serde_json::from_slice(&response.body).unwrap();
+        let signatures = card["signatures"].as_array().unwrap_or_else(|| panic!("{path}: {card}"));
+        assert!(!signatures.is_empty());
+        for signature in signatures {
+            assert_eq!(signature["protected"], PROTECTED, "{path} {version}");
+            assert_eq!(signature["signature"].as_str().unwrap().len(), 86, "64 bytes: {path} {version}");
+        }
+    }
+}
+
+#[test]
+fn a_key_that_cannot_sign_ends_the_start_and_the_check() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("talaria.toml"), CONFIG).unwrap();
+    std::fs::write(folder.path().join("card-key.pem"), "hunter2").unwrap();
+    for command in ["serve", "check"] {
+        let output = run(talaria(folder.path()).arg(command).env("ALICE_TOKEN", "alice-1"));
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(64), "{command}: {said}");
+        for expected in ["talaria.toml:7", "a2a.card.signing.key", "card-key.pem", "openssl genpkey"] {
+            assert!(said.contains(expected), "{command}: {expected} is not in: {said}");
+        }
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+}

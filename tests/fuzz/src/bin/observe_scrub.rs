@@ -1,0 +1,63 @@
+//! What looks like a secret, or is one, does not come out, whatever stands around it.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use talaria_observe::{Redactor, scrub};
+
+const KNOWN: [&str; 3] = ["correct horse battery", "hunter2hunter2", "日本 の 秘密 です"];
+
+static REDACTOR: LazyLock<Redactor> = LazyLock::new(|| Redactor::new(KNOWN));
+
+fuzz_target!(|text: &str| {
+    let once = scrub(text).into_owned();
+    assert_eq!(scrub(&once), once, "twice is once");
+    // The longest label has 30 bytes and stands for 8 at least.
+    assert!(once.len() <= 4 * text.len(), "{} bytes became {}", text.len(), once.len());
+
+    // Some of them each time, at different places: all of them would leave time for few texts.
+    for (at, (secret, around)) in planted(text).into_iter().enumerate().skip(text.len() % 4).step_by(4) {
+        let planted = match (text.len() / 4 + at) % 4 {
+            0 => format!("{text} {around}"),
+            1 => format!("{around} {text}"),
+            2 => format!("{text}\n{around}\n{text}"),
+            _ => format!("{text}\t{around}\t{text}"),
+        };
+        let out = scrub(&planted);
+        assert!(text.contains(&secret) || !out.contains(&secret), "{secret} is still in {out}");
+    }
+    let known = KNOWN[text.len() % KNOWN.len()];
+    let out = REDACTOR.redact(&format!("{text}{known}{text}")).into_owned();
+    assert!(!out.contains(known), "{known} is still in {out}");
+});
+
+/// Secrets of every shape, made of the text's bytes: the part that must not come out, and the whole.
+fn planted(text: &str) -> Vec<(String, String)> {
+    let letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    let of = |letters: &'static [u8], from: usize, length: usize| -> String {
+        let seed = text.bytes().chain([from as u8]).cycle().skip(from);
+        seed.take(length).map(|byte| char::from(letters[usize::from(byte) % letters.len()])).collect()
+    };
+    let any = |from, length| of(letters, from, length);
+    let whole = |secret: String| (secret.clone(), secret);
+    let value = any(9, 12);
+    vec![
+        whole(format!("sk-proj-{}", any(0, 20))),
+        whole(format!("ghp_{}", any(1, 36))),
+        whole(format!("ghs_{}", any(2, 36))),
+        whole(format!("github_pat_{}", any(3, 40))),
+        whole(format!("AKIA{}", of(&letters[26..], 4, 16))),
+        whole(format!("cfut_{}", any(5, 32))),
+        whole(format!("mol_pk_{}", any(6, 20))),
+        whole(format!("ctx7_{}", any(7, 12))),
+        whole(format!("eyJ{}.{}.{}", any(0, 12), any(1, 12), any(2, 12))),
+        // A blob has all three kinds of characters.
+        whole(format!("Zz9g{}", any(8, 44))),
+        (value.clone(), format!("X_API_KEY={value}")),
+        (value.clone(), format!("DB_PASSWORD=\"{value}\"")),
+        (value.clone(), format!("Authorization: Bearer {value}")),
+        (value.clone(), format!("postgres://app:{value}@db/x")),
+        (any(10, 64), format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----", any(10, 64))),
+    ]
+}

@@ -1,0 +1,31 @@
+//! Redaction in pieces gives what redaction of the whole gives. The first line says how the rest is cut.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use talaria_fuzz::pieces;
+use talaria_observe::Redactor;
+
+const KNOWN: [&str; 4] = ["correct horse battery", "battery staple x", "hunter2hunter2", "日本 の 秘密 です"];
+
+static REDACTOR: LazyLock<Redactor> = LazyLock::new(|| Redactor::new(KNOWN));
+
+fuzz_target!(|data: &str| {
+    let (sizes, text) = data.split_once('\n').unwrap_or((data, ""));
+    let whole = REDACTOR.redact(text);
+    for sizes in [sizes.as_bytes(), b"A"] {
+        let mut stream = REDACTOR.stream();
+        let mut out = String::new();
+        for piece in pieces(sizes, text) {
+            out.push_str(&stream.push(piece));
+            let (held, most) = stream.held();
+            assert!(held <= most, "{held} bytes are held");
+            // A longer stretch is let go, which is another promise.
+            assert!(text.len() < most, "an input of this target is shorter than what is held");
+        }
+        out.push_str(&stream.finish());
+        assert_eq!(out, whole, "the pieces give what the whole gives");
+        assert_eq!(stream.finish(), "", "the stream is as new");
+    }
+});

@@ -1,0 +1,50 @@
+//! A mailbox with its listener, for executors that are answered by callback.
+
+use std::sync::Arc;
+
+use talaria_egress::SecretString;
+use talaria_mailbox::{Config, Limits, Listener, Mailbox};
+use talaria_observe::Redactor;
+use talaria_store::Memory;
+use talaria_turns::{Callbacks, Letters};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// A mailbox on loopback. It is gone when it is dropped.
+pub struct MailHost {
+    /// The mailbox.
+    pub mailbox: Mailbox,
+    /// Where callbacks go.
+    pub url: String,
+    _serving: JoinSet<()>,
+}
+
+impl MailHost {
+    /// One in memory, without a secret.
+    pub async fn start() -> Self {
+        Self::on(Arc::new(Memory::new(1)), None).await
+    }
+
+    /// One on what a store kept.
+    pub async fn on(letters: Arc<dyn Letters>, secret: Option<&str>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        let url = format!("http://{}/a2a/reply", listener.local_addr().unwrap());
+        // Thousands may be answered at once.
+        let limits = Limits { connections: 10_000, ..Limits::default() };
+        let config = Config { reply_url: url.clone(), limits, redactor: Redactor::new(secret) };
+        let mailbox = Mailbox::open(letters, config).await.expect("a mailbox");
+        let never = CancellationToken::new();
+        let mut serving = JoinSet::new();
+        serving.spawn(mailbox.clone().tend(never.clone()));
+        let posts = Listener::new(mailbox.clone(), secret.map(SecretString::from), limits);
+        serving.spawn(posts.serve(listener, never));
+        Self { mailbox, url, _serving: serving }
+    }
+
+    /// As an executor is given it.
+    #[must_use]
+    pub fn callbacks(&self) -> Arc<dyn Callbacks> {
+        Arc::new(self.mailbox.clone())
+    }
+}

@@ -1,0 +1,121 @@
+//! The real binary, started for others to talk to.
+//!
+//! It gets a folder of its own with the configuration in it, an environment that is empty but for the cache of compiled
+//! components, which it shares with the tests, and a free port on loopback. It is killed when it is dropped; its log
+//! stays in the folder until then.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::command::{cargo, read, run};
+
+/// The file that says what the bridge does.
+pub(crate) const CONFIG: &str = "talaria.toml";
+const LOG: &str = "log";
+
+/// The binary, as the tests build it.
+pub(crate) struct Binary {
+    /// A link: a build that ends meanwhile must not change what is started next.
+    folder: TempDir,
+    cache: PathBuf,
+}
+
+/// A running `talaria serve`.
+pub(crate) struct Bridge {
+    child: Child,
+    folder: TempDir,
+    url: String,
+}
+
+// === impl Binary ===
+
+impl Binary {
+    /// Builds it, for use from below `target`.
+    pub(crate) fn build(root: &Path, target: &Path) -> Result<Self> {
+        let build = ["build", "--package", "talaria"];
+        run(cargo().args(build).current_dir(root))?;
+        // Again, and at once: now it says where.
+        let messages = read(cargo().args(build).args(["--message-format", "json"]).current_dir(root))?;
+        let built = messages
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .find_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
+            .context("cargo did not say where the binary is")?;
+        let folder =
+            TempDir::new_in(target).with_context(|| format!("cannot write to {}", target.display()))?;
+        let link = folder.path().join("talaria");
+        if fs::hard_link(&built, &link).is_err() {
+            fs::copy(&built, &link).with_context(|| format!("cannot copy {}", built.display()))?;
+        }
+        Ok(Self { folder, cache: built.with_file_name("e2e-cache") })
+    }
+
+    /// Starts it with a configuration and waits until it is ready.
+    pub(crate) fn serve(&self, config: &str) -> Result<Bridge> {
+        let folder = TempDir::new_in(self.folder.path())?;
+        fs::write(folder.path().join(CONFIG), config)?;
+        let log = File::create(folder.path().join(LOG))?;
+        let mut child = Command::new(self.folder.path().join("talaria"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--output", "json"])
+            .current_dir(folder.path())
+            .env_clear()
+            .env("XDG_CACHE_HOME", &self.cache)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .context("cannot start talaria")?;
+        let banner =
+            child.stdout.take().context("its output is piped").and_then(|out| banner(BufReader::new(out)));
+        let mut bridge = Bridge { child, folder, url: String::new() };
+        match banner {
+            Ok(url) => bridge.url = url,
+            Err(error) => bail!("{error}; it said:\n{}", bridge.log()),
+        }
+        Ok(bridge)
+    }
+}
+
+/// Reads the document that it prints when it is ready; the address in it.
+fn banner(out: impl BufRead) -> Result<String> {
+    let mut text = String::new();
+    for line in out.lines() {
+        text.push_str(&line?);
+        if let Ok(banner) = serde_json::from_str::<Value>(&text) {
+            let url = banner.get("url").and_then(Value::as_str);
+            return url.map(str::to_owned).context("talaria did not say where it listens");
+        }
+    }
+    bail!("talaria ended before it was ready")
+}
+
+// === impl Bridge ===
+
+impl Bridge {
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The file with its configuration.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.folder.path().join(CONFIG)
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default()
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,205 @@
+//! `cargo xtask fuzz`: the parsers that face the network, against inputs that grow towards what was not reached yet.
+//!
+//! libFuzzer from a stable compiler: the counters are flags of LLVM, which `tests/fuzz/rustc` adds to our own crates, and
+//! the fuzzer itself is C++ that a build script compiles. No sanitizer, since those need a nightly compiler; the host
+//! forbids `unsafe`, so what there is to find is panics, overflows, endless loops and broken promises.
+//!
+//! Everything is kept in `target/fuzz`: the build, since its artefacts fit no other; the inputs that reached something
+//! new, from which the next run goes on; and what made a target fail. The seeds in `tests/fuzz/corpus` are only read. A
+//! run begins with all inputs that are known, so a finding that was committed as a seed is a test from then on.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::command::{cargo, run};
+
+/// How long a target runs unless told otherwise.
+const SECONDS: u32 = 60;
+/// Longest input, in bytes. Below the 4 KiB that the redactor holds back, so that its promise about pieces is exact.
+const LONGEST: usize = 2048;
+/// An input that takes longer is a finding: these parsers take microseconds.
+const SLOWEST: u32 = 10;
+/// MiB; more memory is a finding.
+const MEMORY: u32 = 1024;
+/// Lines of a failure that are shown.
+const SHOWN: usize = 40;
+
+/// What to run and for how long.
+struct Plan {
+    targets: Vec<String>,
+    seconds: u32,
+}
+
+/// Builds and runs targets, one after the other; all where none is named.
+pub(crate) fn fuzz(args: &[&str], root: &Path) -> Result<()> {
+    let folder = root.join("tests/fuzz");
+    let plan = Plan::parse(args, &targets(&folder)?)?;
+    let target = root.join("target/fuzz");
+    eprintln!("fuzz: building (minutes, the first time)");
+    let start = Instant::now();
+    build(&folder, &target)?;
+    eprintln!("fuzz: built in {:.1} s", start.elapsed().as_secs_f64());
+    for name in &plan.targets {
+        let told = attack(&folder, &target, name, plan.seconds)?;
+        eprintln!("fuzz: {name}: {told}");
+    }
+    Ok(())
+}
+
+// === impl Plan ===
+
+impl Plan {
+    fn parse(args: &[&str], known: &BTreeSet<String>) -> Result<Self> {
+        let mut plan = Self { targets: Vec::new(), seconds: SECONDS };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            if *arg == "--seconds" {
+                let number = args.next().and_then(|number| number.parse().ok()).filter(|number| *number > 0);
+                plan.seconds = number.context("--seconds takes a number of seconds, 1 or more")?;
+            } else if known.contains(*arg) {
+                plan.targets.push((*arg).to_owned());
+            } else {
+                bail!("no target {arg}; there are {}", Vec::from_iter(known.iter().cloned()).join(", "));
+            }
+        }
+        if plan.targets.is_empty() {
+            plan.targets.extend(known.iter().cloned());
+        }
+        Ok(plan)
+    }
+}
+
+/// The targets: one a file or folder of `src/bin`.
+fn targets(folder: &Path) -> Result<BTreeSet<String>> {
+    let bins = folder.join("src/bin");
+    let entries = fs::read_dir(&bins).with_context(|| format!("cannot read {}", bins.display()))?;
+    let mut targets = BTreeSet::new();
+    for entry in entries {
+        let path = entry?.path();
+        targets.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+    }
+    Ok(targets)
+}
+
+fn build(folder: &Path, target: &Path) -> Result<()> {
+    provide_compiler()?;
+    run(cargo()
+        .args(["build", "--release", "--quiet", "--target-dir"])
+        .arg(target)
+        .env("RUSTC_WRAPPER", folder.join("rustc"))
+        .current_dir(folder))
+}
+
+/// libFuzzer is C++. Who names a compiler in `CXX` has one.
+fn provide_compiler() -> Result<()> {
+    let works = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        let status =
+            command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    if env::var_os("CXX").is_some() || works("c++", &["--version"]) {
+        return Ok(());
+    }
+    eprintln!("fuzz: no C++ compiler; apt-get install g++");
+    let install = || works("apt-get", &["install", "--yes", "g++"]);
+    ensure!(
+        install() || (works("apt-get", &["update"]) && install()),
+        "no C++ compiler for libFuzzer, and apt-get cannot install one; install g++ or clang, or name one in CXX"
+    );
+    Ok(())
+}
+
+/// Runs one target from its seeds and from what earlier runs found. Tells how it went, in a line of libFuzzer's.
+fn attack(folder: &Path, target: &Path, name: &str, seconds: u32) -> Result<String> {
+    let (grown, findings) = (target.join("corpus").join(name), target.join("findings").join(name));
+    for folder in [&grown, &findings] {
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    let log = target.join(format!("{name}.log"));
+    let mut command = Command::new(target.join("release").join(name));
+    command.arg(&grown).arg(folder.join("corpus").join(name));
+    // The targets of one crate share their words.
+    let words = name.split('_').next().map(|prefix| folder.join(format!("{prefix}.dict")));
+    command.args(words.filter(|words| words.is_file()).map(|words| format!("-dict={}", words.display())));
+    command.arg(format!("-artifact_prefix={}/", findings.display())).args([
+        format!("-max_total_time={seconds}"),
+        format!("-max_len={LONGEST}"),
+        format!("-timeout={SLOWEST}"),
+        format!("-rss_limit_mb={MEMORY}"),
+        // The first steps are the same everywhere; how far they lead depends on the machine.
+        "-seed=1".to_owned(),
+    ]);
+    command.stderr(File::create(&log).with_context(|| format!("cannot write {}", log.display()))?);
+    let before = files(&findings)?;
+    let done = run(&mut command);
+    let told = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    let told = String::from_utf8_lossy(&told);
+    done.with_context(|| {
+        // From the panic, or from libFuzzer's own complaint, on.
+        let at = told.find("panicked at").or_else(|| told.find("==")).unwrap_or_default();
+        eprintln!("{}", told.get(at..).unwrap_or_default().lines().take(SHOWN).collect::<Vec<_>>().join("\n"));
+        let new = files(&findings).unwrap_or_default().difference(&before).next().cloned();
+        format!(
+            "{name} fails for {}; fix it, and keep the input as a seed in tests/fuzz/corpus/{name} (all that was \
+             said is in {})",
+            new.unwrap_or(findings).display(),
+            log.display()
+        )
+    })?;
+    let last = told.lines().rfind(|line| line.contains(" cov: ")).unwrap_or("no coverage was counted");
+    Ok(last.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn files(folder: &Path) -> Result<BTreeSet<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known() -> BTreeSet<String> {
+        targets(&crate::repository().unwrap().join("tests/fuzz")).unwrap()
+    }
+
+    #[test]
+    fn every_target_has_seeds() {
+        let corpus = crate::repository().unwrap().join("tests/fuzz/corpus");
+        let seeded: BTreeSet<String> = files(&corpus)
+            .unwrap()
+            .iter()
+            .filter_map(|folder| Some(folder.file_name()?.to_string_lossy().into_owned()))
+            .collect();
+        assert_eq!(seeded, known());
+        assert!(!seeded.is_empty());
+    }
+
+    #[test]
+    fn all_targets_run_unless_some_are_named() {
+        let all = Plan::parse(&[], &known()).unwrap();
+        assert_eq!((Vec::from_iter(known()), SECONDS), (all.targets, all.seconds));
+        let one = Plan::parse(&["a2a_rest", "--seconds", "5"], &known()).unwrap();
+        assert_eq!((one.targets, one.seconds), (vec!["a2a_rest".to_owned()], 5));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        for (args, says) in [
+            (["a2a", "--seconds", "5"], "no target a2a; there are a2a_jsonrpc, "),
+            (["a2a_rest", "--seconds", "soon"], "--seconds takes a number"),
+            (["a2a_rest", "--seconds", "0"], "--seconds takes a number"),
+            (["a2a_rest", "a2a_words", "--seconds"], "--seconds takes a number"),
+        ] {
+            let error = Plan::parse(&args, &known()).err().unwrap().to_string();
+            assert!(error.starts_with(says), "{error}");
+        }
+    }
+}

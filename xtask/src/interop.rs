@@ -1,0 +1,181 @@
+//! `cargo xtask interop`: the clients of the SDKs against the real binary.
+//!
+//! Each client is a script in `tests/interop` that does everything its SDK offers and prints a line of JSON for every
+//! binding and operation; `harness.py` there says what a line holds. Every client runs, whatever failed before. The
+//! command fails if a line tells of an error, or if a script did not come to its end.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::bridge::{Binary, Bridge};
+use crate::command::target;
+use crate::node::Node;
+use crate::venv::Venv;
+
+/// What the clients talk to. The conformance executor does what the id of a message says.
+const CONFIG: &str = r#"
+[a2a]
+reply = "task"
+[a2a.card]
+extended_card = true
+push_notifications = true
+[push]
+allow_private = true
+[executors]
+default = "conformance"
+[store]
+url = "memory:"
+"#;
+
+const CLIENTS: [Client; 3] = [
+    Client { name: "python_1", runtime: Runtime::Python },
+    Client { name: "python_03", runtime: Runtime::Python },
+    Client { name: "js", runtime: Runtime::Node },
+];
+
+/// A client: its files in `tests/interop` are called by its name.
+struct Client {
+    name: &'static str,
+    runtime: Runtime,
+}
+
+enum Runtime {
+    /// `NAME.py`, with the packages of `NAME.txt`.
+    Python,
+    /// `NAME/client.mjs`, with the packages of `NAME/package-lock.json`.
+    Node,
+}
+
+/// A line that a script prints.
+#[derive(Deserialize)]
+struct Line {
+    client: String,
+    binding: String,
+    operation: String,
+    seconds: f64,
+    error: Option<String>,
+}
+
+/// Runs every client, or the one of that name.
+pub(crate) fn run(name: Option<&str>, root: &Path) -> Result<()> {
+    let clients: Vec<_> =
+        CLIENTS.iter().filter(|client| name.is_none_or(|name| name == client.name)).collect();
+    ensure!(
+        !clients.is_empty(),
+        "there is no such client; there are {}",
+        CLIENTS.map(|client| client.name).join(", ")
+    );
+    let home = target(root)?.join("interop");
+    let scripts = root.join("tests/interop");
+    // The key of RFC 8410's example, known to everybody.
+    let key = scripts.join("card-key.pem");
+    let config = format!("{CONFIG}[a2a.card.signing]\nkey = {{ file = {key:?} }}\nkid = \"interop\"\n");
+    let commands =
+        clients.iter().map(|client| client.prepare(&home, &scripts)).collect::<Result<Vec<_>>>()?;
+    let binary = Binary::build(root, &home)?;
+    let bridge = binary.serve(&config)?;
+    let mut failures = Vec::new();
+    for (client, command) in clients.iter().zip(commands) {
+        failures.extend(client.talk(command, &bridge)?);
+    }
+    for failure in &failures {
+        eprintln!("\n{failure}");
+    }
+    ensure!(failures.is_empty(), "{} failed", failures.len());
+    Ok(())
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Installs what it needs; the command that runs it.
+    fn prepare(&self, home: &Path, scripts: &Path) -> Result<Command> {
+        match self.runtime {
+            Runtime::Python => {
+                let file = scripts.join(self.name).with_extension("txt");
+                let pins =
+                    fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+                let Some(sdk) = pins.lines().find(|line| line.starts_with("a2a-sdk==")) else {
+                    bail!("{} has no a2a-sdk", file.display())
+                };
+                let install = [OsStr::new("-r"), file.as_os_str()];
+                let venv = Venv::find(home, &sdk.replace("==", " "), &install, &pins)?;
+                let mut command = venv.python();
+                command.arg(scripts.join(self.name).with_extension("py"));
+                Ok(command)
+            }
+            Runtime::Node => {
+                let project = scripts.join(self.name);
+                let node = Node::find(home)?;
+                // The script must be beside its packages: that is where they are looked for.
+                let copy = node.install(home, &project)?.join("client.mjs");
+                fs::copy(project.join("client.mjs"), &copy)
+                    .with_context(|| format!("cannot copy the client to {}", copy.display()))?;
+                let mut command = node.command("node");
+                command.arg(copy);
+                Ok(command)
+            }
+        }
+    }
+
+    /// Runs it to its end and shows its lines; what failed.
+    fn talk(&self, mut command: Command, bridge: &Bridge) -> Result<Vec<String>> {
+        let said = tempfile::NamedTempFile::new()?;
+        let mut child = command
+            .arg(bridge.url())
+            .arg("--config")
+            .arg(bridge.config())
+            .env("NO_PROXY", "127.0.0.1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(said.reopen()?)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.name))?;
+        let mut lines = Vec::new();
+        for line in BufReader::new(child.stdout.take().context("its output is piped")?).lines() {
+            let line = line?;
+            lines.push(
+                serde_json::from_str::<Line>(&line)
+                    .with_context(|| format!("{} printed {line}", self.name))?,
+            );
+        }
+        let status = child.wait()?;
+        // The bindings run side by side.
+        lines.sort_by(|one, other| (&one.client, &one.binding).cmp(&(&other.client, &other.binding)));
+        for line in &lines {
+            line.print()?;
+        }
+        let mut failures: Vec<_> = lines.into_iter().filter_map(Line::failure).collect();
+        if !status.success() {
+            let said = fs::read_to_string(said.path())?;
+            failures.push(format!(
+                "{} ended with {status}:\n{said}\nThe bridge:\n{}",
+                self.name,
+                bridge.log()
+            ));
+        }
+        Ok(failures)
+    }
+}
+
+// === impl Line ===
+
+impl Line {
+    fn print(&self) -> Result<()> {
+        let Self { client, binding, operation, seconds, error } = self;
+        let result = if error.is_some() { "FAILED" } else { "ok" };
+        writeln!(io::stdout(), "{result:<6}  {client:<23}  {binding:<9}  {operation:<13}  {seconds:>5.1} s")?;
+        Ok(())
+    }
+
+    fn failure(self) -> Option<String> {
+        let Self { client, binding, operation, error, .. } = self;
+        error.map(|error| format!("{client}, {binding}, {operation}:\n{error}"))
+    }
+}

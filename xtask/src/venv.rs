@@ -1,0 +1,133 @@
+//! Python environments under `target/`, made when they are not there.
+//!
+//! One is named by a digest of what is in it, so that a changed pin makes a new one and two checkouts that share a target
+//! folder do not undo each other's. What is half done has no stamp, and is made again. A lock lets one process install at
+//! a time; who comes second finds it done.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use sha2::{Digest as _, Sha256};
+
+use crate::command::read;
+
+/// The oldest Python that the scripts and the kits run on.
+const OLDEST: (u32, u32) = (3, 11);
+const STAMP: &str = "installed";
+
+/// A Python environment.
+pub(crate) struct Venv {
+    folder: PathBuf,
+}
+
+// === impl Venv ===
+
+impl Venv {
+    /// The environment in `home` that `pip install INSTALL` makes. `name` says what it is, in its folder and to the user;
+    /// `pins` is what it depends on beside that.
+    pub(crate) fn find(home: &Path, name: &str, install: &[&OsStr], pins: &str) -> Result<Self> {
+        let folder = home.join(format!("{}-{}", name.replace(' ', "-"), digest(install, pins)));
+        let venv = Self { folder };
+        once(home, &venv.folder, || {
+            eprintln!("{}: installing {name} …", label(home));
+            read(Command::new(python()?).args(["-m", "venv"]).arg(&venv.folder)).context(
+                "no virtual environment could be made; on Debian that needs the package python3-venv",
+            )?;
+            let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+            read(venv.python().args(pip).args(install)).map(drop)
+        })?;
+        Ok(venv)
+    }
+
+    /// Where its programs are.
+    pub(crate) fn bin(&self) -> PathBuf {
+        self.folder.join("bin")
+    }
+
+    /// Its Python.
+    pub(crate) fn python(&self) -> Command {
+        Command::new(self.bin().join("python"))
+    }
+}
+
+/// Does `install` for a folder in `home`, unless it was done.
+pub(crate) fn once(home: &Path, folder: &Path, install: impl FnOnce() -> Result<()>) -> Result<()> {
+    fs::create_dir_all(home).with_context(|| format!("cannot create {}", home.display()))?;
+    let lock = File::create(home.join("lock"))?;
+    lock.lock().with_context(|| format!("cannot lock {}", home.display()))?;
+    let stamp = folder.join(STAMP);
+    if stamp.is_file() {
+        return Ok(());
+    }
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot clear {}", folder.display()))?;
+    }
+    install()?;
+    fs::write(&stamp, "").with_context(|| format!("cannot write {}", stamp.display()))
+}
+
+/// A short name for what is installed.
+pub(crate) fn digest(install: &[&OsStr], pins: &str) -> String {
+    let mut hash = Sha256::new();
+    for arg in install {
+        hash.update(arg.as_encoded_bytes());
+        hash.update([0]);
+    }
+    hash.update(pins);
+    hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The Python of this machine.
+fn python() -> Result<&'static str> {
+    const PYTHON: &str = "python3";
+    let (major, minor) = OLDEST;
+    let script = format!("import sys; assert sys.version_info >= ({major}, {minor}), sys.version");
+    let found = Command::new(PYTHON).args(["-c", &script]).output();
+    let found =
+        found.with_context(|| format!("there is no {PYTHON}; install Python {major}.{minor} or newer"))?;
+    ensure!(found.status.success(), "{PYTHON} is too old; install Python {major}.{minor} or newer");
+    Ok(PYTHON)
+}
+
+/// The verb that an environment is for.
+fn label(home: &Path) -> String {
+    home.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn what_was_installed_is_not_installed_again() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("one");
+        once(home.path(), &folder, || Ok(fs::create_dir(&folder)?)).unwrap();
+        once(home.path(), &folder, || bail!("again")).unwrap();
+    }
+
+    #[test]
+    fn what_was_left_half_done_is_done_again_from_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("one");
+        once(home.path(), &folder, || {
+            fs::create_dir(&folder)?;
+            fs::write(folder.join("half"), "")?;
+            bail!("the network")
+        })
+        .unwrap_err();
+        once(home.path(), &folder, || Ok(fs::create_dir(&folder)?)).unwrap();
+        assert!(!folder.join("half").exists());
+    }
+
+    #[test]
+    fn another_pin_is_another_environment() {
+        assert_ne!(digest(&[OsStr::new("a")], "x==1"), digest(&[OsStr::new("a")], "x==2"));
+        assert_ne!(digest(&[OsStr::new("a"), OsStr::new("b")], ""), digest(&[OsStr::new("ab")], ""));
+    }
+}
