@@ -24,6 +24,8 @@
 //! Nothing runs beside the connection: a frame is made when hyper asks for it, and hyper asks when the socket takes more.
 //! A client that does not read holds a cursor and one frame; one that hangs up drops the body, and with it the reader.
 
+use std::fmt::Write as _;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -35,7 +37,8 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http_body_util::Full;
 use serde::Serialize;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, Sleep, sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::dialect::{Dialect, Written};
 use crate::refusal::{Kind, Refusal};
@@ -67,7 +70,13 @@ struct Frames {
     updates: Updates,
     dialect: Dialect,
     envelope: Envelope,
-    streaming: Streaming,
+    keep_alive: Duration,
+    // Made once a stream, not once a frame: each takes its place in a list that all streams share.
+    closing: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Fires when there may have been silence for long enough.
+    silence: Pin<Box<Sleep>>,
+    /// When the last frame was made.
+    said: Instant,
     /// The number of the last event, once there was one.
     last: Option<u64>,
     /// The last frame is out, or about to be.
@@ -87,6 +96,8 @@ struct Success<'a> {
 
 /// nginx and those who follow it hold streams back unless told.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+/// Bytes of most frames: a piece of an answer, and what is around it.
+const FRAME: usize = 512;
 const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n");
 /// Milliseconds before a client comes back. Another server takes it at once; this one is back after about as long.
 const RETRY: u32 = 1000;
@@ -98,9 +109,20 @@ pub(crate) fn respond(
     envelope: Envelope,
     streaming: &Streaming,
 ) -> Response<Body> {
-    let counted = Counted::new(&streaming.open);
-    let streaming = streaming.clone();
-    let frames = Frames { updates, dialect, envelope, streaming, last: None, over: false, _counted: counted };
+    let Streaming { keep_alive, closing, open } = streaming;
+    // Boxed, since it is moved with every frame.
+    let frames = Box::new(Frames {
+        updates,
+        dialect,
+        envelope,
+        keep_alive: *keep_alive,
+        closing: Box::pin(closing.clone().cancelled_owned()),
+        silence: Box::pin(sleep(*keep_alive)),
+        said: Instant::now(),
+        last: None,
+        over: false,
+        _counted: Counted::new(open),
+    });
     let frames = stream::unfold(frames, async |mut frames| frames.next().await.map(|frame| (frame, frames)));
     streamed(Body::Frames(Box::pin(frames)))
 }
@@ -126,15 +148,29 @@ impl Frames {
         if self.over {
             return None;
         }
-        let update = tokio::select! {
-            biased;
-            () = self.streaming.closing.cancelled() => match self.updates.next_known().await {
-                Ok(None) if !self.updates.is_over() => return Some(self.closing()),
-                known => known,
-            },
-            update = self.updates.next() => update,
-            () = tokio::time::sleep(self.streaming.keep_alive) => return Some(KEEP_ALIVE),
+        let update = loop {
+            tokio::select! {
+                biased;
+                () = self.closing.as_mut() => match self.updates.next_known().await {
+                    Ok(None) if !self.updates.is_over() => return Some(self.close()),
+                    known => break known,
+                },
+                update = self.updates.next() => break update,
+                () = self.silence.as_mut() => {
+                    // Set again when it fires, and not with every frame: most never see it.
+                    let now = Instant::now();
+                    let is_silent = now >= self.said + self.keep_alive;
+                    if is_silent {
+                        self.said = now;
+                    }
+                    self.silence.as_mut().reset(self.said + self.keep_alive);
+                    if is_silent {
+                        return Some(KEEP_ALIVE);
+                    }
+                }
+            }
         };
+        self.said = Instant::now();
         match update {
             Ok(Some(update)) => Some(self.frame(&update)),
             Ok(None) => {
@@ -145,7 +181,7 @@ impl Frames {
         }
     }
 
-    fn closing(&mut self) -> Bytes {
+    fn close(&mut self) -> Bytes {
         self.over = true;
         let id = self.last.map(|last| format!("id: {last}\n")).unwrap_or_default();
         format!(": closing\n{id}retry: {RETRY}\n").into()
@@ -153,7 +189,10 @@ impl Frames {
 
     fn frame(&mut self, update: &Update) -> Bytes {
         self.last = Some(update.sequence);
-        let mut frame = format!("id: {}\ndata: ", update.sequence).into_bytes();
+        let mut frame = String::with_capacity(FRAME);
+        // Writing to a string cannot fail.
+        let _ = write!(frame, "id: {}\ndata: ", update.sequence);
+        let mut frame = frame.into_bytes();
         let result = Written(self.dialect, &update.item);
         let written = match &self.envelope {
             Envelope::Rest => serde_json::to_writer(&mut frame, &result),

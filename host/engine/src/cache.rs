@@ -57,9 +57,12 @@ impl Cache {
         for (depth, path) in folder.ancestors().enumerate() {
             trust(path, depth == 0)?;
         }
-        let mut hasher = DefaultHasher::new();
-        engine.precompile_compatibility_hash().hash(&mut hasher);
-        Ok(Self { folder, engine: hasher.finish() })
+        Ok(Self { folder, engine: settings(engine) })
+    }
+
+    /// The same folder, for another engine's code.
+    pub(crate) fn of(&self, engine: &wasmtime::Engine) -> Self {
+        Self { folder: self.folder.clone(), engine: settings(engine) }
     }
 
     /// Where the compiled form of a component is, or would be.
@@ -95,6 +98,13 @@ impl Cache {
             }
         }
     }
+}
+
+/// A hash of an engine's settings and version.
+fn settings(engine: &wasmtime::Engine) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    hasher.finish()
 }
 
 fn trust(path: &Path, is_cache: bool) -> Result<(), UntrustedFolder> {

@@ -48,6 +48,9 @@ const MAX_HEAD: usize = 64 * 1024;
 const MAX_HEADER_LIST: u32 = 16 * 1024;
 /// Requests at once on one HTTP/2 connection. The least that RFC 9113 recommends.
 const MAX_STREAMS: u32 = 100;
+/// Bytes that the kernel takes before it can send them. On its own it takes megabytes for a reader that does not read. What
+/// is on its way does not count, so a fast peer far away gets no less.
+const UNSENT: u32 = 128 * 1024;
 /// An HTTP/2 peer that is gone without a word is noticed after twice this.
 const PING: Duration = Duration::from_secs(20);
 /// Longest wait for connections to fall after they were cut.
@@ -138,6 +141,7 @@ where
     async fn serve(&self, stream: TcpStream) {
         // Answers are small and written whole.
         let _ = stream.set_nodelay(true);
+        bound_unsent(&stream);
         let heard = AtomicBool::new(false);
         let service = service_fn(|request: Request<Incoming>| {
             heard.store(true, Ordering::Relaxed);
@@ -197,6 +201,14 @@ fn http(limits: &Limits, tracker: &TaskTracker) -> auto::Builder<Tracked> {
     builder
 }
 
+/// Where the system cannot do it, the kernel's own bound holds.
+fn bound_unsent(stream: &TcpStream) {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let _ = (stream, UNSENT);
+}
+
 async fn pause_after(error: &io::Error) {
     // A peer that left before we looked is no trouble of ours.
     if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
@@ -213,5 +225,26 @@ fn turn_away(stream: TcpStream) {
     // A socket this young can take it, but tokio does not know that yet.
     if let Ok(mut stream) = stream.into_std() {
         let _ = stream.write(BUSY);
+    }
+}
+
+#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+#[allow(clippy::unwrap_used, reason = "in tests a panic is the failure")]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn little_is_taken_for_a_peer_that_does_not_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        bound_unsent(&stream);
+        stream.writable().await.unwrap();
+        let mut taken = 0;
+        while let Ok(bytes) = stream.try_write(&[0; 4096]) {
+            taken += bytes;
+        }
+        // And what fits into the peer's own window, which is half a megabyte at most.
+        assert!(taken < (1 << 20), "{taken} bytes");
     }
 }

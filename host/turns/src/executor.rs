@@ -163,8 +163,9 @@ pub struct TurnOver;
 /// What a turn sends to whoever runs it.
 #[derive(Debug)]
 pub enum Said {
-    /// Something for the readers.
-    Emitted(Emitted),
+    /// Something for the readers. Boxed: a channel has room for 32 of these as soon as it is made, and most turns say
+    /// nothing while they wait.
+    Emitted(Box<Emitted>),
     /// A point to go on from after a restart.
     Checkpoint {
         /// What the executor needs for that.
@@ -244,7 +245,7 @@ impl Scope {
     /// # Errors
     /// [`TurnOver`] when nobody takes it any more.
     pub async fn emit(&self, event: Emitted) -> Result<(), TurnOver> {
-        self.said.send(Said::Emitted(event)).await.map_err(|_| TurnOver)
+        self.said.send(Said::Emitted(Box::new(event))).await.map_err(|_| TurnOver)
     }
 
     /// Asks the caller and waits for the answer.

@@ -197,7 +197,7 @@ async fn take(
     let mut next = Some(first);
     while let Some(said) = next {
         match said {
-            Said::Emitted(emitted) => events.push(progress.event(emitted)),
+            Said::Emitted(emitted) => events.push(progress.event(*emitted)),
             Said::Checkpoint { data, kept } => {
                 events.push(Event::Checkpoint(data));
                 let written = append(live, std::mem::take(&mut events)).await;

@@ -9,6 +9,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -38,10 +39,18 @@ impl Connection {
 
     /// Sends one turn and reads its answer, which must be the upstream's.
     pub(crate) async fn turn(&mut self) -> Result<()> {
-        let (status, body) = self.send(send_message(self.address)?).await?;
+        let (status, body) = self.send(self.call("SendMessage", &message())?).await?;
         let answered =
             status == StatusCode::OK && body.windows(SAID.len()).any(|window| window == SAID.as_bytes());
         ensure!(answered, "{status}: {}", String::from_utf8_lossy(&body));
+        Ok(())
+    }
+
+    /// Cancels a task.
+    pub(crate) async fn cancel(&mut self, task: &str) -> Result<()> {
+        let (status, body) = self.send(self.call("CancelTask", &json!({ "id": task }))?).await?;
+        let answer: Value = serde_json::from_slice(&body)?;
+        ensure!(answer.get("result").is_some(), "{status}: {answer}");
         Ok(())
     }
 
@@ -53,26 +62,30 @@ impl Connection {
         Ok(())
     }
 
+    fn call(&self, method: &str, params: &Value) -> Result<Request<Full<Bytes>>> {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let request = Request::post("/")
+            .header("host", self.address.to_string())
+            .header("content-type", "application/json")
+            .header("a2a-version", "1.0");
+        Ok(request.body(Full::new(Bytes::from(serde_json::to_vec(&body)?)))?)
+    }
+
     async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes)> {
+        self.sender.ready().await?;
         let response = self.sender.send_request(request).await.context("no answer")?;
         let status = response.status();
         Ok((status, response.into_body().collect().await?.to_bytes()))
     }
 }
 
-fn send_message(address: SocketAddr) -> Result<Request<Full<Bytes>>> {
+/// The parameters of a send: a message of its own.
+pub(crate) fn message() -> Value {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
-    let text = SENTENCE.repeat(1024 / SENTENCE.len());
-    let body = serde_json::json!({
-        "jsonrpc": "2.0",
-        "id": id,
-        "method": "SendMessage",
-        "params": { "message": { "messageId": format!("m{id}"), "role": "ROLE_USER", "parts": [{ "text": text }] } },
-    });
-    let request = Request::post("/")
-        .header("host", address.to_string())
-        .header("content-type", "application/json")
-        .header("a2a-version", "1.0");
-    Ok(request.body(Full::new(Bytes::from(serde_json::to_vec(&body)?)))?)
+    json!({ "message": { "messageId": format!("m{id}"), "role": "ROLE_USER", "parts": [{ "text": prompt() }] } })
+}
+
+pub(crate) fn prompt() -> String {
+    SENTENCE.repeat(1024 / SENTENCE.len())
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use crate::gateway::Gateway;
 use crate::http1::Connection;
 use crate::process::{Bridge, Server};
-use crate::table::{Row, Target, median};
+use crate::table::{Row, Target, median, quantile};
 
 /// Connections, each with one request at a time.
 const CONNECTIONS: u32 = 16;
@@ -22,22 +22,35 @@ const WARM_UP: Duration = Duration::from_secs(2);
 /// each connection.
 const PACE: u32 = 50;
 
+/// What a server is put under.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    /// Each has one request at a time.
+    pub(crate) connections: u32,
+    pub(crate) length: Duration,
+    /// Requests a second of each connection; as fast as answers come where there is none.
+    pub(crate) pace: Option<u32>,
+}
+
 /// What one round showed.
-struct Round {
+pub(crate) struct Round {
     /// Answers a second.
     throughput: f64,
     /// Time that the server computed for one of them, in microseconds.
     cpu: f64,
     /// Median, in milliseconds.
     latency: f64,
+    /// What 99 % of them are below.
+    slow: f64,
 }
 
 /// The rounds of one kind.
 #[derive(Default)]
-struct Rounds {
+pub(crate) struct Rounds {
     throughput: Vec<f64>,
     cpu: Vec<f64>,
     latency: Vec<f64>,
+    slow: Vec<f64>,
 }
 
 pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
@@ -46,25 +59,27 @@ pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
     let mut native = bridge.start_baseline(gateway.address)?;
     ours.ready().await.context("the bridge")?;
     native.ready().await.context("the baseline")?;
+    let full = Load { connections: CONNECTIONS, length: ROUND, pace: None };
+    let paced = Load { pace: Some(PACE), ..full };
     for server in [&ours, &native] {
-        round(server, WARM_UP, None).await?;
+        Load { length: WARM_UP, ..full }.put_on(server).await?;
     }
 
     let [mut bridge, mut baseline, mut paced_bridge, mut paced_baseline] =
         std::array::from_fn(|_| Rounds::default());
     for _ in 0..ROUNDS {
-        baseline.add(&round(&native, ROUND, None).await?);
-        bridge.add(&round(&ours, ROUND, None).await?);
+        baseline.add(&full.put_on(&native).await?);
+        bridge.add(&full.put_on(&ours).await?);
     }
     for _ in 0..ROUNDS {
-        paced_baseline.add(&round(&native, ROUND, Some(PACE)).await?);
-        paced_bridge.add(&round(&ours, ROUND, Some(PACE)).await?);
+        paced_baseline.add(&paced.put_on(&native).await?);
+        paced_bridge.add(&paced.put_on(&ours).await?);
     }
 
     let cpu = (bridge.cpu(), baseline.cpu());
     let rates = (bridge.throughput(), baseline.throughput());
-    let (full, paced) = (bridge.latency(), paced_bridge.latency());
-    let (full_native, paced_native) = (baseline.latency(), paced_baseline.latency());
+    let (saturated, paced) = (bridge.latency(), paced_bridge.latency());
+    let (saturated_native, paced_native) = (baseline.latency(), paced_baseline.latency());
     let how = format!("{ROUNDS} rounds of {} s each, in turns, 1 KiB prompts", ROUND.as_secs());
     Ok(vec![
         Row::new(
@@ -77,10 +92,15 @@ pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
             "{:.0} to {:.0} turns/s; {how}; the load and the upstream share the cores",
             rates.0, rates.1
         )),
-        Row::new("added median latency at 16 connections", full - full_native, "ms", Target::Under(0.5))
-            .note(format!(
-                "{full:.2} to {full_native:.2} ms, both saturated: a queue's length, not a turn's work"
-            )),
+        Row::new(
+            "added median latency at 16 connections",
+            saturated - saturated_native,
+            "ms",
+            Target::Under(0.5),
+        )
+        .note(format!(
+            "{saturated:.2} to {saturated_native:.2} ms, both saturated: a queue's length, not a turn's work"
+        )),
         Row::plain("added median latency, 16 connections, not saturated", paced - paced_native, "ms")
             .note(format!("{paced:.2} to {paced_native:.2} ms at {} turns/s", PACE * CONNECTIONS)),
         Row::plain("processor time of a turn, user and kernel", cpu.0, "µs")
@@ -88,30 +108,36 @@ pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
     ])
 }
 
-/// All connections at once, as fast as answers come, or at a pace.
-async fn round(server: &Server, length: Duration, pace: Option<u32>) -> Result<Round> {
-    let address = server.address;
-    let computed = server.cpu()?;
-    let end = Instant::now() + length;
-    let mut connections = JoinSet::new();
-    let period = pace.map(|pace| Duration::from_secs(1) / pace);
-    for index in 0..CONNECTIONS {
-        // Spread over the period, so that a pace is no burst.
-        let ticks = period.map(|period| (period * index / CONNECTIONS, period));
-        connections.spawn(client(address, end, ticks));
+// === impl Load ===
+
+impl Load {
+    /// All connections at once.
+    pub(crate) async fn put_on(self, server: &Server) -> Result<Round> {
+        let Self { connections, length, pace } = self;
+        let address = server.address;
+        let computed = server.cpu()?;
+        let end = Instant::now() + length;
+        let mut clients = JoinSet::new();
+        let period = pace.map(|pace| Duration::from_secs(1) / pace);
+        for index in 0..connections {
+            // Spread over the period, so that a pace is no burst.
+            let ticks = period.map(|period| (period * index / connections, period));
+            clients.spawn(client(address, end, ticks));
+        }
+        let mut latencies = Vec::new();
+        while let Some(client) = clients.join_next().await {
+            latencies.append(&mut client?.with_context(|| server.said())?);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "some thousands")]
+        let turns = latencies.len() as f64;
+        let computed = server.cpu()?.saturating_sub(computed);
+        Ok(Round {
+            throughput: turns / length.as_secs_f64(),
+            cpu: computed.as_secs_f64() * 1e6 / turns.max(1.0),
+            latency: median(&mut latencies),
+            slow: quantile(&mut latencies, 0.99),
+        })
     }
-    let mut latencies = Vec::new();
-    while let Some(connection) = connections.join_next().await {
-        latencies.append(&mut connection?.with_context(|| server.said())?);
-    }
-    #[expect(clippy::cast_precision_loss, reason = "some thousands")]
-    let turns = latencies.len() as f64;
-    let computed = server.cpu()?.saturating_sub(computed);
-    Ok(Round {
-        throughput: turns / length.as_secs_f64(),
-        cpu: computed.as_secs_f64() * 1e6 / turns.max(1.0),
-        latency: median(&mut latencies),
-    })
 }
 
 /// One connection; the latencies of its turns in milliseconds.
@@ -137,21 +163,27 @@ async fn client(address: SocketAddr, end: Instant, ticks: Option<(Duration, Dura
 // === impl Rounds ===
 
 impl Rounds {
-    fn add(&mut self, round: &Round) {
+    pub(crate) fn add(&mut self, round: &Round) {
         self.throughput.push(round.throughput);
         self.cpu.push(round.cpu);
         self.latency.push(round.latency);
+        self.slow.push(round.slow);
     }
 
-    fn throughput(&mut self) -> f64 {
+    /// The middle of the rounds, of this and of all others.
+    pub(crate) fn throughput(&mut self) -> f64 {
         median(&mut self.throughput)
     }
 
-    fn cpu(&mut self) -> f64 {
+    pub(crate) fn cpu(&mut self) -> f64 {
         median(&mut self.cpu)
     }
 
-    fn latency(&mut self) -> f64 {
+    pub(crate) fn latency(&mut self) -> f64 {
         median(&mut self.latency)
+    }
+
+    pub(crate) fn slow(&mut self) -> f64 {
+        median(&mut self.slow)
     }
 }

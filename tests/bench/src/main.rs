@@ -6,12 +6,18 @@
 #![forbid(unsafe_code)]
 
 mod baseline;
+mod durable;
+mod first;
 mod gateway;
 mod http1;
 mod inside;
 mod load;
+mod mark;
 mod process;
+mod slow;
 mod start;
+mod stream;
+mod streams;
 mod table;
 mod waiting;
 
@@ -22,7 +28,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::table::Table;
+use crate::process::Bridge;
+use crate::table::{Row, Table};
 
 /// Measures the bridge against a native baseline and prints one table.
 #[derive(Debug, Parser)]
@@ -60,6 +67,14 @@ enum What {
     Memory,
     /// Throughput and latency against the baseline.
     Load,
+    /// Throughput with SQLite against the store in memory and the baseline.
+    Durable,
+    /// Time to the first event of a stream, against the upstream's own.
+    FirstEvent,
+    /// A thousand open streams: memory of a silent one, lateness of events.
+    Streams,
+    /// Turns beside readers that hang.
+    SlowReaders,
 }
 
 #[derive(Debug, Subcommand)]
@@ -82,39 +97,28 @@ fn main() -> Result<()> {
         Some(Command::Baseline { listen, gateway }) => runtime.block_on(baseline::serve(listen, gateway)),
         None => {
             let talaria = cli.talaria.map_or_else(beside, Ok)?;
-            let table = runtime.block_on(measure(talaria, &cli.only))?;
+            let mut table = Table::new();
+            let measured = runtime.block_on(measure(talaria, &cli.only, &mut table));
             let text = match cli.output {
                 Format::Text => table.to_string(),
                 Format::Json => serde_json::to_string_pretty(&table)? + "\n",
             };
-            std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+            std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+            // What was measured before something failed is not lost.
+            measured
         }
     }
 }
 
 /// One after the other: nothing else runs while something is measured.
-async fn measure(talaria: PathBuf, only: &[What]) -> Result<Table> {
-    let bridge = process::Bridge::new(talaria)?;
-    let wanted = |what: What| only.is_empty() || only.contains(&what);
-    let mut table = Table::new();
-    if wanted(What::Inside) {
-        note("a turn inside, and a component's load");
-        table.extend([inside::turn().await?, inside::load().await?]);
+async fn measure(talaria: PathBuf, only: &[What], table: &mut Table) -> Result<()> {
+    let bridge = Bridge::new(talaria)?;
+    for what in What::value_variants() {
+        if only.is_empty() || only.contains(what) {
+            table.extend(what.measure(&bridge).await?);
+        }
     }
-    if wanted(What::Start) {
-        note("the start with a warm cache");
-        table.extend([start::ready(&bridge).await?]);
-    }
-    if wanted(What::Memory) {
-        note("memory, idle and with waiting turns");
-        table.extend(waiting::memory(&bridge).await?);
-        table.extend([inside::waiting().await?]);
-    }
-    if wanted(What::Load) {
-        note("the bridge and the baseline under load");
-        table.extend(load::compare(&bridge).await?);
-    }
-    Ok(table)
+    Ok(())
 }
 
 fn beside() -> Result<PathBuf> {
@@ -124,6 +128,25 @@ fn beside() -> Result<PathBuf> {
     Ok(talaria)
 }
 
-fn note(what: &str) {
-    eprintln!("measuring: {what}");
+// === impl What ===
+
+impl What {
+    async fn measure(self, bridge: &Bridge) -> Result<Vec<Row>> {
+        if let Some(name) = self.to_possible_value() {
+            eprintln!("measuring: {}", name.get_help().unwrap_or_default());
+        }
+        Ok(match self {
+            Self::Inside => vec![inside::turn().await?, inside::load().await?],
+            Self::Start => vec![start::ready(bridge).await?],
+            Self::Memory => {
+                let [idle, waiting] = waiting::memory(bridge).await?;
+                vec![idle, waiting, inside::waiting().await?]
+            }
+            Self::Load => load::compare(bridge).await?,
+            Self::Durable => durable::compare(bridge).await?,
+            Self::FirstEvent => vec![first::event(bridge).await?],
+            Self::Streams => streams::open(bridge).await?,
+            Self::SlowReaders => vec![slow::readers(bridge).await?],
+        })
+    }
 }

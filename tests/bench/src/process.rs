@@ -42,23 +42,37 @@ const RAISED: &str = "TALARIA_BENCH_RAISED";
 
 impl Bridge {
     pub(crate) fn new(binary: PathBuf) -> Result<Self> {
-        let home = tempfile::Builder::new().prefix("talaria-bench-").tempdir()?;
+        // Beside the binary, since a folder for temporary files may be no disk.
+        let beside = std::env::current_exe()?;
+        let beside = beside.parent().context("no folder of this binary")?;
+        let home = tempfile::Builder::new().prefix("talaria-bench-").tempdir_in(beside)?;
         Ok(Self { binary, home })
     }
 
-    /// Starts it as an operator would, with everything at its default but the upstream and the folders.
+    /// Starts it as an operator would, with everything at its default but the upstream and the folders; tasks are kept
+    /// in memory.
     pub(crate) fn start(&self, upstream: &str) -> Result<Server> {
-        let config = self.home.path().join("talaria.toml");
+        self.start_with(upstream, "memory:")
+    }
+
+    /// The same; tasks are kept in a new file, as they are by default.
+    pub(crate) fn start_durable(&self, upstream: &str) -> Result<Server> {
+        let folder = tempfile::Builder::new().prefix("tasks-").tempdir_in(&self.home)?.keep();
+        self.start_with(upstream, &format!("sqlite:{}", folder.join("tasks.db").display()))
+    }
+
+    fn start_with(&self, upstream: &str, store: &str) -> Result<Server> {
+        let address = free_address()?;
+        let config = self.home.path().join(format!("bridge-{}.toml", address.port()));
         let cache = self.home.path().join("cache");
         let text = format!(
-            "[store]\nurl = \"memory:\"\n\n[engine]\ncache_dir = {cache:?}\n\n\
+            "[store]\nurl = {store:?}\n\n[engine]\ncache_dir = {cache:?}\n\n\
              [executor.chat-completions.settings]\nbase_url = {upstream:?}\n"
         );
         fs::write(&config, text)?;
-        let address = free_address()?;
         let mut command = Command::new(&self.binary);
         command.args(["serve", "--listen", &address.to_string(), "--config"]).arg(&config);
-        Server::start(command, address, self.home.path().join("bridge.log"))
+        Server::start(command, address, config.with_extension("log"))
     }
 
     /// Starts the baseline.
@@ -109,12 +123,7 @@ impl Server {
 
     /// Time that it has spent computing, in the kernel too.
     pub(crate) fn cpu(&self) -> Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // Behind the name, which may hold anything but ends with the last bracket, these are numbers 12 and 13.
-        let (_, numbers) = stat.rsplit_once(')').context("no stat")?;
-        let ticks: u64 =
-            numbers.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-        Ok(Duration::from_millis(ticks * TICK_MS))
+        cpu(self.child.id())
     }
 
     /// The end of what it said.
@@ -130,6 +139,16 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Time that a process has spent computing, in the kernel too.
+pub(crate) fn cpu(process: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // Behind the name, which may hold anything but ends with the last bracket, these are numbers 12 and 13.
+    let (_, numbers) = stat.rsplit_once(')').context("no stat")?;
+    let ticks: u64 =
+        numbers.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Ok(Duration::from_millis(ticks * TICK_MS))
 }
 
 /// Resident memory of a process, in KiB.

@@ -70,7 +70,7 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "one run on {} cores; compare the ratios, not the numbers of two runs\n", self.cores)?;
-        writeln!(f, "{:<52} {:>14} {:>12}  {:<6}  how", "what", "measured", "target", "")?;
+        writeln!(f, "{:<58} {:>14} {:>12}  {:<6}  how", "what", "measured", "target", "")?;
         for row in &self.rows {
             let target = row.target.map(|target| match target {
                 Target::AtLeast(least) => format!(">= {}", short(least)),
@@ -85,7 +85,7 @@ impl fmt::Display for Table {
             let target = target.unwrap_or_default();
             writeln!(
                 f,
-                "{:<52} {:>14} {:>12}  {verdict:<6}  {}",
+                "{:<58} {:>14} {:>12}  {verdict:<6}  {}",
                 row.name,
                 measured.trim_end(),
                 target,

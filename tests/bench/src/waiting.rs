@@ -18,7 +18,7 @@ const ARRIVE: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_millis(500);
 
 pub(crate) async fn memory(bridge: &Bridge) -> Result<[Row; 2]> {
-    let mut gateway = Gateway::hanging().await?;
+    let gateway = Gateway::hanging().await?;
     // A compiler leaves memory behind; the process that is looked at finds everything compiled.
     bridge.start(&gateway.base_url())?.ready().await?;
     let mut server = bridge.start(&gateway.base_url())?;

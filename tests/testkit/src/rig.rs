@@ -221,7 +221,7 @@ impl Rig {
         let (result, ()) = tokio::join!(running, async {
             while let Some(piece) = said.recv().await {
                 match piece {
-                    Said::Emitted(event) => events.push(event),
+                    Said::Emitted(event) => events.push(*event),
                     Said::Checkpoint { data, kept } => {
                         checkpoints.push(data);
                         let _ = kept.send(Ok(()));

@@ -29,7 +29,10 @@ async fn in_the_middle_of_a_stream() {
     let (running, mut said) = rig.begin(Turn { streaming: true, ..rig.turn("hello") });
     tokio::select! {
         result = running => panic!("the stream never ends: {result:?}"),
-        first = soon("a first delta", said.recv()) => assert!(matches!(first, Some(Said::Emitted(Emitted::TextDelta(_)))), "{first:?}"),
+        first = soon("a first delta", said.recv()) => {
+            let Some(Said::Emitted(first)) = first else { panic!("{first:?}") };
+            assert!(matches!(*first, Emitted::TextDelta(_)), "{first:?}");
+        }
     }
     gateway.let_go().await;
     assert!(said.recv().await.is_none(), "nothing is said after the end");

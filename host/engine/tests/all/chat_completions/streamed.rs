@@ -59,7 +59,8 @@ async fn a_delta_is_passed_on_before_the_next_one_comes() {
     let (running, mut said) = rig.begin(Turn { streaming: true, ..rig.turn("hello") });
     let (result, ()) = tokio::join!(running, async {
         let delta = soon("a first delta", said.recv()).await;
-        assert!(matches!(delta, Some(Said::Emitted(Emitted::TextDelta(_)))), "{delta:?}");
+        let Some(Said::Emitted(delta)) = delta else { panic!("{delta:?}") };
+        assert!(matches!(*delta, Emitted::TextDelta(_)), "{delta:?}");
         released.notify_one();
         while said.recv().await.is_some() {}
     });
