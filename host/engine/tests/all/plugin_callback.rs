@@ -60,8 +60,10 @@ impl Running {
     }
 
     async fn status(&mut self) -> String {
-        match self.next().await {
-            Said::Emitted(Emitted::Status(text)) => text,
+        let said = self.next().await;
+        let Said::Emitted(emitted) = said else { panic!("not a status: {said:?}") };
+        match *emitted {
+            Emitted::Status(text) => text,
             said => panic!("not a status: {said:?}"),
         }
     }

@@ -156,7 +156,7 @@ async fn a_question_that_lost_its_point_is_withdrawn_and_the_run_is_followed() {
                     patience.notify_one();
                     soon("the question is withdrawn", answer.closed()).await;
                 }
-                Said::Emitted(event) => statuses.push(event),
+                Said::Emitted(event) => statuses.push(*event),
             }
         }
     });
