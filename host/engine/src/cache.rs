@@ -57,12 +57,9 @@ impl Cache {
         for (depth, path) in folder.ancestors().enumerate() {
             trust(path, depth == 0)?;
         }
-        Ok(Self { folder, engine: settings(engine) })
-    }
-
-    /// The same folder, for another engine's code.
-    pub(crate) fn of(&self, engine: &wasmtime::Engine) -> Self {
-        Self { folder: self.folder.clone(), engine: settings(engine) }
+        let mut hasher = DefaultHasher::new();
+        engine.precompile_compatibility_hash().hash(&mut hasher);
+        Ok(Self { folder, engine: hasher.finish() })
     }
 
     /// Where the compiled form of a component is, or would be.
@@ -98,13 +95,6 @@ impl Cache {
             }
         }
     }
-}
-
-/// A hash of an engine's settings and version.
-fn settings(engine: &wasmtime::Engine) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    engine.precompile_compatibility_hash().hash(&mut hasher);
-    hasher.finish()
 }
 
 fn trust(path: &Path, is_cache: bool) -> Result<(), UntrustedFolder> {

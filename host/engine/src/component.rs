@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest as _, Sha256};
 use tracing::{debug, warn};
 
-use crate::contract::{self, Shape, bindings};
+use crate::contract::{self, bindings};
 use crate::host::{Ctx, Purpose};
 use crate::limits::Limits;
 use crate::pool::{Engine, Pool};
@@ -112,9 +112,9 @@ impl Component {
         if wasm.len() > MAX_BYTES {
             return Err(LoadError::TooLarge { bytes: wasm.len() });
         }
-        let shape = contract::check(&wasm)?;
+        contract::check(&wasm)?;
         let digest = hex(&Sha256::digest(&wasm));
-        let (pool, loaded) = place(engine, shape, &wasm, &digest, progress).await?;
+        let (pool, loaded) = Self::code(engine, &wasm, &digest, progress).await?;
         let pre = pool
             .linker
             .instantiate_pre(&loaded)
@@ -135,6 +135,42 @@ impl Component {
     pub fn description(&self) -> &Description {
         &self.description
     }
+
+    /// The machine code, from the cache or compiled now, in the pool that it fits.
+    async fn code<'e>(
+        engine: &'e Engine,
+        wasm: &Arc<[u8]>,
+        digest: &str,
+        progress: impl Fn(Stage) + Send,
+    ) -> Result<(&'e Pool, wasmtime::component::Component), LoadError> {
+        if let Some(path) = engine.cache().and_then(|cache| cache.get(digest)) {
+            match place(engine, &Code::File(path)) {
+                Ok(placed) => return Ok(placed),
+                Err(error) => {
+                    debug!(%error, digest, "the cached component does not load; compiling it again")
+                }
+            }
+        }
+        progress(Stage::Compiling { bytes: wasm.len() });
+        let started = Instant::now();
+        // Which pool compiles does not matter: they differ in slots, not in code.
+        let [compiler, _] = engine.pools().map(|pool| pool.engine.clone());
+        let bytes = Arc::clone(wasm);
+        let code = tokio::task::spawn_blocking(move || compiler.precompile_component(&bytes))
+            .await
+            .map_err(|_| LoadError::Compile("the compiler panicked".into()))?
+            .map_err(|error| LoadError::Compile(format!("{error:#}")))?;
+        progress(Stage::Compiled { took: started.elapsed() });
+        let code = match engine.cache().map(|cache| cache.put(digest, &code)) {
+            Some(Ok(path)) => Code::File(path),
+            Some(Err(error)) => {
+                warn!(%error, "a compiled component was not kept; it is compiled again at the next start");
+                Code::Bytes(code)
+            }
+            None => Code::Bytes(code),
+        };
+        place(engine, &code).map_err(|error| LoadError::Compile(format!("{error:#}")))
+    }
 }
 
 impl fmt::Debug for Component {
@@ -151,58 +187,16 @@ enum Code {
     Bytes(Vec<u8>),
 }
 
-/// The machine code, in the first pool that it fits. Whether it does is read off the component first, since a pool's
-/// compiler takes as long for code that the pool has no room for.
-async fn place<'e>(
+/// Maps the code into the first pool that it fits.
+fn place<'e>(
     engine: &'e Engine,
-    shape: Shape,
-    wasm: &Arc<[u8]>,
-    digest: &str,
-    mut progress: impl Fn(Stage) + Send,
-) -> Result<(&'e Pool, wasmtime::component::Component), LoadError> {
-    let mut refused = LoadError::Compile(format!("no slot has room for it: {shape:?}"));
-    for pool in engine.pools().into_iter().filter(|pool| pool.fits(shape)) {
-        match code(pool, wasm, digest, &mut progress).await {
-            Ok(code) => return Ok((pool, code)),
-            Err(error) => refused = error,
-        }
+    code: &Code,
+) -> wasmtime::Result<(&'e Pool, wasmtime::component::Component)> {
+    let [compiled, scripted] = engine.pools();
+    match map(&compiled.engine, code) {
+        Ok(component) => Ok((compiled, component)),
+        Err(_) => Ok((scripted, map(&scripted.engine, code)?)),
     }
-    Err(refused)
-}
-
-/// The machine code, from the cache or compiled now.
-async fn code(
-    pool: &Pool,
-    wasm: &Arc<[u8]>,
-    digest: &str,
-    // Not shared, so that it need not be `Sync`.
-    progress: &mut (impl Fn(Stage) + Send),
-) -> Result<wasmtime::component::Component, LoadError> {
-    if let Some(path) = pool.cache.as_ref().and_then(|cache| cache.get(digest)) {
-        match map(&pool.engine, &Code::File(path)) {
-            Ok(code) => return Ok(code),
-            Err(error) => {
-                debug!(%error, digest, "the cached component does not load; compiling it again")
-            }
-        }
-    }
-    progress(Stage::Compiling { bytes: wasm.len() });
-    let started = Instant::now();
-    let (compiler, bytes) = (pool.engine.clone(), Arc::clone(wasm));
-    let code = tokio::task::spawn_blocking(move || compiler.precompile_component(&bytes))
-        .await
-        .map_err(|_| LoadError::Compile("the compiler panicked".into()))?
-        .map_err(|error| LoadError::Compile(format!("{error:#}")))?;
-    progress(Stage::Compiled { took: started.elapsed() });
-    let code = match pool.cache.as_ref().map(|cache| cache.put(digest, &code)) {
-        Some(Ok(path)) => Code::File(path),
-        Some(Err(error)) => {
-            warn!(%error, "a compiled component was not kept; it is compiled again at the next start");
-            Code::Bytes(code)
-        }
-        None => Code::Bytes(code),
-    };
-    map(&pool.engine, &code).map_err(|error| LoadError::Compile(format!("{error:#}")))
 }
 
 #[expect(unsafe_code, reason = "the code was compiled by this process, or by one of ours: see `cache`")]

@@ -43,17 +43,8 @@ const IMPORTS: [&str; 9] =
 /// WASI packages that are linked, at any 0.2 version.
 const WASI: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
 
-/// What a component needs of a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Shape {
-    /// Memories, over all its modules.
-    pub(crate) memories: u32,
-    /// Modules that it instantiates.
-    pub(crate) core_instances: u32,
-}
-
-/// Checks `wasm` against the contract, and says what shape it has.
-pub(crate) fn check(wasm: &[u8]) -> Result<Shape, LoadError> {
+/// Checks the shape of `wasm` against the contract.
+pub(crate) fn check(wasm: &[u8]) -> Result<(), LoadError> {
     let surface = Surface::read(wasm)?;
     let found = surface.exports.iter().find_map(|name| name.strip_prefix(STRATEGY)).map(|rest| {
         // "@0.1.0", or nothing where the package has no version.
@@ -67,7 +58,7 @@ pub(crate) fn check(wasm: &[u8]) -> Result<Shape, LoadError> {
     }
     match surface.imports.into_iter().find(|name| !is_offered(name)) {
         Some(import) => Err(LoadError::UnknownImport { import, found, offered: version_text(VERSION) }),
-        None => Ok(surface.shape),
+        None => Ok(()),
     }
 }
 
@@ -99,11 +90,10 @@ fn version_text((major, minor, patch): (u32, u32, u32)) -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-/// The names on the outside of a component, and what of its inside concerns a slot.
+/// The names on the outside of a component.
 struct Surface {
     imports: Vec<String>,
     exports: Vec<String>,
-    shape: Shape,
 }
 
 impl Surface {
@@ -117,7 +107,7 @@ impl Surface {
                 "it is a core module; build it for wasm32-wasip2, or wrap it with wasm-component-ld".into(),
             ));
         }
-        let mut surface = Self { imports: Vec::new(), exports: Vec::new(), shape: Shape::default() };
+        let mut surface = Self { imports: Vec::new(), exports: Vec::new() };
         let mut depth = 0_usize;
         for payload in Parser::new(0).parse_all(wasm) {
             match payload.map_err(malformed)? {
@@ -131,14 +121,6 @@ impl Surface {
                 Payload::ComponentExportSection(section) if depth == 0 => {
                     for export in section {
                         surface.exports.push(export.map_err(malformed)?.name.name.to_owned());
-                    }
-                }
-                Payload::MemorySection(section) => surface.shape.memories += section.count(),
-                Payload::InstanceSection(section) => {
-                    for instance in section {
-                        let is_module =
-                            matches!(instance.map_err(malformed)?, wasmparser::Instance::Instantiate { .. });
-                        surface.shape.core_instances += u32::from(is_module);
                     }
                 }
                 _ => {}

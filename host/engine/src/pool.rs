@@ -3,8 +3,6 @@
 //! Two pools, because guests come in two shapes: compiled ones (Rust) have one memory and are cheap, so there are
 //! many slots; interpreters (JavaScript, Python) have several memories and dozens of core instances, so there are
 //! few. A slot reserves 4 GiB of addresses for each memory it may hold, which is why one pool cannot serve both.
-//! Their code differs too: interpreters use intrinsics of component-model async even where they do not wait, so that is
-//! on in their pool; without it every call of a compiled guest does less, and no fiber has to be unwound at its end.
 //!
 //! The kernel's bound on mappings (`vm.max_map_count`) is the real limit of waiting turns, not memory: six mappings
 //! a turn. At the bound every `mmap` of the process fails, so slots are clamped below it, with a warning.
@@ -19,7 +17,7 @@ use wasmtime::component::{HasSelf, Linker};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::cache::Cache;
-use crate::contract::{Shape, bindings};
+use crate::contract::bindings;
 use crate::host::Ctx;
 
 /// How an engine is set up.
@@ -45,6 +43,7 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     compiled: Pool,
     scripted: Pool,
+    cache: Option<Cache>,
     egress: Egress,
 }
 
@@ -52,8 +51,6 @@ pub(crate) struct Pool {
     pub(crate) engine: wasmtime::Engine,
     pub(crate) linker: Linker<Ctx>,
     pub(crate) slots: u32,
-    pub(crate) cache: Option<Cache>,
-    room: Shape,
 }
 
 /// How often a guest that computes lets others run, and is looked at.
@@ -81,10 +78,8 @@ impl Engine {
         let (slots, scripted_slots) = clamp(config, max_map_count());
         let failed = |error: wasmtime::Error| EngineError(format!("{error:#}"));
         // What interpreters need was counted: QuickJS has up to 3 memories, Python up to 38 core instances.
-        let mut compiled =
-            Pool::new(slots, Shape { memories: 1, core_instances: 8 }, false).map_err(failed)?;
-        let mut scripted =
-            Pool::new(scripted_slots, Shape { memories: 3, core_instances: 128 }, true).map_err(failed)?;
+        let compiled = Pool::new(slots, 1, 8).map_err(failed)?;
+        let scripted = Pool::new(scripted_slots, 3, 128).map_err(failed)?;
         tick(&[&compiled, &scripted]);
         let cache = config.cache_dir.as_deref().and_then(|folder| {
             Cache::open(folder, &compiled.engine)
@@ -93,13 +88,15 @@ impl Engine {
                 )
                 .ok()
         });
-        scripted.cache = cache.as_ref().map(|cache| cache.of(&scripted.engine));
-        compiled.cache = cache;
-        Ok(Self(Arc::new(Inner { compiled, scripted, egress })))
+        Ok(Self(Arc::new(Inner { compiled, scripted, cache, egress })))
     }
 
     pub(crate) fn pools(&self) -> [&Pool; 2] {
         [&self.0.compiled, &self.0.scripted]
+    }
+
+    pub(crate) fn cache(&self) -> Option<&Cache> {
+        self.0.cache.as_ref()
     }
 
     pub(crate) fn egress(&self) -> &Egress {
@@ -116,8 +113,7 @@ impl Engine {
 // === impl Pool ===
 
 impl Pool {
-    fn new(slots: u32, room: Shape, concurrency: bool) -> wasmtime::Result<Self> {
-        let Shape { memories, core_instances } = room;
+    fn new(slots: u32, memories: u32, core_instances: u32) -> wasmtime::Result<Self> {
         let mut pooling = PoolingAllocationConfig::new();
         pooling
             .total_component_instances(slots)
@@ -138,7 +134,6 @@ impl Pool {
         let mut config = Config::new();
         config
             .epoch_interruption(true)
-            .concurrency_support(concurrency)
             .memory_init_cow(true)
             .max_wasm_stack(512 << 10)
             .async_stack_size(1 << 20)
@@ -147,12 +142,7 @@ impl Pool {
         let mut linker = Linker::new(&engine);
         bindings::Executor::add_to_linker::<_, HasSelf<Ctx>>(&mut linker, |ctx| ctx)?;
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-        Ok(Self { engine, linker, slots, cache: None, room })
-    }
-
-    /// Whether a slot has what a component needs.
-    pub(crate) fn fits(&self, shape: Shape) -> bool {
-        shape.memories <= self.room.memories && shape.core_instances <= self.room.core_instances
+        Ok(Self { engine, linker, slots })
     }
 }
 

@@ -17,10 +17,10 @@ use crate::table::{Row, median};
 
 const READERS: usize = 200;
 const TASKS: usize = 4;
-/// More than the kernel's buffers at once, then a steady flow that lasts longer than a round.
+/// More at once than the kernel takes for a reader, then a steady flow that outlasts a round on a slow machine too.
 const TALK: Talk = Talk {
-    at_once: 1_000,
-    pieces: 1_000,
+    at_once: 300,
+    pieces: 3_000,
     period: Duration::from_millis(20),
     bytes: KIB as usize * 1024,
     waits: true,

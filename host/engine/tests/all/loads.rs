@@ -7,7 +7,6 @@ use std::sync::Mutex;
 use talaria_egress::{Config, Egress};
 use talaria_engine::{Component, Engine, EngineConfig, LoadError, Stage};
 use talaria_testkit::{Rig, guest};
-use wasmparser::{Parser, Payload};
 
 async fn refused(wasm: Vec<u8>) -> LoadError {
     Component::load(Rig::engine().await, wasm, |_| ()).await.expect_err("it should be refused")
@@ -97,11 +96,8 @@ fn engine(cache: &Path) -> Engine {
 
 /// Whether loading compiled.
 async fn compiles(engine: &Engine) -> bool {
-    compiles_this(engine, guest("conformance")).await
-}
-
-async fn compiles_this(engine: &Engine, wasm: Vec<u8>) -> bool {
     let stages = Mutex::new(Vec::new());
+    let wasm = guest("conformance");
     Component::load(engine, wasm, |stage| stages.lock().unwrap().push(stage)).await.unwrap();
     match stages.into_inner().unwrap().as_slice() {
         [] => false,
@@ -115,34 +111,6 @@ async fn a_component_is_compiled_once_for_a_cache() {
     let cache = tempfile::tempdir().unwrap();
     assert!(compiles(&engine(cache.path())).await, "the first time");
     assert!(!compiles(&engine(cache.path())).await, "not the second");
-}
-
-/// The same component with a module more, which has a memory of its own: as interpreters have.
-fn with_a_second_memory(wasm: &[u8]) -> Vec<u8> {
-    let mut modules = 0;
-    let mut depth = 0;
-    for payload in Parser::new(0).parse_all(wasm) {
-        match payload.unwrap() {
-            Payload::ModuleSection { .. } => {
-                modules += u8::from(depth == 0);
-                depth += 1;
-            }
-            Payload::ComponentSection { .. } => depth += 1,
-            Payload::End(_) => depth -= 1,
-            _ => {}
-        }
-    }
-    // A module with a memory of one page, and an instance of it.
-    let module = b"\x01\x0d\0asm\x01\0\0\0\x05\x03\x01\0\x01";
-    [wasm, module, &[2, 4, 1, 0, modules, 0]].concat()
-}
-
-#[tokio::test]
-async fn a_component_with_several_memories_is_compiled_once_too() {
-    let cache = tempfile::tempdir().unwrap();
-    let wasm = with_a_second_memory(&guest("conformance"));
-    assert!(compiles_this(&engine(cache.path()), wasm.clone()).await, "the first time");
-    assert!(!compiles_this(&engine(cache.path()), wasm).await, "not the second");
 }
 
 #[tokio::test]
