@@ -182,7 +182,9 @@ pub(crate) async fn patiently<T>(what: &str, mut ask: impl FnMut() -> Option<T>)
 
 pub(crate) async fn cancel(bridge: &Bridge, task: &str) {
     let answer = bridge.call("CancelTask", json!({ "id": task })).await;
-    assert_eq!(answer["result"]["status"]["state"], CANCELED, "{answer}");
+    if answer["result"]["status"]["state"] != CANCELED {
+        panic!("{answer}: {}", bridge.call("GetTask", json!({ "id": task })).await);
+    }
 }
 
 /// The gateway dies in the middle of a turn: the turn fails, and when it is back the conversation goes on.
