@@ -122,17 +122,9 @@ async fn execute(
         tokio::select! {
             biased;
             () = live.cancel.cancelled() => {
-                // The executor's pending call fails by itself; the upstream is told meanwhile.
                 drop((question, said));
-                let checkpoint = live.task().checkpoint.clone().map(|checkpoint| checkpoint.0);
-                let stopping = executor.cancel(Turn { checkpoint, ..turn });
-                let (_, stopped) = tokio::join!(
-                    tokio::time::timeout(GRACE, execution),
-                    tokio::time::timeout(GRACE, stopping),
-                );
-                if !matches!(stopped, Ok(Ok(()))) {
-                    warn!(?stopped, "the upstream may still be at work on a cancelled turn");
-                }
+                // The executor's pending call fails by itself; the upstream is told meanwhile.
+                let _ = tokio::join!(tokio::time::timeout(GRACE, execution), stop(live, executor, turn));
                 return End::Cancelled;
             }
             Some(piece) = said.recv() => {
@@ -153,6 +145,11 @@ async fn execute(
                 progress.asked = live.task().answers.len();
             }
             result = &mut execution => {
+                if result.is_err() && live.cancel.is_cancelled() {
+                    // It heard of the cancel before we did.
+                    stop(live, executor, turn).await;
+                    return End::Cancelled;
+                }
                 while let Ok(piece) = said.try_recv() {
                     if let Err(failure) = take(live, piece, &mut said, progress).await {
                         return End::Result(Err(failure));
@@ -161,6 +158,15 @@ async fn execute(
                 return End::Result(result);
             }
         }
+    }
+}
+
+/// Tells the upstream of a cancelled turn.
+async fn stop(live: &Live, executor: &Arc<dyn Executor>, turn: Turn) {
+    let checkpoint = live.task().checkpoint.clone().map(|checkpoint| checkpoint.0);
+    let stopped = tokio::time::timeout(GRACE, executor.cancel(Turn { checkpoint, ..turn })).await;
+    if !matches!(stopped, Ok(Ok(()))) {
+        warn!(?stopped, "the upstream may still be at work on a cancelled turn");
     }
 }
 

@@ -77,3 +77,11 @@ async fn of_a_cancel_and_an_answer_one_wins() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_executor_that_hears_of_the_cancel_first_is_cancelled_all_the_same() {
+    let (turns, executor) = service(Limits::default());
+    let task = turns.send(message("hear of a cancel first")).await.unwrap().settled().await;
+    assert_eq!(task.status.state, State::Canceled);
+    assert_eq!(executor.cancels.load(Ordering::SeqCst), 1, "its upstream is told");
+}

@@ -47,6 +47,10 @@ impl Executor for Scripted {
                 self.go.notified().await;
                 Ok(done(vec![Part::text("waited")]))
             }
+            "hear of a cancel first" => {
+                scope.cancelled().cancel();
+                Err(Failure::new(FailureKind::Cancelled, "cancelled"))
+            }
             "panic" => panic!("as asked"),
             "fail" => Err(Failure::new(FailureKind::Upstream, "[upstream] broken")),
             "ask" => Ok(Outcome {
