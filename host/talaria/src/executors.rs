@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use futures_util::future::join_all;
 use serde::Serialize;
 use talaria_egress::{Access, Bounds, Egress};
-use talaria_engine::{Component, Engine, EngineConfig, Limits, Spec, Stage, with_defaults};
+use talaria_engine::{Component, Engine, EngineConfig, Limits, Spec, Stage};
 use talaria_turns::{Callbacks, Executor as _, Failure, FailureKind, Message, Principal, Route};
 use tracing::{info, warn};
 
@@ -221,10 +221,12 @@ async fn load(
     })
     .await
     .map_err(|error| format!("{}: {error}", Source(&config.component)))?;
-    let schema = serde_json::from_str(&component.description().settings_schema).unwrap_or_default();
+    let settings = component
+        .settings(&config.settings)
+        .map_err(|error| format!("{}: {error}", Source(&config.component)))?;
     let executor = talaria_engine::Executor::new(Spec {
         name: config.name.as_str().to_owned(),
-        settings: with_defaults(&schema, &config.settings),
+        settings,
         component: Arc::new(component),
         access: Arc::new(Access {
             executor: config.name.as_str().to_owned(),
