@@ -138,6 +138,7 @@ async fn a_broken_version_leaves_the_last_good_one_even_after_a_restart() {
     let refused = [
         (guest("trap-describe"), "", "describe"),
         (guest("probe"), "[settings]\nsetup = \"invalid\"", "setup failed"),
+        (guest("probe"), "[settings]\nbase_url = 7", "base_url"),
         (guest("probe"), "dedline = \"1s\"", "did you mean `deadline`?"),
     ];
     for (component, policy, why) in refused {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tracing::{debug, warn};
 
@@ -15,6 +16,7 @@ use crate::contract::{self, bindings};
 use crate::host::{Ctx, Purpose};
 use crate::limits::Limits;
 use crate::pool::{Engine, Pool};
+use crate::schema::{InvalidSettings, Schema};
 use crate::{Description, executor};
 
 /// A component that fits the contract and has said who it is.
@@ -23,6 +25,7 @@ pub struct Component {
     pub(crate) pre: bindings::ExecutorPre<Ctx>,
     digest: String,
     description: Description,
+    schema: Schema,
 }
 
 /// What happens while a component is loaded, for people who wait.
@@ -121,7 +124,9 @@ impl Component {
             .and_then(bindings::ExecutorPre::new)
             .map_err(|error| LoadError::Mismatch(format!("{error:#}")))?;
         let description = describe(&pool.engine, &pre).await?;
-        Ok(Self { engine: engine.clone(), pre, digest, description })
+        let schema = Schema::read(&description.settings_schema)
+            .map_err(|why| LoadError::Describe(format!("`settings-schema`: {why}")))?;
+        Ok(Self { engine: engine.clone(), pre, digest, description, schema })
     }
 
     /// The component's digest, sha256 in hex.
@@ -134,6 +139,14 @@ impl Component {
     #[must_use]
     pub fn description(&self) -> &Description {
         &self.description
+    }
+
+    /// Settings for an executor of this component: those given, above the defaults of its schema.
+    ///
+    /// # Errors
+    /// [`InvalidSettings`] where they do not fit the schema.
+    pub fn settings(&self, given: &Map<String, Value>) -> Result<Map<String, Value>, InvalidSettings> {
+        self.schema.settle(given)
     }
 
     /// The machine code, from the cache or compiled now, in the pool that it fits.
@@ -237,11 +250,7 @@ fn check(description: &Description) -> Result<(), String> {
     if !valid {
         return Err(format!("`name` is {name:?}; 1 to 64 characters of a-z, 0-9 and - are allowed"));
     }
-    match serde_json::from_str::<serde_json::Value>(&description.settings_schema) {
-        Ok(serde_json::Value::Object(_)) => Ok(()),
-        Ok(_) => Err("`settings-schema` is not a JSON object".into()),
-        Err(error) => Err(format!("`settings-schema` is not JSON: {error}")),
-    }
+    Ok(())
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,7 +1,9 @@
 //! An executor: a component with settings, a grant and limits. Every call gets an instance of its own.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,6 +44,25 @@ pub struct Executor {
     shared: Arc<Shared>,
     component: Arc<Component>,
     room: Semaphore,
+    on_fault: Option<Box<OnFault>>,
+}
+
+type OnFault = dyn Fn(Fault) + Send + Sync;
+
+/// A call that ended by the guest's own fault: what counts against a component. An upstream that is slow, a turn that
+/// finds no room and a failure that the guest reports in good order are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// It trapped: a panic, an endless recursion, more bytes in a call than it may hand over.
+    Trap,
+    /// It wanted more memory than it may have.
+    Memory,
+    /// It computed for longer than it may.
+    Cpu,
+    /// It was computing when its time was over.
+    Deadline,
+    /// What it returned does not make sense.
+    Answer,
 }
 
 /// What every call of an executor sees.
@@ -59,8 +80,8 @@ pub(crate) struct Shared {
 /// How a call ended when the guest did not return.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum End {
-    #[error("it took longer than {0:?}")]
-    Deadline(Duration),
+    #[error("it took longer than {after:?}{}", if *.computing { ", computing at the end" } else { "" })]
+    Deadline { after: Duration, computing: bool },
     #[error("it computed for longer than {0:?}")]
     Cpu(Duration),
     #[error("it wanted more memory than the {0} bytes that it may have")]
@@ -95,7 +116,14 @@ impl Executor {
             limits,
             callbacks,
         });
-        Self { shared, component, room: Semaphore::new(limits.concurrency) }
+        Self { shared, component, room: Semaphore::new(limits.concurrency), on_fault: None }
+    }
+
+    /// Tells this function of every call that ends by the guest's own fault, whatever the call was for. It must not
+    /// block.
+    #[must_use]
+    pub fn on_fault(self, tell: impl Fn(Fault) + Send + Sync + 'static) -> Self {
+        Self { on_fault: Some(Box::new(tell)), ..self }
     }
 
     /// The component.
@@ -168,11 +196,20 @@ impl Executor {
         .await;
         match result {
             Ok(Ok(outcome)) => convert::outcome(outcome, &self.shared.redactor).map_err(|why| {
+                self.blame(Fault::Answer);
                 Failure::new(FailureKind::Internal, format!("the executor's answer is malformed: {why}"))
             }),
             Ok(Err(failure)) => Err(self.review(failure)),
-            Err(End::Deadline(_)) => Err(self.ended(&End::Deadline(self.shared.limits.deadline))),
+            Err(End::Deadline { computing, .. }) => {
+                Err(self.ended(&End::Deadline { after: self.shared.limits.deadline, computing }))
+            }
             Err(end) => Err(self.ended(&end)),
+        }
+    }
+
+    fn blame(&self, fault: Fault) {
+        if let Some(tell) = &self.on_fault {
+            tell(fault);
         }
     }
 
@@ -192,8 +229,11 @@ impl Executor {
     /// What a caller reads of a guest that was stopped. The trap itself is for the log.
     fn ended(&self, end: &End) -> Failure {
         warn!(executor = self.shared.name, %end, "a guest was stopped");
+        if let Some(fault) = end.fault() {
+            self.blame(fault);
+        }
         let (kind, message) = match end {
-            End::Deadline(after) => (
+            End::Deadline { after, .. } => (
                 FailureKind::TimedOut,
                 format!("the turn took longer than {} and was stopped", convert::seconds(*after)),
             ),
@@ -224,7 +264,7 @@ impl talaria_turns::Executor for Executor {
         let deadline = Instant::now() + limit;
         // Waiting for a turn's place counts like everything else.
         let Ok(Ok(_place)) = timeout_at(deadline, self.room.acquire()).await else {
-            return Err(self.ended(&End::Deadline(limit)));
+            return Err(self.ended(&End::Deadline { after: limit, computing: false }));
         };
         // The guest's state machine is large; the callers' futures stay small.
         Box::pin(self.run(turn, scope, deadline)).await
@@ -259,6 +299,18 @@ impl fmt::Debug for Executor {
     }
 }
 
+impl End {
+    fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Trap(_) => Some(Fault::Trap),
+            Self::Memory(_) => Some(Fault::Memory),
+            Self::Cpu(_) => Some(Fault::Cpu),
+            Self::Deadline { computing: true, .. } => Some(Fault::Deadline),
+            Self::Deadline { computing: false, .. } | Self::Busy => None,
+        }
+    }
+}
+
 /// Makes a store, calls the guest in it, and sorts out how it ended. Dropping the future ends the guest.
 pub(crate) async fn call<T>(
     engine: &wasmtime::Engine,
@@ -277,9 +329,16 @@ pub(crate) async fn call<T>(
     });
     store.epoch_deadline_callback(|mut cx| Ok(cx.data_mut().cpu.tick()));
 
-    match tokio::time::timeout(within, guest(&mut store)).await {
+    let inside = store.data().cpu.inside();
+    let (ended, computing) = {
+        let mut called = pin!(tokio::time::timeout(within, guest(&mut store)));
+        let ended = called.as_mut().await;
+        // Dropping the call unwinds the guest, after which it is nowhere.
+        (ended, inside.load(Ordering::Relaxed))
+    };
+    match ended {
         Ok(Ok(value)) => Ok(value),
-        Err(_) => Err(End::Deadline(within)),
+        Err(_) => Err(End::Deadline { after: within, computing }),
         Ok(Err(error)) => Err(end(&error, store.data(), &limits)),
     }
 }

@@ -16,16 +16,18 @@ mod executor;
 mod host;
 mod limits;
 mod pool;
+mod schema;
 mod session;
 mod settings;
 
 pub use cache::UntrustedFolder;
 pub use component::{Component, LoadError, Stage};
 pub use contract::bindings::talaria::executor::types::{Capabilities, Description, Needs};
-pub use executor::{Executor, Spec};
+pub use executor::{Executor, Fault, Spec};
 pub use limits::Limits;
 pub use pool::{Engine, EngineConfig, EngineError};
-pub use settings::{UnknownSetting, fill_in, with_defaults};
+pub use schema::InvalidSettings;
+pub use settings::{UnknownSetting, fill_in};
 
 /// The contract that this host speaks, as the WIT package names it.
 pub const CONTRACT: &str = "talaria:executor@0.1.0";

@@ -1,5 +1,7 @@
 //! What one call of a guest may use.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use wasmtime::{CallHook, ResourceLimiter, Result, UpdateDeadline};
@@ -79,14 +81,17 @@ pub(crate) struct Cpu {
     budget: Duration,
     used: Duration,
     entered: Option<Instant>,
+    /// Whether the guest's own code runs, or would if it were let. For who holds the store's future, not the store.
+    inside: Arc<AtomicBool>,
 }
 
 impl Cpu {
     pub(crate) fn new(budget: Duration) -> Self {
-        Self { budget, used: Duration::ZERO, entered: None }
+        Self { budget, used: Duration::ZERO, entered: None, inside: Arc::default() }
     }
 
     pub(crate) fn hook(&mut self, hook: CallHook) {
+        self.inside.store(hook.exiting_host(), Ordering::Relaxed);
         if hook.entering_host() {
             self.used += self.entered.take().map_or(Duration::ZERO, |since| since.elapsed());
         } else {
@@ -96,7 +101,14 @@ impl Cpu {
 
     /// At every tick: let others run, or end it.
     pub(crate) fn tick(&mut self) -> UpdateDeadline {
+        // The engine leaves the guest for this as for a host call, so that a guest that lets others run is not charged for
+        // them; but it would compute if it were let.
+        self.inside.store(true, Ordering::Relaxed);
         if self.exhausted() { UpdateDeadline::Interrupt } else { UpdateDeadline::Yield(1) }
+    }
+
+    pub(crate) fn inside(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.inside)
     }
 
     pub(crate) fn exhausted(&self) -> bool {

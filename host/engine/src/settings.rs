@@ -13,8 +13,7 @@ pub struct UnknownSetting {
 }
 
 /// `settings` with the defaults of a component's schema below them.
-#[must_use]
-pub fn with_defaults(schema: &Value, settings: &Map<String, Value>) -> Map<String, Value> {
+pub(crate) fn with_defaults(schema: &Value, settings: &Map<String, Value>) -> Map<String, Value> {
     let mut filled = Map::new();
     if let Some(Value::Object(properties)) = schema.get("properties") {
         for (name, property) in properties {

@@ -8,8 +8,8 @@ use talaria_egress::{Access, Bounds, Config, Egress, Pattern, SecretString, Secr
 use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
 use talaria_store::Memory;
 use talaria_turns::{
-    Callbacks, ContextId, Emitted, Executor as _, Failure, Message, MessageId, Outcome, Part, Principal,
-    Role, Said, Scope, Store, TaskId, Turn, message_text,
+    Callbacks, ContextId, Emitted, Executor as _, Failure, FailureKind, Message, MessageId, Outcome, Part,
+    Principal, Role, Said, Scope, Store, TaskId, Turn, message_text,
 };
 use tokio::sync::{OnceCell, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -129,8 +129,7 @@ impl Rig {
     #[must_use]
     pub fn executor(&self) -> Executor {
         let description = self.component.description();
-        let schema = serde_json::from_str(&description.settings_schema).expect("a schema of JSON");
-        let settings = talaria_engine::with_defaults(&schema, &self.settings);
+        let settings = self.component.settings(&self.settings).expect("settings that fit");
         let implied = || {
             let needs = description.needs.egress.iter();
             needs.map(|need| talaria_engine::fill_in(need, &settings).expect("a setting")).collect()
@@ -152,6 +151,18 @@ impl Rig {
             limits: self.limits,
             callbacks: self.callbacks.clone(),
         })
+    }
+
+    /// What a host does before it gives the executor traffic: its settings must fit, then it is probed.
+    ///
+    /// # Errors
+    /// Why it gets none.
+    pub async fn setup(&self) -> Result<(), Failure> {
+        let unfit = |error: talaria_engine::InvalidSettings| {
+            Failure::new(FailureKind::InvalidSettings, error.to_string())
+        };
+        self.component.settings(&self.settings).map_err(unfit)?;
+        self.executor().setup().await
     }
 
     /// A turn of one text in the rig's context, which nobody watches.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_egress::{Access, Config, Egress};
-use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, Fault, Limits, Spec};
 use talaria_store::Memory;
 use talaria_testkit::{FakeGateway, Reply, Rig, guest, soon};
 use talaria_turns::{ContextId, Executor as _, FailureKind, Principal, Scope};
@@ -97,6 +97,40 @@ async fn state_is_bounded() {
     assert!(rig.run(&format!("set {long} v")).await.text().contains("longer than 256 bytes"));
     let large = "v".repeat(70_000);
     assert!(rig.run(&format!("set k {large}")).await.text().contains("larger than 65536 bytes"));
+}
+
+/// What counts against a component, and what does not.
+#[tokio::test]
+async fn a_guests_own_faults_are_told_and_others_are_not() {
+    let limits = Limits {
+        deadline: Duration::from_millis(150),
+        cpu: Duration::from_millis(50),
+        memory: 8 << 20,
+        ..Limits::default()
+    };
+    let rig = Rig::new("probe").await.limits(limits).setting("base_url", "http://127.0.0.1:1");
+    for (prompt, fault) in [
+        ("panic now", Some(Fault::Trap)),
+        ("recurse", Some(Fault::Trap)),
+        ("spin", Some(Fault::Cpu)),
+        ("allocate", Some(Fault::Memory)),
+        ("bad-metadata", Some(Fault::Answer)),
+        ("sleep 600000", None),
+        ("fail [upstream] 500", None),
+        ("fetch http://127.0.0.1:1/x", None),
+        ("echo hi", None),
+    ] {
+        let (tell, told) = std::sync::mpsc::channel();
+        let executor = rig.executor().on_fault(move |fault| tell.send(fault).unwrap());
+        let _ = run(&executor, &rig, prompt).await;
+        assert_eq!(told.try_recv().ok(), fault, "{prompt}");
+        assert!(told.try_recv().is_err(), "{prompt}: once");
+    }
+    let patient = Limits { cpu: Duration::from_secs(60), ..limits };
+    let (tell, told) = std::sync::mpsc::channel();
+    let executor = rig.limits(patient).executor().on_fault(move |fault| tell.send(fault).unwrap());
+    let _ = run(&executor, &Rig::new("probe").await, "spin").await;
+    assert_eq!(told.try_recv(), Ok(Fault::Deadline), "it was computing");
 }
 
 /// An engine with room for one turn, so that what is not released is missed at once.

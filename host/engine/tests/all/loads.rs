@@ -89,6 +89,17 @@ async fn a_trap_in_describe_is_a_refusal() {
     Component::load(Rig::engine().await, guest("probe"), |_| ()).await.expect("the next one loads");
 }
 
+#[tokio::test]
+async fn settings_must_fit_the_components_schema() {
+    let component = Component::load(Rig::engine().await, guest("chat-completions"), |_| ()).await.unwrap();
+    let settings = |json: serde_json::Value| component.settings(json.as_object().unwrap());
+    let settled = settings(serde_json::json!({ "model": "m" })).unwrap();
+    assert_eq!(settled["base_url"], "http://127.0.0.1:8642/v1", "the default is below");
+    let refused = settings(serde_json::json!({ "model": 7, "modell": "m" })).unwrap_err().to_string();
+    assert!(refused.contains(r#"settings.model: value is not of type "string""#), "{refused}");
+    assert!(refused.contains("modell"), "{refused}");
+}
+
 fn engine(cache: &Path) -> Engine {
     let config = EngineConfig { slots: 4, scripted_slots: 1, cache_dir: Some(cache.to_owned()) };
     Engine::new(&config, Egress::new(Config::default())).unwrap()

@@ -1,9 +1,9 @@
 //! When an executor that crashes again and again is taken out of service, and when it is tried again.
 //!
-//! [`IN_A_ROW`] faults without a turn between them that ended otherwise are a quarantine. Faults in a row and not a rate, so
+//! [`IN_A_ROW`] faults without a turn between them that ended well are a quarantine. Faults in a row and not a rate, so
 //! that a caller whose messages crash an executor now and then cannot take it from all the others. After a pause that
 //! doubles with every quarantine the probe runs; if it passes, the executor takes turns on trial: one more fault ends the
-//! trial, one turn that ends otherwise clears it.
+//! trial, one turn that ends well clears it.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) enum Faults {
 impl Faults {
     pub(crate) const NONE: Self = Self::Few(0);
 
-    /// A turn ended by a fault of the executor. Gives the pause, where this was one too many.
+    /// A call ended by the executor's own fault. Gives the pause, where this was one too many.
     pub(crate) fn fault(&mut self, now: Instant) -> Option<Duration> {
         let trips = match *self {
             Self::Few(faults) if faults + 1 < IN_A_ROW => {
@@ -47,7 +47,7 @@ impl Faults {
         Some(self.trip(trips, now))
     }
 
-    /// A turn ended otherwise. Whether that cleared a trial.
+    /// A turn ended well. Whether that cleared a trial.
     pub(crate) fn no_fault(&mut self) -> bool {
         match *self {
             Self::Few(_) | Self::Trial { .. } => {

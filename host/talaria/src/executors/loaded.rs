@@ -7,12 +7,12 @@
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use serde::Serialize;
 use talaria_egress::{Access, Bounds};
-use talaria_engine::{Component, Engine, Limits, Spec, Stage, with_defaults};
+use talaria_engine::{Component, Engine, Limits, Spec, Stage};
 use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -30,7 +30,12 @@ pub(crate) struct Loaded {
     pub(super) content: Option<Content>,
     /// Whether that is on disk as the current version.
     pub(super) is_kept: AtomicBool,
-    /// What the last probe said.
+    standing: Arc<Standing>,
+}
+
+/// How a version fares.
+struct Standing {
+    name: ExecutorName,
     readiness: RwLock<Readiness>,
     faults: Mutex<Faults>,
     /// Told when it goes into quarantine.
@@ -80,10 +85,11 @@ impl Loader {
         })
         .await
         .map_err(|error| format!("{}: {error}", config.component))?;
-        let schema = serde_json::from_str(&component.description().settings_schema).unwrap_or_default();
+        let settings =
+            component.settings(&config.settings).map_err(|error| format!("{}: {error}", config.component))?;
         let executor = talaria_engine::Executor::new(Spec {
             name: name.to_owned(),
-            settings: with_defaults(&schema, &config.settings),
+            settings,
             component: Arc::new(component),
             access: Arc::new(Access {
                 executor: name.to_owned(),
@@ -99,20 +105,27 @@ impl Loader {
             },
             callbacks,
         });
+        let standing = Arc::new(Standing {
+            name: config.name.clone(),
+            readiness: RwLock::new(Readiness::Ready),
+            faults: Mutex::new(Faults::NONE),
+            quarantined: Arc::clone(&self.quarantined),
+        });
+        let hears = Arc::clone(&standing);
+        let executor = executor.on_fault(move |_| hears.fault());
         let setup = executor.setup().await;
         if let Err(Failure { kind: FailureKind::InvalidSettings | FailureKind::Internal, message, .. }) =
             &setup
         {
             return Err(format!("{}: setup failed: {message}", config.component));
         }
+        *standing.readiness.write().unwrap_or_else(PoisonError::into_inner) = Readiness::of(setup);
         Ok(Loaded {
             config,
             executor: Arc::new(executor),
             content,
             is_kept: AtomicBool::new(false),
-            readiness: RwLock::new(Readiness::of(setup)),
-            faults: Mutex::new(Faults::NONE),
-            quarantined: Arc::clone(&self.quarantined),
+            standing,
         })
     }
 }
@@ -122,15 +135,15 @@ impl Loader {
 impl Loaded {
     /// Whether its turns can succeed, as far as is known.
     pub(crate) fn readiness(&self) -> Readiness {
-        self.readiness.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.standing.readiness.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        *self.readiness.read().unwrap_or_else(PoisonError::into_inner) == Readiness::Ready
+        *self.standing.readiness.read().unwrap_or_else(PoisonError::into_inner) == Readiness::Ready
     }
 
     pub(crate) fn is_quarantined(&self) -> bool {
-        self.faults().is_quarantined()
+        self.standing.faults().is_quarantined()
     }
 
     /// The component's digest.
@@ -140,41 +153,35 @@ impl Loaded {
 
     /// Probes it again. A version in quarantine is left alone until its pause is over.
     pub(super) async fn probe(&self) {
-        if !self.faults().may_be_probed(Instant::now()) {
+        let standing = &self.standing;
+        if !standing.faults().may_be_probed(Instant::now()) {
             return;
         }
         // A fault of the guest is no reason to drop one that took turns so far.
         let probed = self.executor.recheck().await;
-        let pause = self.faults().probed(probed.is_ok(), Instant::now());
-        let now = match pause {
-            Some(pause) => Readiness::quarantined(pause),
-            None if self.is_quarantined() => return,
-            None => Readiness::of(probed),
-        };
-        self.now_is(now);
+        let pause = standing.faults().probed(probed.is_ok(), Instant::now());
+        match pause {
+            Some(pause) => standing.now_is(Readiness::quarantined(pause)),
+            None if self.is_quarantined() => {}
+            None => standing.now_is(Readiness::of(probed)),
+        }
     }
+}
 
+// === impl Standing ===
+
+impl Standing {
     fn now_is(&self, now: Readiness) {
         let mut known = self.readiness.write().unwrap_or_else(PoisonError::into_inner);
         // Another reason for the same trouble is no news.
         if std::mem::discriminant(&*known) != std::mem::discriminant(&now) {
-            now.log(&self.config.name);
+            now.log(&self.name);
         }
         *known = now;
     }
 
-    /// A turn of it ended.
-    fn ended(&self, result: &Result<Outcome, Failure>) {
-        let is_fault = matches!(result, Err(Failure { kind: FailureKind::Internal, .. }));
-        if !is_fault {
-            if self.faults().no_fault() {
-                info!(
-                    executor = self.config.name.as_str(),
-                    "the executor's trial is over: it takes turns again"
-                );
-            }
-            return;
-        }
+    /// A call ended by the executor's own fault.
+    fn fault(&self) {
         let pause = self.faults().fault(Instant::now());
         if let Some(pause) = pause {
             self.now_is(Readiness::quarantined(pause));
@@ -182,7 +189,14 @@ impl Loaded {
         }
     }
 
-    fn faults(&self) -> std::sync::MutexGuard<'_, Faults> {
+    /// A turn ended well.
+    fn no_fault(&self) {
+        if self.faults().no_fault() {
+            info!(executor = self.name.as_str(), "the executor's trial is over: it takes turns again");
+        }
+    }
+
+    fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -196,7 +210,9 @@ impl talaria_turns::Executor for Loaded {
 
     async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
         let result = self.executor.execute(turn, scope).await;
-        self.ended(&result);
+        if result.is_ok() {
+            self.standing.no_fault();
+        }
         result
     }
 

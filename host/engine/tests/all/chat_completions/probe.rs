@@ -62,6 +62,6 @@ async fn a_gateway_without_a_health_route_is_ready_and_a_broken_one_is_not() {
 async fn settings_that_are_no_text_are_refused() {
     let gateway = polite().await;
     let rig = rig(&gateway).await.setting("model", 42);
-    let failure = rig.executor().setup().await.expect_err("a model is a text");
+    let failure = rig.setup().await.expect_err("a model is a text");
     assert_eq!(failure.kind, FailureKind::InvalidSettings);
 }

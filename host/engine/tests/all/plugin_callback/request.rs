@@ -143,7 +143,7 @@ async fn settings_that_make_no_sense_are_refused() {
         ("reply_timeout_seconds", json!("600s")),
         ("replytimeout", json!(600)),
     ] {
-        let refused = rig(&plugin, &mail).await.setting(name, value).executor().setup().await.unwrap_err();
+        let refused = rig(&plugin, &mail).await.setting(name, value).setup().await.unwrap_err();
         assert_eq!(refused.kind, talaria_turns::FailureKind::InvalidSettings, "{name}: {refused}");
     }
 }

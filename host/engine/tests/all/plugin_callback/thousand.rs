@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use talaria_egress::{Access, Config, Egress};
-use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, with_defaults};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
 use talaria_mailbox::Counts;
 use talaria_store::{Sqlite, SqliteConfig};
 use talaria_testkit::{FakePlugin, MailHost, Step, guest, soon};
@@ -34,7 +34,6 @@ async fn executor(plugin: &FakePlugin, callbacks: Arc<dyn Callbacks>) -> Arc<Exe
     let config = EngineConfig { slots: 1_100, scripted_slots: 1, cache_dir: Some(cache) };
     let engine = Engine::new(&config, Egress::new(Config::default())).unwrap();
     let component = Component::load(&engine, guest("plugin-callback"), |_| ()).await.unwrap();
-    let schema = serde_json::from_str(&component.description().settings_schema).unwrap();
     let mut settings = serde_json::Map::new();
     settings.insert("inbound_url".into(), plugin.inbound_url().into());
     settings.insert("health_url".into(), plugin.health_url().into());
@@ -43,8 +42,8 @@ async fn executor(plugin: &FakePlugin, callbacks: Arc<dyn Callbacks>) -> Arc<Exe
     let patterns = vec![format!("POST {}", plugin.inbound_url()).parse().unwrap()];
     Arc::new(Executor::new(Spec {
         name: "plugin-callback".into(),
+        settings: component.settings(&settings).unwrap(),
         component: Arc::new(component),
-        settings: with_defaults(&schema, &settings),
         access: Arc::new(Access { patterns, ..Access::default() }),
         limits: Limits { deadline: Duration::from_secs(120), ..Limits::default() },
         callbacks: Some(callbacks),
