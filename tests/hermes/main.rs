@@ -20,5 +20,6 @@ mod stream;
 mod chat_completions;
 mod hermes;
 mod hermes_runs;
+mod older;
 mod plugin_callback;
 mod plugin_wire;

@@ -4,20 +4,14 @@
 //! platforms match on them. What the bridge got wrong is put right: the gateway reports a provider's failure as
 //! HTTP 200 with `finish_reason: "error"`, and that is a failure here, not an answer.
 
-mod reply;
-mod session;
-mod stream;
-
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use talaria_guest::{
-    Capabilities, Description, Executor, Failure, Needs, Outcome, Request, SetupContext, Turn, config, http,
-    log, settings,
+    Capabilities, Description, Executor, Failure, Needs, Outcome, Request, SetupContext, Turn, http, log,
+    settings,
 };
-use talaria_upstream::hermes_agent::{EMPTY_PROMPT, KEY, error_status, unreachable};
-use talaria_upstream::{PROBE_TIMEOUT_MS, TURN_TIMEOUT_MS, base, bearer, first, is_success};
-
-use crate::session::Session;
+use talaria_upstream::hermes_agent::{Chat, EMPTY_PROMPT, KEY, error_status, unreachable};
+use talaria_upstream::{PROBE_TIMEOUT_MS, base};
 
 #[derive(Deserialize)]
 struct Settings {
@@ -77,7 +71,8 @@ impl Executor for ChatCompletions {
 
     fn setup(context: SetupContext) -> Result<(), Failure> {
         let settings: Settings = settings(&context.settings)?;
-        let probe = Request::new("GET", format!("{}/health", settings.base())).timeout_ms(PROBE_TIMEOUT_MS);
+        let probe =
+            Request::new("GET", format!("{}/health", base(&settings.base_url))).timeout_ms(PROBE_TIMEOUT_MS);
         match probe.fetch() {
             Ok(response) if response.status >= 500 => Err(error_status(response.status, &response.body)),
             Ok(_) => Ok(()),
@@ -98,41 +93,8 @@ impl Executor for ChatCompletions {
             return Ok(Outcome::text(EMPTY_PROMPT));
         }
         let settings: Settings = settings(&turn.settings)?;
-        let session = Session::of(&turn, config::has_secret(KEY));
-        let request = session.join(settings.request(&turn));
-        if turn.streaming {
-            return stream::answer(request, &session);
-        }
-        let response = request.fetch().map_err(|error| unreachable(&error))?;
-        session.follow(&response.headers);
-        if !is_success(response.status) {
-            return Err(error_status(response.status, &response.body));
-        }
-        reply::parse(&response.body)?.outcome()
-    }
-}
-
-impl Settings {
-    fn base(&self) -> &str {
-        base(&self.base_url)
-    }
-
-    fn request(&self, turn: &Turn) -> Request {
-        let workspace = turn.workspace.as_ref();
-        let model = first(&self.model, workspace.and_then(|w| w.model.as_ref()));
-        let system = first(&self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));
-        let mut messages: Vec<Value> = Vec::new();
-        messages.extend(system.map(|content| json!({ "role": "system", "content": content })));
-        messages.push(json!({ "role": "user", "content": turn.text }));
-        let body = json!({
-            "model": model.unwrap_or("hermes-agent"),
-            "messages": messages,
-            "stream": turn.streaming,
-        });
-        let request = Request::new("POST", format!("{}/chat/completions", self.base()))
-            .json(&body)
-            .timeout_ms(TURN_TIMEOUT_MS);
-        bearer(request, KEY)
+        let chat = Chat::new(&turn, &settings.base_url, &settings.model, &settings.system_prompt);
+        if turn.streaming { chat.read(&chat.open()?) } else { chat.whole() }
     }
 }
 

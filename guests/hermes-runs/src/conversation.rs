@@ -1,40 +1,34 @@
 //! What was said before, which the gateway keeps and does not read back by itself.
 //!
-//! A session's id is all that it takes to read along, so no caller chooses it: it is made of the first turn's task id, which
-//! the host made, and kept in the state that belongs to this conversation of this caller. The gateway's own messages go
-//! before the task's history, since they hold all tasks of the conversation. Only texts of the user and of the agent are
-//! sent; what its tools did is not.
+//! The gateway's own messages go before the task's history, since they hold all tasks of the conversation. Only texts of
+//! the user and of the agent are sent; what its tools did is not.
 
 use serde_json::{Value, json};
-use talaria_guest::{Content, Message, Role, Turn, log, state};
+use talaria_guest::{Content, Message, Role, Turn, log};
+use talaria_upstream::hermes_agent::Session;
 use talaria_upstream::{is_success, text};
 
 use crate::gateway::{Gateway, is_id};
 
-const STATE: &str = "session";
 /// The most messages that are sent along, the newest ones.
 const MOST: usize = 200;
 /// The most bytes of them. A model's context ends long before the gateway's bound of 10 MB.
 const BYTES: usize = 512 << 10;
 
-/// The session's id, and the conversation so far, oldest message first.
-pub(crate) fn so_far(gateway: &Gateway, turn: &Turn) -> (String, Vec<Value>) {
-    let known =
-        state::get(STATE).ok().flatten().and_then(|id| String::from_utf8(id).ok()).filter(|id| is_id(id));
-    let Some(session) = known else {
-        let session = format!("talaria-{}", turn.task_id);
-        keep(&session);
-        return (session, newest(of_task(turn)));
-    };
-    match of_session(gateway, &session) {
+/// The id that the session goes by now, and the conversation so far, oldest message first.
+pub(crate) fn so_far(gateway: &Gateway, session: &Session, turn: &Turn) -> (String, Vec<Value>) {
+    let kept = session.id();
+    // One that could lead elsewhere in a path is used, and not read.
+    if session.is_new() || !is_id(kept) {
+        return (kept.to_owned(), newest(of_task(turn)));
+    }
+    match of_session(gateway, kept) {
         Some((now, messages)) => {
-            if now != session {
-                keep(&now);
-            }
+            session.moved(&now);
             let messages = if messages.is_empty() { of_task(turn) } else { messages };
             (now, newest(messages))
         }
-        None => (session, newest(of_task(turn))),
+        None => (kept.to_owned(), newest(of_task(turn))),
     }
 }
 
@@ -107,11 +101,4 @@ fn newest(mut messages: Vec<Value>) -> Vec<Value> {
         messages.iter().position(|message| message.get("role").and_then(Value::as_str) == Some("user"));
     messages.drain(..first.unwrap_or(messages.len()));
     messages
-}
-
-/// A conversation that cannot be kept is no reason to fail a turn.
-fn keep(session: &str) {
-    if let Err(error) = state::set(STATE, Some(session.as_bytes())) {
-        log::write(log::Level::Warn, &format!("the session is not kept: {}", error.message), None);
-    }
 }

@@ -1,10 +1,11 @@
 //! The gateway's routes, each with its bounds.
 
 use serde_json::{Value, json};
-use talaria_guest::events::{Event, emit};
 use talaria_guest::{Failure, Request, control, http};
-use talaria_upstream::hermes_agent::{self, KEY, error_status, unreachable};
+use talaria_upstream::hermes_agent::{self, KEY, Session, error_status, unreachable};
 use talaria_upstream::{PROBE_TIMEOUT_MS, base, bearer, is_success, text};
+
+use crate::place::Place;
 
 /// For a call that the gateway answers from memory.
 const CALL_TIMEOUT_MS: u32 = 10_000;
@@ -16,10 +17,6 @@ const STOP_TIMEOUT_MS: u32 = 4_000;
 const STATUS_BYTES: u32 = 8 << 20;
 /// The largest conversation that is read; only its end is used.
 const MESSAGES_BYTES: u32 = 8 << 20;
-/// How long a busy gateway is left alone where it does not say, in seconds, and at most.
-const RETRY_AFTER: (u32, u32) = (1, 60);
-/// What must be left of the turn's time after waiting for a place.
-const MARGIN_MS: u32 = 5_000;
 /// The longest id of a run or a session; the gateway's have 36 characters.
 const LONGEST_ID: usize = 256;
 
@@ -37,35 +34,25 @@ impl Gateway {
         bearer(Request::new(method, format!("{}{path}", self.base)), KEY).timeout_ms(CALL_TIMEOUT_MS)
     }
 
-    /// What the gateway can do.
-    pub(crate) fn capabilities(&self) -> Result<http::Response, http::Error> {
-        self.request("GET", "/capabilities").timeout_ms(PROBE_TIMEOUT_MS).fetch()
+    /// What the gateway says of itself.
+    pub(crate) fn get(&self, path: &str) -> Result<http::Response, http::Error> {
+        self.request("GET", path).timeout_ms(PROBE_TIMEOUT_MS).fetch()
     }
 
     /// Starts a run. While the gateway has no place for it, waits as long as the gateway says and the turn's time allows.
-    pub(crate) fn submit(&self, body: &Value, streaming: bool) -> Result<String, Failure> {
-        let mut told = !streaming;
+    pub(crate) fn submit(&self, body: &Value, session: &Session, streaming: bool) -> Result<String, Failure> {
+        let mut place = Place::new(streaming);
         loop {
             let request = self.request("POST", "/runs").json(body).timeout_ms(SUBMIT_TIMEOUT_MS);
-            let response = request.fetch().map_err(|error| unreachable(&error))?;
+            let response = session.within(request).fetch().map_err(|error| unreachable(&error))?;
             if is_success(response.status) {
                 let answer: Value = serde_json::from_slice(&response.body).unwrap_or_default();
                 let id = text(&answer, "/run_id").filter(|id| is_id(id));
                 return id
                     .ok_or_else(|| hermes_agent::error("the gateway started a run and did not say which"));
             }
-            let busy = error_status(response.status, &response.body);
-            let Some(seconds) = retry_after(&response) else { return Err(busy) };
-            let ms = seconds.saturating_mul(1_000);
-            if ms.saturating_add(MARGIN_MS) > control::remaining_ms() {
-                return Err(busy);
-            }
-            if !core::mem::replace(&mut told, true) {
-                let waits = Event::Status("The agent is busy; waiting for a place.".into());
-                emit(&waits).map_err(|error| hermes_agent::not_passed_on(&error))?;
-            }
-            if !control::sleep(ms) {
-                return Err(crate::cancelled());
+            if !place.wait(response.status, &response.headers)? {
+                return Err(error_status(response.status, &response.body));
             }
         }
     }
@@ -114,18 +101,5 @@ fn above(base: &str) -> &str {
     match base.rfind('/') {
         Some(at) if at > path => base.get(..at).unwrap_or(base),
         _ => base,
-    }
-}
-
-/// How many seconds to wait before asking again; none where asking again is no use.
-fn retry_after(response: &http::Response) -> Option<u32> {
-    let header =
-        response.headers.iter().find(|(name, _)| name == "retry-after").map(|(_, value)| value.trim());
-    let (least, most) = RETRY_AFTER;
-    match (response.status, header) {
-        (429, None) => Some(least),
-        // A date instead of a number is for patient clients.
-        (429 | 503, Some(value)) => Some(value.parse().unwrap_or(least).clamp(least, most)),
-        _ => None,
     }
 }

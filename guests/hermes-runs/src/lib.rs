@@ -10,29 +10,33 @@
 //! conversation is sent along with each turn.
 //!
 //! A run that is not over when the turn's time is, is stopped.
+//!
+//! A gateway from before there were runs gets the turn as a chat completion in the conversation's session. It is streamed
+//! also where nobody watches: a gateway gives up a stream whose reader is gone, and works on for anybody else.
 
 mod approval;
 mod checkpoint;
 mod conversation;
 mod events;
 mod gateway;
+mod offer;
+mod place;
 mod run;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use talaria_guest::{
-    Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, SetupContext, Turn, http, log,
-    settings,
+    Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, SetupContext, Turn, settings,
+    types::SetupReason,
 };
-use talaria_upstream::hermes_agent::{self, EMPTY_PROMPT, KEY, error_status, unreachable};
-use talaria_upstream::{first, is_success};
+use talaria_upstream::first;
+use talaria_upstream::hermes_agent::{Chat, EMPTY_PROMPT, KEY, Session};
 
 use crate::checkpoint::Checkpoint;
 use crate::gateway::Gateway;
+use crate::offer::Offer;
+use crate::place::Place;
 use crate::run::Run;
-
-/// What a gateway must offer. Approvals are not among it: a gateway without them asks for none.
-const FEATURES: [&str; 4] = ["run_submission", "run_status", "run_events_sse", "run_stop"];
 
 #[derive(Deserialize)]
 struct Settings {
@@ -81,6 +85,8 @@ impl Executor for HermesRuns {
                     "GET {setting:base_url}/runs/*".into(),
                     "POST {setting:base_url}/runs/*".into(),
                     "GET {parent:base_url}/api/sessions/*".into(),
+                    "POST {setting:base_url}/chat/completions".into(),
+                    "GET {setting:base_url}/models".into(),
                 ],
                 secrets: vec![KEY.into()],
                 callbacks: false,
@@ -95,33 +101,14 @@ impl Executor for HermesRuns {
 
     fn setup(context: SetupContext) -> Result<(), Failure> {
         let settings: Settings = settings(&context.settings)?;
-        let response = match Gateway::new(&settings.base_url).capabilities() {
-            Ok(response) => response,
-            Err(error) if error.kind == http::ErrorKind::Denied => {
-                let what = "not probed: the grant has no GET for the gateway's /capabilities";
-                log::write(log::Level::Info, what, None);
-                return Ok(());
-            }
-            Err(error) => return Err(unreachable(&error)),
-        };
-        if response.status == 404 {
-            return Err(hermes_agent::error(
-                "the gateway has no /capabilities, so no runs; use chat-completions",
-            ));
+        let gateway = Gateway::new(&settings.base_url);
+        let offer = Offer::of(&gateway)?;
+        offer.prove(&gateway)?;
+        // Once, not at every probe.
+        if context.reason == SetupReason::Load {
+            offer.report();
         }
-        if !is_success(response.status) {
-            return Err(error_status(response.status, &response.body));
-        }
-        let offered: Value = serde_json::from_slice(&response.body).unwrap_or_default();
-        let has = |name: &&str| {
-            offered.pointer("/features").and_then(|all| all.get(name)) == Some(&Value::Bool(true))
-        };
-        match FEATURES.iter().find(|name| !has(name)) {
-            Some(lacking) => Err(hermes_agent::error(&format!(
-                "the gateway does not offer runs (features.{lacking} is not true); use chat-completions"
-            ))),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn execute(turn: Turn) -> Result<Outcome, Failure> {
@@ -130,20 +117,22 @@ impl Executor for HermesRuns {
         }
         let settings: Settings = settings(&turn.settings)?;
         let gateway = Gateway::new(&settings.base_url);
-        let run = match turn.checkpoint.as_deref() {
-            Some(kept) => Run::resumed(gateway, Checkpoint::read(kept)?, turn.streaming),
-            None => {
-                let id = gateway.submit(&settings.body(&gateway, &turn), turn.streaming)?;
-                let checkpoint = Checkpoint::new(id);
-                checkpoint.keep();
-                Run::started(gateway, checkpoint, turn.streaming)
-            }
-        };
-        run.follow()
+        if let Some(kept) = turn.checkpoint.as_deref() {
+            return Run::resumed(gateway, Checkpoint::read(kept)?, turn.streaming).follow();
+        }
+        // A gateway that does not say gets a run: its answer to that is the honest one.
+        if !matches!(Offer::of(&gateway), Ok(Offer::Runs) | Err(_)) {
+            return settings.chat(&turn);
+        }
+        let session = Session::of(&turn);
+        let body = settings.body(&gateway, &session, &turn);
+        let checkpoint = Checkpoint::new(gateway.submit(&body, &session, turn.streaming)?);
+        checkpoint.keep();
+        Run::started(gateway, checkpoint, turn.streaming).follow()
     }
 
     fn cancel(turn: Turn, checkpoint: Option<Vec<u8>>) -> Result<(), Failure> {
-        // Without a checkpoint there is no run that anybody knows of.
+        // Without a checkpoint there is no run that anybody knows of; a stream ended with the turn.
         let Some(kept) = checkpoint else { return Ok(()) };
         let settings: Settings = settings(&turn.settings)?;
         Gateway::new(&settings.base_url).stop(&Checkpoint::read(&kept)?.run)
@@ -151,9 +140,20 @@ impl Executor for HermesRuns {
 }
 
 impl Settings {
-    fn body(&self, gateway: &Gateway, turn: &Turn) -> Value {
+    fn chat(&self, turn: &Turn) -> Result<Outcome, Failure> {
+        let chat = Chat::new(turn, &self.base_url, &self.model, &self.system_prompt);
+        let mut place = Place::new(turn.streaming);
+        loop {
+            let exchange = chat.open()?;
+            if !place.wait(exchange.status(), &exchange.headers())? {
+                return chat.read(&exchange);
+            }
+        }
+    }
+
+    fn body(&self, gateway: &Gateway, session: &Session, turn: &Turn) -> Value {
         let workspace = turn.workspace.as_ref();
-        let (session, conversation) = conversation::so_far(gateway, turn);
+        let (session, conversation) = conversation::so_far(gateway, session, turn);
         let mut body = json!({ "input": turn.text, "session_id": session });
         let mut put = |name: &str, value: Option<Value>| {
             if let (Value::Object(body), Some(value)) = (&mut body, value) {

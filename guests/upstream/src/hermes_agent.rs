@@ -1,9 +1,16 @@
-//! The texts that a caller of hermes-agent reads when something is wrong: those of the Python bridge, to the letter,
-//! because platforms match on them.
+//! hermes-agent: its sessions, its chat route, and the texts that its callers read when something is wrong: those of the
+//! Python bridge, to the letter, because platforms match on them.
+
+mod chat;
+mod reply;
+mod session;
 
 use talaria_guest::{Failure, FailureKind, events, http};
 
 use crate::excerpt;
+
+pub use chat::Chat;
+pub use session::Session;
 
 /// The secret that the gateway wants, where it wants one.
 pub const KEY: &str = "API_SERVER_KEY";

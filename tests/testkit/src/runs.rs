@@ -214,6 +214,17 @@ impl FakeRuns {
         self.state.lock().unwrap().features.insert(feature.into(), false.into());
     }
 
+    /// Gives a feature back.
+    pub fn offers(&self, feature: &str) {
+        self.state.lock().unwrap().features.insert(feature.into(), true.into());
+    }
+
+    /// Becomes a gateway from before there were runs: neither they nor a list of features. Its chat route answers what
+    /// [`FakeRuns::next`] was given, else `hi`.
+    pub fn grow_old(&self) {
+        self.state.lock().unwrap().is_old = true;
+    }
+
     /// Answers the next such request with this. A method, and how the path ends.
     pub fn next(&self, method: &str, path: &str, reply: Reply) {
         self.state.lock().unwrap().overrides.push((method.into(), path.into(), reply));

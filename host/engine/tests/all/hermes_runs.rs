@@ -5,6 +5,8 @@ mod busy;
 mod cancelled;
 mod conversation;
 mod events;
+mod memory;
+mod older;
 mod probe;
 mod request;
 mod resumed;

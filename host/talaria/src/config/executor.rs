@@ -71,6 +71,8 @@ const UPSTREAMS: [Upstream; 3] = [
             "GET {setting:base_url}/runs/*",
             "POST {setting:base_url}/runs/*",
             "GET {parent:base_url}/api/sessions/*",
+            "POST {setting:base_url}/chat/completions",
+            "GET {setting:base_url}/models",
         ],
         key: GATEWAY_KEY,
     },

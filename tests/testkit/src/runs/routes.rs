@@ -27,6 +27,11 @@ pub(super) fn answer(shared: &Arc<Mutex<State>>, request: &Recorded) -> Reply {
     }
     let segments: Vec<&str> = request.path.split('/').skip(1).collect();
     match (request.method.as_str(), segments.as_slice()) {
+        ("GET", ["v1", "models"]) => {
+            Reply::json(&json!({ "object": "list", "data": [{ "id": "hermes-agent" }] }))
+        }
+        ("POST", ["v1", "chat", "completions"]) => Reply::stream(["hi"]),
+        (_, ["v1", "capabilities" | "runs", ..]) if state.is_old => no_route(),
         ("GET", ["v1", "capabilities"]) => Reply::json(&json!({
             "object": "hermes.api_server.capabilities", "platform": "hermes-agent", "features": state.features,
         })),
@@ -56,8 +61,12 @@ pub(super) fn answer(shared: &Arc<Mutex<State>>, request: &Recorded) -> Reply {
             Some((at, rows)) => Reply::json(&json!({ "object": "list", "session_id": at, "data": rows })),
             None => error(404, &format!("Session not found: {id}"), "session_not_found"),
         },
-        _ => Reply::status(404, "text/plain; charset=utf-8", "404: Not Found"),
+        _ => no_route(),
     }
+}
+
+fn no_route() -> Reply {
+    Reply::status(404, "text/plain; charset=utf-8", "404: Not Found")
 }
 
 fn submit(shared: &Arc<Mutex<State>>, state: &mut State, request: &Recorded) -> Reply {

@@ -18,6 +18,8 @@ pub(super) struct State {
     pub(super) started: usize,
     pub(super) clock: u64,
     pub(super) features: Map<String, Value>,
+    /// Whether there are no runs yet.
+    pub(super) is_old: bool,
     pub(super) key: Option<String>,
     pub(super) overrides: Vec<(String, String, Reply)>,
     /// By id: where its messages are now, and the messages.

@@ -66,7 +66,7 @@ async fn a_turn_that_waits_for_a_place_can_be_cancelled() {
     let rig = rig(&runs).await;
     let cancelled = CancellationToken::new();
     let (ran, ()) = tokio::join!(rig.execute_until(rig.turn("hello"), cancelled.clone()), async {
-        runs.gateway().asked(1).await;
+        runs.gateway().asked(2).await;
         cancelled.cancel();
     });
     assert_eq!(ran.failure().kind, FailureKind::Cancelled);

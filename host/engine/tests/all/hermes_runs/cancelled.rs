@@ -12,7 +12,7 @@ async fn the_run_is_stopped_and_the_turn_lets_go() {
     let rig = rig(&runs).await;
     let cancelled = CancellationToken::new();
     let (ran, ()) = tokio::join!(rig.execute_until(rig.turn("hello"), cancelled.clone()), async {
-        runs.gateway().asked(2).await;
+        runs.gateway().asked(3).await;
         cancelled.cancel();
     });
     assert_eq!(ran.failure().kind, FailureKind::Cancelled);

@@ -19,37 +19,34 @@ async fn a_gateway_with_runs_is_ready() {
 }
 
 #[tokio::test]
-async fn one_that_lacks_them_is_not_and_says_what_to_use() {
-    for feature in ["run_submission", "run_status", "run_events_sse", "run_stop"] {
+async fn one_that_lacks_them_is_ready_too() {
+    for feature in ["run_submission", "run_status", "run_events_sse", "run_stop", "run_approval_response"] {
         let runs = FakeRuns::start([]).await;
         runs.lacks(feature);
-        let failure = probe(&runs).await.unwrap_err();
-        assert_eq!(failure.kind, FailureKind::Upstream, "loaded, not ready");
-        assert_eq!(
-            failure.message,
-            format!(
-                "[hermes-agent error] the gateway does not offer runs (features.{feature} is not true); use chat-completions"
-            )
-        );
+        probe(&runs).await.unwrap();
     }
     let runs = FakeRuns::start([]).await;
-    runs.lacks("run_approval_response");
-    probe(&runs).await.expect("a gateway without approvals asks for none");
+    runs.grow_old();
+    probe(&runs).await.unwrap();
+    for body in ["{}", "null", "no json", r#"{"features":[]}"#] {
+        runs.next("GET", "/capabilities", Reply::status(200, "application/json", body));
+        probe(&runs).await.expect(body);
+    }
 }
 
 #[tokio::test]
-async fn an_old_gateway_is_not() {
+async fn an_address_without_any_api_is_not() {
     let runs = FakeRuns::start([]).await;
-    runs.next("GET", "/capabilities", Reply::status(404, "text/plain", "404: Not Found"));
+    runs.grow_old();
+    runs.next("GET", "/models", Reply::status(404, "text/plain", "404: Not Found"));
     let failure = probe(&runs).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Upstream, "loaded, not ready");
     assert_eq!(
         failure.message,
-        "[hermes-agent error] the gateway has no /capabilities, so no runs; use chat-completions"
+        "[hermes-agent error] neither /capabilities nor /models is there; is `base_url` the gateway's API?"
     );
-    for body in ["{}", "null", "no json", r#"{"features":[]}"#, r#"{"features":{"run_submission":"yes"}}"#] {
-        runs.next("GET", "/capabilities", Reply::status(200, "application/json", body));
-        assert_eq!(probe(&runs).await.unwrap_err().kind, FailureKind::Upstream, "{body}");
-    }
+    runs.next("GET", "/models", Reply::status(500, "text/plain", "500 Internal Server Error"));
+    assert!(probe(&runs).await.is_err());
 }
 
 #[tokio::test]

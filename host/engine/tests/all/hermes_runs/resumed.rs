@@ -51,7 +51,7 @@ async fn the_run_is_followed_by_its_status_and_not_started_again() {
     let released = Arc::new(Notify::new());
     let runs = FakeRuns::start([Script::new().delta("one ").wait(&released).completed("the answer")]).await;
     let rig = rig(&runs).await;
-    let kept = crash(&runs, &rig, Some(2)).await;
+    let kept = crash(&runs, &rig, Some(3)).await;
     released.notify_one();
     let ran = resume(&rig, kept, []).await;
     assert_eq!(ran.text(), "the answer");
@@ -63,7 +63,7 @@ async fn the_run_is_followed_by_its_status_and_not_started_again() {
 async fn a_run_that_the_gateway_forgot_is_told() {
     let runs = FakeRuns::start([Script::new().hang()]).await;
     let rig = rig(&runs).await;
-    let kept = crash(&runs, &rig, Some(2)).await;
+    let kept = crash(&runs, &rig, Some(3)).await;
     runs.restart();
     let ran = resume(&rig, kept, []).await;
     assert!(ran.failure().message.contains("gateway restarted"), "{}", ran.failure());

@@ -76,7 +76,7 @@ async fn a_stream_that_breaks_is_never_opened_again() {
     let rig = rig(&runs).await;
     let (ran, ()) = tokio::join!(rig.stream("hello"), async {
         // The run, its events, and a first look at its status.
-        runs.gateway().asked(3).await;
+        runs.gateway().asked(4).await;
         released.notify_one();
     });
     assert_eq!(ran.text(), "Hello there");
@@ -104,7 +104,7 @@ async fn a_restart_of_the_gateway_is_told() {
     let runs = FakeRuns::start([Script::new().delta("Hello ").hang()]).await;
     let rig = rig(&runs).await;
     let (ran, ()) = tokio::join!(rig.stream("hello"), async {
-        runs.gateway().asked(2).await;
+        runs.gateway().asked(3).await;
         runs.restart();
     });
     let failure = ran.failure();

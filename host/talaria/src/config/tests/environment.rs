@@ -84,6 +84,8 @@ fn hermes_api_base_is_the_gateway_of_runs_too() {
             "GET http://gateway:8642/p/one/v1/runs/*",
             "POST http://gateway:8642/p/one/v1/runs/*",
             "GET http://gateway:8642/p/one/api/sessions/*",
+            "POST http://gateway:8642/p/one/v1/chat/completions",
+            "GET http://gateway:8642/p/one/v1/models",
         ],
         "sessions are beside the API"
     );

@@ -2,18 +2,19 @@
 
 use serde_json::Value;
 use talaria_guest::{Failure, Outcome};
-use talaria_upstream::{Ending, hermes_agent};
+
+use crate::{Ending, hermes_agent};
 
 /// What of a completion matters, gathered from one body or from many chunks.
 #[derive(Default)]
-pub(crate) struct Reply {
+pub(super) struct Reply {
     /// The text; none where the shape is not that of a completion.
-    pub(crate) text: Option<String>,
-    pub(crate) ending: Ending,
+    pub(super) text: Option<String>,
+    pub(super) ending: Ending,
 }
 
 /// Reads a whole body.
-pub(crate) fn parse(body: &[u8]) -> Result<Reply, Failure> {
+pub(super) fn parse(body: &[u8]) -> Result<Reply, Failure> {
     let data: Value = serde_json::from_slice(body).map_err(|_| hermes_agent::no_content())?;
     let mut reply = Reply::default();
     reply.ending.note(&data);
@@ -28,12 +29,12 @@ pub(crate) fn parse(body: &[u8]) -> Result<Reply, Failure> {
 
 impl Reply {
     /// What the upstream said went wrong, if it said so.
-    pub(crate) fn error(&self) -> Option<Failure> {
+    pub(super) fn error(&self) -> Option<Failure> {
         self.ending.error().map(hermes_agent::error)
     }
 
     /// The end of the turn.
-    pub(crate) fn outcome(self) -> Result<Outcome, Failure> {
+    pub(super) fn outcome(self) -> Result<Outcome, Failure> {
         if self.ending.is_failed() {
             let said = self.ending.error().or(self.text.as_deref());
             return Err(hermes_agent::error(said.unwrap_or_default()));

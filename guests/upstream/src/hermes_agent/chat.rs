@@ -1,0 +1,152 @@
+//! A turn as a chat completion, whole or streamed: deltas and tool progress go out as they come in.
+
+use serde_json::{Value, json};
+use talaria_guest::events::{self, Event, ToolProgress, ToolState};
+use talaria_guest::{Failure, FailureKind, Outcome, Request, Turn, config, http};
+
+use super::reply::{self, Reply};
+use super::{KEY, Session, error_status, not_passed_on, unreachable};
+use crate::{
+    Chunk, ERROR_BYTES, TURN_TIMEOUT_MS, WHOLE_BODY, base, bearer, first, is_event_stream, is_success,
+    next_chunk, read, text,
+};
+
+/// The event that carries a tool's progress; all others carry chunks.
+const TOOL_EVENT: &str = "hermes.tool.progress";
+
+/// A turn for the gateway's chat route.
+pub struct Chat<'a> {
+    turn: &'a Turn,
+    base_url: &'a str,
+    model: &'a str,
+    system_prompt: &'a str,
+    /// None without the gateway's key.
+    session: Option<Session>,
+}
+
+impl<'a> Chat<'a> {
+    /// The turn, with the executor's settings; an empty one is the workspace's.
+    #[must_use]
+    pub fn new(turn: &'a Turn, base_url: &'a str, model: &'a str, system_prompt: &'a str) -> Self {
+        let session = config::has_secret(KEY).then(|| Session::of(turn));
+        Self { turn, base_url, model, system_prompt, session }
+    }
+
+    /// The answer in one piece. The gateway works on for whoever goes away meanwhile.
+    ///
+    /// # Errors
+    /// What the caller reads.
+    pub fn whole(&self) -> Result<Outcome, Failure> {
+        let response = self.request(false).fetch().map_err(|error| unreachable(&error))?;
+        self.follow(&response.headers);
+        if !is_success(response.status) {
+            return Err(error_status(response.status, &response.body));
+        }
+        reply::parse(&response.body)?.outcome()
+    }
+
+    /// Asks for the answer as a stream, which the gateway gives up when it is dropped.
+    ///
+    /// # Errors
+    /// What the caller reads.
+    pub fn open(&self) -> Result<http::Exchange, Failure> {
+        let exchange = self.request(true).open().map_err(|error| unreachable(&error))?;
+        self.follow(&exchange.headers());
+        Ok(exchange)
+    }
+
+    /// Reads that stream, and passes it on where somebody watches.
+    ///
+    /// # Errors
+    /// What the caller reads.
+    pub fn read(&self, exchange: &http::Exchange) -> Result<Outcome, Failure> {
+        let unreachable = |error| unreachable(&error);
+        let status = exchange.status();
+        if !is_success(status) {
+            let body = read(exchange, ERROR_BYTES).map_err(unreachable)?;
+            return Err(error_status(status, &body));
+        }
+        if !is_event_stream(exchange) {
+            return reply::parse(&read(exchange, WHOLE_BODY).map_err(unreachable)?)?.outcome();
+        }
+
+        let mut reply = Reply::default();
+        let mut said = String::new();
+        while let Chunk::Data { event, data } = next_chunk(exchange).map_err(unreachable)? {
+            if event == TOOL_EVENT {
+                self.tell(|| tool_progress(&data))?;
+                continue;
+            }
+            reply.ending.note(&data);
+            if let Some(delta) = data.pointer("/choices/0/delta/content").and_then(Value::as_str) {
+                // After a tool the gateway begins with line feeds that the final text does not have.
+                let delta = if said.is_empty() { delta.trim_start_matches('\n') } else { delta };
+                if !delta.is_empty() {
+                    said.push_str(delta);
+                    self.tell(|| Event::TextDelta(delta.to_owned()))?;
+                }
+            }
+        }
+        if !reply.ending.is_finished() {
+            return Err(reply.error().unwrap_or_else(|| Failure {
+                retryable: true,
+                ..Failure::new(
+                    FailureKind::Upstream,
+                    "[hermes-agent unreachable] the stream ended before the answer did",
+                )
+            }));
+        }
+        reply.text = Some(said);
+        reply.outcome()
+    }
+
+    fn request(&self, stream: bool) -> Request {
+        let workspace = self.turn.workspace.as_ref();
+        let model = first(self.model, workspace.and_then(|w| w.model.as_ref()));
+        let system = first(self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));
+        let mut messages: Vec<Value> = Vec::new();
+        messages.extend(system.map(|content| json!({ "role": "system", "content": content })));
+        messages.push(json!({ "role": "user", "content": self.turn.text }));
+        let body = json!({
+            "model": model.unwrap_or("hermes-agent"),
+            "messages": messages,
+            "stream": stream,
+        });
+        let request = Request::new("POST", format!("{}/chat/completions", base(self.base_url)))
+            .json(&body)
+            .timeout_ms(TURN_TIMEOUT_MS);
+        let request = bearer(request, KEY);
+        match &self.session {
+            Some(session) => session.join(request),
+            None => request,
+        }
+    }
+
+    fn follow(&self, headers: &[http::Header]) {
+        if let Some(session) = &self.session {
+            session.follow(headers);
+        }
+    }
+
+    fn tell(&self, event: impl FnOnce() -> Event) -> Result<(), Failure> {
+        if !self.turn.streaming {
+            return Ok(());
+        }
+        events::emit(&event()).map_err(|error| not_passed_on(&error))
+    }
+}
+
+fn tool_progress(data: &Value) -> Event {
+    let name = text(data, "/tool").unwrap_or_else(|| "tool".into());
+    Event::ToolProgress(ToolProgress {
+        id: text(data, "/toolCallId").unwrap_or_else(|| name.clone()),
+        state: match text(data, "/status").as_deref() {
+            Some("completed") => ToolState::Completed,
+            Some("failed" | "error") => ToolState::Failed,
+            _ => ToolState::Started,
+        },
+        label: text(data, "/label"),
+        metadata: None,
+        name,
+    })
+}
