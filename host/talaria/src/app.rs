@@ -31,6 +31,7 @@ use crate::executors::{Executors, Readiness};
 use crate::metered::Metered;
 use crate::output;
 use crate::push::Post;
+use crate::route::Routes;
 use crate::tokens::Watch;
 
 /// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
@@ -158,6 +159,7 @@ impl App {
         if resumed + failed > 0 {
             info!(resumed, failed, "took up the turns that the last stop interrupted");
         }
+        let routes = Arc::clone(executors.routes());
         let health = Arc::new(Health::new(executors, Arc::clone(&store), draining.clone()));
         tracker.spawn(Arc::clone(&health).watch(config.probe_every, shutdown.clone()));
         admin.show(Arc::clone(&health), turns.clone());
@@ -168,7 +170,7 @@ impl App {
             tracker.spawn(watch.run(shutdown.clone()));
         }
         let (counts, counted) = (server.counts(), turns.clone());
-        metrics.watch(move || readings(&counted, &counts, &health));
+        metrics.watch(move || readings(&counted, &counts, &health, &routes));
         Ok(Self { listener, server, turns, mailbox, tracker, draining, shutdown, banner })
     }
 
@@ -227,7 +229,7 @@ async fn open_mailbox(
 }
 
 /// What the parts have counted by themselves.
-fn readings(turns: &Turns, server: &Counts, health: &Health) -> Readings {
+fn readings(turns: &Turns, server: &Counts, health: &Health, routes: &Routes) -> Readings {
     let refused = turns.refused();
     Readings {
         turns_under_way: turns.under_way(),
@@ -239,6 +241,7 @@ fn readings(turns: &Turns, server: &Counts, health: &Health) -> Readings {
             (Refusal::Draining, refused.draining),
         ],
         executors: health.executors(),
+        routed: routes.counted(),
     }
 }
 

@@ -13,10 +13,11 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use talaria_egress::{Access, Bounds, Egress};
 use talaria_engine::{Component, Engine, EngineConfig, Limits, Spec, Stage, with_defaults};
-use talaria_turns::{Callbacks, Executor as _, Failure, FailureKind, Message, Principal, Route};
+use talaria_turns::{Asked, Callbacks, Executor as _, Failure, FailureKind, NoExecutor, Route};
 use tracing::{info, warn};
 
 use crate::config::{ComponentRef, Config, Executor, ExecutorName};
+use crate::route::{CHOICE, Routes, Why};
 
 /// The built-in components, by the name after `builtin:`.
 const BUILTIN: [(&str, &[u8]); 5] = [
@@ -27,9 +28,6 @@ const BUILTIN: [(&str, &[u8]); 5] = [
     ("plugin-callback", include_bytes!("../../../guests/dist/plugin-callback.wasm")),
 ];
 
-/// What a message's metadata names an executor with.
-const CHOICE: &str = "talaria/executor";
-
 /// The executors that take turns, and those that were refused.
 pub(crate) struct Executors {
     loaded: BTreeMap<ExecutorName, Loaded>,
@@ -37,7 +35,7 @@ pub(crate) struct Executors {
     /// Who takes whose turns while that one is not ready, or was refused.
     fallbacks: BTreeMap<ExecutorName, ExecutorName>,
     default: ExecutorName,
-    caller_may_choose: bool,
+    routes: Arc<Routes>,
 }
 
 /// An executor that takes turns.
@@ -88,7 +86,7 @@ impl Executors {
             refused: BTreeMap::new(),
             fallbacks: BTreeMap::new(),
             default: config.default_executor.clone(),
-            caller_may_choose: config.caller_may_choose,
+            routes: Arc::new(Routes::new(config)),
         };
         for (name, executor) in &config.executors {
             if let Some(fallback) = &executor.fallback {
@@ -160,6 +158,11 @@ impl Executors {
         self.refused.iter().map(|(name, reason)| (name, reason.as_str()))
     }
 
+    /// Which of them takes which messages.
+    pub(crate) fn routes(&self) -> &Arc<Routes> {
+        &self.routes
+    }
+
     /// The one that takes a turn when nothing else is said.
     pub(crate) fn default_name(&self) -> &ExecutorName {
         &self.default
@@ -167,28 +170,25 @@ impl Executors {
 }
 
 impl Route for Executors {
-    fn pick(&self, _: &Principal, message: &Message) -> Result<Arc<dyn talaria_turns::Executor>, String> {
-        let choice = message.metadata.as_ref().and_then(|metadata| metadata.get(CHOICE));
-        let found = match choice {
-            None => self.stand_in(&self.default),
-            Some(_) if !self.caller_may_choose => {
-                return Err(format!(
-                    "metadata[\"{CHOICE}\"] is not allowed: callers may not choose the executor here"
-                ));
+    fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
+        let is_known =
+            |name: &ExecutorName| self.loaded.contains_key(name) || self.refused.contains_key(name);
+        let picked = self.routes.pick(asked, is_known)?;
+        match self.stand_in(&picked.executor) {
+            Some((_, loaded)) => {
+                self.routes.count(&picked.why);
+                Ok(Arc::clone(&loaded.executor) as _)
             }
-            Some(choice) => {
-                let name = choice.as_str().ok_or_else(|| format!("metadata[\"{CHOICE}\"] must be a text"))?;
-                name_of(name, &self.loaded).and_then(|name| self.stand_in(name))
-            }
-        };
-        match found {
-            Some((_, loaded)) => Ok(Arc::clone(&loaded.executor) as _),
-            None => {
+            None if picked.why == Why::Chosen => {
                 let known: Vec<_> = self.loaded.keys().map(ExecutorName::as_str).collect();
-                Err(format!(
-                    "metadata[\"{CHOICE}\"] names no executor of this host; it has {}",
-                    known.join(", ")
-                ))
+                let what = format!("names no executor of this host; it has {}", known.join(", "));
+                Err(NoExecutor::Refused(format!("metadata[\"{CHOICE}\"] {what}")))
+            }
+            // Another one would answer what it was not made for: the rule said who.
+            None => {
+                let reason = self.refused.get(&picked.executor).map_or("there is none", String::as_str);
+                warn!(executor = picked.executor.as_str(), why = %picked.why, reason, "no executor for a message");
+                Err(NoExecutor::Unavailable("the executor for this message is not available".into()))
             }
         }
     }
@@ -197,10 +197,6 @@ impl Route for Executors {
         let found = self.loaded.values().find(|loaded| loaded.executor.name() == name)?;
         Some(Arc::clone(&found.executor) as _)
     }
-}
-
-fn name_of<'a>(text: &str, known: &'a BTreeMap<ExecutorName, Loaded>) -> Option<&'a ExecutorName> {
-    known.keys().find(|name| name.as_str() == text)
 }
 
 /// Loads and probes one. The error says why it takes no turns.
