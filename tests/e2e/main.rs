@@ -25,6 +25,7 @@ mod hermes_runs;
 mod plugin;
 mod plugin_crash;
 mod push;
+mod routes;
 mod seeds;
 mod send;
 mod signed_card;

@@ -49,6 +49,6 @@ mod write;
 pub use auth::{Auth, InvalidToken, NotRenewed, Token};
 pub use card::{CardConfig, Extension, Provider, Skill};
 pub use hook::Notification;
-pub use operation::ReplyAs;
+pub use operation::{ReplyAs, TENANT};
 pub use server::{Config, Counts, Limits, Server};
 pub use sign::{CardSigner, InvalidSigningKey};

@@ -191,7 +191,7 @@ pub(crate) struct Operations {
 /// In a task's metadata: how its executor wants a send to be answered. For us, not for the caller.
 pub(crate) const REPLY_AS: &str = "talaria/reply";
 /// In a turn's metadata: the tenant that the request named.
-const TENANT: &str = "talaria/tenant";
+pub const TENANT: &str = "talaria/tenant";
 /// In a turn's metadata: the media types that the caller can use, where it said so.
 const OUTPUT_MODES: &str = "talaria/output-modes";
 

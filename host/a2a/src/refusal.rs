@@ -5,7 +5,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use talaria_turns::{FollowError, HookError, SendError, StoreError, TaskId};
+use talaria_turns::{FollowError, HookError, NoExecutor, SendError, StoreError, TaskId};
 use tracing::warn;
 
 use crate::version::Version;
@@ -288,7 +288,8 @@ impl From<SendError> for Refusal {
             SendError::TaskOver { .. } => Self::new(Kind::UnsupportedOperation, message),
             SendError::ContextMismatch { .. } => Self::field("message.contextId", message),
             SendError::HistoryFull { .. } => Self::field("message.taskId", message),
-            SendError::NoExecutor(_) => Self::field("message.metadata", message),
+            SendError::NoExecutor(NoExecutor::Refused(_)) => Self::field("message.metadata", message),
+            SendError::NoExecutor(NoExecutor::Unavailable(_)) => Self::new(Kind::Internal, message),
             SendError::Busy(_) | SendError::LaneFull(_) => Self::busy(message, RETRY_BUSY),
             SendError::Draining => Self::busy(message, RETRY_DRAINING),
             SendError::Hook(error) => Self::hook(None, &error),

@@ -10,11 +10,12 @@
 //! | `talaria_requests_refused_total` | `reason` | requests answered with 429 |
 //! | `talaria_streams_open` | | streams that are read now |
 //! | `talaria_push_deliveries_total` | `result` | tries to deliver a push |
+//! | `talaria_messages_routed_total` | `route` | messages by what chose their executor: a rule, `chosen`, `continued` or `default` |
 //! | `talaria_executor_ready` | `executor` | 1 where the last probe reached what it needs, else 0 |
 //! | `talaria_executor_quarantined` | `executor` | 1 while it takes no turns because it crashed again and again, else 0 |
 //! | `talaria_executor_stood_in_for` | `executor` | 1 while its fallback takes its turns, else 0 |
 //!
-//! Labels are closed sets: enumerations, and the names of configured executors. Nothing that a caller says becomes one.
+//! Labels are closed sets: enumerations, and the names of configured executors and rules. Nothing that a caller says becomes one.
 //!
 //! What others count already (turns under way, open streams) is not counted twice: [`Metrics::watch`] takes a function
 //! that is asked when somebody reads. So the domain and the wire know nothing of metrics.
@@ -103,6 +104,8 @@ pub struct Readings {
     pub refused: Vec<(Refusal, u64)>,
     /// The executors.
     pub executors: Vec<OneExecutor>,
+    /// Messages since the start, by what chose their executor.
+    pub routed: Vec<(String, u64)>,
 }
 
 /// How an executor fares.
@@ -235,6 +238,12 @@ impl Collector for Live {
                 ConstGauge::new(i64::from(is(executor))).encode(metric.encode_family(&labels)?)?;
             }
         }
+        let help = "Messages, by what chose their executor";
+        let mut metric = encoder.encode_descriptor("messages_routed", help, None, MetricType::Counter)?;
+        for (route, count) in &now.routed {
+            let labels = [("route", route.as_str())];
+            ConstCounter::new(*count).encode(metric.encode_family(&labels)?)?;
+        }
         Ok(())
     }
 }
@@ -329,6 +338,7 @@ mod tests {
                     ..OneExecutor::default()
                 },
             ],
+            routed: vec![("papers".into(), 4), ("default".into(), 1)],
         });
         insta::assert_snapshot!(sorted(&metrics.text()));
     }

@@ -31,6 +31,7 @@ use crate::executors::{Executors, Readiness, Table};
 use crate::metered::Metered;
 use crate::output;
 use crate::push::Post;
+use crate::route::Routes;
 use crate::tokens::Watch;
 
 /// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
@@ -163,6 +164,7 @@ impl App {
         if resumed + failed > 0 {
             info!(resumed, failed, "took up the turns that the last stop interrupted");
         }
+        let routes = Arc::clone(executors.routes());
         tracker.spawn(Arc::clone(&executors).tend(config.probe_every, shutdown.clone()));
         let health = Arc::new(Health::new(Arc::clone(&executors), Arc::clone(&store), draining.clone()));
         admin.show(Arc::clone(&health), turns.clone(), executors);
@@ -173,7 +175,7 @@ impl App {
             tracker.spawn(watch.run(shutdown.clone()));
         }
         let (counts, counted) = (server.counts(), turns.clone());
-        metrics.watch(move || readings(&counted, &counts, &health));
+        metrics.watch(move || readings(&counted, &counts, &health, &routes));
         Ok(Self { listener, server, turns, mailbox, tracker, draining, shutdown, banner })
     }
 
@@ -232,7 +234,7 @@ async fn open_mailbox(
 }
 
 /// What the parts have counted by themselves.
-fn readings(turns: &Turns, server: &Counts, health: &Health) -> Readings {
+fn readings(turns: &Turns, server: &Counts, health: &Health, routes: &Routes) -> Readings {
     let refused = turns.refused();
     Readings {
         turns_under_way: turns.under_way(),
@@ -244,6 +246,7 @@ fn readings(turns: &Turns, server: &Counts, health: &Health) -> Readings {
             (Refusal::Draining, refused.draining),
         ],
         executors: health.executors(),
+        routed: routes.counted(),
     }
 }
 

@@ -47,6 +47,9 @@ pub(crate) enum Command {
     Check(Check),
     /// Send a message to an A2A agent and print its reply.
     Send(Send),
+    /// Look at the rules that choose the executor of a message.
+    #[command(subcommand)]
+    Route(RouteCommand),
 }
 
 /// `talaria serve`
@@ -157,6 +160,57 @@ pub(crate) struct Send {
     pub(crate) stream: bool,
 }
 
+/// `talaria route`
+#[derive(Debug, Subcommand)]
+pub(crate) enum RouteCommand {
+    /// Say which executor would take a message, and why each rule fits it or does not.
+    Explain(Explain),
+}
+
+/// `talaria route explain`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads the configuration, loads nothing and calls nobody. A rule with a weight takes a share of the conversations;
+with --context it is known whether it takes this one.
+
+Exit code 0: an executor would take it; 1: the message would be refused; 64: the configuration cannot be used.
+
+Examples:
+  talaria route explain --skill papers --principal platform
+  talaria route explain --tenant acme --context 0190d5a0-… --output json
+  talaria route explain '{\"message\":{\"contextId\":\"c\",\"metadata\":{\"tier\":\"gold\"}}}'")]
+pub(crate) struct Explain {
+    /// The message: text, or the JSON of a message or a request, whose metadata, tenant and context count
+    pub(crate) text: Option<String>,
+    /// The tenant of the request
+    #[arg(long, value_name = "TENANT")]
+    pub(crate) tenant: Option<String>,
+    /// The caller: the name of its token [default: nobody in particular]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) principal: Option<String>,
+    /// The skill that the message names
+    #[arg(long, value_name = "ID")]
+    pub(crate) skill: Option<String>,
+    /// The model that the message asks for
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Other metadata of the message: KEY=VALUE, where VALUE is JSON, or else a text; may be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = metadata)]
+    pub(crate) metadata: Vec<(String, serde_json::Value)>,
+    /// The conversation: its context id
+    #[arg(long, value_name = "ID")]
+    pub(crate) context: Option<talaria_turns::ContextId>,
+    /// The configuration file [default: talaria.toml in the working directory, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// `KEY=VALUE`
+fn metadata(text: &str) -> Result<(String, serde_json::Value), String> {
+    let (key, value) = text.split_once('=').ok_or("write it as KEY=VALUE")?;
+    Ok((key.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
+}
+
 /// A version of A2A.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Protocol {
@@ -191,6 +245,12 @@ impl From<&Serve> for Overrides {
 impl From<&Check> for Overrides {
     fn from(check: &Check) -> Self {
         Self { file: check.config.clone(), listen: None, demo: false }
+    }
+}
+
+impl From<&Explain> for Overrides {
+    fn from(explain: &Explain) -> Self {
+        Self { file: explain.config.clone(), listen: None, demo: false }
     }
 }
 
@@ -261,6 +321,7 @@ mod tests {
             ("serve", "talaria serve --help"),
             ("check", "talaria check --help"),
             ("send", "talaria send --help"),
+            ("route-explain", "talaria route explain --help"),
         ] {
             let help = parse(arguments).expect_err("help is no command").to_string();
             insta::assert_snapshot!(format!("help-{name}"), help);

@@ -11,6 +11,7 @@ mod executors;
 mod metered;
 mod output;
 mod push;
+mod route;
 mod send;
 mod tokens;
 
@@ -21,10 +22,11 @@ use talaria_observe::logs;
 use tokio::runtime::{Builder, Runtime};
 
 use app::App;
-use cli::{Check, Cli, Command, EXIT_USAGE, LogFormat, Send, Serve};
+use cli::{Check, Cli, Command, EXIT_USAGE, Explain, LogFormat, RouteCommand, Send, Serve};
 use config::{Config, ConfigError, Overrides};
 use executors::Executors;
 use output::Format;
+use route::Explanation;
 
 fn main() -> ExitCode {
     let cli = match Cli::read() {
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => run_serve(serve, cli.output),
         Command::Check(check) => run_check(check, cli.output),
         Command::Send(send) => run_send(send, cli.output),
+        Command::Route(RouteCommand::Explain(explain)) => run_explain(explain, cli.output),
     };
     ended.unwrap_or_else(|error| {
         if let Some(invalid) = error.downcast_ref::<ConfigError>() {
@@ -74,6 +77,13 @@ fn run_check(check: &Check, format: Format) -> anyhow::Result<ExitCode> {
     let report = check::Report::new(&config, &executors.table());
     output::print(format, &report)?;
     Ok(if report.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_explain(explain: &Explain, format: Format) -> anyhow::Result<ExitCode> {
+    let config = Config::load(&Overrides::from(explain), &env)?;
+    let explanation = Explanation::new(&config, explain);
+    output::print(format, &explanation)?;
+    Ok(if explanation.is_taken() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run_send(send: &Send, format: Format) -> anyhow::Result<ExitCode> {

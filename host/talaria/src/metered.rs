@@ -10,7 +10,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use talaria_observe::metrics::{Metrics, Push, TurnEnd};
 use talaria_turns::{
-    Again, Courier, Executor, Failure, FinalState, Hook, Message, News, Outcome, Principal, Route, Scope,
+    Again, Asked, Courier, Executor, Failure, FinalState, Hook, News, NoExecutor, Outcome, Route, Scope,
     Turn, Undelivered,
 };
 use tokio_util::sync::CancellationToken;
@@ -43,8 +43,8 @@ impl<T: ?Sized> Metered<T> {
 }
 
 impl<T: Route> Route for Metered<T> {
-    fn pick(&self, principal: &Principal, message: &Message) -> Result<Arc<dyn Executor>, String> {
-        self.inner.pick(principal, message).map(|executor| self.wrap(executor))
+    fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn Executor>, NoExecutor> {
+        self.inner.pick(asked).map(|executor| self.wrap(executor))
     }
 
     fn named(&self, name: &str) -> Option<Arc<dyn Executor>> {
@@ -115,7 +115,7 @@ impl Drop for Counted<'_> {
 mod tests {
     use futures_util::FutureExt as _;
     use talaria_store::Memory;
-    use talaria_turns::{ContextId, FailureKind, MessageId, Part, Role, TaskId};
+    use talaria_turns::{ContextId, FailureKind, Message, MessageId, Part, Principal, Role, TaskId};
 
     use super::*;
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     impl Route for Obedient {
-        fn pick(&self, _: &Principal, _: &Message) -> Result<Arc<dyn Executor>, String> {
+        fn pick(&self, _: &Asked<'_>) -> Result<Arc<dyn Executor>, NoExecutor> {
             Ok(Arc::new(Self))
         }
 

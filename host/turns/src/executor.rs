@@ -211,13 +211,39 @@ pub trait Executor: Send + Sync + 'static {
     async fn cancel(&self, turn: Turn) -> Result<(), Failure>;
 }
 
+/// A message that needs an executor, and what is known about it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Who sends it.
+    pub principal: &'a Principal,
+    /// The message.
+    pub message: &'a Message,
+    /// The conversation that it belongs to.
+    pub context: &'a ContextId,
+    /// The request's metadata.
+    pub metadata: Option<&'a Metadata>,
+    /// The executor of the last turn of the task that it continues.
+    pub continues: Option<&'a str>,
+}
+
+/// Why a message has no executor. The text is for the caller.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoExecutor {
+    /// It asks for one that it cannot have.
+    #[error("{0}")]
+    Refused(String),
+    /// The one that it goes to is not there.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
 /// Chooses the executor of a turn.
 pub trait Route: Send + Sync + 'static {
     /// The executor for this message.
     ///
     /// # Errors
-    /// A text for the caller, where the message asks for an executor that it cannot have.
-    fn pick(&self, principal: &Principal, message: &Message) -> Result<Arc<dyn Executor>, String>;
+    /// [`NoExecutor`], with nothing changed.
+    fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn Executor>, NoExecutor>;
 
     /// The executor of this name, for a turn that it had begun before a restart.
     fn named(&self, name: &str) -> Option<Arc<dyn Executor>>;

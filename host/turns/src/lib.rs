@@ -24,8 +24,8 @@ pub use callback::{
     Announced, Awaited, CallbackError, Callbacks, Delivery, Envelope, Expectation, Letter, Letters,
 };
 pub use executor::{
-    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Question, Route, Said, Scope, ToolProgress,
-    ToolState, Turn, TurnOver, Usage,
+    Asked, Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Question, Route, Said,
+    Scope, ToolProgress, ToolState, Turn, TurnOver, Usage,
 };
 pub use hook::{
     Again, Authentication, Courier, Credential, GivenUp, Hook, HookError, HookLimits, Hooked, News, Tells,

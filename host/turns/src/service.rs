@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, info_span, warn};
 
-use crate::executor::{Executor, Route, Turn};
+use crate::executor::{Asked, Executor, NoExecutor, Route, Turn};
 use crate::hook::{Courier, Hook, HookError, HookLimits, Hooked, Outbox};
 use crate::live::{Hub, Live, Reader};
 use crate::model::{ContextId, HookId, Message, Metadata, Part, Principal, TaskId, Timestamp};
@@ -98,9 +98,9 @@ pub enum SendError {
         /// The bound.
         limit: usize,
     },
-    /// The message asks for an executor that it cannot have.
-    #[error("{0}")]
-    NoExecutor(String),
+    /// There is no executor for it.
+    #[error(transparent)]
+    NoExecutor(#[from] NoExecutor),
     /// Too many turns are under way.
     #[error("{0} turns are under way, which is the most; try again later")]
     Busy(usize),
@@ -269,14 +269,12 @@ impl Turns {
         if let Some(hook) = &incoming.hook {
             inner.admit(hook).await.map_err(SendError::Hook)?;
         }
-        let executor =
-            inner.route.pick(&incoming.principal, &incoming.message).map_err(SendError::NoExecutor)?;
         let room =
             Arc::clone(&inner.room).try_acquire_owned().map_err(|_| SendError::Busy(inner.limits.turns))?;
         // Written down and executed in one tracked task: a caller that goes away between the two leaves no task behind
         // that nobody runs.
         let (accept, accepted) = oneshot::channel();
-        let life = Arc::clone(inner).live_and_end(incoming, executor, room, accept);
+        let life = Arc::clone(inner).live_and_end(incoming, room, accept);
         inner.tracker.spawn(life);
         accepted.await.unwrap_or(Err(SendError::Draining))
     }
@@ -558,12 +556,11 @@ impl Inner {
     async fn live_and_end(
         self: Arc<Self>,
         incoming: Incoming,
-        executor: Arc<dyn Executor>,
         room: OwnedSemaphorePermit,
         accept: oneshot::Sender<Result<Accepted, SendError>>,
     ) {
         // A sender that hung up hears nothing; the turn goes on.
-        match self.write_down(incoming, executor).await {
+        match self.write_down(incoming).await {
             Ok(Written::Turn(run)) => {
                 let _ = accept.send(Ok(Accepted { task: run.live.task(), live: Arc::clone(&run.live) }));
                 let span = span(&run);
@@ -582,17 +579,14 @@ impl Inner {
     }
 
     /// Puts the message into its task, new or known.
-    async fn write_down(
-        &self,
-        mut incoming: Incoming,
-        executor: Arc<dyn Executor>,
-    ) -> Result<Written, SendError> {
+    async fn write_down(&self, mut incoming: Incoming) -> Result<Written, SendError> {
         if let Some(live) = self.sent_before(&incoming).await? {
             return Ok(Written::Done(live));
         }
         let hook = incoming.hook.take();
         let Some(id) = incoming.task.clone() else {
             let context = incoming.context.clone().unwrap_or_else(ContextId::fresh);
+            let executor = self.pick(&incoming, &context, None)?;
             let place = self.line_up(&incoming.principal, &context)?;
             let key = TaskKey { owner: incoming.principal.clone(), task: TaskId::fresh() };
             let live = self.hub.create(key, &context, vec![accepted(&incoming, &executor)]).await?;
@@ -609,19 +603,20 @@ impl Inner {
             self.place_for(outbox, &live, hook).await.map_err(SendError::Hook)?;
         }
         // Decided where nobody else can write: of two answers the first answers, the second is a turn of its own.
-        let (mut place, mut asking, mut history) = (None, None, Vec::new());
+        let (mut turn, mut asking, mut history) = (None, None, Vec::new());
         let written = live.append(|task| {
             self.may_take(task)?;
             let interrupted = task.status.state.is_interrupted();
             // Its turn asked and waits, here or since before a restart.
             asking = live.asking();
             if interrupted && !task.pending.is_empty() && (asking.is_some() || !live.is_under_way()) {
-                place = None;
+                turn = None;
                 return Ok(vec![Event::moved(State::Working), Event::Answered(incoming.message.clone())]);
             }
-            place = Some(self.line_up(&incoming.principal, &context)?);
-            history.clone_from(&task.history);
+            let executor = self.pick(&incoming, &context, task.executor.as_deref())?;
             let mut events = vec![accepted(&incoming, &executor)];
+            turn = Some((executor, self.line_up(&incoming.principal, &context)?));
+            history.clone_from(&task.history);
             if interrupted {
                 history.extend(task.status.message.clone());
                 events.insert(0, Event::moved(State::Working));
@@ -630,7 +625,7 @@ impl Inner {
         });
         let task = written.await?;
         self.hook(&live, hook, task.version).await?;
-        if let Some(place) = place {
+        if let Some((executor, place)) = turn {
             return Ok(self.run(live, executor, incoming, history, place));
         }
         match asking {
@@ -639,6 +634,21 @@ impl Inner {
             None => drop(self.resume(&live, &task).await?),
         }
         Ok(Written::Done(live))
+    }
+
+    fn pick(
+        &self,
+        incoming: &Incoming,
+        context: &ContextId,
+        continues: Option<&str>,
+    ) -> Result<Arc<dyn Executor>, NoExecutor> {
+        self.route.pick(&Asked {
+            principal: &incoming.principal,
+            message: &incoming.message,
+            context,
+            metadata: incoming.metadata.as_ref(),
+            continues,
+        })
     }
 
     fn line_up(&self, owner: &Principal, context: &ContextId) -> Result<Place, SendError> {

@@ -107,6 +107,9 @@ pub struct Task {
     pub artifacts: Vec<Artifact>,
     /// Whatever else.
     pub metadata: Metadata,
+    /// Who took the last turn; its next message goes there too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executor: Option<Box<str>>,
     /// Turns that are not over, oldest first: where in the history their messages are, and who takes them.
     pub pending: VecDeque<Pending>,
     /// Where in the history the answers are that the turn under way got to its questions since its checkpoint.
@@ -261,6 +264,7 @@ impl Task {
             history: Vec::new(),
             artifacts: Vec::new(),
             metadata: Metadata::new(),
+            executor: None,
             pending: VecDeque::new(),
             answers: Vec::new(),
             checkpoint: None,
@@ -280,6 +284,7 @@ impl Task {
                     executor: executor.clone(),
                     metadata: metadata.clone(),
                 });
+                self.executor = Some(executor.clone());
                 self.history.push(message.clone());
             }
             Event::Answered(message) => {

@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::executor::ExecutorSection;
+use super::route::Route;
 use super::secret::SecretRef;
 use super::value::{ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
@@ -39,6 +40,10 @@ pub(crate) struct File {
     /// One executor each, by name. `chat-completions` and `conformance` exist without a section, and so does
     /// `plugin-callback` where it is the default or a fallback.
     pub(crate) executor: BTreeMap<ExecutorName, ExecutorSection>,
+    /// Which executor takes which messages: the first rule that fits, else `executors.default`. See `docs/routes.md`.
+    ///
+    /// Example: `route = [{ skill = "papers", executor = "hermes-runs" }]`
+    pub(crate) route: Vec<Route>,
     /// The WebAssembly engine.
     pub(crate) engine: Engine,
     /// How much is taken on at once.

@@ -11,6 +11,8 @@ use std::sync::LazyLock;
 use secrecy::{ExposeSecret, SecretString};
 use talaria_a2a::CardSigner;
 
+use crate::route::{NOT_RULES, label};
+
 use super::env::{Env, Seeds};
 use super::executor::{Executor, FailMode, Surroundings};
 use super::folder::{Files, Folder};
@@ -104,6 +106,7 @@ impl Loader<'_> {
         if !known.contains(&default) && !is_dropped(&default) {
             return Err(self.no_executor("executors.default", &default, &known));
         }
+        self.routes(&file, &known)?;
         let wants_callbacks = executors.values().any(|executor| executor.grant.callbacks)
             || dropped.iter().any(|(name, files)| self.may_call_back(&folder, name, files));
         let callback = self.callback(file.callback, seeds, wants_callbacks, &folder)?;
@@ -128,6 +131,7 @@ impl Loader<'_> {
             state,
             default_executor: default,
             caller_may_choose: file.executors.caller_may_choose,
+            routes: file.route,
             probe_every: file.executors.probe_every.get(),
             engine,
             limits: file.limits,
@@ -148,6 +152,40 @@ impl Loader<'_> {
         let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         let known: Vec<_> = known.iter().map(ExecutorName::as_str).collect();
         self.at(key, format!("there is no executor `{name}`{hint} (known: {})", known.join(", ")))
+    }
+
+    /// The rules: their executors are there, their names are their own. What can never fit is a warning.
+    fn routes(&mut self, file: &file::File, executors: &BTreeSet<ExecutorName>) -> Result<(), ConfigError> {
+        let mut names = HashSet::from(NOT_RULES);
+        let mut last = None;
+        for (index, route) in file.route.iter().enumerate() {
+            let key = |leaf: &str| format!("route[{index}].{leaf}");
+            if let Some(name) = route.name.as_deref() {
+                if name.is_empty() || name.len() > 64 || name.chars().any(char::is_control) {
+                    let what = "no name for a rule; give 1 to 64 letters, such as `papers`";
+                    return Err(self.at(key("name"), what));
+                }
+                if !names.insert(name) {
+                    return Err(self.at(key("name"), format!("`{name}` is taken; a name is one rule's")));
+                }
+            }
+            if !executors.contains(&route.executor) {
+                return Err(self.no_executor(&key("executor"), &route.executor, executors));
+            }
+            if let Some(last) = &last {
+                let name = label(index, route);
+                self.warnings.push(format!("`{name}` never fits: `{last}` takes everything before it"));
+            } else if route.takes_all() {
+                last = Some(label(index, route));
+            }
+            if let (Some(skills), Some(skill)) = (&file.a2a.card.skills, &route.skill) {
+                let unknown = skill.plain().filter(|id| !skills.iter().any(|skill| skill.id == **id));
+                self.warnings.extend(
+                    unknown.map(|id| format!("`{}`: `{id}` is no skill in `a2a.card.skills`", key("skill"))),
+                );
+            }
+        }
+        Ok(())
     }
 
     /// The callback listener, if an executor may receive replies there.
@@ -330,7 +368,8 @@ impl Loader<'_> {
             Some(Fallback::To(name)) => Some(name),
             Some(Fallback::None) | None => None,
         });
-        let wanted = fallbacks.chain([default(file, seeds)]);
+        let routed = file.route.iter().map(|route| &route.executor);
+        let wanted = fallbacks.chain(routed).chain([default(file, seeds)]);
         names.extend(wanted.filter(|name| BUILTIN.contains(&name.as_str())).cloned());
         let mut executors = BTreeMap::new();
         for name in names {

@@ -10,6 +10,7 @@
 //! | `file` | the shape of `talaria.toml`, which is also its reference |
 //! | `executor` | `[executor.NAME]`: settings, grants, and what a built-in executor is given by itself |
 //! | `folder` | executors that are dropped into a folder |
+//! | `route` | `[[route]]`: which executor takes which messages |
 //! | `env` | the variables of the seeds |
 //! | `plugin` | what the executor `plugin-callback` is given by itself |
 //! | `load` | putting these together |
@@ -24,6 +25,7 @@ mod folder;
 mod load;
 mod plugin;
 mod reference;
+mod route;
 mod secret;
 mod source;
 mod value;
@@ -40,6 +42,7 @@ use talaria_a2a::CardSigner;
 pub(crate) use executor::{Executor, FailMode};
 pub(crate) use file::{Extension, Limits, Push, Reply, Skill};
 pub(crate) use folder::{Files, Folder};
+pub(crate) use route::{Patterns, Route};
 pub(crate) use secret::read as read_secret;
 pub(crate) use source::ConfigError;
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
@@ -90,6 +93,8 @@ pub(crate) struct Config {
     pub(crate) default_executor: ExecutorName,
     /// Whether a message may name its executor.
     pub(crate) caller_may_choose: bool,
+    /// Which executor takes which messages, the first rule that fits.
+    pub(crate) routes: Vec<Route>,
     /// How often executors are probed again.
     pub(crate) probe_every: Duration,
     /// The WebAssembly engine.

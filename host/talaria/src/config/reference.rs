@@ -64,7 +64,9 @@ impl Walk<'_> {
             };
             if let Some(element) = element {
                 let element = self.target(&Value::Object(element.clone()));
-                return self.table(&format!("{path}.NAME"), &element);
+                if element.contains_key("properties") {
+                    return self.table(&format!("{path}.NAME"), &element);
+                }
             }
         }
         // What is written as one value by hand (a reference to a secret) is one key, not a table.

@@ -32,10 +32,11 @@ use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use talaria_egress::Egress;
 use talaria_engine::{Engine, EngineConfig};
-use talaria_turns::{Callbacks, Message, Principal, Route};
+use talaria_turns::{Asked, Callbacks, NoExecutor, Route};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 pub(crate) use audit::Who;
 pub(crate) use change::{NotChanged, Taken, Upload};
@@ -45,14 +46,12 @@ use change::Keeper;
 use loaded::{Closed, Loader};
 
 use crate::config::{Config, Executor, ExecutorName, FailMode, Folder};
-
-/// What a message's metadata names an executor with.
-const CHOICE: &str = "talaria/executor";
+use crate::route::{CHOICE, Routes, Why};
 
 /// The executors.
 pub(crate) struct Executors {
     table: ArcSwap<Table>,
-    caller_may_choose: bool,
+    routes: Arc<Routes>,
     loader: Loader,
     /// Those that do not come from the folder.
     fixed: BTreeMap<ExecutorName, Executor>,
@@ -116,7 +115,7 @@ impl Executors {
         let table = Table { seats: BTreeMap::new(), default: config.default_executor.clone() };
         let executors = Self {
             table: ArcSwap::from_pointee(table),
-            caller_may_choose: config.caller_may_choose,
+            routes: Arc::new(Routes::new(config)),
             loader: Loader { engine, callbacks, quarantined: Arc::clone(&quarantined) },
             fixed: config.executors.clone(),
             folder: config.folder.clone(),
@@ -142,6 +141,11 @@ impl Executors {
     /// Who takes turns now.
     pub(crate) fn table(&self) -> Arc<Table> {
         self.table.load_full()
+    }
+
+    /// Which of them takes which messages.
+    pub(crate) fn routes(&self) -> &Arc<Routes> {
+        &self.routes
     }
 
     /// Looks after the executors until `shutdown`: probes them every so often, follows the folder, and deals with those
@@ -187,25 +191,27 @@ fn log(line: String) {
 }
 
 impl Route for Executors {
-    fn pick(&self, _: &Principal, message: &Message) -> Result<Arc<dyn talaria_turns::Executor>, String> {
+    fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
         let table = self.table.load();
-        let choice = message.metadata.as_ref().and_then(|metadata| metadata.get(CHOICE));
-        let name = match choice {
-            None => Some(&table.default),
-            Some(_) if !self.caller_may_choose => {
-                return Err(format!(
-                    "metadata[\"{CHOICE}\"] is not allowed: callers may not choose the executor here"
-                ));
+        let picked = self.routes.pick(asked, |name: &ExecutorName| table.seats.contains_key(name))?;
+        match table.take(&picked.executor) {
+            Some(executor) => {
+                self.routes.count(&picked.why);
+                Ok(executor)
             }
-            Some(choice) => {
-                let name = choice.as_str().ok_or_else(|| format!("metadata[\"{CHOICE}\"] must be a text"))?;
-                table.seats.keys().find(|known| known.as_str() == name)
+            None if picked.why == Why::Chosen => {
+                let known: Vec<_> = table.loaded().map(|(name, _)| name.as_str()).collect();
+                let what = format!("names no executor of this host; it has {}", known.join(", "));
+                Err(NoExecutor::Refused(format!("metadata[\"{CHOICE}\"] {what}")))
             }
-        };
-        name.and_then(|name| table.take(name)).ok_or_else(|| {
-            let known: Vec<_> = table.loaded().map(|(name, _)| name.as_str()).collect();
-            format!("metadata[\"{CHOICE}\"] names no executor of this host; it has {}", known.join(", "))
-        })
+            // Another one would answer what it was not made for: the rule said who.
+            None => {
+                let refused = table.seat(&picked.executor).and_then(|seat| seat.refused.as_deref());
+                let (executor, reason) = (picked.executor.as_str(), refused.unwrap_or("there is none"));
+                warn!(executor, why = %picked.why, reason, "no executor for a message");
+                Err(NoExecutor::Unavailable("the executor for this message is not available".into()))
+            }
+        }
     }
 
     fn named(&self, name: &str) -> Option<Arc<dyn talaria_turns::Executor>> {

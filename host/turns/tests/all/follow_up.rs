@@ -178,3 +178,15 @@ async fn an_executor_remembers_within_a_context_only() {
     let elsewhere = turns.send(message("recall")).await.unwrap().settled().await;
     assert_eq!(text(elsewhere.text_reply()), "nothing");
 }
+
+#[tokio::test]
+async fn the_next_message_of_a_task_says_who_took_the_last_one() {
+    let (turns, executor) = service(Limits::default());
+    let asked = turns.send(message("ask")).await.unwrap().settled().await;
+    assert_eq!(asked.executor.as_deref(), Some("scripted"));
+    assert_eq!(executor.continued.lock().unwrap().as_slice(), [None]);
+    let mut answer = message("hi");
+    answer.task = Some(asked.id.clone());
+    turns.send(answer).await.unwrap().settled().await;
+    assert_eq!(executor.continued.lock().unwrap().as_slice(), [None, Some("scripted".to_owned())]);
+}

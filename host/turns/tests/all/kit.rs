@@ -1,13 +1,13 @@
 //! An executor that does what its message says, and a service on it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    Emitted, Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, Metadata, Outcome, Part,
-    Principal, Role, Route, Scope, Store, Turn, Turns, message_text,
+    Asked, Emitted, Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, Metadata,
+    NoExecutor, Outcome, Part, Principal, Role, Route, Scope, Store, Turn, Turns, message_text,
 };
 use tokio::sync::Notify;
 
@@ -16,15 +16,18 @@ pub(crate) struct Scripted {
     pub(crate) go: Notify,
     pub(crate) runs: AtomicUsize,
     pub(crate) cancels: AtomicUsize,
+    /// What each message that needed an executor was said to continue.
+    pub(crate) continued: Mutex<Vec<Option<String>>>,
 }
 
 pub(crate) struct Only(pub(crate) Arc<Scripted>);
 
 impl Route for Only {
-    fn pick(&self, _: &Principal, message: &Message) -> Result<Arc<dyn Executor>, String> {
-        match message.metadata.as_ref().and_then(|metadata| metadata.get("talaria/executor")) {
+    fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn Executor>, NoExecutor> {
+        self.0.continued.lock().unwrap().push(asked.continues.map(str::to_owned));
+        match asked.message.metadata.as_ref().and_then(|metadata| metadata.get("talaria/executor")) {
             None => Ok(Arc::clone(&self.0) as _),
-            Some(name) => Err(format!("no executor {name}")),
+            Some(name) => Err(NoExecutor::Refused(format!("no executor {name}"))),
         }
     }
 

@@ -10,7 +10,8 @@ use talaria_mailbox::Counts;
 use talaria_store::{Sqlite, SqliteConfig};
 use talaria_testkit::{FakePlugin, MailHost, Step, guest, soon};
 use talaria_turns::{
-    Callbacks, Content, Incoming, Message, Part, Principal, Role, Route, State, Timestamp, Turns,
+    Asked, Callbacks, Content, Incoming, Message, NoExecutor, Part, Principal, Role, Route, State, Timestamp,
+    Turns,
 };
 use tokio::task::JoinSet;
 
@@ -20,7 +21,7 @@ const TURNS: usize = 1_000;
 struct Only(Arc<Executor>);
 
 impl Route for Only {
-    fn pick(&self, _: &Principal, _: &Message) -> Result<Arc<dyn talaria_turns::Executor>, String> {
+    fn pick(&self, _: &Asked<'_>) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
         Ok(Arc::clone(&self.0) as _)
     }
 

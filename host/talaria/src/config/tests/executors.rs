@@ -188,3 +188,57 @@ fn the_demo_gateway_takes_the_place_of_any_other() {
     assert!(chat.grant.secrets.is_set("API_SERVER_KEY"));
     assert_eq!(chat.grant.memory.to_string(), "32MiB");
 }
+
+#[test]
+fn a_rule_needs_its_executor_and_a_name_of_its_own() {
+    let error = |text: &str| Given::file(text).error();
+    assert_eq!(
+        error("[[route]]\nskill = \"a\"\nexecutor = \"conformence\""),
+        "talaria.toml:3:12: `route[0].executor`: there is no executor `conformence`; did you mean `conformance`? \
+         (known: chat-completions, conformance)"
+    );
+    assert_eq!(error("[[route]]\nskill = \"a\""), "talaria.toml:1:1: `route[0]` lacks the key `executor`");
+    let two = "[[route]]\nname = \"a\"\nskill = \"a\"\nexecutor = \"conformance\"\n";
+    assert_eq!(
+        error(&format!("{two}{two}")),
+        "talaria.toml:6:8: `route[1].name`: `a` is taken; a name is one rule's"
+    );
+    assert!(
+        error("[[route]]\nname = \"default\"\nexecutor = \"conformance\"").contains("`default` is taken")
+    );
+    assert_eq!(
+        error("[[route]]\nskil = \"a\"\nexecutor = \"conformance\""),
+        "talaria.toml:2:1: unknown key `route[0].skil`; did you mean `skill`? \
+         (known: name, skill, tenant, principal, model, metadata, weight, executor)"
+    );
+    for (line, said) in [
+        ("skill = \"\"", "an empty pattern fits nothing"),
+        ("skill = []", "an empty list fits nothing"),
+        ("skill = 7", "expected a pattern such as \"acme-*\", or a list of them"),
+        ("weight = 101", "101 is no share of 100 conversations"),
+        ("weight = -1", "-1 is no share of 100 conversations"),
+        ("weight = nan", "NaN is no share of 100 conversations"),
+        ("metadata = { tier = 1 }", "expected a pattern"),
+    ] {
+        let error = error(&format!("[[route]]\nexecutor = \"conformance\"\n{line}"));
+        assert!(error.contains(said) && error.starts_with("talaria.toml:3"), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_rule_that_never_fits_is_a_warning_and_a_built_in_executor_is_there_for_its_rule() {
+    let config = Given::file(
+        "[a2a.card]\nskills = [{ id = \"chat\", name = \"Chat\", description = \"Chats.\" }]\n\
+         [[route]]\nskill = [\"caht\", \"x-*\"]\nexecutor = \"hermes-runs\"\n\
+         [[route]]\nexecutor = \"conformance\"\n[[route]]\nname = \"late\"\nexecutor = \"conformance\"",
+    )
+    .load();
+    assert_eq!(
+        config.warnings,
+        [
+            "`route[0].skill`: `caht` is no skill in `a2a.card.skills`",
+            "`late` never fits: `route[1]` takes everything before it"
+        ]
+    );
+    assert!(config.executors.keys().any(|name| name.as_str() == "hermes-runs"));
+}

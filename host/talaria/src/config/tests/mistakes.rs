@@ -16,7 +16,7 @@ fn unknown_keys_name_the_nearest() {
     assert_eq!(
         error("[exector.x]"),
         "talaria.toml:1:2: unknown key `exector`; did you mean `executor`? \
-         (known: a2a, push, callback, admin, store, executors, executor, engine, limits)"
+         (known: a2a, push, callback, admin, store, executors, executor, route, engine, limits)"
     );
     assert_eq!(
         error("[executor.chat-completions.grant]\n  egres = []"),
@@ -42,7 +42,7 @@ fn a_key_in_the_wrong_section_is_led_home() {
     assert_eq!(
         error("max_body = \"1MiB\""),
         "talaria.toml:1:1: unknown key `max_body`; did you mean `a2a.max_body`? \
-         (known here: a2a, push, callback, admin, store, executors, executor, engine, limits)"
+         (known here: a2a, push, callback, admin, store, executors, executor, route, engine, limits)"
     );
 }
 

@@ -118,8 +118,8 @@ fn every_example_is_valid() {
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("talaria.toml");
-        std::fs::write(&path, format!("[{}]\n{example}\n", section.replace("NAME", "name")))
-            .expect("writable");
+        let header = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
+        std::fs::write(&path, format!("{}{example}\n", header.replace("NAME", "name"))).expect("writable");
         let source = Source::read(&path).expect("readable").expect("there");
         let parsed = source.parse::<File>("");
         assert!(parsed.is_ok(), "the example of {} does not parse: {:?}", key.path, parsed.err());

@@ -1,0 +1,259 @@
+//! `talaria route explain`: which executor would take a message, and why every rule fits it or does not.
+//!
+//! Nothing is loaded or called: whether an executor is ready is not known here, so its fallback is shown beside it.
+//! Without a context id, rules with a weight are shown by their share.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use talaria_a2a::TENANT;
+use talaria_turns::{Asked, ContextId, Message, Metadata, Part, Principal, Role};
+
+use super::{CHOICE, Routes, Rule, Tested, Why, point};
+use crate::cli::Explain;
+use crate::config::{Config, ExecutorName};
+
+/// What would happen to a message.
+#[derive(Debug, Serialize)]
+pub(crate) struct Explanation {
+    /// The conversation, where one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<String>,
+    rules: Vec<Considered>,
+    /// Who takes it; several where that depends on the conversation.
+    takes: Vec<Takes>,
+    /// Why nobody does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+}
+
+/// A rule.
+#[derive(Debug, Serialize)]
+struct Considered {
+    route: String,
+    executor: String,
+    /// Whether it fits; unknown where that depends on the conversation.
+    fits: Option<bool>,
+    conditions: Vec<Tested>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weight: Option<Drawn>,
+}
+
+/// A rule's weight.
+#[derive(Debug, Serialize)]
+struct Drawn {
+    /// How many of 100 conversations it takes.
+    weight: f64,
+    /// Where this one is among them; it is taken below the weight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<f64>,
+}
+
+/// An executor that takes it.
+#[derive(Debug, Serialize)]
+struct Takes {
+    executor: String,
+    /// How many of 100 conversations.
+    share: f64,
+    /// The rule, or what else decided.
+    route: String,
+    /// Who takes its turns while it is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback: Option<String>,
+    #[serde(skip)]
+    why: Why,
+}
+
+/// A message as the command line describes it.
+struct Described {
+    message: Message,
+    metadata: Metadata,
+    principal: Principal,
+    context: Option<ContextId>,
+}
+
+// === impl Explanation ===
+
+impl Explanation {
+    /// Explains what the command line asks about.
+    pub(crate) fn new(config: &Config, explain: &Explain) -> Self {
+        let routes = Routes::new(config);
+        let Described { message, metadata, principal, context } = Described::read(explain);
+        // Where none was given, none is looked at.
+        let no_context = ContextId::fresh();
+        let asked = Asked {
+            principal: &principal,
+            message: &message,
+            context: context.as_ref().unwrap_or(&no_context),
+            metadata: Some(&metadata),
+            continues: None,
+        };
+        let rules: Vec<Considered> =
+            routes.rules.iter().map(|rule| Considered::new(rule, &asked, context.as_ref())).collect();
+        let (takes, refused) = match routes.choice(&asked) {
+            Err(refused) => (Vec::new(), Some(refused.to_string())),
+            Ok(Some(name)) if !config.executors.contains_key(&name) => {
+                (Vec::new(), Some(format!("metadata[\"{CHOICE}\"] names no executor of this configuration")))
+            }
+            Ok(Some(name)) => (vec![Takes::new(config, &name, 100.0, Why::Chosen)], None),
+            Ok(None) => (shares(config, &routes, &rules), None),
+        };
+        Self { context: context.map(|context| context.as_str().to_owned()), rules, takes, refused }
+    }
+
+    /// Whether somebody takes it.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.refused.is_none()
+    }
+}
+
+/// Who takes how much, rule by rule.
+fn shares(config: &Config, routes: &Routes, considered: &[Considered]) -> Vec<Takes> {
+    let mut left = 100.0;
+    let mut takes = Vec::new();
+    for (rule, considered) in routes.rules.iter().zip(considered) {
+        let share = match (considered.fits, rule.route.weight) {
+            (Some(false), _) => continue,
+            // What one rule takes does not depend on what another one left.
+            (None, Some(weight)) => left * weight.get() / 100.0,
+            (Some(true) | None, _) => left,
+        };
+        takes.push(Takes::new(config, &rule.route.executor, share, Why::Rule(rule.label.clone())));
+        left -= share;
+        if left <= 0.0 {
+            return takes;
+        }
+    }
+    takes.push(Takes::new(config, &routes.default, left, Why::Default));
+    takes
+}
+
+impl Considered {
+    fn new(rule: &Rule, asked: &Asked<'_>, context: Option<&ContextId>) -> Self {
+        let conditions: Vec<Tested> = rule.tests(asked).collect();
+        let weight = rule.route.weight.map(|weight| Drawn {
+            weight: weight.get(),
+            at: context.map(|context| point(&rule.route, context)),
+        });
+        let drawn = match &weight {
+            None => Some(true),
+            Some(Drawn { weight, at: Some(at) }) => Some(at < weight),
+            Some(Drawn { weight, at: None }) if *weight <= 0.0 => Some(false),
+            Some(Drawn { weight, at: None }) if *weight >= 100.0 => Some(true),
+            Some(Drawn { .. }) => None,
+        };
+        let fits = if conditions.iter().all(|tested| tested.matched) { drawn } else { Some(false) };
+        Self {
+            route: rule.label.clone(),
+            executor: rule.route.executor.as_str().to_owned(),
+            fits,
+            conditions,
+            weight,
+        }
+    }
+}
+
+impl Takes {
+    fn new(config: &Config, name: &ExecutorName, share: f64, why: Why) -> Self {
+        let fallback = config.executors.get(name).and_then(|executor| executor.fallback.as_ref());
+        Self {
+            executor: name.as_str().to_owned(),
+            share,
+            route: why.label().to_owned(),
+            fallback: fallback.map(|name| name.as_str().to_owned()),
+            why,
+        }
+    }
+}
+
+// === impl Described ===
+
+impl Described {
+    /// What the flags say goes before what the JSON of the message says.
+    fn read(explain: &Explain) -> Self {
+        let text = explain.text.as_deref().unwrap_or_default();
+        let whole: Value = serde_json::from_str(text).ok().filter(Value::is_object).unwrap_or_default();
+        let params = whole.get("params").unwrap_or(&whole);
+        let message = params.get("message").unwrap_or(params);
+        let object = |value: &Value| value.get("metadata").and_then(Value::as_object).cloned();
+        let mut own: Metadata = object(message).unwrap_or_default();
+        let mut metadata: Metadata = match params.get("message") {
+            Some(_) => object(params).unwrap_or_default(),
+            None => Map::new(),
+        };
+        metadata.shift_remove(TENANT);
+        let said = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        if let Some(tenant) = explain.tenant.clone().or_else(|| said(params, "tenant")) {
+            metadata.insert(TENANT.into(), tenant.into());
+        }
+        own.extend(explain.metadata.iter().cloned());
+        let flags = [("skill", &explain.skill), ("model", &explain.model)];
+        own.extend(flags.into_iter().filter_map(|(key, value)| Some((key.into(), value.clone()?.into()))));
+        Self {
+            message: Message {
+                role: Role::User,
+                metadata: Some(own),
+                ..Message::agent(vec![Part::text(text)])
+            },
+            metadata,
+            principal: explain.principal.as_deref().map_or_else(Principal::anyone, Principal::named),
+            context: explain.context.clone().or_else(|| said(message, "contextId")?.parse().ok()),
+        }
+    }
+}
+
+// === in words ===
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What comes behind the first that fits is not reached.
+        let first = self.rules.iter().position(|rule| rule.fits == Some(true));
+        for (index, rule) in self.rules.iter().enumerate() {
+            let verdict = match rule.fits {
+                Some(false) => "does not fit",
+                _ if first.is_some_and(|first| first < index) => "not reached",
+                Some(true) => "fits",
+                None => "fits some conversations",
+            };
+            writeln!(f, "{} -> {}: {verdict}", rule.route, rule.executor)?;
+            for Tested { condition, wanted, found, matched } in &rule.conditions {
+                let mark = if *matched { "yes" } else { "no " };
+                let found = found.as_deref().unwrap_or("none");
+                writeln!(f, "  {mark}  {condition} {wanted}: the message has {found}")?;
+            }
+            match &rule.weight {
+                None => {}
+                Some(Drawn { weight, at: Some(at) }) => {
+                    let mark = if at < weight { "yes" } else { "no " };
+                    writeln!(f, "  {mark}  weight {weight} of 100: this conversation is at {at:.2}")?;
+                }
+                Some(Drawn { weight, at: None }) => {
+                    writeln!(
+                        f,
+                        "       weight {weight} of 100: give --context to see whether it is among them"
+                    )?;
+                }
+            }
+        }
+        if !self.rules.is_empty() {
+            writeln!(f)?;
+        }
+        if let Some(refused) = &self.refused {
+            return write!(f, "refused: {refused}");
+        }
+        for (index, Takes { executor, share, fallback, why, .. }) in self.takes.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            match self.takes.len() {
+                1 => write!(f, "{executor} takes it: {why}")?,
+                _ => write!(f, "{executor} takes {share:.2} of 100 conversations: {why}")?,
+            }
+            if let Some(fallback) = fallback {
+                write!(f, "; {fallback} stands in while it is not ready")?;
+            }
+        }
+        Ok(())
+    }
+}
