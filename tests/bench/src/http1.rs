@@ -62,6 +62,16 @@ impl Connection {
         Ok(())
     }
 
+    /// Asks the operator's server to load an executor again.
+    pub(crate) async fn reload(&mut self, executor: &str, token: &str) -> Result<()> {
+        let request = Request::post(format!("/executors/{executor}/reload"))
+            .header("host", self.address.to_string())
+            .header("authorization", format!("Bearer {token}"));
+        let (status, body) = self.send(request.body(Full::default())?).await?;
+        ensure!(status == StatusCode::OK, "{status}: {}", String::from_utf8_lossy(&body));
+        Ok(())
+    }
+
     fn call(&self, method: &str, params: &Value) -> Result<Request<Full<Bytes>>> {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let request = Request::post("/")

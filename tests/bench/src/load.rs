@@ -160,6 +160,15 @@ async fn client(address: SocketAddr, end: Instant, ticks: Option<(Duration, Dura
     Ok(latencies)
 }
 
+// === impl Round ===
+
+impl Round {
+    /// What 99 % of the turns are below, in milliseconds.
+    pub(crate) fn slow(&self) -> f64 {
+        self.slow
+    }
+}
+
 // === impl Rounds ===
 
 impl Rounds {

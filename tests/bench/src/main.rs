@@ -18,6 +18,7 @@ mod slow;
 mod start;
 mod stream;
 mod streams;
+mod swap;
 mod table;
 mod waiting;
 
@@ -75,6 +76,8 @@ enum What {
     Streams,
     /// Turns beside readers that hang.
     SlowReaders,
+    /// Turns while their executor is swapped.
+    Swap,
 }
 
 #[derive(Debug, Subcommand)]
@@ -147,6 +150,7 @@ impl What {
             Self::FirstEvent => vec![first::event(bridge).await?],
             Self::Streams => streams::open(bridge).await?,
             Self::SlowReaders => vec![slow::readers(bridge).await?],
+            Self::Swap => vec![swap::under_load(bridge).await?],
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -61,13 +61,36 @@ impl Bridge {
         self.start_with(upstream, &format!("sqlite:{}", folder.join("tasks.db").display()))
     }
 
+    /// The same with an executor from a folder, named `mine`, which the operator's server at the address that is given
+    /// back swaps for whoever has `token`.
+    pub(crate) fn start_swappable(&self, upstream: &str, token: &str) -> Result<(Server, SocketAddr)> {
+        let folder = self.home.path().join("executors");
+        fs::create_dir_all(&folder)?;
+        let component = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests/dist/chat-completions.wasm");
+        fs::copy(component, folder.join("mine.wasm"))?;
+        let policy = format!("[settings]\nbase_url = {upstream:?}\n[grant]\negress = [\"* {upstream}/*\"]\n");
+        fs::write(folder.join("mine.toml"), policy)?;
+        let token_file = self.home.path().join("token");
+        fs::write(&token_file, token)?;
+        let admin = free_address()?;
+        let more = format!(
+            "[executors]\ndir = {folder:?}\ndefault = \"mine\"\n\n\
+             [admin]\nlisten = \"{admin}\"\ntoken = {{ file = {token_file:?} }}\n"
+        );
+        Ok((self.start_configured(upstream, "memory:", &more)?, admin))
+    }
+
     fn start_with(&self, upstream: &str, store: &str) -> Result<Server> {
+        self.start_configured(upstream, store, "")
+    }
+
+    fn start_configured(&self, upstream: &str, store: &str, more: &str) -> Result<Server> {
         let address = free_address()?;
         let config = self.home.path().join(format!("bridge-{}.toml", address.port()));
         let cache = self.home.path().join("cache");
         let text = format!(
             "[store]\nurl = {store:?}\n\n[engine]\ncache_dir = {cache:?}\n\n\
-             [executor.chat-completions.settings]\nbase_url = {upstream:?}\n"
+             [executor.chat-completions.settings]\nbase_url = {upstream:?}\n\n{more}"
         );
         fs::write(&config, text)?;
         let mut command = Command::new(&self.binary);
