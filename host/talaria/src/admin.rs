@@ -5,6 +5,7 @@
 //! | `GET /healthz` | 200 as soon as it listens, which is before the executors are loaded |
 //! | `GET /readyz` | 200 where a turn would be taken and could succeed, else 503; JSON that says why |
 //! | `GET /metrics` | the numbers of [`talaria_observe::metrics`] |
+//! | `GET /mailbox` | how many turns wait for callbacks, and the replies that came late |
 //! | `GET /push/undelivered` | pushes that were given up |
 //! | `POST /push/undelivered/{task}/{id}/retry` | tries one again |
 //!
@@ -16,6 +17,7 @@
 //! is a convenience: where it is taken, a warning says so and the bridge does its work without.
 
 mod health;
+mod late;
 mod route;
 mod undelivered;
 
@@ -31,6 +33,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use talaria_a2a::{Auth, Token};
+use talaria_mailbox::Mailbox;
 use talaria_observe::metrics::{MEDIA_TYPE, Metrics};
 use talaria_turns::Turns;
 use tokio::net::TcpListener;
@@ -46,6 +49,7 @@ use crate::config;
 /// A probe, a scraper and an operator need a few; the public server has the rest.
 const LIMITS: talaria_listen::Limits = talaria_listen::Limits {
     connections: 64,
+    busy: StatusCode::TOO_MANY_REQUESTS,
     header_timeout: Duration::from_secs(10),
     grace: Duration::from_secs(1),
 };
@@ -62,6 +66,7 @@ pub(crate) struct Admin {
 struct Host {
     health: Arc<Health>,
     turns: Turns,
+    mailbox: Option<Mailbox>,
 }
 
 type Reply = Response<Full<Bytes>>;
@@ -89,8 +94,8 @@ impl Admin {
     }
 
     /// The host is up; from now on it is shown.
-    pub(crate) fn show(&self, health: Arc<Health>, turns: Turns) {
-        let _ = self.host.set(Host { health, turns });
+    pub(crate) fn show(&self, health: Arc<Health>, turns: Turns, mailbox: Option<Mailbox>) {
+        let _ = self.host.set(Host { health, turns, mailbox });
     }
 
     /// Serves until `shutdown`.
@@ -124,16 +129,21 @@ impl Admin {
             (Route::Health, _) => return respond(StatusCode::OK, &json!({ "status": "ok" })),
             (Route::Metrics, _) => return typed(StatusCode::OK, MEDIA_TYPE, self.metrics.text()),
             (Route::Unknown, _) => {
-                let message = "nothing is here; there are /healthz, /readyz, /metrics and /push/undelivered";
+                let message =
+                    "nothing is here; there are /healthz, /readyz, /metrics, /mailbox and /push/undelivered";
                 return failure(StatusCode::NOT_FOUND, "NOT_FOUND", message);
             }
-            (Route::Ready | Route::Undelivered | Route::Retry { .. }, None) => {
+            (Route::Ready | Route::Mailbox | Route::Undelivered | Route::Retry { .. }, None) => {
                 let starting = json!({ "ready": false, "reason": "starting: executors are being loaded" });
                 return respond(StatusCode::SERVICE_UNAVAILABLE, &starting);
             }
-            (Route::Ready | Route::Undelivered | Route::Retry { .. }, Some(host)) => host,
+            (Route::Ready | Route::Mailbox | Route::Undelivered | Route::Retry { .. }, Some(host)) => host,
         };
         match route {
+            Route::Mailbox => match late::list(host.mailbox.as_ref()).await {
+                Ok(list) => respond(StatusCode::OK, &list),
+                Err(error) => unavailable(&error),
+            },
             Route::Undelivered => match undelivered::list(&host.turns).await {
                 Ok(list) => respond(StatusCode::OK, &list),
                 Err(error) => unavailable(&error),

@@ -16,7 +16,7 @@ use talaria_a2a::{CardConfig, Counts, Extension, ReplyAs, Server, Skill, Token};
 use talaria_egress::Webhooks;
 use talaria_mailbox::{Listener, Mailbox};
 use talaria_observe::Redactor;
-use talaria_observe::metrics::{Metrics, Readings, Refusal};
+use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{Callbacks, Courier, HookLimits, Letters, Limits, Store, Timestamp, Turns};
 use tokio::net::TcpListener;
@@ -138,7 +138,6 @@ impl App {
         let (mailbox, listener_of_callbacks) = match (&config.callback, callback) {
             (Some(callback), Some(listener)) => {
                 let (mailbox, serving) = open_mailbox(callback, listener, letters, &shutdown).await?;
-                tracker.spawn(mailbox.clone().tend(shutdown.clone()));
                 (Some(mailbox), Some(serving))
             }
             _ => (None, None),
@@ -158,17 +157,20 @@ impl App {
         if resumed + failed > 0 {
             info!(resumed, failed, "took up the turns that the last stop interrupted");
         }
+        if let Some(mailbox) = &mailbox {
+            tracker.spawn(mailbox.clone().tend(turns.clone(), shutdown.clone()));
+        }
         let health = Arc::new(Health::new(executors, Arc::clone(&store), draining.clone()));
         tracker.spawn(Arc::clone(&health).watch(config.probe_every, shutdown.clone()));
-        admin.show(Arc::clone(&health), turns.clone());
+        admin.show(Arc::clone(&health), turns.clone(), mailbox.clone());
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
         tracker.spawn(fail_stuck(turns.clone(), config.limits.stuck_after.get(), shutdown.clone()));
         let server = Server::new(server_config(&config, bound)?, turns.clone());
         if let Some(watch) = Watch::new(&config.a2a.tokens, server.auth()) {
             tracker.spawn(watch.run(shutdown.clone()));
         }
-        let (counts, counted) = (server.counts(), turns.clone());
-        metrics.watch(move || readings(&counted, &counts, &health));
+        let (counts, counted, letters) = (server.counts(), turns.clone(), mailbox.clone());
+        metrics.watch(move || readings(&counted, &counts, &health, letters.as_ref()));
         Ok(Self { listener, server, turns, mailbox, tracker, draining, shutdown, banner })
     }
 
@@ -227,8 +229,9 @@ async fn open_mailbox(
 }
 
 /// What the parts have counted by themselves.
-fn readings(turns: &Turns, server: &Counts, health: &Health) -> Readings {
+fn readings(turns: &Turns, server: &Counts, health: &Health, mailbox: Option<&Mailbox>) -> Readings {
     let refused = turns.refused();
+    let mail = mailbox.map(Mailbox::counts).unwrap_or_default();
     Readings {
         turns_under_way: turns.under_way(),
         streams_open: server.streams_open(),
@@ -239,6 +242,13 @@ fn readings(turns: &Turns, server: &Counts, health: &Health) -> Readings {
             (Refusal::Draining, refused.draining),
         ],
         executors: health.executors(),
+        mailbox: vec![
+            (Mail::Waiting, mail.waiting),
+            (Mail::InLine, mail.in_line),
+            (Mail::Unanswered, mail.unanswered),
+            (Mail::Late, mail.late),
+        ],
+        mailbox_bytes: mail.bytes,
     }
 }
 

@@ -10,6 +10,8 @@
 //! was sent before (same caller, same id, same content) is not executed again: its sender gets the first answer. Callers
 //! without a name cannot be told apart, so for them every message is new.
 
+mod late;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +55,8 @@ pub struct Incoming {
     pub context: Option<ContextId>,
     /// Whether somebody will read the events while it runs.
     pub streaming: bool,
-    /// Whether a result that comes late can still reach the caller: it does not wait for the answer in its request.
+    /// Whether a result that comes late can still reach the caller: it does not wait for the answer in its request, or it
+    /// is told by a hook. A hook that the task has already counts by itself.
     pub async_delivery: bool,
     /// The request's metadata.
     pub metadata: Option<Metadata>,
@@ -601,6 +604,8 @@ impl Inner {
         };
         let key = TaskKey { owner: incoming.principal.clone(), task: id.clone() };
         let live = self.hub.get(&key).await?.ok_or_else(|| SendError::TaskNotFound(id.clone()))?;
+        // Somebody was promised to be told, whoever waits in this request.
+        incoming.async_delivery |= self.is_told(&key).await?;
         let context = live.task().context.clone();
         if let Some(other) = incoming.context.as_ref().filter(|other| **other != context) {
             return Err(SendError::ContextMismatch { task: id, context: other.clone() });
@@ -639,6 +644,12 @@ impl Inner {
             None => drop(self.resume(&live, &task).await?),
         }
         Ok(Written::Done(live))
+    }
+
+    /// Whether a hook is told what happens to a task.
+    async fn is_told(&self, key: &TaskKey) -> Result<bool, StoreError> {
+        let hooks = if self.outbox.is_some() { self.store.hooks(key).await? } else { Vec::new() };
+        Ok(hooks.iter().any(|hooked| hooked.given_up.is_none()))
     }
 
     fn line_up(&self, owner: &Principal, context: &ContextId) -> Result<Place, SendError> {

@@ -8,6 +8,8 @@ pub(super) enum Route<'a> {
     Health,
     Ready,
     Metrics,
+    /// Turns that wait for callbacks, and replies that came late.
+    Mailbox,
     /// Pushes that were given up.
     Undelivered,
     /// One of them, to be tried again.
@@ -27,6 +29,7 @@ impl<'a> Route<'a> {
             ["healthz"] => Self::Health,
             ["readyz"] => Self::Ready,
             ["metrics"] => Self::Metrics,
+            ["mailbox"] => Self::Mailbox,
             ["push", "undelivered"] => Self::Undelivered,
             ["push", "undelivered", task, id, "retry"] if !task.is_empty() && !id.is_empty() => {
                 Self::Retry { task, id }
@@ -38,7 +41,9 @@ impl<'a> Route<'a> {
     /// The methods that it takes; none where there is nothing to take.
     pub(super) fn methods(&self) -> &'static [Method] {
         match self {
-            Self::Health | Self::Ready | Self::Metrics | Self::Undelivered => &[Method::GET, Method::HEAD],
+            Self::Health | Self::Ready | Self::Metrics | Self::Mailbox | Self::Undelivered => {
+                &[Method::GET, Method::HEAD]
+            }
             Self::Retry { .. } => &[Method::POST],
             Self::Unknown => &[],
         }
@@ -50,6 +55,7 @@ impl<'a> Route<'a> {
             Self::Health => "healthz",
             Self::Ready => "readyz",
             Self::Metrics => "metrics",
+            Self::Mailbox => "mailbox",
             Self::Undelivered => "undelivered",
             Self::Retry { .. } => "retry",
             Self::Unknown => "unknown",

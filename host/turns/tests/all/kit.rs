@@ -1,7 +1,7 @@
 //! An executor that does what its message says, and a service on it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use talaria_store::Memory;
@@ -16,6 +16,8 @@ pub(crate) struct Scripted {
     pub(crate) go: Notify,
     pub(crate) runs: AtomicUsize,
     pub(crate) cancels: AtomicUsize,
+    /// Whether each turn could be told of late results.
+    pub(crate) told_later: Mutex<Vec<bool>>,
 }
 
 pub(crate) struct Only(pub(crate) Arc<Scripted>);
@@ -41,6 +43,7 @@ impl Executor for Scripted {
 
     async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
         self.runs.fetch_add(1, Ordering::SeqCst);
+        self.told_later.lock().unwrap().push(turn.async_delivery);
         let done = |parts| Outcome { state: FinalState::Completed, parts, usage: None, metadata: None };
         match turn.text.as_str() {
             "wait" => {
