@@ -20,6 +20,9 @@
 #![forbid(unsafe_code)]
 
 mod book;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod letter;
 mod listener;
 mod mailbox;
