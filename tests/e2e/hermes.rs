@@ -76,6 +76,15 @@ async fn tool_calls_are_a_message_by_default_and_data_for_whoever_reads_data() {
     );
     assert_eq!(parts[1]["data"], json!([call]), "{answer}");
     assert_eq!(parts[1]["mediaType"], "application/json");
+
+    let mut only = message("hi");
+    only["configuration"] = json!({ "acceptedOutputModes": ["application/json"] });
+    let answer = bridge.call("SendMessage", only).await;
+    assert_eq!(answer["result"]["task"]["artifacts"][0]["parts"][1]["data"], json!([call]), "{answer}");
+    let mut pictures = message("hi");
+    pictures["configuration"] = json!({ "acceptedOutputModes": ["image/png"] });
+    let answer = bridge.call("SendMessage", pictures).await;
+    assert_eq!(answer["error"]["code"], -32005, "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

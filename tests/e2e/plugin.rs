@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use talaria_testkit::{FakeGateway, FakePlugin, Reply, Step, soon};
 
-use crate::bridge::{Bridge, Start, message, request};
+use crate::bridge::{Bridge, Start, admin, message, request};
+use crate::webhook::Webhook;
 
 /// A bridge whose turns go to the plugin. The callback listener is on `port`; 0 lets the system pick.
 fn start<'a>(folder: &'a Path, plugin: &FakePlugin, port: u16, more: &str) -> Start<'a> {
@@ -331,4 +332,70 @@ async fn a_taken_callback_port_is_a_failed_start_that_says_so() {
     let said = crate::bridge::stderr(&output);
     assert!(said.contains(&format!("cannot listen for callbacks on 127.0.0.1:{port}")), "{said}");
     assert!(said.contains("`callback.listen`"), "{said}");
+}
+
+/// Whatever a client can see of it: the task, a push, and the operator's server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_comes_after_the_timeout_joins_its_task() {
+    let plugin = FakePlugin::start(|_| vec![Step::Wait, Step::AnswerTwice("the answer".into())]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let hook = Webhook::start(true).await;
+    let more = "reply_timeout_seconds = 0.2\nchat_id = [\"context\"]\n[push]\nallow_private = true\n\
+                [store]\nurl = \"sqlite:tasks.db\"\n";
+    let first = start(folder.path(), &plugin, 0, more).up();
+    let mut params = message("hello");
+    params["message"]["contextId"] = json!("late");
+    let answer = first.call("SendMessage", params).await["result"]["message"].take();
+    assert_eq!(answer["parts"][0]["text"], "[hermes plugin reply timeout after 0s]");
+    assert_eq!(answer["metadata"]["talaria/state"], "failed");
+    let tasks = first.call("ListTasks", json!({ "contextId": "late" })).await["result"]["tasks"].take();
+    let id = tasks[0]["id"].clone();
+    let push = json!({ "taskId": id, "url": hook.url });
+    first.call("CreateTaskPushNotificationConfig", push).await;
+    plugin.release("late");
+    plugin.posted(2).await;
+    let late = late_reply(&first, &id).await;
+    assert_eq!(late["status"]["state"], "TASK_STATE_FAILED");
+    assert_eq!(late["artifacts"].as_array().unwrap().len(), 1, "what was posted twice is there once: {late}");
+    assert_eq!(
+        (&late["artifacts"][0]["artifactId"], answer_text(&late)),
+        (&json!("late-reply"), "the answer")
+    );
+    let told = soon("the webhook is told", async {
+        loop {
+            if let Some(told) = hook.told(id.as_str().unwrap()).pop() {
+                return told;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert_eq!(told["artifactUpdate"]["artifact"]["parts"][0]["text"], "the answer", "{told}");
+    let (_, mailbox) = admin(&first, "GET", "/mailbox").await;
+    assert_eq!((&mailbox["turns"]["late"], &mailbox["late"][0]["begins"]), (&json!(1), &json!("the answer")));
+    assert_eq!(mailbox["late"][0]["task"], id);
+    let (_, metrics) = admin(&first, "GET", "/metrics").await;
+    assert!(metrics.as_str().unwrap().contains("talaria_mailbox_turns{state=\"late\"} 1\n"), "{metrics}");
+    drop(first);
+
+    let second = start(folder.path(), &plugin, 0, more).up();
+    let after = second.call("GetTask", json!({ "id": id })).await["result"].take();
+    assert_eq!(after["artifacts"], late["artifacts"], "a restart changes nothing");
+}
+
+async fn late_reply(bridge: &Bridge, id: &Value) -> Value {
+    soon("the late reply is in its task", async {
+        loop {
+            let task = bridge.call("GetTask", json!({ "id": id })).await["result"].take();
+            if !task["artifacts"].is_null() {
+                return task;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+}
+
+fn answer_text(task: &Value) -> &str {
+    answer(task).as_str().unwrap()
 }

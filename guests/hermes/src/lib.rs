@@ -114,6 +114,7 @@ impl Executor for Hermes {
                 secrets: vec![KEY.into()],
                 callbacks: false,
             },
+            metadata: Some(json!({ "talaria/output-modes": ["text/plain", "application/json"] }).to_string()),
             ..Description::new(
                 "hermes",
                 env!("CARGO_PKG_VERSION"),

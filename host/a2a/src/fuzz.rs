@@ -9,14 +9,15 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, StatusCode};
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use talaria_turns::{ContextId, Message, Place, Principal, Task, TaskId, Timestamp};
+use talaria_turns::{ContextId, Hook, Message, Place, Principal, Task, TaskId, Timestamp};
 
 use crate::auth::{Auth, Token};
 use crate::capabilities::Capabilities;
 use crate::card::{Card, CardConfig};
 use crate::dialect::{self, Written};
+use crate::hook::{self, HookOut};
 use crate::jsonrpc::Call;
-use crate::operation::{self, Answer, Operation, Sent, View};
+use crate::operation::{self, Answer, Operation, Sent, Verb, View};
 use crate::read::{Fields, Path};
 use crate::route::{self, Route};
 use crate::version::{self, Version};
@@ -51,6 +52,8 @@ pub enum Asked {
     Send(Addressed),
     /// Something about a task.
     About(TaskId),
+    /// Something about the hooks of a task; where one is set, which.
+    Hook(TaskId, Option<Box<Hook>>),
     /// A list that goes on after a place.
     List(Option<Place>),
     /// The extended card.
@@ -159,6 +162,20 @@ pub fn read_message(dialect: Dialect, message: Value) -> Result<Addressed, Strin
         .map_err(|violation| format!("{} {}", violation.field, violation.description))
 }
 
+/// A hook, as the parameters of a set have it.
+pub fn read_hook(dialect: Dialect, params: Value) -> Option<(TaskId, Hook)> {
+    let fields = Fields::of(params, Path::Root).ok()?;
+    match hook::operation(dialect.into(), Verb::SetHook, fields).ok()? {
+        Operation::SetHook(task, hook) => Some((task, *hook)),
+        _ => None,
+    }
+}
+
+/// A hook as its owner sees it.
+pub fn write_hook(dialect: Dialect, task: &TaskId, hook: &Hook) -> serde_json::Result<String> {
+    serde_json::to_string(&HookOut(dialect.into(), task, hook))
+}
+
 /// The place that a page token means.
 pub fn place(token: &str) -> Option<Place> {
     page::place(token)
@@ -237,11 +254,11 @@ impl From<operation::Request> for Asked {
         match request.operation {
             Operation::Send(send) | Operation::Stream(send, _) => Self::Send(send.addressed.into()),
             Operation::Get(get) => Self::About(get.id),
-            Operation::Cancel(id)
-            | Operation::SetHook(id, _)
-            | Operation::GetHook(id, _)
-            | Operation::ListHooks(id)
-            | Operation::RemoveHook(id, _) => Self::About(id),
+            Operation::Cancel(id) => Self::About(id),
+            Operation::SetHook(id, hook) => Self::Hook(id, Some(hook)),
+            Operation::GetHook(id, _) | Operation::ListHooks(id) | Operation::RemoveHook(id, _) => {
+                Self::Hook(id, None)
+            }
             Operation::Subscribe(subscribe) => Self::About(subscribe.id),
             Operation::List(list) => Self::List(list.after),
             Operation::ExtendedCard(_) => Self::Card,

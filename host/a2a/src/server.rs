@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::StatusCode;
 use talaria_turns::Turns;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -154,7 +155,8 @@ impl Server {
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
         let Self { endpoint, limits, counts } = self;
         let Limits { connections, header_timeout, grace, .. } = limits;
-        let limits = talaria_listen::Limits { connections, header_timeout, grace };
+        let busy = StatusCode::TOO_MANY_REQUESTS;
+        let limits = talaria_listen::Limits { connections, busy, header_timeout, grace };
         // A stream may be open for ever; its client comes back to another server and goes on.
         let (closing, closed) = (endpoint.streaming.closing.clone(), shutdown.clone());
         let streams_end = async move {

@@ -6,7 +6,8 @@
 //!
 //! **Where a stream ends.** That of a send ends with its turn: at a terminal state, at an interrupted one, or where the
 //! turn is over and the task goes on with the next one that waits. That of a subscription ends at a terminal state only:
-//! on a task that asks it stays open and carries the next turn.
+//! on a task that asks it stays open and carries the next turn. Where a late reply is in the log behind the end, whoever
+//! comes back with an earlier number gets it too.
 //!
 //! **What is held back.** An executor may want its answer to be one message and nothing else (`talaria/reply`), and
 //! says so only at the end. So the first snapshot of a send, and the word that the turn works, wait until something
@@ -217,6 +218,8 @@ impl Updates {
         }
         let Some(source) = &mut self.source else { return };
         let (happened, over) = source.happened(entry.event);
+        // A reply that came late is behind the end.
+        let over = over && !source.is_late_behind();
         self.ready.push_back(Update { sequence: entry.sequence, item: Item::Event(happened) });
         if over {
             self.source = None;
@@ -251,6 +254,11 @@ impl Source {
     /// Whether the log has more than was read.
     fn is_behind(&self) -> bool {
         self.seen < self.reader.task().version
+    }
+
+    /// Whether the log has more than the end that was read.
+    fn is_late_behind(&self) -> bool {
+        self.state.is_terminal() && self.is_behind()
     }
 
     /// What to say about an event, and whether nothing follows it.

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
 use hyper::rt::Executor;
 use hyper::service::service_fn;
@@ -35,6 +35,8 @@ use tracing::{debug, info, warn};
 pub struct Limits {
     /// Connections at once; one more is turned away.
     pub connections: usize,
+    /// What it is told: 429, or 503 where the peer would take a 4xx for its own fault.
+    pub busy: StatusCode,
     /// Longest wait for the first request of a connection, and for each request's headers. It also ends idle
     /// HTTP/1.1 connections.
     pub header_timeout: Duration,
@@ -99,7 +101,7 @@ pub async fn serve<H, F, B>(
                 warn!(limit = limits.connections, "connections are refused: there are too many");
             }
             turned_away.fetch_add(1, Ordering::Relaxed);
-            turn_away(stream);
+            turn_away(stream, limits.busy);
             continue;
         };
         was_full = false;
@@ -219,12 +221,12 @@ async fn pause_after(error: &io::Error) {
 }
 
 /// Says that there is no room, as far as one write can.
-fn turn_away(stream: TcpStream) {
-    const BUSY: &[u8] =
-        b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+fn turn_away(stream: TcpStream, status: StatusCode) {
+    let busy =
+        format!("HTTP/1.1 {status}\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
     // A socket this young can take it, but tokio does not know that yet.
     if let Ok(mut stream) = stream.into_std() {
-        let _ = stream.write(BUSY);
+        let _ = stream.write(busy.as_bytes());
     }
 }
 

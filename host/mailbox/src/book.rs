@@ -31,11 +31,17 @@ pub(crate) struct Book {
     withdrawn: Vec<Box<str>>,
     /// Forgotten, and the store does not know it yet.
     discarded: Vec<Box<str>>,
+    /// Late, and its task has not had it yet.
+    heirless: Vec<Box<str>>,
+    /// The same, to be tried with the next sweep.
+    not_yet: Vec<Box<str>>,
 }
 
 /// An announcement and what came for it.
 struct Entry {
     announced: Announced,
+    /// Greater than that of what was announced before.
+    number: u64,
     /// Open since before a restart; no turn has come back for it.
     is_orphan: bool,
     /// As such it holds its chat.
@@ -100,6 +106,8 @@ impl Book {
             closing: false,
             withdrawn: Vec::new(),
             discarded: Vec::new(),
+            heirless: Vec::new(),
+            not_yet: Vec::new(),
         };
         for announced in announced {
             let is_open = announced.closed.is_none();
@@ -111,7 +119,9 @@ impl Book {
                 holds_chat = is_open && chat.try_hold(&announced.task);
             }
             let message = announced.message.clone();
-            let entry = Entry { is_orphan: is_open, holds_chat, ..Entry::new(announced) };
+            book.tickets += 1;
+            let number = book.tickets;
+            let entry = Entry { number, is_orphan: is_open, holds_chat, ..Entry::new(announced) };
             book.entries.insert(message, entry);
         }
         for letter in letters {
@@ -126,6 +136,9 @@ impl Book {
                 entry.notices += 1;
             }
         }
+        // Which of their tasks have had them is not kept: a task knows by itself.
+        let late = book.entries.values().filter(|entry| entry.is_late);
+        book.heirless = late.map(|entry| entry.announced.message.clone()).collect();
         book
     }
 
@@ -171,7 +184,8 @@ impl Book {
             return Err(CallbackError::Full(format!("{most} replies are expected, which is the most")));
         }
         self.open += 1;
-        let entry = Entry::new(announced.clone());
+        self.tickets += 1;
+        let entry = Entry { number: self.tickets, ..Entry::new(announced.clone()) };
         let arrived = Arc::clone(&entry.arrived);
         self.entries.insert(announced.message.clone(), entry);
         if let Some(name) = &announced.chat {
@@ -332,7 +346,10 @@ impl Book {
         if role != Role::Reply {
             return;
         }
-        entry.is_late |= late && entry.announced.closed.is_some();
+        if late && entry.announced.closed.is_some() {
+            entry.is_late = true;
+            self.heirless.push(message.into());
+        }
         let (at, chat) = (entry.announced.at, entry.announced.chat.clone());
         let before: Vec<Box<str>> = chat
             .iter()
@@ -365,6 +382,7 @@ impl Entry {
     fn new(announced: Announced) -> Self {
         Self {
             announced,
+            number: 0,
             is_orphan: false,
             holds_chat: false,
             replies: Vec::new(),

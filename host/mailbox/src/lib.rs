@@ -12,21 +12,24 @@
 //! of some hundred bytes; bodies are in the store until the turn asks for them.
 //!
 //! **Failure.** A store that does not take a letter makes the post fail with 503, and the peer tries again. A reply that
-//! comes after its turn ended is kept under its task for a day ([`Mailbox::late`]). One that nobody announced is
-//! acknowledged and dropped.
+//! comes after its turn ended is kept for a day ([`Mailbox::late`]) and given to its task ([`Heir`](talaria_turns::Heir)),
+//! again after every restart, until the task has it. One that nobody announced is acknowledged and dropped.
 //!
 //! **Why so.** Futures in a map, as the Python bridge had, lose every reply with the process. Matching by chat gives one
 //! message the answer of another as soon as two are under way.
 #![forbid(unsafe_code)]
 
 mod book;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod letter;
 mod listener;
 mod mailbox;
 
 pub use letter::{Invalid, Posted};
 pub use listener::Listener;
-pub use mailbox::{Config, Counts, Late, Mailbox, Receipt};
+pub use mailbox::{Config, Counts, Mailbox, Receipt};
 
 /// Bounds of a mailbox.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! The callback listener: `POST /a2a/reply`, HTTP/1.1, on an address of its own.
+//! The callback listener: `POST /a2a/reply`, on an address of its own.
 //!
 //! | answer | when |
 //! |---|---|
@@ -7,14 +7,11 @@
 //! | 400 `{"ok":false,"error":"…"}` | it is no post |
 //! | 401 `{"ok":false,"error":"unauthorized"}` | a secret is set, and the header has another or none |
 //! | 413 | the body is over the bound |
-//! | 503 | the store did not take it, or there is no room: it must be sent again |
+//! | 503 | the store did not take it, or there is no room, for it or for its connection: it must be sent again |
 //!
 //! The texts are those of the Python bridge. The secret is compared in constant time, before the body is read. What a
 //! peer costs that says nothing, or drips, is a socket for [`HEAD_TIMEOUT`] or [`BODY_TIMEOUT`].
 
-use std::convert::Infallible;
-use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,17 +21,12 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::Limits;
 use crate::letter::Posted;
@@ -57,8 +49,6 @@ const SECRET_HEADER: &str = "x-molecule-a2a-secret";
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wait for a whole body: the peer gives up after as long.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// After a failed accept, which usually means that the process is out of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Longest wait for requests under way when shutting down: what is left is a write to the store.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -76,53 +66,19 @@ impl Listener {
 
     /// Serves until `shutdown`, and then until posts under way are answered.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
-        let room = Arc::new(Semaphore::new(self.limits.connections));
-        let (shared, tracker) = (Arc::new(self), TaskTracker::new());
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = shutdown.cancelled() => break,
-                accepted = listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    // One too many is closed, and its post comes again.
-                    let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
-                    let connection = Arc::clone(&shared).connection(stream, shutdown.clone());
-                    tracker.spawn(async move {
-                        connection.await;
-                        drop(place);
-                    });
-                }
-                Err(error) => pause_after(&error).await,
-            }
-        }
-        drop(listener);
-        tracker.close();
-        let _ = tokio::time::timeout(GRACE, tracker.wait()).await;
-    }
-
-    async fn connection(self: Arc<Self>, stream: TcpStream, shutdown: CancellationToken) {
-        let _ = stream.set_nodelay(true);
-        let service = service_fn(|request: Request<Incoming>| {
-            let listener = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(listener.answer(request).await) }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
-            .serve_connection(TokioIo::new(stream), service);
-        let mut connection = pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = shutdown.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
+        let limits = talaria_listen::Limits {
+            connections: self.limits.connections,
+            // A 4xx would be the post's own fault, and the gateway would change it.
+            busy: StatusCode::SERVICE_UNAVAILABLE,
+            header_timeout: HEAD_TIMEOUT,
+            grace: GRACE,
         };
-        if let Err(error) = ended {
-            debug!(%error, "a callback's connection broke");
-        }
+        let shared = Arc::new(self);
+        let handle = move |request| {
+            let listener = Arc::clone(&shared);
+            async move { listener.answer(request).await }
+        };
+        talaria_listen::serve(listener, limits, Arc::default(), shutdown, handle).await;
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Answer {
@@ -185,13 +141,4 @@ fn reply(status: StatusCode, body: &Value) -> Answer {
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
-}
-
-async fn pause_after(error: &io::Error) {
-    // A peer that left before we looked is no trouble of ours.
-    if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
-        return;
-    }
-    warn!(%error, "a callback's connection could not be accepted");
-    tokio::time::sleep(ACCEPT_PAUSE).await;
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use talaria_observe::Redactor;
 use talaria_turns::{
-    Announced, Awaited, CallbackError, Callbacks, Delivery, Expectation, Letter, Letters, StoreError,
-    TaskKey, Timestamp,
+    Announced, Awaited, CallbackError, Callbacks, Delivery, Expectation, Heir, Late, Letter, Letters,
+    StoreError, TaskKey, Timestamp,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -50,21 +50,6 @@ pub enum Receipt {
     Taken,
     /// It came late, or before, or for nobody.
     Stale,
-}
-
-/// A reply that came after its turn had ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Late {
-    /// The task.
-    pub task: TaskKey,
-    /// The chat.
-    pub chat: Option<Box<str>>,
-    /// The message that it answers.
-    pub message: Box<str>,
-    /// When it came.
-    pub at: Timestamp,
-    /// What it says, without secrets.
-    pub text: String,
 }
 
 /// How often old things are looked for.
@@ -122,6 +107,7 @@ impl Mailbox {
         self.0.book().kept(&message, role, late);
         if late {
             info!(%message, chat = posted.chat, "a reply came after its turn had ended; it is kept");
+            self.0.changed.notify_one();
             return Ok(Receipt::Stale);
         }
         Ok(Receipt::Taken)
@@ -140,15 +126,8 @@ impl Mailbox {
     pub async fn late(&self, limit: usize) -> Result<Vec<Late>, StoreError> {
         let announced = self.0.book().late(limit);
         let mut late = Vec::new();
-        for Announced { message, chat, task, .. } in announced {
-            let mut place = 0;
-            while let Some(letter) = self.0.store.letter(&message, place).await? {
-                place += 1;
-                if letter.is_reply && letter.is_late {
-                    let (task, chat, message) = (task.clone(), chat.clone(), message.clone());
-                    late.push(Late { task, chat, message, at: letter.at, text: self.0.text(&letter.body) });
-                }
-            }
+        for announced in announced {
+            late.extend(self.0.late(&announced).await?);
         }
         Ok(late)
     }
@@ -158,8 +137,8 @@ impl Mailbox {
         self.0.book().close();
     }
 
-    /// Keeps the store up to date and lets go of what is too old, until `shutdown`.
-    pub async fn tend(self, shutdown: CancellationToken) {
+    /// Keeps the store up to date, gives late replies to `heir` and lets go of what is too old, until `shutdown`.
+    pub async fn tend(self, heir: impl Heir, shutdown: CancellationToken) {
         let mut now_and_then = tokio::time::interval(SWEEP_EVERY);
         now_and_then.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -172,12 +151,38 @@ impl Mailbox {
                     false
                 }
             };
+            if !over {
+                self.bequeath(&heir).await;
+            }
             if !self.0.write_changes().await && !over {
                 let _ = tokio::time::timeout(RETRY_AFTER, shutdown.cancelled()).await;
                 self.0.changed.notify_one();
             }
             if over {
                 return;
+            }
+        }
+    }
+
+    /// Gives late replies to their tasks. What is not taken is given again with the next sweep.
+    async fn bequeath(&self, heir: &impl Heir) {
+        let announced = self.0.book().heirless();
+        for announced in announced {
+            let taken = async {
+                let mut taken = true;
+                for late in self.0.late(&announced).await? {
+                    taken &= heir.inherit(&late).await?;
+                }
+                Ok::<_, StoreError>(taken)
+            };
+            let message = &announced.message;
+            match taken.await {
+                Ok(true) => {}
+                Ok(false) => self.0.book().not_yet(message),
+                Err(error) => {
+                    warn!(%error, %message, "a late reply has not joined its task yet");
+                    self.0.book().not_yet(message);
+                }
             }
         }
     }
@@ -214,6 +219,27 @@ impl Inner {
             return false;
         }
         true
+    }
+
+    /// The late replies to a message, in the order in which they came.
+    async fn late(&self, announced: &Announced) -> Result<Vec<Late>, StoreError> {
+        let Announced { message, chat, task, .. } = announced;
+        let mut late = Vec::new();
+        let mut place = 0;
+        while let Some(letter) = self.store.letter(message, place).await? {
+            place += 1;
+            if letter.is_reply && letter.is_late {
+                late.push(Late {
+                    task: task.clone(),
+                    chat: chat.clone(),
+                    message: message.clone(),
+                    place: late.len(),
+                    at: letter.at,
+                    text: self.text(&letter.body),
+                });
+            }
+        }
+        Ok(late)
     }
 
     fn text(&self, body: &[u8]) -> String {

@@ -14,6 +14,8 @@
 //! | `talaria_executor_ready` | `executor` | 1 where the last probe reached what it needs, else 0 |
 //! | `talaria_executor_quarantined` | `executor` | 1 while it takes no turns because it crashed again and again, else 0 |
 //! | `talaria_executor_stood_in_for` | `executor` | 1 while its fallback takes its turns, else 0 |
+//! | `talaria_mailbox_turns` | `state` | turns that wait for a callback, wait for their chat, ended without one, or got one late |
+//! | `talaria_mailbox_letters_bytes` | | bytes of the callbacks that are kept |
 //!
 //! Labels are closed sets: enumerations, and the names of configured executors and rules. Nothing that a caller says becomes one.
 //!
@@ -93,6 +95,19 @@ pub enum Refusal {
     Draining,
 }
 
+/// What a turn is to the mailbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mail {
+    /// It waits for its reply.
+    Waiting,
+    /// It waits for its chat.
+    InLine,
+    /// It ended without a reply, and one may still come.
+    Unanswered,
+    /// Its reply came after it had ended.
+    Late,
+}
+
 /// What others count, at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readings {
@@ -106,6 +121,10 @@ pub struct Readings {
     pub executors: Vec<OneExecutor>,
     /// Messages since the start, by what chose their executor.
     pub routed: Vec<(String, u64)>,
+    /// Turns that the mailbox knows, by what they are to it.
+    pub mailbox: Vec<(Mail, usize)>,
+    /// Bytes of the letters that it keeps.
+    pub mailbox_bytes: usize,
 }
 
 /// How an executor fares.
@@ -244,6 +263,17 @@ impl Collector for Live {
             let labels = [("route", route.as_str())];
             ConstCounter::new(*count).encode(metric.encode_family(&labels)?)?;
         }
+        let help = "Turns that the mailbox knows, by what they are to it";
+        let mut metric = encoder.encode_descriptor("mailbox_turns", help, None, MetricType::Gauge)?;
+        for (state, count) in &now.mailbox {
+            let labels = [("state", Label(*state))];
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            ConstGauge::new(count).encode(metric.encode_family(&labels)?)?;
+        }
+        let help = "Bytes of the callbacks that are kept";
+        let metric =
+            encoder.encode_descriptor("mailbox_letters", help, Some(&Unit::Bytes), MetricType::Gauge)?;
+        ConstGauge::new(i64::try_from(now.mailbox_bytes).unwrap_or(i64::MAX)).encode(metric)?;
         Ok(())
     }
 }
@@ -284,6 +314,17 @@ impl From<Push> for &'static str {
             Push::Delivered => "delivered",
             Push::Failed => "failed",
             Push::Refused => "refused",
+        }
+    }
+}
+
+impl From<Mail> for &'static str {
+    fn from(mail: Mail) -> Self {
+        match mail {
+            Mail::Waiting => "waiting",
+            Mail::InLine => "in-line",
+            Mail::Unanswered => "unanswered",
+            Mail::Late => "late",
         }
     }
 }
@@ -339,6 +380,8 @@ mod tests {
                 },
             ],
             routed: vec![("papers".into(), 4), ("default".into(), 1)],
+            mailbox: vec![(Mail::Waiting, 4), (Mail::InLine, 0), (Mail::Unanswered, 2), (Mail::Late, 1)],
+            mailbox_bytes: 70,
         });
         insta::assert_snapshot!(sorted(&metrics.text()));
     }

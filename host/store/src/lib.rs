@@ -21,6 +21,10 @@ pub use sqlite::{Config as SqliteConfig, OpenError, Sqlite, Synchronous};
 fn taken_in(event: &Event) -> Option<&MessageId> {
     match event {
         Event::Accepted { message, .. } | Event::Answered(message) => Some(&message.id),
-        Event::Status { .. } | Event::Checkpoint(_) | Event::Artifact { .. } | Event::Note { .. } => None,
+        Event::Status { .. }
+        | Event::Checkpoint(_)
+        | Event::Artifact { .. }
+        | Event::Late(_)
+        | Event::Note { .. } => None,
     }
 }

@@ -5,6 +5,7 @@
 //! | `GET /healthz` | 200 as soon as it listens, which is before the executors are loaded |
 //! | `GET /readyz` | 200 where a turn would be taken and could succeed, else 503; JSON that says why |
 //! | `GET /metrics` | the numbers of [`talaria_observe::metrics`] |
+//! | `GET /mailbox` | how many turns wait for callbacks, and the replies that came late |
 //! | `GET /push/undelivered` | pushes that were given up |
 //! | `POST /push/undelivered/{task}/{id}/retry` | tries one again |
 //! | `GET /executors`, `GET /executors/{name}` | the executors: version, readiness, who stands in |
@@ -22,6 +23,7 @@
 
 mod executors;
 mod health;
+mod late;
 mod route;
 mod undelivered;
 
@@ -38,6 +40,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use talaria_a2a::{Auth, Token};
+use talaria_mailbox::Mailbox;
 use talaria_observe::metrics::{MEDIA_TYPE, Metrics};
 use talaria_turns::Turns;
 use tokio::net::TcpListener;
@@ -55,6 +58,7 @@ use crate::executors::Executors;
 /// A probe, a scraper and an operator need a few; the public server has the rest.
 const LIMITS: talaria_listen::Limits = talaria_listen::Limits {
     connections: 64,
+    busy: StatusCode::TOO_MANY_REQUESTS,
     header_timeout: Duration::from_secs(10),
     grace: Duration::from_secs(1),
 };
@@ -71,6 +75,7 @@ pub(crate) struct Admin {
 struct Host {
     health: Arc<Health>,
     turns: Turns,
+    mailbox: Option<Mailbox>,
     executors: Arc<Executors>,
 }
 
@@ -99,8 +104,14 @@ impl Admin {
     }
 
     /// The host is up; from now on it is shown.
-    pub(crate) fn show(&self, health: Arc<Health>, turns: Turns, executors: Arc<Executors>) {
-        let _ = self.host.set(Host { health, turns, executors });
+    pub(crate) fn show(
+        &self,
+        health: Arc<Health>,
+        turns: Turns,
+        executors: Arc<Executors>,
+        mailbox: Option<Mailbox>,
+    ) {
+        let _ = self.host.set(Host { health, turns, executors, mailbox });
     }
 
     /// Serves until `shutdown`.
@@ -139,7 +150,8 @@ impl Admin {
             (Route::Health, _) => return respond(StatusCode::OK, &json!({ "status": "ok" })),
             (Route::Metrics, _) => return typed(StatusCode::OK, MEDIA_TYPE, self.metrics.text()),
             (Route::Unknown, _) => {
-                let message = "nothing is here; there are /healthz, /readyz, /metrics, /executors, /audit and /push/undelivered";
+                let message = "nothing is here; there are /healthz, /readyz, /metrics, /executors, /audit, \
+                               /mailbox and /push/undelivered";
                 return failure(StatusCode::NOT_FOUND, "NOT_FOUND", message);
             }
             (_, None) => {
@@ -149,6 +161,10 @@ impl Admin {
             (_, Some(host)) => host,
         };
         match route {
+            Route::Mailbox => match late::list(host.mailbox.as_ref()).await {
+                Ok(list) => respond(StatusCode::OK, &list),
+                Err(error) => unavailable(&error),
+            },
             Route::Undelivered => match undelivered::list(&host.turns).await {
                 Ok(list) => respond(StatusCode::OK, &list),
                 Err(error) => unavailable(&error),

@@ -12,11 +12,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
+use serde_json::Value;
 use talaria_a2a::{CardConfig, Counts, Extension, ReplyAs, Server, Skill, Token};
 use talaria_egress::Webhooks;
 use talaria_mailbox::{Listener, Mailbox};
 use talaria_observe::Redactor;
-use talaria_observe::metrics::{Metrics, Readings, Refusal};
+use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{Callbacks, Courier, HookLimits, Letters, Limits, Store, Timestamp, Turns};
 use tokio::net::TcpListener;
@@ -39,6 +40,9 @@ const GRACE: Duration = Duration::from_secs(20);
 
 /// How long before the end of the grace those are told that wait for replies: time for them to say so.
 const LAST_CALL: Duration = Duration::from_secs(2);
+
+/// What a component's description calls the media types that it answers with.
+const OUTPUT_MODES: &str = "talaria/output-modes";
 
 /// How often old tasks are looked for.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
@@ -143,7 +147,6 @@ impl App {
         let (mailbox, listener_of_callbacks) = match (&config.callback, callback) {
             (Some(callback), Some(listener)) => {
                 let (mailbox, serving) = open_mailbox(callback, listener, letters, &shutdown).await?;
-                tracker.spawn(mailbox.clone().tend(shutdown.clone()));
                 (Some(mailbox), Some(serving))
             }
             _ => (None, None),
@@ -165,17 +168,21 @@ impl App {
             info!(resumed, failed, "took up the turns that the last stop interrupted");
         }
         let routes = Arc::clone(executors.routes());
+        if let Some(mailbox) = &mailbox {
+            tracker.spawn(mailbox.clone().tend(turns.clone(), shutdown.clone()));
+        }
         tracker.spawn(Arc::clone(&executors).tend(config.probe_every, shutdown.clone()));
+        let output_modes = output_modes(&executors.table());
         let health = Arc::new(Health::new(Arc::clone(&executors), Arc::clone(&store), draining.clone()));
-        admin.show(Arc::clone(&health), turns.clone(), executors);
+        admin.show(Arc::clone(&health), turns.clone(), executors, mailbox.clone());
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
         tracker.spawn(fail_stuck(turns.clone(), config.limits.stuck_after.get(), shutdown.clone()));
-        let server = Server::new(server_config(&config, bound)?, turns.clone());
+        let server = Server::new(server_config(&config, bound, output_modes)?, turns.clone());
         if let Some(watch) = Watch::new(&config.a2a.tokens, server.auth()) {
             tracker.spawn(watch.run(shutdown.clone()));
         }
-        let (counts, counted) = (server.counts(), turns.clone());
-        metrics.watch(move || readings(&counted, &counts, &health, &routes));
+        let (counts, counted, letters) = (server.counts(), turns.clone(), mailbox.clone());
+        metrics.watch(move || readings(&counted, &counts, &health, &routes, letters.as_ref()));
         Ok(Self { listener, server, turns, mailbox, tracker, draining, shutdown, banner })
     }
 
@@ -234,8 +241,15 @@ async fn open_mailbox(
 }
 
 /// What the parts have counted by themselves.
-fn readings(turns: &Turns, server: &Counts, health: &Health, routes: &Routes) -> Readings {
+fn readings(
+    turns: &Turns,
+    server: &Counts,
+    health: &Health,
+    routes: &Routes,
+    mailbox: Option<&Mailbox>,
+) -> Readings {
     let refused = turns.refused();
+    let mail = mailbox.map(Mailbox::counts).unwrap_or_default();
     Readings {
         turns_under_way: turns.under_way(),
         streams_open: server.streams_open(),
@@ -247,6 +261,13 @@ fn readings(turns: &Turns, server: &Counts, health: &Health, routes: &Routes) ->
         ],
         executors: health.executors(),
         routed: routes.counted(),
+        mailbox: vec![
+            (Mail::Waiting, mail.waiting),
+            (Mail::InLine, mail.in_line),
+            (Mail::Unanswered, mail.unanswered),
+            (Mail::Late, mail.late),
+        ],
+        mailbox_bytes: mail.bytes,
     }
 }
 
@@ -283,7 +304,27 @@ fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn Courier>, HookLimits) 
     (courier, HookLimits { tries: tries.get(), pause: pause.get(), ..HookLimits::default() })
 }
 
-fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a2a::Config> {
+/// What executors answer with beside text, as they say of themselves. One that comes later is in the card after a restart.
+fn output_modes(executors: &Table) -> Vec<String> {
+    let mut modes = CardConfig::default().default_output_modes;
+    for (_, loaded) in executors.loaded() {
+        let metadata = loaded.executor.component().description().metadata.as_deref();
+        let metadata: Value = metadata.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+        let said = metadata.get(OUTPUT_MODES).and_then(Value::as_array).into_iter().flatten();
+        for mode in said.filter_map(Value::as_str) {
+            if !modes.iter().any(|known| known == mode) {
+                modes.push(mode.to_owned());
+            }
+        }
+    }
+    modes
+}
+
+fn server_config(
+    config: &Config,
+    bound: SocketAddr,
+    default_output_modes: Vec<String>,
+) -> anyhow::Result<talaria_a2a::Config> {
     let card = &config.a2a.card;
     let tokens = config.a2a.tokens.iter().map(|token| Token::new(token.name.clone(), token.token.clone()));
     let mut server = talaria_a2a::Config::new(config.a2a.public_url(bound));
@@ -316,6 +357,7 @@ fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a
                 description: None,
             })
             .collect(),
+        default_output_modes,
         ..CardConfig::default()
     };
     server.card_signer = config.a2a.card_signer.clone();

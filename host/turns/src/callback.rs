@@ -76,6 +76,33 @@ pub trait Awaited: Send + Sync + 'static {
     async fn next(&mut self) -> Result<Delivery, CallbackError>;
 }
 
+/// A reply that came after its turn had ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Late {
+    /// The task.
+    pub task: TaskKey,
+    /// The chat.
+    pub chat: Option<Box<str>>,
+    /// The message that it answers.
+    pub message: Box<str>,
+    /// Which of the replies to that message it is, 0 for the first.
+    pub place: usize,
+    /// When it came.
+    pub at: Timestamp,
+    /// What it says, without secrets.
+    pub text: String,
+}
+
+/// Takes late replies to the tasks that they belong to.
+#[async_trait]
+pub trait Heir: Send + Sync + 'static {
+    /// Takes one. The same one twice is the same as once. False where it is too early: the task is not over yet.
+    ///
+    /// # Errors
+    /// The store's: it must be given again.
+    async fn inherit(&self, late: &Late) -> Result<bool, StoreError>;
+}
+
 /// What was announced, as a store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announced {

@@ -60,7 +60,7 @@ pub struct Authentication {
 pub enum Tells {
     /// Every event, one by one.
     Events,
-    /// The whole task, whenever its status changed; changes that came meanwhile are one.
+    /// The whole task, whenever its status changed or a late reply came; changes that came meanwhile are one.
     Task,
 }
 
@@ -232,7 +232,7 @@ impl Tells {
     fn is_news(self, event: &Event) -> bool {
         match self {
             Self::Events => event.is_shown(),
-            Self::Task => matches!(event, Event::Status { .. }),
+            Self::Task => matches!(event, Event::Status { .. } | Event::Late(_)),
         }
     }
 }

@@ -21,7 +21,8 @@ mod task;
 mod text;
 
 pub use callback::{
-    Announced, Awaited, CallbackError, Callbacks, Delivery, Envelope, Expectation, Letter, Letters,
+    Announced, Awaited, CallbackError, Callbacks, Delivery, Envelope, Expectation, Heir, Late, Letter,
+    Letters,
 };
 pub use executor::{
     Asked, Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Question, Route, Said,

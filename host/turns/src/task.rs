@@ -1,7 +1,8 @@
 //! A task is what its events add up to.
 //!
 //! [`Task::apply`] is the only way a task changes, and it refuses what is not legal: terminal is final, and nothing
-//! goes back to submitted. A store that folds with it cannot hold a task in a state that no log explains.
+//! goes back to submitted. One thing can still be added to a task that failed, and changes nothing that was said of it:
+//! the reply that came too late ([`Event::Late`]). A store that folds with it cannot hold a task in a state that no log explains.
 
 use std::collections::VecDeque;
 
@@ -81,6 +82,8 @@ pub enum Event {
         /// No further piece follows.
         last: bool,
     },
+    /// The reply to a turn that had failed by the time it came. Leaves the status as it is.
+    Late(Artifact),
     /// Something to watch and forget: tool progress, an executor's own events. Leaves the task as it is.
     Note {
         /// Its name.
@@ -186,7 +189,11 @@ impl State {
         events.iter().try_fold(self, |from, event| {
             let to = event.state();
             let after = to.unwrap_or(from);
-            if from.may_become(after) { Ok(after) } else { Err(IllegalMove { from, to }) }
+            let is_legal = match event {
+                Event::Late(_) => from == Self::Failed,
+                _ => from.may_become(after),
+            };
+            if is_legal { Ok(after) } else { Err(IllegalMove { from, to }) }
         })
     }
 }
@@ -235,7 +242,7 @@ impl Event {
     #[must_use]
     pub fn is_shown(&self) -> bool {
         match self {
-            Self::Status { .. } | Self::Artifact { .. } | Self::Note { .. } => true,
+            Self::Status { .. } | Self::Artifact { .. } | Self::Late(_) | Self::Note { .. } => true,
             Self::Accepted { .. } | Self::Answered(_) | Self::Checkpoint(_) => false,
         }
     }
@@ -307,6 +314,7 @@ impl Task {
                 self.answers.clear();
             }
             Event::Artifact { artifact, append, .. } => self.fold_artifact(artifact, *append),
+            Event::Late(artifact) => self.fold_artifact(artifact, false),
             Event::Note { .. } => {}
         }
         self.version += 1;
@@ -418,6 +426,25 @@ mod tests {
             }
             assert!(task.apply(&delta("late", true)).is_err(), "no artifact after {terminal}");
             assert_eq!(task, before, "a refused event changes nothing");
+        }
+    }
+
+    #[test]
+    fn only_what_failed_takes_a_late_reply_and_stays_failed() {
+        let Event::Artifact { artifact, .. } = delta("late", false) else { panic!("an artifact") };
+        let late = Event::Late(Artifact { id: "late-reply".into(), ..artifact });
+        for state in STATES {
+            let mut task = task();
+            task.apply(&Event::said(state, vec![Part::text("no reply in time")])).unwrap();
+            let before = task.clone();
+            if state == State::Failed {
+                task.apply(&late).unwrap();
+                assert_eq!(task.status, before.status);
+                assert_eq!((task.version, task.artifacts.len()), (2, 1));
+            } else {
+                assert_eq!(task.apply(&late), Err(IllegalMove { from: state, to: None }));
+                assert_eq!(task, before, "a refused event changes nothing");
+            }
         }
     }
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use talaria_egress::SecretString;
 use talaria_mailbox::{Config, Limits, Listener, Mailbox};
 use talaria_observe::Redactor;
 use talaria_store::Memory;
-use talaria_turns::{Callbacks, Letters};
+use talaria_turns::{Callbacks, Heir, Late, Letters, StoreError};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,16 @@ pub struct MailHost {
     /// Where callbacks go.
     pub url: String,
     _serving: JoinSet<()>,
+}
+
+/// Takes late replies and does nothing with them.
+struct Nobody;
+
+#[async_trait]
+impl Heir for Nobody {
+    async fn inherit(&self, _: &Late) -> Result<bool, StoreError> {
+        Ok(true)
+    }
 }
 
 impl MailHost {
@@ -36,7 +47,7 @@ impl MailHost {
         let mailbox = Mailbox::open(letters, config).await.expect("a mailbox");
         let never = CancellationToken::new();
         let mut serving = JoinSet::new();
-        serving.spawn(mailbox.clone().tend(never.clone()));
+        serving.spawn(mailbox.clone().tend(Nobody, never.clone()));
         let posts = Listener::new(mailbox.clone(), secret.map(SecretString::from), limits);
         serving.spawn(posts.serve(listener, never));
         Self { mailbox, url, _serving: serving }

@@ -83,7 +83,7 @@ impl Serialize for ItemOut<'_> {
 impl Serialize for UpdateOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Happened { home, event, state, last } = self.0;
-        let is_artifact = matches!(&**event, Event::Artifact { .. });
+        let is_artifact = matches!(&**event, Event::Artifact { .. } | Event::Late(_));
         let mut object = Object::begin(serializer)?;
         object.field("kind", if is_artifact { "artifact-update" } else { "status-update" })?;
         object.field("taskId", home.task.as_str())?;
@@ -98,6 +98,11 @@ impl Serialize for UpdateOut<'_> {
                 object.field("artifact", &ArtifactOut(artifact))?;
                 object.field("append", append)?;
                 object.field("lastChunk", last)?;
+            }
+            Event::Late(artifact) => {
+                object.field("artifact", &ArtifactOut(artifact))?;
+                object.field("append", &false)?;
+                object.field("lastChunk", &true)?;
             }
             Event::Note { name, value } => {
                 object.field("status", &StateOut(*state))?;

@@ -83,7 +83,7 @@ impl Serialize for ItemOut<'_> {
             Item::Task(view) => one(serializer, "task", &TaskOut(form, view)),
             Item::Message(message) => one(serializer, "message", &addressed(form, message)),
             Item::Event(happened) => {
-                let is_artifact = matches!(&*happened.event, Event::Artifact { .. });
+                let is_artifact = matches!(&*happened.event, Event::Artifact { .. } | Event::Late(_));
                 let name = if is_artifact { "artifactUpdate" } else { "statusUpdate" };
                 one(serializer, name, &UpdateOut(form, happened))
             }
@@ -107,6 +107,10 @@ impl Serialize for UpdateOut<'_> {
                 object.field("artifact", &ArtifactOut(form, artifact))?;
                 object.maybe("append", append.then_some(true))?;
                 object.maybe("lastChunk", last.then_some(true))?;
+            }
+            Event::Late(artifact) => {
+                object.field("artifact", &ArtifactOut(form, artifact))?;
+                object.field("lastChunk", &true)?;
             }
             Event::Note { name, value } => {
                 object.field("status", &StateOut(form, *state))?;

@@ -29,6 +29,7 @@ pub struct Counts {
 impl Book {
     /// Lets go of what is too old or too much. `boot` is when this process began to listen.
     pub(crate) fn sweep(&mut self, now: Timestamp, boot: Timestamp) {
+        self.heirless.append(&mut self.not_yet);
         if boot < now.before(self.limits.orphans_for) {
             let orphans = self.entries.values().filter(|entry| entry.is_orphan);
             let orphans: Vec<Box<str>> = orphans.map(|entry| entry.announced.message.clone()).collect();
@@ -69,6 +70,27 @@ impl Book {
             answered: count(&Entry::is_answered),
             bytes: self.bytes,
         }
+    }
+
+    /// The announcements whose late replies their tasks have not had, once. Of one task only the first that went unanswered
+    /// counts: what a turn sent after it are commands, and nobody waits for what the gateway says to those.
+    pub(crate) fn heirless(&mut self) -> Vec<Announced> {
+        let heirless = std::mem::take(&mut self.heirless);
+        let late =
+            heirless.iter().filter_map(|message| self.entries.get(message)).filter(|late| late.is_late);
+        let is_first = |late: &&Entry| {
+            let place = |entry: &Entry| (entry.announced.at, entry.number);
+            let unanswered = self.entries.values().filter(|entry| entry.is_unanswered_or_late());
+            !unanswered
+                .filter(|other| other.announced.task == late.announced.task)
+                .any(|other| place(other) < place(late))
+        };
+        late.filter(is_first).map(|entry| entry.announced.clone()).collect()
+    }
+
+    /// The task of this announcement could not have them yet.
+    pub(crate) fn not_yet(&mut self, message: &str) {
+        self.not_yet.push(message.into());
     }
 
     /// The announcements with late replies, newest first.

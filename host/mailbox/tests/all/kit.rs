@@ -1,15 +1,22 @@
 //! A mailbox, its listener, and a peer that posts.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 use talaria_egress::{Access, Config as EgressConfig, Egress, Request, SecretString};
 use talaria_mailbox::{Config, Limits, Listener, Mailbox};
 use talaria_observe::Redactor;
 use talaria_store::Memory;
-use talaria_turns::{Awaited, CallbackError, Callbacks, Expectation, Letters, Principal, TaskId, TaskKey};
+use talaria_turns::{
+    Awaited, CallbackError, Callbacks, Expectation, Heir, Late, Letters, Principal, StoreError, TaskId,
+    TaskKey,
+};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -19,8 +26,44 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Host {
     pub(crate) mailbox: Mailbox,
     pub(crate) url: String,
+    pub(crate) heir: Arc<Recorder>,
     shutdown: CancellationToken,
     tasks: JoinSet<()>,
+}
+
+/// What became of late replies.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    /// Those that were taken.
+    pub(crate) taken: watch::Sender<Vec<Late>>,
+    /// How many more are not taken yet, because their tasks are not over, or the store fails.
+    pub(crate) too_early: AtomicUsize,
+    pub(crate) failing: AtomicUsize,
+}
+
+struct Inherits(Arc<Recorder>);
+
+#[async_trait]
+impl Heir for Inherits {
+    async fn inherit(&self, late: &Late) -> Result<bool, StoreError> {
+        let one_less = |count: usize| count.checked_sub(1);
+        if self.0.failing.fetch_update(SeqCst, SeqCst, one_less).is_ok() {
+            return Err(StoreError::Unavailable("down".into()));
+        }
+        if self.0.too_early.fetch_update(SeqCst, SeqCst, one_less).is_ok() {
+            return Ok(false);
+        }
+        self.0.taken.send_modify(|taken| taken.push(late.clone()));
+        Ok(true)
+    }
+}
+
+impl Recorder {
+    /// What was taken, once there are that many.
+    pub(crate) async fn taken(&self, many: usize) -> Vec<Late> {
+        let mut taken = self.taken.subscribe();
+        soon(taken.wait_for(|taken| taken.len() >= many)).await.unwrap().clone()
+    }
 }
 
 impl Host {
@@ -40,10 +83,11 @@ impl Host {
         let mailbox = Mailbox::open(letters, config).await.unwrap();
         let shutdown = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        tasks.spawn(mailbox.clone().tend(shutdown.clone()));
+        let heir = Arc::new(Recorder::default());
+        tasks.spawn(mailbox.clone().tend(Inherits(Arc::clone(&heir)), shutdown.clone()));
         let serving = Listener::new(mailbox.clone(), secret.map(SecretString::from), limits);
         tasks.spawn(serving.serve(listener, shutdown.clone()));
-        Self { mailbox, url, shutdown, tasks }
+        Self { mailbox, url, heir, shutdown, tasks }
     }
 
     /// Stops it in good order.

@@ -3,5 +3,6 @@
 
 mod durable;
 mod kit;
+mod late;
 mod posts;
 mod waits;

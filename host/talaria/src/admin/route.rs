@@ -10,6 +10,8 @@ pub(super) enum Route<'a> {
     Health,
     Ready,
     Metrics,
+    /// Turns that wait for callbacks, and replies that came late.
+    Mailbox,
     /// Pushes that were given up.
     Undelivered,
     /// One of them, to be tried again.
@@ -42,6 +44,7 @@ impl<'a> Route<'a> {
             ["healthz"] => Self::Health,
             ["readyz"] => Self::Ready,
             ["metrics"] => Self::Metrics,
+            ["mailbox"] => Self::Mailbox,
             ["push", "undelivered"] => Self::Undelivered,
             ["push", "undelivered", task, id, "retry"] if !task.is_empty() && !id.is_empty() => {
                 Self::Retry { task, id }
@@ -71,6 +74,7 @@ impl<'a> Route<'a> {
             Self::Health
             | Self::Ready
             | Self::Metrics
+            | Self::Mailbox
             | Self::Undelivered
             | Self::Executors
             | Self::Audit => &[Method::GET, Method::HEAD],
@@ -86,6 +90,7 @@ impl<'a> Route<'a> {
             Self::Health => "healthz",
             Self::Ready => "readyz",
             Self::Metrics => "metrics",
+            Self::Mailbox => "mailbox",
             Self::Undelivered => "undelivered",
             Self::Retry { .. } => "retry",
             Self::Executors => "executors",

@@ -294,8 +294,8 @@ pub(crate) struct Callback {
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "admin")]
 pub(crate) struct Admin {
-    /// The address to listen on, for `/healthz`, `/readyz`, `/metrics` and `/push/undelivered`. Beyond loopback it needs
-    /// `admin.token`.
+    /// The address to listen on, for `/healthz`, `/readyz`, `/metrics`, `/mailbox` and `/push/undelivered`. Beyond
+    /// loopback it needs `admin.token`.
     ///
     /// Default: `127.0.0.1:8001`, if that is free
     ///

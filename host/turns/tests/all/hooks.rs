@@ -16,19 +16,19 @@ use crate::kit::{Only, Scripted, message};
 
 /// Keeps what it is given; fails as often as it is told to.
 #[derive(Default)]
-struct Kept {
+pub(crate) struct Kept {
     news: Mutex<Vec<(String, News)>>,
     failures: Mutex<VecDeque<Again>>,
     came: Notify,
 }
 
 impl Kept {
-    fn told(&self) -> Vec<(String, News)> {
+    pub(crate) fn told(&self) -> Vec<(String, News)> {
         self.news.lock().unwrap().clone()
     }
 
     /// Waits until as much was told.
-    async fn until(&self, count: usize) -> Vec<(String, News)> {
+    pub(crate) async fn until(&self, count: usize) -> Vec<(String, News)> {
         loop {
             let came = self.came.notified();
             let told = self.told();
@@ -56,7 +56,7 @@ impl Courier for Kept {
     }
 }
 
-fn hook(id: &str) -> Hook {
+pub(crate) fn hook(id: &str) -> Hook {
     Hook {
         id: id.parse().unwrap(),
         url: "https://example.com/".into(),
@@ -70,7 +70,7 @@ fn quick() -> HookLimits {
     HookLimits { hooks: 2, tries: 3, pause: Duration::from_millis(1), ..HookLimits::default() }
 }
 
-fn service(store: &Arc<dyn Store>) -> (Turns, Arc<Scripted>, Arc<Kept>) {
+pub(crate) fn service(store: &Arc<dyn Store>) -> (Turns, Arc<Scripted>, Arc<Kept>) {
     let (executor, courier) = (Arc::new(Scripted::default()), Arc::new(Kept::default()));
     let route = Arc::new(Only(Arc::clone(&executor)));
     let turns =
@@ -78,16 +78,16 @@ fn service(store: &Arc<dyn Store>) -> (Turns, Arc<Scripted>, Arc<Kept>) {
     (turns, executor, courier)
 }
 
-fn store() -> Arc<dyn Store> {
+pub(crate) fn store() -> Arc<dyn Store> {
     Arc::new(Memory::new(100))
 }
 
-fn with_hook(text: &str, hook: Hook) -> Incoming {
+pub(crate) fn with_hook(text: &str, hook: Hook) -> Incoming {
     Incoming { hook: Some(hook), ..message(text) }
 }
 
 /// The numbers of the events that were told.
-fn numbers(told: &[(String, News)]) -> Vec<u64> {
+pub(crate) fn numbers(told: &[(String, News)]) -> Vec<u64> {
     let number = |(_, news): &(String, News)| match news {
         News::Event(_, entry) => entry.sequence,
         News::Task(task) => task.version,
@@ -95,7 +95,7 @@ fn numbers(told: &[(String, News)]) -> Vec<u64> {
     told.iter().map(number).collect()
 }
 
-fn key(task: &TaskId) -> TaskKey {
+pub(crate) fn key(task: &TaskId) -> TaskKey {
     TaskKey { owner: Principal::anyone(), task: task.clone() }
 }
 

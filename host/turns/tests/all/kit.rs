@@ -18,6 +18,8 @@ pub(crate) struct Scripted {
     pub(crate) cancels: AtomicUsize,
     /// What each message that needed an executor was said to continue.
     pub(crate) continued: Mutex<Vec<Option<String>>>,
+    /// Whether each turn could be told of late results.
+    pub(crate) told_later: Mutex<Vec<bool>>,
 }
 
 pub(crate) struct Only(pub(crate) Arc<Scripted>);
@@ -44,6 +46,7 @@ impl Executor for Scripted {
 
     async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
         self.runs.fetch_add(1, Ordering::SeqCst);
+        self.told_later.lock().unwrap().push(turn.async_delivery);
         let done = |parts| Outcome { state: FinalState::Completed, parts, usage: None, metadata: None };
         match turn.text.as_str() {
             "wait" => {

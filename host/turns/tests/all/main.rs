@@ -14,5 +14,6 @@ mod cancel;
 mod ends;
 mod follow_up;
 mod hooks;
+mod late;
 mod readers;
 mod restart;

@@ -40,6 +40,10 @@ fuzz_target!(|data: &[u8]| {
     match asked {
         Asked::Send(said) => wire::check_message(dialect, &said),
         Asked::About(task) => assert_eq!(body["params"]["id"], task.as_str()),
+        Asked::Hook(task, hook) => {
+            let named = if is_old && hook.is_none() { "id" } else { "taskId" };
+            assert_eq!(body["params"][named], task.as_str());
+        }
         Asked::List(_) => assert_eq!(dialect, Dialect::V1, "0.3 has no list"),
         Asked::Card => assert!(matches!(body.get("params"), None | Some(Value::Null | Value::Object(_)))),
     }

@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(post, "only a POST sends");
             wire::check_message(rest.routed.dialect, &said);
         }
-        Some(Ok(Asked::About(task))) => {
+        Some(Ok(Asked::About(task) | Asked::Hook(task, _))) => {
             assert_eq!(rest.routed.task.as_deref(), Some(task.as_str()), "the path says which task");
         }
         Some(Ok(Asked::List(after))) => {

@@ -1,0 +1,217 @@
+//! A message's way into its task, and its turn's way to its end.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tracing::{Instrument as _, info_span};
+
+use super::{Accepted, Incoming, Inner, SendError};
+use crate::executor::{Asked, Executor, NoExecutor, Turn};
+use crate::live::Live;
+use crate::model::{ContextId, Message, Principal, TaskId};
+use crate::order::Place;
+use crate::run::Run;
+use crate::store::{StoreError, TaskKey};
+use crate::task::{Event, State, Task};
+use crate::text::message_text;
+
+/// What became of a message.
+enum Written {
+    /// A turn is to be run.
+    Turn(Box<Run>),
+    /// Somebody else has it: it was sent before, or it answers a question.
+    Done(Arc<Live>),
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// The whole life of a turn.
+    pub(super) async fn live_and_end(
+        self: Arc<Self>,
+        incoming: Incoming,
+        room: OwnedSemaphorePermit,
+        accept: oneshot::Sender<Result<Accepted, SendError>>,
+    ) {
+        // A sender that hung up hears nothing; the turn goes on.
+        match self.write_down(incoming).await {
+            Ok(Written::Turn(run)) => {
+                let _ = accept.send(Ok(Accepted { task: run.live.task(), live: Arc::clone(&run.live) }));
+                let span = span(&run);
+                run.finish().instrument(span).await;
+                drop(room);
+            }
+            Ok(Written::Done(live)) => {
+                drop(room);
+                let _ = accept.send(Ok(Accepted { task: live.task(), live }));
+            }
+            Err(error) => {
+                drop(room);
+                let _ = accept.send(Err(error));
+            }
+        }
+    }
+
+    /// Puts the message into its task, new or known.
+    async fn write_down(&self, mut incoming: Incoming) -> Result<Written, SendError> {
+        if let Some(live) = self.sent_before(&incoming).await? {
+            return Ok(Written::Done(live));
+        }
+        let hook = incoming.hook.take();
+        let Some(id) = incoming.task.clone() else {
+            let context = incoming.context.clone().unwrap_or_else(ContextId::fresh);
+            let executor = self.pick(&incoming, &context, None)?;
+            let place = self.line_up(&incoming.principal, &context)?;
+            let key = TaskKey { owner: incoming.principal.clone(), task: TaskId::fresh() };
+            let live = self.hub.create(key, &context, vec![accepted(&incoming, &executor)]).await?;
+            self.hook(&live, hook, live.task().version).await?;
+            return Ok(self.run(live, executor, incoming, Vec::new(), place));
+        };
+        let key = TaskKey { owner: incoming.principal.clone(), task: id.clone() };
+        let live = self.hub.get(&key).await?.ok_or_else(|| SendError::TaskNotFound(id.clone()))?;
+        // Somebody was promised to be told, whoever waits in this request.
+        incoming.async_delivery |= self.is_told(&key).await?;
+        let context = live.task().context.clone();
+        if let Some(other) = incoming.context.as_ref().filter(|other| **other != context) {
+            return Err(SendError::ContextMismatch { task: id, context: other.clone() });
+        }
+        if let (Some(hook), Some(outbox)) = (&hook, &self.outbox) {
+            self.place_for(outbox, &live, hook).await.map_err(SendError::Hook)?;
+        }
+        // Decided where nobody else can write: of two answers the first answers, the second is a turn of its own.
+        let (mut turn, mut asking, mut history) = (None, None, Vec::new());
+        let written = live.append(|task| {
+            self.may_take(task)?;
+            let interrupted = task.status.state.is_interrupted();
+            // Its turn asked and waits, here or since before a restart.
+            asking = live.asking();
+            if interrupted && !task.pending.is_empty() && (asking.is_some() || !live.is_under_way()) {
+                turn = None;
+                return Ok(vec![Event::moved(State::Working), Event::Answered(incoming.message.clone())]);
+            }
+            let executor = self.pick(&incoming, &context, task.executor.as_deref())?;
+            let mut events = vec![accepted(&incoming, &executor)];
+            turn = Some((executor, self.line_up(&incoming.principal, &context)?));
+            history.clone_from(&task.history);
+            if interrupted {
+                history.extend(task.status.message.clone());
+                events.insert(0, Event::moved(State::Working));
+            }
+            Ok::<_, SendError>(events)
+        });
+        let task = written.await?;
+        self.hook(&live, hook, task.version).await?;
+        if let Some((executor, place)) = turn {
+            return Ok(self.run(live, executor, incoming, history, place));
+        }
+        match asking {
+            // A turn that ended meanwhile has said so in its task.
+            Some(to) => drop(to.send(incoming.message).await),
+            None => drop(self.resume(&live, &task).await?),
+        }
+        Ok(Written::Done(live))
+    }
+
+    fn pick(
+        &self,
+        incoming: &Incoming,
+        context: &ContextId,
+        continues: Option<&str>,
+    ) -> Result<Arc<dyn Executor>, NoExecutor> {
+        self.route.pick(&Asked {
+            principal: &incoming.principal,
+            message: &incoming.message,
+            context,
+            metadata: incoming.metadata.as_ref(),
+            continues,
+        })
+    }
+
+    fn line_up(&self, owner: &Principal, context: &ContextId) -> Result<Place, SendError> {
+        self.order.line_up(owner, context).map_err(|_| SendError::LaneFull(self.limits.lane))
+    }
+
+    fn may_take(&self, task: &Task) -> Result<(), SendError> {
+        let state = task.status.state;
+        if state.is_terminal() {
+            return Err(SendError::TaskOver { task: task.id.clone(), state });
+        }
+        if task.history.len() >= self.limits.history {
+            return Err(SendError::HistoryFull { task: task.id.clone(), limit: self.limits.history });
+        }
+        Ok(())
+    }
+
+    /// The task that the same message was accepted into before.
+    pub(super) async fn sent_before(&self, incoming: &Incoming) -> Result<Option<Arc<Live>>, StoreError> {
+        if incoming.principal.name().is_none() {
+            return Ok(None);
+        }
+        let Some(task) = self.store.accepted(&incoming.principal, &incoming.message.id).await? else {
+            return Ok(None);
+        };
+        let key = TaskKey { owner: incoming.principal.clone(), task };
+        let Some(live) = self.hub.get(&key).await? else { return Ok(None) };
+        let task = live.task();
+        let same_place = incoming.task.as_ref().is_none_or(|id| *id == task.id)
+            && incoming.context.as_ref().is_none_or(|context| *context == task.context);
+        let same = same_place && task.history.contains(&incoming.message);
+        Ok(same.then_some(live))
+    }
+
+    fn run(
+        &self,
+        live: Arc<Live>,
+        executor: Arc<dyn Executor>,
+        incoming: Incoming,
+        history: Vec<Message>,
+        place: Place,
+    ) -> Written {
+        let task = live.task();
+        let turn = Turn {
+            task: task.id.clone(),
+            context: task.context.clone(),
+            text: message_text(&incoming.message.parts),
+            message: incoming.message,
+            history,
+            principal: incoming.principal,
+            streaming: incoming.streaming,
+            async_delivery: incoming.async_delivery,
+            metadata: incoming.metadata,
+            checkpoint: None,
+        };
+        Written::Turn(Box::new(self.place(live, executor, turn, place)))
+    }
+
+    pub(super) fn place(
+        &self,
+        live: Arc<Live>,
+        executor: Arc<dyn Executor>,
+        turn: Turn,
+        place: Place,
+    ) -> Run {
+        Run {
+            under_way: live.begin(),
+            live,
+            executor,
+            store: Arc::clone(&self.store),
+            turn,
+            place,
+            stop: self.stop.clone(),
+        }
+    }
+}
+
+fn accepted(incoming: &Incoming, executor: &Arc<dyn Executor>) -> Event {
+    Event::Accepted {
+        message: incoming.message.clone(),
+        executor: executor.name().into(),
+        metadata: incoming.metadata.clone(),
+    }
+}
+
+/// The span that a turn runs in.
+pub(super) fn span(run: &Run) -> tracing::Span {
+    let (turn, executor) = (&run.turn, run.executor.name());
+    info_span!("turn.run", task = %turn.task, context = %turn.context, executor)
+}

@@ -1,0 +1,56 @@
+//! What a gateway's plugin posts: a body.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+use talaria_fuzz::wire;
+use talaria_mailbox::fuzz::Post;
+
+fuzz_target!(|body: &[u8]| {
+    let json: Option<Value> = serde_json::from_slice(body).ok();
+    let post = match Post::read(body) {
+        Ok(post) => post,
+        Err("invalid json") => {
+            assert_eq!(json, None, "what is JSON is not called otherwise");
+            return;
+        }
+        Err(_) => {
+            let fits = |value: &Value| {
+                let text = |name: &str| matches!(value.get(name), None | Some(Value::Null | Value::String(_)));
+                value.get("content").is_some_and(Value::is_string) && text("reply_to") && text("chat_id")
+            };
+            // A member that is there twice is refused, and a tree of values cannot tell.
+            let doubled = ["\"content\"", "\"reply_to\"", "\"chat_id\"", "\\u"];
+            let text = String::from_utf8_lossy(body);
+            let may_be_doubled = doubled.iter().any(|name| text.matches(name).count() > 1) || text.contains("\\u");
+            assert!(may_be_doubled || !json.as_ref().is_some_and(fits), "{json:?} is a post");
+            return;
+        }
+    };
+    let json = json.expect("only JSON is a post");
+    let said = json["content"].as_str().expect("only a text is content");
+    assert!(said.ends_with(post.content()), "only what the gateway put before it is taken off");
+    let given = |name: &str| json[name].as_str().filter(|text| !text.is_empty());
+    assert_eq!((post.reply_to(), post.chat()), (given("reply_to"), given("chat_id")));
+
+    let [first, second] = post.route();
+    for went in [&first, &second].into_iter().flatten() {
+        match post.reply_to() {
+            Some(named) => assert_eq!(went.message, named, "a reply goes to the message that it names"),
+            None => {
+                assert_eq!(post.chat(), Some("c"), "a notice goes to its chat");
+                // Two answers of the chat are missing, so nobody can tell whose this one is.
+                assert!(!went.is_reply && went.message == "a", "a wrong answer is worse than none");
+            }
+        }
+        assert_eq!(went.is_late, went.message == "b");
+        assert!(!(post.is_failure() && went.is_reply), "that it was not delivered is no answer");
+        wire::one_document(std::str::from_utf8(&went.body).expect("text"));
+        let body: Value = serde_json::from_slice(&went.body).expect("JSON");
+        assert_eq!(body["content"], post.content(), "the turn is given what was said");
+        assert_eq!(body["kind"] == "reply", went.is_reply);
+    }
+    if first.as_ref().is_some_and(|went| went.is_reply) {
+        assert_eq!(second, None, "the same answer counts once");
+    }
+});
