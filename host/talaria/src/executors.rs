@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use talaria_egress::{Access, Bounds, Egress};
 use talaria_engine::{Component, Engine, EngineConfig, Limits, Spec, Stage, with_defaults};
+use talaria_oci::Progress;
 use talaria_turns::{Asked, Callbacks, Executor as _, Failure, FailureKind, NoExecutor, Route};
 use tracing::{info, warn};
 
@@ -93,7 +94,7 @@ impl Executors {
                 executors.fallbacks.insert(name.clone(), fallback.clone());
             }
             let callbacks = callbacks.clone().filter(|_| executor.grant.callbacks);
-            match load(&engine, executor, callbacks, report).await {
+            match load(&engine, executor, &config.oci, callbacks, report).await {
                 Ok(loaded) => {
                     loaded.readiness().log(name);
                     executors.loaded.insert(name.clone(), loaded);
@@ -203,10 +204,11 @@ impl Route for Executors {
 async fn load(
     engine: &Engine,
     config: &Executor,
+    oci: &talaria_oci::Options,
     callbacks: Option<Arc<dyn Callbacks>>,
     report: &(dyn Fn(String) + Sync),
 ) -> Result<Loaded, String> {
-    let wasm = read(&config.component)?;
+    let wasm = read(config, oci, report).await?;
     let component = Component::load(engine, wasm, |stage| match stage {
         Stage::Compiling { bytes } => {
             report(format!("compiling {} ({} KiB, the first time only)", config.name.as_str(), bytes >> 10));
@@ -216,7 +218,7 @@ async fn load(
         }
     })
     .await
-    .map_err(|error| format!("{}: {error}", Source(&config.component)))?;
+    .map_err(|error| format!("{}: {error}", config.component))?;
     let schema = serde_json::from_str(&component.description().settings_schema).unwrap_or_default();
     let executor = talaria_engine::Executor::new(Spec {
         name: config.name.as_str().to_owned(),
@@ -238,36 +240,36 @@ async fn load(
     });
     let setup = executor.setup().await;
     if let Err(Failure { kind: FailureKind::InvalidSettings | FailureKind::Internal, message, .. }) = &setup {
-        return Err(format!("{}: setup failed: {message}", Source(&config.component)));
+        return Err(format!("{}: setup failed: {message}", config.component));
     }
     Ok(Loaded { executor: Arc::new(executor), readiness: RwLock::new(Readiness::of(setup)) })
 }
 
-fn read(component: &ComponentRef) -> Result<Arc<[u8]>, String> {
-    match component {
+async fn read(
+    config: &Executor,
+    oci: &talaria_oci::Options,
+    report: &(dyn Fn(String) + Sync),
+) -> Result<Arc<[u8]>, String> {
+    match &config.component {
         ComponentRef::Builtin(name) => BUILTIN
             .iter()
             .find(|(known, _)| known == name)
             .map(|(_, bytes)| Arc::from(*bytes))
             .ok_or_else(|| format!("builtin:{name}: there is no such component")),
         ComponentRef::File(path) => read_file(path).map_err(|error| format!("{}: {error}", path.display())),
+        ComponentRef::Oci(reference) => {
+            let tell = |Progress { received, total }| {
+                let name = config.name.as_str();
+                report(format!("pulling {name}: {} of {} KiB", received >> 10, total >> 10));
+            };
+            let pulled = talaria_oci::pull(reference, oci, &tell).await;
+            pulled.map(|bytes| bytes.as_ref().into()).map_err(|error| error.to_string())
+        }
     }
 }
 
 fn read_file(path: &Path) -> std::io::Result<Arc<[u8]>> {
     std::fs::read(path).map(Into::into)
-}
-
-/// Where a component comes from, for people.
-struct Source<'a>(&'a ComponentRef);
-
-impl fmt::Display for Source<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            ComponentRef::Builtin(name) => write!(f, "builtin:{name}"),
-            ComponentRef::File(path) => write!(f, "{}", path.display()),
-        }
-    }
 }
 
 // === impl Loaded ===
