@@ -24,7 +24,7 @@ pub(crate) struct Start<'a> {
 }
 
 /// The variables that a developer's shell may hold.
-const OURS: [&str; 13] = [
+const OURS: [&str; 14] = [
     "HERMES_API_BASE",
     "API_SERVER_KEY",
     "MOLECULE_A2A_PLATFORM_ENABLED",
@@ -38,6 +38,7 @@ const OURS: [&str; 13] = [
     "WORKSPACE_ID",
     "WORKSPACE_CONFIG_PATH",
     "RUST_LOG",
+    "TALARIA_OCI_OFFLINE",
 ];
 
 pub(crate) fn talaria(folder: &Path) -> Command {

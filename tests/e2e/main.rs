@@ -22,6 +22,7 @@ mod durable;
 mod first_executor;
 mod hermes;
 mod hermes_runs;
+mod oci;
 mod plugin;
 mod plugin_crash;
 mod push;

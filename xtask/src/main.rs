@@ -10,6 +10,7 @@ mod guests;
 mod hermes;
 mod interop;
 mod node;
+mod registry;
 mod tck;
 mod test;
 mod toolchain;
@@ -39,6 +40,7 @@ usage: cargo xtask VERB
   tck DIR               the conformance kit that is checked out at DIR against the binary
   tck DIR --output json
   hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
+  registry              fetch Debian's docker-registry for the test of components that are pulled
   fuzz [TARGET...]      run fuzz targets, 60 seconds each or as --seconds N says
   bench [ARGS...]       build for release and run the benchmarks
 ";
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
             ["tck", kit] => absolute(kit).and_then(|kit| tck::run(&kit, false, &root)),
             ["tck", kit, "--output", "json"] => absolute(kit).and_then(|kit| tck::run(&kit, true, &root)),
             ["hermes", filter @ ..] => hermes::test(filter, &root),
+            ["registry"] => registry::fetch(&root),
             ["fuzz", args @ ..] => fuzz::fuzz(args, &root),
             ["bench", args @ ..] => bench(args, &root),
             ["help" | "--help" | "-h"] => {

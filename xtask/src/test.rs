@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::command::{cargo, run};
+use crate::registry;
 
 /// A cargo command that must succeed.
 #[derive(Clone, Copy)]
@@ -49,6 +50,9 @@ const INTEROP: Step = Step { name: "interop", args: &["xtask", "interop"] };
 pub(crate) fn all(root: &Path) -> Result<()> {
     let start = Instant::now();
     let mut times = Vec::new();
+    if let Err(error) = registry::fetch(root) {
+        eprintln!("test: no docker-registry ({error:#}); the test against it is skipped");
+    }
     let tests = if has_nextest() { &[NEXTEST_BUT_HERMES, HERMES][..] } else { &[TEST] };
     let first = [FORMAT, GUESTS_FORMAT, FUZZ_FORMAT, GUESTS, LINT];
     for step in first.iter().chain(tests).chain([&DOCTEST, &INTEROP, &FUZZ]) {

@@ -180,7 +180,7 @@ fn dependency(package: &str, prefix: &str, folder: &Path) -> Result<String> {
         .with_context(|| format!("apt has no candidate for {package}"))
 }
 
-fn apt(program: &str, args: &[&str], folder: &Path) -> Result<String> {
+pub(crate) fn apt(program: &str, args: &[&str], folder: &Path) -> Result<String> {
     read(Command::new(program).args(args).current_dir(folder).env("LC_ALL", "C"))
 }
 

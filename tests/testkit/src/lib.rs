@@ -2,7 +2,7 @@
 //!
 //! [`FakeGateway`] is the upstream: it says what a test scripted, remembers what it was asked, and shows whether its
 //! connections were let go. [`FakePlugin`] is the other upstream, which answers by callback, and [`MailHost`] is where it
-//! calls. [`Rig`] is an executor without a server around it: a component, its settings and its
+//! calls. [`FakeRegistry`] has components to pull. [`Rig`] is an executor without a server around it: a component, its settings and its
 //! grant, on a store in memory.
 //!
 //! Everything here fails by panicking, with a sentence about what the test lacks.
@@ -18,6 +18,7 @@ mod gateway;
 mod mail;
 mod plugin;
 mod provider;
+mod registry;
 mod reply;
 mod rig;
 mod runs;
@@ -29,6 +30,7 @@ pub use gateway::{FakeGateway, Recorded};
 pub use mail::MailHost;
 pub use plugin::{FakePlugin, Inbound, Step};
 pub use provider::Provider;
+pub use registry::FakeRegistry;
 pub use reply::{PROVIDER_KEY, Reply, Stream};
 pub use rig::{Ran, Rig};
 pub use runs::{FakeRuns, Script};

@@ -67,7 +67,7 @@ impl Seeds {
             api_base: address(env, "HERMES_API_BASE")?,
             openai_base: address(env, "OPENAI_BASE_URL")?,
             workspace: env.get("WORKSPACE_ID"),
-            plugin: plugin_wanted(env, &mut warnings),
+            plugin: switch(env, "MOLECULE_A2A_PLATFORM_ENABLED", &mut warnings).unwrap_or_default(),
             plugin_at: plugin_at(env)?,
             callback_host: callback_host(env)?,
             callback_port: env.port("MOLECULE_A2A_CALLBACK_PORT")?,
@@ -89,17 +89,18 @@ fn address(env: &Env<'_>, name: &str) -> Result<Option<HttpUrl>, ConfigError> {
     address.transpose().map_err(|problem: String| ConfigError::variable(name, problem))
 }
 
-fn plugin_wanted(env: &Env<'_>, warnings: &mut Vec<String>) -> bool {
-    const NAME: &str = "MOLECULE_A2A_PLATFORM_ENABLED";
-    let value = env.get(NAME).unwrap_or_default();
+/// A variable that says yes or no, if it is set.
+pub(super) fn switch(env: &Env<'_>, name: &str, warnings: &mut Vec<String>) -> Option<bool> {
+    let value = env.get(name)?;
     match value.trim().to_lowercase().as_str() {
-        "1" | "true" | "yes" | "on" => true,
-        "" | "0" | "false" | "no" | "off" => false,
+        "" => None,
+        "1" | "true" | "yes" | "on" => Some(true),
+        "0" | "false" | "no" | "off" => Some(false),
         _ => {
             warnings.push(format!(
-                "{NAME} is neither yes (1, true, yes, on) nor no (0, false, no, off); taken as no"
+                "{name} is neither yes (1, true, yes, on) nor no (0, false, no, off); taken as no"
             ));
-            false
+            Some(false)
         }
     }
 }

@@ -88,7 +88,7 @@ const MEMORY_CEILING: Size = Size::mib(256);
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "executor.NAME")]
 pub(crate) struct ExecutorSection {
-    /// The component: a path, relative to this file, or `builtin:NAME`.
+    /// The component: a path, relative to this file, `builtin:NAME`, or `oci://REGISTRY/NAME@sha256:DIGEST`.
     ///
     /// Default: the built-in component of that name, else `NAME.wasm` in `executors.dir`
     ///
@@ -296,7 +296,7 @@ impl Executor {
             }
             (None, None) => {
                 let what = format!(
-                    "not given; give a path or `builtin:NAME`, or put `{name}.wasm` into `executors.dir`"
+                    "not given; give a path, `builtin:NAME` or `oci://…@sha256:…`, or put `{name}.wasm` into `executors.dir`"
                 );
                 return Err(problem("component", what));
             }

@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::executor::ExecutorSection;
+use super::oci::Oci;
 use super::route::Route;
 use super::secret::SecretRef;
 use super::value::{ExecutorName, HttpUrl, Period, Size, StoreUrl};
@@ -46,6 +47,8 @@ pub(crate) struct File {
     pub(crate) route: Vec<Route>,
     /// The WebAssembly engine.
     pub(crate) engine: Engine,
+    /// The registries that components come from.
+    pub(crate) oci: Oci,
     /// How much is taken on at once.
     pub(crate) limits: Limits,
 }
@@ -380,7 +383,7 @@ pub(crate) struct Engine {
     ///
     /// Example: `scripted_slots = 20`
     pub(crate) scripted_slots: NonZeroU32,
-    /// The folder for compiled components. Nobody else may be able to write to it.
+    /// The folder for compiled components, and below it for those that were pulled. Nobody else may be able to write to it.
     ///
     /// Default: `$XDG_CACHE_HOME/talaria`, else `~/.cache/talaria`, else nothing is kept
     ///

@@ -116,6 +116,8 @@ impl Loader<'_> {
             Some(path) => Some(self.folder.join(path)),
             None => self.cache_dir(),
         };
+        let oci = file.oci.resolve(&self.folder, &self.env, cache_dir.as_deref(), &mut self.warnings);
+        let oci = oci.map_err(|Problem { key, what }| self.at(key, what))?;
         let engine =
             Engine { slots: file.engine.slots, scripted_slots: file.engine.scripted_slots, cache_dir };
         Ok(Config {
@@ -134,6 +136,7 @@ impl Loader<'_> {
             routes: file.route,
             probe_every: file.executors.probe_every.get(),
             engine,
+            oci,
             limits: file.limits,
             warnings: self.warnings,
         })

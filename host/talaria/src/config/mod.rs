@@ -12,6 +12,7 @@
 //! | `folder` | executors that are dropped into a folder |
 //! | `route` | `[[route]]`: which executor takes which messages |
 //! | `env` | the variables of the seeds |
+//! | `oci` | `[oci]`: the registries that components come from |
 //! | `plugin` | what the executor `plugin-callback` is given by itself |
 //! | `load` | putting these together |
 //! | `value`, `secret` | what single values mean |
@@ -23,6 +24,7 @@ mod executor;
 mod file;
 mod folder;
 mod load;
+mod oci;
 mod plugin;
 mod reference;
 mod route;
@@ -99,6 +101,8 @@ pub(crate) struct Config {
     pub(crate) probe_every: Duration,
     /// The WebAssembly engine.
     pub(crate) engine: Engine,
+    /// How components are pulled.
+    pub(crate) oci: talaria_oci::Options,
     /// How much is taken on at once.
     pub(crate) limits: Limits,
     /// What was said without effect, or with an effect that should be known. For the operator, one sentence each.

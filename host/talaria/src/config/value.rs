@@ -12,6 +12,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
+use talaria_oci::{InvalidReference, Reference};
 
 /// A number of bytes, written as `"64MiB"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +55,8 @@ pub(crate) enum ComponentRef {
     Builtin(String),
     /// A `.wasm` file.
     File(PathBuf),
+    /// In a registry, by its digest.
+    Oci(Reference),
 }
 
 /// The components that are embedded in the binary.
@@ -282,12 +285,10 @@ impl FromStr for ComponentRef {
             };
         }
         if text.starts_with("oci:") {
-            return Err(
-                "`oci://` is not supported by this version; pull the component and give its path".into()
-            );
+            return text.parse().map(Self::Oci).map_err(|error: InvalidReference| error.to_string());
         }
         if text.is_empty() {
-            return Err("an empty path; give the path of a .wasm file, or `builtin:NAME`".into());
+            return Err("an empty path; give the path of a .wasm file, `builtin:NAME` or `oci://…`".into());
         }
         Ok(Self::File(PathBuf::from(text)))
     }
@@ -298,6 +299,7 @@ impl fmt::Display for ComponentRef {
         match self {
             Self::Builtin(name) => write!(f, "builtin:{name}"),
             Self::File(path) => path.display().fmt(f),
+            Self::Oci(reference) => reference.fmt(f),
         }
     }
 }
@@ -367,4 +369,4 @@ text_value!(ExecutorName, expected "an executor's name such as \"my-agent\"", sc
     { "type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,63}$" });
 text_value!(Fallback, expected "an executor's name such as \"chat-completions\", or \"none\"", schema
     { "type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,63}$" });
-text_value!(ComponentRef, expected "a path, or \"builtin:NAME\"", schema { "type": "string" });
+text_value!(ComponentRef, expected "a path, \"builtin:NAME\", or \"oci://…@sha256:…\"", schema { "type": "string" });

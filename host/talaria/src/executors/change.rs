@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use talaria_oci::Progress;
 use tracing::{info, warn};
 
 use super::audit::{Audit, Entry, What, Who};
@@ -147,7 +148,7 @@ impl Executors {
     pub(super) async fn load_all(&self, report: Report<'_>) {
         let mut keeper = self.keeper.lock().await;
         for (name, config) in &self.fixed {
-            let taken = match read_component(&config.component) {
+            let taken = match read_component(config, &self.oci, report).await {
                 Ok((_, Some(content))) if keeper.passes_over(name, &content.id()) => Err(()),
                 Ok((wasm, content)) => {
                     let taken = self.take(&keeper, config.clone(), wasm, content, &Who::Start, report);
@@ -396,7 +397,7 @@ impl Executors {
     /// What was in the folder is not any more.
     async fn gone(&self, keeper: &Keeper, name: &ExecutorName, who: &Who, report: Report<'_>) {
         if let Some(config) = self.fixed.get(name) {
-            if let Ok((wasm, content)) = read_component(&config.component) {
+            if let Ok((wasm, content)) = read_component(config, &self.oci, report).await {
                 let _ = self.take(keeper, config.clone(), wasm, content, who, report).await;
             }
             return;
@@ -470,7 +471,8 @@ impl Executors {
             return taken.map_err(NotChanged::Refused);
         }
         let config = self.fixed.get(name).ok_or_else(|| NotChanged::Unknown(name.to_string()))?;
-        let (wasm, content) = read_component(&config.component).map_err(NotChanged::Failed)?;
+        let read = read_component(config, &self.oci, &super::log).await;
+        let (wasm, content) = read.map_err(NotChanged::Failed)?;
         keeper.pass_over(name, None);
         let taken = self.take(&keeper, config.clone(), wasm, content, who, &super::log).await;
         taken.map_err(NotChanged::Refused)
@@ -630,7 +632,12 @@ fn present(files: Files) -> Files {
 }
 
 /// A component that does not come from the folder. What can change is kept.
-fn read_component(component: &ComponentRef) -> Result<(Arc<[u8]>, Option<Content>), String> {
+async fn read_component(
+    config: &Executor,
+    oci: &talaria_oci::Options,
+    report: Report<'_>,
+) -> Result<(Arc<[u8]>, Option<Content>), String> {
+    let component = &config.component;
     match component {
         ComponentRef::Builtin(name) => BUILTIN
             .iter()
@@ -640,6 +647,14 @@ fn read_component(component: &ComponentRef) -> Result<(Arc<[u8]>, Option<Content
         ComponentRef::File(path) => {
             let wasm: Arc<[u8]> = watch::read_component(path).map_err(|error| error.to_string())?.into();
             Ok((Arc::clone(&wasm), Some(Content { wasm, policy: None })))
+        }
+        // Named by its digest, and kept where it was pulled to: there is nothing to go back to.
+        ComponentRef::Oci(reference) => {
+            let tell = |Progress { received, total }| {
+                report(format!("pulling {}: {} of {} KiB", config.name, received >> 10, total >> 10));
+            };
+            let pulled = talaria_oci::pull(reference, oci, &tell).await;
+            pulled.map(|bytes| (bytes.as_ref().into(), None)).map_err(|error| error.to_string())
         }
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Executors {
     /// Those that do not come from the folder.
     fixed: BTreeMap<ExecutorName, Executor>,
     folder: Folder,
+    /// How components are pulled from registries.
+    oci: talaria_oci::Options,
     /// Reads the environment, for secrets.
     env: fn(&str) -> Option<String>,
     /// Whoever holds it may change the table.
@@ -119,6 +121,7 @@ impl Executors {
             loader: Loader { engine, callbacks, quarantined: Arc::clone(&quarantined) },
             fixed: config.executors.clone(),
             folder: config.folder.clone(),
+            oci: config.oci.clone(),
             env,
             keeper: Mutex::new(Keeper::open(config)),
             quarantined,

@@ -16,7 +16,7 @@ fn unknown_keys_name_the_nearest() {
     assert_eq!(
         error("[exector.x]"),
         "talaria.toml:1:2: unknown key `exector`; did you mean `executor`? \
-         (known: a2a, push, callback, admin, store, executors, executor, route, engine, limits)"
+         (known: a2a, push, callback, admin, store, executors, executor, route, engine, oci, limits)"
     );
     assert_eq!(
         error("[executor.chat-completions.grant]\n  egres = []"),
@@ -42,7 +42,7 @@ fn a_key_in_the_wrong_section_is_led_home() {
     assert_eq!(
         error("max_body = \"1MiB\""),
         "talaria.toml:1:1: unknown key `max_body`; did you mean `a2a.max_body`? \
-         (known here: a2a, push, callback, admin, store, executors, executor, route, engine, limits)"
+         (known here: a2a, push, callback, admin, store, executors, executor, route, engine, oci, limits)"
     );
 }
 
@@ -145,10 +145,6 @@ fn what_this_version_lacks_says_so() {
         "talaria.toml:2:7: `store.url`: names no file; use \"sqlite:talaria.db\""
     );
     assert_eq!(
-        error("[executor.x]\ncomponent = \"oci://registry/x@sha256:0\""),
-        "talaria.toml:2:13: `executor.x.component`: `oci://` is not supported by this version; pull the component and give its path"
-    );
-    assert_eq!(
         error("[executor.x]\ncomponent = \"builtin:telepathy\""),
         "talaria.toml:2:13: `executor.x.component`: no built-in component `telepathy` \
          (built in: chat-completions, conformance, hermes, hermes-runs, plugin-callback)"
@@ -168,7 +164,7 @@ fn executors_must_exist() {
     );
     assert_eq!(
         error("\n[executor.x]\ndeadline = \"1s\""),
-        "talaria.toml:2:1: `executor.x.component`: not given; give a path or `builtin:NAME`, or put `x.wasm` into `executors.dir`"
+        "talaria.toml:2:1: `executor.x.component`: not given; give a path, `builtin:NAME` or `oci://…@sha256:…`, or put `x.wasm` into `executors.dir`"
     );
 }
 
@@ -304,4 +300,29 @@ fn the_operators_server_is_not_opened_to_everybody() {
     assert!(spaced.try_load().unwrap_err().to_string().contains("`admin.token`: the token holds a space"));
     let admin = Given::nothing().load().admin;
     assert_eq!((admin.listen.to_string().as_str(), admin.chosen), ("127.0.0.1:8001", false));
+}
+
+#[test]
+fn registries_and_what_comes_from_them_say_how_to_write_them() {
+    assert_eq!(
+        error("[executor.x]\ncomponent = \"oci://registry/x@sha256:0\""),
+        "talaria.toml:2:13: `executor.x.component`: `oci://registry/x@sha256:0` names no registry; \
+         write it like `oci://ghcr.io/acme/agent@sha256:…`"
+    );
+    assert_eq!(
+        error("[executor.x]\ncomponent = \"oci://ghcr.io/acme/x:v1\""),
+        "talaria.toml:2:13: `executor.x.component`: `oci://ghcr.io/acme/x:v1` names no digest, and what a tag stands for \
+         can change; find it with `crane digest ghcr.io/acme/x:v1` or `oras resolve ghcr.io/acme/x:v1`, \
+         and write `oci://ghcr.io/acme/x@sha256:…`"
+    );
+    assert_eq!(
+        error("[oci.registry.\"https://ghcr.io\"]"),
+        "talaria.toml:1:6: `oci.registry.https://ghcr.io`: a registry is its host in lower case, \
+         with the port where it has one: `ghcr.io`"
+    );
+    assert_eq!(
+        error("[oci.registry.localhost]\nusername = \"a\""),
+        "talaria.toml:1:1: `oci.registry.localhost`: `username` without `token`; give both, or neither"
+    );
+    assert!(error("[oci.registry.localhost]\ntoken = \"abc\"").contains("not written into the file"));
 }

@@ -149,3 +149,22 @@ fn the_card_never_says_every_address() {
     let config = Given::file("[a2a]\nurl = \"https://a.example/x/\"").load();
     assert_eq!(config.a2a.public_url("0.0.0.0:80".parse().expect("an address")), "https://a.example/x");
 }
+
+#[test]
+fn registries_are_asked_unless_the_environment_or_else_the_file_says_no() {
+    let offline = |file: &str, variable: &str| {
+        Given::file(file).variable("TALARIA_OCI_OFFLINE", variable).load().oci.offline
+    };
+    assert!(!offline("", ""));
+    assert!(offline("[oci]\noffline = true", ""));
+    assert!(offline("", "1"));
+    assert!(!offline("[oci]\noffline = true", "no"));
+    let config =
+        Given::file("[oci.registry.\"ghcr.io\"]\ntoken = { env = \"T\" }\n[engine]\ncache_dir = \"c\"")
+            .variable("T", "a-token")
+            .load();
+    let known = config.oci.registries["ghcr.io"].credentials.as_ref().expect("credentials");
+    assert_eq!(known.username, "talaria");
+    assert!(!format!("{config:?}").contains("a-token"), "secrets do not print");
+    assert!(config.oci.cache.is_some_and(|cache| cache.ends_with("c/oci")));
+}
