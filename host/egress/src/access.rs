@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use crate::address::{Addresses, Special};
+use crate::connect::literal;
+use crate::denial::Denials;
 use crate::error::Error;
-use crate::pattern::Pattern;
+use crate::pattern::{HostPattern, Pattern};
 use crate::secrets::Secrets;
 use crate::target::Target;
 
@@ -14,10 +17,15 @@ pub struct Access {
     pub executor: String,
     /// The calls it may make; none means none.
     pub patterns: Vec<Pattern>,
+    /// The names that may lead to loopback or into a private network. Without this a granted name may not: whoever owns
+    /// a name decides where it leads.
+    pub private: Vec<HostPattern>,
     /// The secrets it may name in headers, each bound to its destinations.
     pub secrets: Secrets,
     /// The bounds of each of its calls.
     pub bounds: Bounds,
+    /// What it was denied lately.
+    pub denials: Denials,
 }
 
 /// Bounds of one call. What a guest asks for is capped by them, never raised.
@@ -50,13 +58,33 @@ impl Access {
         if self.patterns.iter().any(|pattern| pattern.matches(&target)) {
             return Ok(target);
         }
-        tracing::warn!(executor = %self.executor, method = %target.method, url = %target, "egress denied");
-        Err(Error::denied(format!(
-            "executor {} may not call {} {target}; grant it with egress = [\"{}\"]",
-            self.executor,
-            target.method,
-            Pattern::of(&target)
-        )))
+        let add = format!("egress = [\"{}\"]", Pattern::of(&target));
+        Err(Error::denied(self.deny(format_args!("call {} {target}", target.method), &add)))
+    }
+
+    /// Where an admitted call may lead. A literal address is admitted only by a pattern that spells it out, and that is
+    /// the operator's word for it.
+    pub(crate) fn reach(&self, target: &Target) -> Addresses {
+        let host = target.host.as_str();
+        if literal(host).is_some() {
+            Addresses::Any
+        } else if host == "localhost" || self.private.iter().any(|pattern| pattern.matches(host)) {
+            Addresses::Private
+        } else {
+            Addresses::Public
+        }
+    }
+
+    /// Says that a granted name leads where it may not.
+    pub(crate) fn misled(&self, special: Special, target: &Target) -> Error {
+        let add = match special {
+            Special::Loopback | Special::Private => format!("private = [\"{}\"]", target.host),
+            _ => format!(
+                "the address itself, like egress = [\"{} {}://ADDRESS/*\"]",
+                target.method, target.scheme
+            ),
+        };
+        Error::denied(self.deny(format_args!("connect to {special} ({})", target.host), &add))
     }
 }
 

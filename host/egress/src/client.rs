@@ -1,4 +1,4 @@
-//! The process-wide client: one pool for all executors, one function that every call goes through.
+//! The process-wide client: pools that all executors share, by where their calls may lead, one function that every call goes through.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,13 @@ use crate::headers;
 use crate::names::{Names, Resolver};
 use crate::pool::Pool;
 
-/// The pooled client. Cheap to clone; all clones share the pool.
+/// The pooled client. Cheap to clone; all clones share the pools.
 #[derive(Debug, Clone)]
 pub struct Egress {
-    pool: Pool,
+    /// One for each reach, since a pooled connection is not judged again.
+    public: Pool,
+    private: Pool,
+    any: Pool,
 }
 
 /// How connections are made and kept.
@@ -79,8 +82,8 @@ pub struct Response {
 impl Egress {
     /// Makes the client; nothing is read or connected until the first call.
     pub fn new(config: Config) -> Self {
-        let resolver = Resolver::new(config.names.clone(), Addresses::Any);
-        Self { pool: Pool::new(config, resolver) }
+        let pool = |addresses| Pool::new(config.clone(), Resolver::new(config.names.clone(), addresses));
+        Self { public: pool(Addresses::Public), private: pool(Addresses::Private), any: pool(Addresses::Any) }
     }
 
     /// Makes a call and reads the whole response. One deadline covers everything from the connection to the last byte.
@@ -115,7 +118,18 @@ impl Egress {
             let (length, most) = (request.body.len(), bounds.request_body);
             return Err(Error::invalid(format!("the body is {length} bytes; at most {most} may be sent")));
         }
-        let response = self.pool.send(&target, headers, request.body, deadline).await?;
+        let pool = match access.reach(&target) {
+            Addresses::Public => &self.public,
+            Addresses::Private => &self.private,
+            Addresses::Any => &self.any,
+        };
+        let response =
+            pool.send(&target, headers, request.body, deadline).await.map_err(|error| {
+                match error.special() {
+                    Some(special) => access.misled(special, &target),
+                    None => error,
+                }
+            })?;
         let (head, body) = response.into_parts();
         let headers = headers::incoming(&head.headers, bounds)?;
         let most = request.max_bytes.map_or(most, |asked| asked.min(most));

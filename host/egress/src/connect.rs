@@ -4,9 +4,8 @@
 //! neighbour on loopback never reads the system's certificates.
 //!
 //! **The address that was judged is the address connected to.** A name passes [`Resolver`], which drops what may not be
-//! connected to; a literal address skips the resolver and is judged in [`Tcp`]. There is no second lookup. Guests'
-//! connections are pooled for all executors together and their grants are the operator's, so every address is allowed
-//! there; a judgement that depends on the executor needs a pool of its own.
+//! connected to; a literal address skips the resolver and is judged in [`Tcp`]. There is no second lookup. A pooled
+//! connection is not judged again, so each judgement has a pool of its own.
 
 use std::error::Error as StdError;
 use std::future::Future;

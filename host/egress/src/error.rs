@@ -9,6 +9,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use crate::address::Special;
 use crate::connect::Failure;
 
 /// Why a call failed, for code that decides what to do next.
@@ -39,6 +40,7 @@ pub enum ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    special: Option<Special>,
 }
 
 /// A duration as people write it: `10s`, `250ms`.
@@ -47,8 +49,9 @@ pub(crate) struct Pretty(pub(crate) Duration);
 // === impl Error ===
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+    /// A failure of this kind, in words that a guest may show.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), special: None }
     }
 
     pub(crate) fn denied(message: impl Into<String>) -> Self {
@@ -81,6 +84,11 @@ impl Error {
         &self.message
     }
 
+    /// The kind of address that was not connected to, if that is why.
+    pub(crate) fn special(&self) -> Option<Special> {
+        self.special
+    }
+
     /// Reads the kind and the reason out of whatever the HTTP client failed with.
     pub(crate) fn from_client(error: &(dyn StdError + 'static), authority: &str) -> Self {
         tracing::debug!(error = ?error, authority, "egress failed");
@@ -88,7 +96,11 @@ impl Error {
         let mut http = None;
         while let Some(error) = cause {
             if let Some(failure) = error.downcast_ref::<Failure>() {
-                return Self::new(failure.kind(), failure.to_string());
+                let special = match failure {
+                    Failure::Address { special, .. } => Some(*special),
+                    _ => None,
+                };
+                return Self { special, ..Self::new(failure.kind(), failure.to_string()) };
             }
             if let Some(error) = error.downcast_ref::<io::Error>() {
                 return Self::from_io(error, authority);

@@ -40,7 +40,7 @@ pub(crate) fn outgoing(
     for (name, value) in given {
         let name = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_invalid| Error::invalid(format!("{name:?} is not a header name")))?;
-        let value = match access.secrets.fill(&value, &access.executor, target)? {
+        let value = match access.secrets.fill(&value, access, target)? {
             None => to_value(&name, value)?,
             Some(filled) => sensitive(to_value(&name, filled)?),
         };

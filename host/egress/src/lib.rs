@@ -4,8 +4,10 @@
 //!
 //! 1. the URL is parsed strictly ([`Pattern`] says what is refused and why);
 //! 2. one of the executor's granted patterns must match method, scheme, host, port and path;
-//! 3. the headers are checked, and `{secret:NAME}` is filled in where the secret is bound to this destination;
-//! 4. sizes and the deadline of [`Bounds`] hold from the first byte sent to the last byte read.
+//! 3. the address that a granted name leads to must be one of the internet, unless the grant says that this name may lead
+//!    into a private network; an address that is granted itself is reached whatever it is;
+//! 4. the headers are checked, and `{secret:NAME}` is filled in where the secret is bound to this destination;
+//! 5. sizes and the deadline of [`Bounds`] hold from the first byte sent to the last byte read.
 //!
 //! The guest never sees a secret's bytes: it names one, the host fills it in after the policy said yes. Secrets are
 //! filled into header values only; in a URL `{secret:` is refused, in a body it is sent as written.
@@ -24,6 +26,7 @@ mod access;
 mod address;
 mod client;
 mod connect;
+mod denial;
 mod error;
 mod events;
 mod exchange;
@@ -41,11 +44,12 @@ mod webhook;
 pub use access::{Access, Bounds};
 pub use address::{Addresses, Special};
 pub use client::{Config, Egress, Request, Response, Roots};
+pub use denial::Denials;
 pub use error::{Error, ErrorKind};
 pub use events::SseEvent;
 pub use exchange::Exchange;
 pub use names::Names;
-pub use pattern::{InvalidPattern, Pattern};
+pub use pattern::{HostPattern, InvalidPattern, Pattern};
 pub use secrecy::SecretString;
 pub use secrets::{InvalidSecret, Secrets};
 pub use webhook::{Answer, Webhooks};

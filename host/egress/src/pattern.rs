@@ -49,6 +49,11 @@ enum Host {
     Below(String),
 }
 
+/// A host, or every name below one, as in [`Pattern`]: `gateway`, `*.svc.cluster.local`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HostPattern(Host);
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Path {
     Exact(String),
@@ -118,7 +123,77 @@ fn meet_options<T: Clone + PartialEq>(one: &Option<T>, other: &Option<T>) -> Opt
     }
 }
 
+impl HostPattern {
+    pub(crate) fn matches(&self, host: &str) -> bool {
+        self.0.matches(host)
+    }
+}
+
+impl From<&Pattern> for HostPattern {
+    /// The hosts that a pattern leads to.
+    fn from(pattern: &Pattern) -> Self {
+        Self(pattern.host.clone())
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = InvalidPattern;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Host::parse(text).map(Self).map_err(|problem| InvalidPattern {
+            pattern: text.to_owned(),
+            position: problem.at,
+            problem: problem.what.into_owned(),
+        })
+    }
+}
+
+impl TryFrom<String> for HostPattern {
+    type Error = InvalidPattern;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<HostPattern> for String {
+    fn from(pattern: HostPattern) -> Self {
+        pattern.to_string()
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => f.write_str(name),
+            Self::Below(name) => write!(f, "*.{name}"),
+        }
+    }
+}
+
 impl Host {
+    fn parse(text: &str) -> Result<Self, Problem> {
+        match text.strip_prefix("*.") {
+            None if text == "*" => {
+                Err(Problem::new(0, "every host is no grant; name it, or write *.example.com"))
+            }
+            None => parse_host(text).map(Self::Exact),
+            Some(name) if name.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok() => {
+                Err(Problem::new(0, "*. goes before a name, not an address; write the address alone"))
+            }
+            Some(name) => {
+                let name = parse_host(name).map_err(|problem| problem.after("*.".len()))?;
+                Ok(Self::Below(name))
+            }
+        }
+    }
+
     fn matches(&self, host: &str) -> bool {
         match self {
             Self::Exact(name) => name == host,
@@ -190,11 +265,7 @@ impl From<Pattern> for String {
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let method = self.method.as_ref().map_or("*", Method::as_str);
-        write!(f, "{method} {}://", self.scheme)?;
-        match &self.host {
-            Host::Exact(name) => f.write_str(name)?,
-            Host::Below(name) => write!(f, "*.{name}")?,
-        }
+        write!(f, "{method} {}://{}", self.scheme, self.host)?;
         match self.port {
             None => f.write_str(":*")?,
             Some(port) if port == self.scheme.default_port() => {}
@@ -235,24 +306,7 @@ fn parse(text: &str) -> Result<Pattern, Problem> {
     let (authority, path) = rest.split_at(slash);
     let (host, port) = split_authority(authority).map_err(|problem| problem.after(authority_at))?;
     let port_at = authority_at + host.len() + 1;
-    let host = match host.strip_prefix("*.") {
-        None if host == "*" => {
-            return Err(Problem::new(
-                authority_at,
-                "every host is no grant; name it, or write *.example.com",
-            ));
-        }
-        None => Host::Exact(parse_host(host).map_err(|problem| problem.after(authority_at))?),
-        Some(name) if name.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok() => {
-            return Err(Problem::new(
-                authority_at,
-                "*. goes before a name, not an address; write the address alone",
-            ));
-        }
-        Some(name) => {
-            Host::Below(parse_host(name).map_err(|problem| problem.after(authority_at + "*.".len()))?)
-        }
-    };
+    let host = Host::parse(host).map_err(|problem| problem.after(authority_at))?;
     let port = match port {
         None => Some(known.default_port()),
         Some("*") => None,

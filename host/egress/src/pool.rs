@@ -1,7 +1,7 @@
 //! A pool of connections, and the one way in which a request gets onto them.
 //!
-//! There is one for all guests and one for webhooks: what may be connected to differs, and a pooled connection is not
-//! judged again.
+//! There is one for webhooks and one for each reach of guests' calls: what may be connected to differs, and a pooled
+//! connection is not judged again.
 
 use std::time::Duration;
 

@@ -9,6 +9,7 @@ use std::fmt;
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::access::Access;
 use crate::error::Error;
 use crate::pattern::Pattern;
 use crate::target::Target;
@@ -92,7 +93,7 @@ impl Secrets {
     pub(crate) fn fill(
         &self,
         template: &str,
-        executor: &str,
+        access: &Access,
         target: &Target,
     ) -> Result<Option<String>, Error> {
         if !template.contains(OPEN) {
@@ -107,32 +108,31 @@ impl Secrets {
                 ));
             };
             filled.push_str(before);
-            filled.push_str(self.expose(name, executor, target)?);
+            filled.push_str(self.expose(name, access, target)?);
             rest = after;
         }
         filled.push_str(rest);
         Ok(Some(filled))
     }
 
-    fn expose(&self, name: &str, executor: &str, target: &Target) -> Result<&str, Error> {
-        let message = match self.by_name.get(name) {
+    fn expose(&self, name: &str, access: &Access, target: &Target) -> Result<&str, Error> {
+        let (what, add) = match self.by_name.get(name) {
             Some(secret) if !secret.is_set() => {
-                format!(
+                let executor = &access.executor;
+                return Err(Error::denied(format!(
                     "secret {name} of executor {executor} is not set; set it in the environment or in its file"
-                )
+                )));
             }
             Some(secret) if secret.destinations.iter().any(|pattern| pattern.matches(target)) => {
                 return Ok(secret.value.expose_secret());
             }
-            Some(_) => format!(
-                "executor {executor} may not send secret {name} to {} {target}; bind it to \"{}\"",
-                target.method,
-                Pattern::of(target)
+            Some(_) => (
+                format!("send secret {name} to {} {target}", target.method),
+                format!("secrets = [{{ name = \"{name}\", to = [\"{}\"] }}]", Pattern::of(target)),
             ),
-            None => format!("executor {executor} has no secret {name}; grant it with secrets = [\"{name}\"]"),
+            None => (format!("use secret {name}"), format!("secrets = [\"{name}\"]")),
         };
-        tracing::warn!(executor, secret = name, method = %target.method, url = %target, "secret denied");
-        Err(Error::denied(message))
+        Err(Error::denied(access.deny(what, &add)))
     }
 }
 

@@ -142,7 +142,13 @@ impl Rig {
             let value = SecretString::from(value.clone());
             secrets.insert(name.as_str(), value, patterns.clone()).expect("a secret");
         }
-        let access = Access { executor: description.name.clone(), patterns, secrets, bounds: self.bounds };
+        let access = Access {
+            executor: description.name.clone(),
+            patterns,
+            secrets,
+            bounds: self.bounds,
+            ..Access::default()
+        };
         Executor::new(Spec {
             name: description.name.clone(),
             component: Arc::clone(&self.component),

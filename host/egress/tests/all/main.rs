@@ -9,6 +9,7 @@
     reason = "a test that fails should say where; its servers die with its runtime"
 )]
 
+mod addresses;
 mod await_event;
 mod bounds;
 mod denied;

@@ -40,7 +40,8 @@ async fn a_secret_bound_elsewhere_is_denied() {
     assert_eq!(
         error.message(),
         format!(
-            "executor probe may not send secret KEY to GET http://{0}/; bind it to \"GET http://{0}/\"",
+            "executor probe may not send secret KEY to GET http://{0}/; grant it with \
+             secrets = [{{ name = \"KEY\", to = [\"GET http://{0}/\"] }}]",
             server.address
         )
     );
@@ -53,7 +54,7 @@ async fn unknown_and_unset_secrets_are_denied_by_name() {
     let access = with_secret(access(&[&server.pattern()]), "EMPTY", "", &[&server.pattern()]);
     let request = with_header(get(server.url("/")), "x", "{secret:NOPE}");
     let error = fails(egress().fetch(&access, request).await, ErrorKind::Denied);
-    assert_eq!(error.message(), "executor probe has no secret NOPE; grant it with secrets = [\"NOPE\"]");
+    assert_eq!(error.message(), "executor probe may not use secret NOPE; grant it with secrets = [\"NOPE\"]");
     let request = with_header(get(server.url("/")), "x", "{secret:EMPTY}");
     let error = fails(egress().fetch(&access, request).await, ErrorKind::Denied);
     assert!(error.message().starts_with("secret EMPTY of executor probe is not set"), "{error}");

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 use serde_json::Value;
-use talaria_egress::{Access, Bounds, Egress, ErrorKind, Exchange, Pattern, Request, Response, Secrets};
+use talaria_egress::{
+    Access, Bounds, Egress, ErrorKind, Exchange, HostPattern, Pattern, Request, Response, Secrets,
+};
 
 use crate::cli::Send;
 use crate::config::HttpUrl;
@@ -234,6 +236,8 @@ impl Agent {
         let mut access = Access { executor: "send".into(), ..Access::default() };
         access.bounds = Bounds { timeout: self.timeout, sse_event: LARGEST_EVENT, ..access.bounds };
         access.patterns = vec![everything_below(&request.url).map_err(SendError::Agent)?];
+        // Whoever runs the command named the agent, wherever its name leads.
+        access.private = access.patterns.iter().map(HostPattern::from).collect();
         if let Some(token) = self.token.as_ref().filter(|_| self.is_mine(&request.url)) {
             let mut secrets = Secrets::new();
             let unusable = |_| SendError::Usage("the token holds a line break or control character".into());

@@ -17,7 +17,7 @@ static ACCESS: LazyLock<Access> = LazyLock::new(|| {
     secrets.insert("KEY", SecretString::from(VALUE), vec![bound()]).expect("a good secret");
     secrets.insert("UNSET", SecretString::from(""), vec![bound()]).expect("a good secret");
     let bounds = Bounds { headers: 8, header_bytes: 256, ..Bounds::default() };
-    Access { executor: "e".into(), patterns: Vec::new(), secrets, bounds }
+    Access { executor: "e".into(), secrets, bounds, ..Access::default() }
 });
 
 fn bound() -> Pattern {
