@@ -203,8 +203,9 @@ fn name_of<'a>(text: &str, known: &'a BTreeMap<ExecutorName, Loaded>) -> Option<
     known.keys().find(|name| name.as_str() == text)
 }
 
-/// Loads and probes one. The error says why it takes no turns.
-async fn load(
+/// Loads and probes one: validates it, compiles it, asks who it is, checks its settings and proves that it reaches its
+/// upstream. The error says why it takes no turns.
+pub(crate) async fn load(
     engine: &Engine,
     config: &Executor,
     callbacks: Option<Arc<dyn Callbacks>>,

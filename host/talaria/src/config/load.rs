@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use secrecy::{ExposeSecret, SecretString};
 use talaria_a2a::CardSigner;
 
+use super::alone::cache_dir;
 use super::env::{Env, Seeds};
 use super::executor::{Executor, ExecutorSection, Surroundings};
 use super::plugin::{PLUGIN_CALLBACK, SHARED_SECRET};
@@ -78,7 +79,7 @@ impl Loader<'_> {
         let admin = self.admin(&file.admin)?;
         let cache_dir = match file.engine.cache_dir {
             Some(path) => Some(self.folder.join(path)),
-            None => self.cache_dir(),
+            None => cache_dir(self.env.0),
         };
         let engine =
             Engine { slots: file.engine.slots, scripted_slots: file.engine.scripted_slots, cache_dir };
@@ -333,12 +334,5 @@ impl Loader<'_> {
             Some(own) => own.at(problem),
             None => self.at(format!("{section}.{}", problem.key), problem.what),
         }
-    }
-
-    fn cache_dir(&self) -> Option<PathBuf> {
-        // Relative values are ignored, as the XDG base directory specification asks.
-        let absolute = |name: &str| self.env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
-        Some(base.join("talaria"))
     }
 }

@@ -10,6 +10,7 @@
 //! | `file` | the shape of `talaria.toml`, which is also its reference |
 //! | `executor` | `[executor.NAME]`: settings, grants, and what a built-in executor is given by itself |
 //! | `folder` | executors that are dropped into a folder |
+//! | `alone` | one executor without the rest, for a command that tries it |
 //! | `env` | the variables of the seeds |
 //! | `plugin` | what the executor `plugin-callback` is given by itself |
 //! | `load` | putting these together |
@@ -17,6 +18,7 @@
 //! | `source` | reading, and saying where a mistake is |
 //! | `reference` | the keys, out of the schema |
 
+mod alone;
 mod env;
 mod executor;
 mod file;
@@ -37,16 +39,16 @@ use std::time::Duration;
 use secrecy::SecretString;
 use talaria_a2a::CardSigner;
 
+pub(crate) use alone::{alone, cache_dir};
 pub(crate) use executor::Executor;
 pub(crate) use file::{Extension, Limits, Push, Reply, Skill};
 pub(crate) use secret::read as read_secret;
-pub(crate) use source::ConfigError;
+pub(crate) use source::{ConfigError, Source};
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
 use env::{Env, Seeds};
 use executor::CHAT_COMPLETIONS;
 use load::Loader;
-use source::Source;
 
 /// The file that is read when none is named, if it is there.
 const DEFAULT_FILE: &str = "talaria.toml";
