@@ -28,7 +28,7 @@ use super::timeline::{Timeline, short};
 use super::upstream::Upstream;
 use crate::cli::ExecutorTest;
 use crate::config::{self, ConfigError, ExecutorName};
-use crate::executors::{self, Loaded, Readiness};
+use crate::executors::{Loaded, Loader, Readiness};
 use crate::output;
 
 /// The longest turn: a stand-in answers at once, and nobody waits ten minutes for a test.
@@ -46,7 +46,8 @@ pub(crate) struct Trial {
     pub(super) cassette: Option<Cassette>,
     pub(super) timeline: Arc<Timeline>,
     pub(super) secret: SecretString,
-    engine: Engine,
+    loader: Loader,
+    wasm: Arc<[u8]>,
     upstream: Arc<Upstream>,
     callbacks: Arc<Scripted>,
     lines: Vec<Line>,
@@ -69,9 +70,8 @@ impl Trial {
     /// Reads what the command line names and starts the stand-in.
     pub(crate) async fn set_up(test: &ExecutorTest, cache_dir: Option<PathBuf>) -> anyhow::Result<Self> {
         let component = &test.component;
-        if !component.is_file() {
-            return Err(ConfigError::file(component, "there is no such component; build it first").into());
-        }
+        let wasm =
+            std::fs::read(component).map_err(|error| ConfigError::file(component, error.to_string()))?;
         // Cargo writes `my_agent.wasm` for the package `my-agent`.
         let stem = component.file_stem().unwrap_or_default().to_string_lossy().replace('_', "-");
         let name: ExecutorName = stem.parse().map_err(|error: String| ConfigError::file(component, error))?;
@@ -95,6 +95,7 @@ impl Trial {
         let egress = Egress::new(EgressConfig { rehearsal: Some(rehearsal), ..EgressConfig::default() });
         let engine = Engine::new(&EngineConfig { slots: 4, scripted_slots: 2, cache_dir }, egress)?;
         let replies = cassette.as_ref().map(|cassette| cassette.callbacks.clone()).unwrap_or_default();
+        let callbacks = Arc::new(Scripted::new(replies, Arc::clone(&timeline)));
         let lines = match (&test.text, &cassette) {
             (Some(text), _) => vec![Line { text: text.clone(), ..Line::default() }],
             (None, Some(cassette)) if !cassette.turns.is_empty() => cassette.turns.clone(),
@@ -103,9 +104,10 @@ impl Trial {
         Ok(Self {
             executor,
             cassette,
-            engine,
+            loader: Loader::alone(engine, Arc::clone(&callbacks) as Arc<dyn Callbacks>),
+            wasm: wasm.into(),
             upstream,
-            callbacks: Arc::new(Scripted::new(replies, Arc::clone(&timeline))),
+            callbacks,
             lines,
             store: Arc::new(Memory::new(100)),
             ids: Mutex::default(),
@@ -156,15 +158,14 @@ impl Trial {
     async fn load(&self) -> (Step, Option<Loaded>) {
         self.rewind();
         self.timeline.begin();
-        let callbacks = Arc::clone(&self.callbacks) as Arc<dyn Callbacks>;
-        let callbacks = self.executor.grant.callbacks.then_some(callbacks);
-        let loaded = Box::pin(executors::load(&self.engine, &self.executor, callbacks, &output::note)).await;
+        let (executor, wasm) = (self.executor.clone(), Arc::clone(&self.wasm));
+        let loaded = Box::pin(self.loader.load(executor, wasm, None, &output::note)).await;
         let mut problems = Vec::new();
         let outcome = match &loaded {
             Ok(loaded) => {
                 let readiness = loaded.readiness();
-                if let Readiness::NotReady(reason) = &readiness {
-                    problems.push(reason.clone());
+                if readiness != Readiness::Ready {
+                    problems.push(readiness.to_string());
                 }
                 readiness.to_string()
             }
