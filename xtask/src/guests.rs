@@ -52,7 +52,7 @@ pub(crate) fn build(guests: &Path, toolchain: &Toolchain) -> Result<()> {
         .args(components.iter().flat_map(|component| ["--package", &component.package]))
         .arg("--target-dir")
         .arg(&target)
-        .env("CARGO_ENCODED_RUSTFLAGS", remapped(root(guests)?, &toolchain.sysroot)?)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(root(guests)?, toolchain)?)
         .current_dir(guests))?;
     eprintln!("guests: built in {:.1} s", start.elapsed().as_secs_f64());
 
@@ -99,8 +99,10 @@ fn record(guests: &Path, compiler: &str) -> Result<String> {
     let root = root(guests)?;
     let dist = guests.join("dist");
     let mut inputs = files(guests, &[&guests.join("target"), &dist])?;
-    inputs.extend(files(&root.join("examples"), &[])?);
     inputs.retain(|file| INPUTS.iter().any(|input| has_extension(file, input)));
+    // Of the examples, those in Rust; their tests and grants are not built in.
+    let examples = files(&root.join("examples"), &[])?.into_iter();
+    inputs.extend(examples.filter(|file| has_extension(file, "rs") || file.ends_with("Cargo.toml")));
     inputs.extend(files(&root.join("wit"), &[])?);
     let mut sources = Sha256::new();
     for file in &inputs {
@@ -147,6 +149,11 @@ fn array<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
+/// The compiler flags of all guests.
+pub(crate) fn flags(source: &Path, toolchain: &Toolchain) -> Result<OsString> {
+    remapped(source, &toolchain.sysroot)
+}
+
 /// Compiler flags that name the three places of this machine neutrally. The order matters: the last prefix that fits
 /// wins, and the sysroot may be inside the source tree.
 fn remapped(source: &Path, sysroot: &Path) -> Result<OsString> {
@@ -173,7 +180,7 @@ fn root(guests: &Path) -> Result<&Path> {
 }
 
 /// All files below a folder but for those in `except`, sorted; none if there is no such folder.
-fn files(folder: &Path, except: &[&Path]) -> Result<Vec<PathBuf>> {
+pub(crate) fn files(folder: &Path, except: &[&Path]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -5,6 +5,7 @@
 
 mod bridge;
 mod command;
+mod examples;
 mod fuzz;
 mod guests;
 mod hermes;
@@ -31,6 +32,7 @@ usage: cargo xtask VERB
 
   guests [DIR]          build the components of the workspace DIR (guests) into DIR/dist
   guests --check [DIR]  fail if DIR/dist is older than its sources; builds nothing
+  examples              build the example executors and new projects, and run their tests
   fmt                   format everything
   lint                  clippy, warnings are errors
   doc                   API documentation, warnings are errors
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
             ["guests", dir] if !dir.starts_with('-') => {
                 absolute(dir).and_then(|dir| build_guests(&dir, &root))
             }
+            ["examples"] => examples::run_all(&root),
             ["fmt"] => fmt(&root),
             ["lint"] => test::run_step(&test::LINT, &root),
             ["doc"] => doc(&root),

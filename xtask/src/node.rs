@@ -1,4 +1,4 @@
-//! Node and the packages of a project, for the JavaScript SDK.
+//! Node and the packages of a project, for the JavaScript SDK and for executors in JavaScript.
 //!
 //! The machine's own node is used where it is new enough. Else one is installed from the Python package index: that
 //! needs no rights, and no other tool than the Python which the other SDKs need too.
@@ -50,23 +50,29 @@ impl Node {
         command
     }
 
-    /// The packages of `project`, as its lock file has them, in a folder of `home`. The project's folder stays as it is.
+    /// The packages of `project`, as its lock file has them, or where it has none as its pins, in a folder of `home`. The
+    /// project's folder stays as it is.
     pub(crate) fn install(&self, home: &Path, project: &Path) -> Result<PathBuf> {
-        let files = ["package.json", "package-lock.json"];
-        let read_file = |name| {
-            let file = project.join(name);
-            fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
-        };
-        let texts = [read_file("package.json")?, read_file("package-lock.json")?];
-        let folder = home.join(format!("node_modules-{}", venv::digest(&[], &texts.concat())));
+        let file = project.join("package.json");
+        let wanted = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let lock = fs::read_to_string(project.join("package-lock.json")).ok();
+        let pins = format!("{wanted}{}", lock.as_deref().unwrap_or_default());
+        let folder = home.join(format!("node_modules-{}", venv::digest(&[], &pins)));
         venv::once(home, &folder, || {
-            eprintln!("interop: installing the packages of {} …", project.display());
+            eprintln!("{}: installing the packages of {} …", venv::label(home), project.display());
             fs::create_dir_all(&folder)?;
-            for (name, text) in files.iter().zip(&texts) {
-                fs::write(folder.join(name), text)?;
-            }
+            fs::write(folder.join("package.json"), &wanted)?;
             let mut npm = self.command("npm");
-            npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&folder);
+            match &lock {
+                Some(lock) => {
+                    fs::write(folder.join("package-lock.json"), lock)?;
+                    npm.arg("ci");
+                }
+                None => {
+                    npm.args(["install", "--no-package-lock"]);
+                }
+            }
+            npm.args(["--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&folder);
             read(&mut npm).map(drop)
         })?;
         Ok(folder)

@@ -44,6 +44,8 @@ const HERMES: Step = Step { name: "tests against hermes-agent", args: &["xtask",
 const FUZZ: Step = Step { name: "fuzz", args: &["xtask", "fuzz", "--seconds", "3"] };
 const DOCTEST: Step = Step { name: "doc tests", args: &["test", "--workspace", "--doc"] };
 
+/// The end-to-end tests load what it builds.
+const EXAMPLES: Step = Step { name: "examples", args: &["xtask", "examples"] };
 const INTEROP: Step = Step { name: "interop", args: &["xtask", "interop"] };
 
 /// Runs every step, then says how long each took.
@@ -54,7 +56,7 @@ pub(crate) fn all(root: &Path) -> Result<()> {
         eprintln!("test: no docker-registry ({error:#}); the test against it is skipped");
     }
     let tests = if has_nextest() { &[NEXTEST_BUT_HERMES, HERMES][..] } else { &[TEST] };
-    let first = [FORMAT, GUESTS_FORMAT, FUZZ_FORMAT, GUESTS, LINT];
+    let first = [FORMAT, GUESTS_FORMAT, FUZZ_FORMAT, GUESTS, LINT, EXAMPLES];
     for step in first.iter().chain(tests).chain([&DOCTEST, &INTEROP, &FUZZ]) {
         eprintln!("test: {}", step.name);
         let start = Instant::now();

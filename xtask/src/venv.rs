@@ -93,7 +93,7 @@ fn python() -> Result<&'static str> {
 }
 
 /// The verb that an environment is for.
-fn label(home: &Path) -> String {
+pub(crate) fn label(home: &Path) -> String {
     home.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 

@@ -14,6 +14,7 @@ use crate::exchange::{Deadline, Exchange, Frames};
 use crate::headers;
 use crate::names::{Names, Resolver};
 use crate::pool::Pool;
+use crate::rehearsal::Rehearsal;
 
 /// The pooled client. Cheap to clone; all clones share the pools.
 #[derive(Debug, Clone)]
@@ -22,6 +23,7 @@ pub struct Egress {
     public: Pool,
     private: Pool,
     any: Pool,
+    rehearsal: Option<Rehearsal>,
 }
 
 /// How connections are made and kept.
@@ -37,6 +39,8 @@ pub struct Config {
     pub roots: Roots,
     /// How names become addresses.
     pub names: Names,
+    /// Calls go to a stand-in instead, and are told.
+    pub rehearsal: Option<Rehearsal>,
 }
 
 /// The certificates that `https` trusts.
@@ -83,20 +87,41 @@ impl Egress {
     /// Makes the client; nothing is read or connected until the first call.
     pub fn new(config: Config) -> Self {
         let pool = |addresses| Pool::new(config.clone(), Resolver::new(config.names.clone(), addresses));
-        Self { public: pool(Addresses::Public), private: pool(Addresses::Private), any: pool(Addresses::Any) }
+        Self {
+            public: pool(Addresses::Public),
+            private: pool(Addresses::Private),
+            any: pool(Addresses::Any),
+            rehearsal: config.rehearsal.clone(),
+        }
     }
 
     /// Makes a call and reads the whole response. One deadline covers everything from the connection to the last byte.
     pub async fn fetch(&self, access: &Access, request: Request) -> Result<Response, Error> {
         let most = access.bounds.response_body;
-        self.send(access, request, most).await?.collect().await
+        let begun = self.rehearsal.as_ref().map(|rehearsal| rehearsal.begin(true, &request));
+        let response = async { self.send(access, request, most).await?.collect().await }.await;
+        if let Some(begun) = begun {
+            begun.ended(match &response {
+                Ok(response) => Ok((response.status, Some(response.body.len()))),
+                Err(error) => Err(error.clone()),
+            });
+        }
+        response
     }
 
     /// Makes a call and returns as soon as the response's headers are there. The body is pulled by the exchange's
     /// reads. The request's one deadline goes on: it covers the headers and every read, however many.
     pub async fn open(&self, access: &Access, request: Request) -> Result<Exchange, Error> {
         let most = access.bounds.stream_bytes;
-        self.send(access, request, most).await
+        let begun = self.rehearsal.as_ref().map(|rehearsal| rehearsal.begin(false, &request));
+        let exchange = self.send(access, request, most).await;
+        if let Some(begun) = begun {
+            begun.ended(match &exchange {
+                Ok(exchange) => Ok((exchange.status(), None)),
+                Err(error) => Err(error.clone()),
+            });
+        }
+        exchange
     }
 
     #[tracing::instrument(
@@ -148,6 +173,7 @@ impl Default for Config {
             idle_per_host: 64,
             roots: Roots::System,
             names: Names::System,
+            rehearsal: None,
         }
     }
 }

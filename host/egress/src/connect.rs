@@ -10,7 +10,7 @@
 use std::error::Error as StdError;
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -27,7 +27,7 @@ use tokio::sync::OnceCell;
 use tower_service::Service;
 
 use crate::address::Special;
-use crate::client::Roots;
+use crate::client::{Config, Roots};
 use crate::error::{ErrorKind, Pretty};
 use crate::names::Resolver;
 
@@ -44,6 +44,8 @@ pub(crate) struct Connector {
     tcp: Tcp,
     tls: Arc<Tls>,
     timeout: Duration,
+    /// Everything goes there instead.
+    stand_in: Option<SocketAddr>,
 }
 
 /// The TCP step, with failures in our words.
@@ -80,7 +82,8 @@ pub(crate) enum Failure {
 // === impl Connector ===
 
 impl Connector {
-    pub(crate) fn new(timeout: Duration, roots: Roots, resolver: Resolver) -> Self {
+    pub(crate) fn new(config: Config, resolver: Resolver) -> Self {
+        let Config { connect_timeout: timeout, roots, rehearsal, .. } = config;
         let mut http = HttpConnector::new_with_resolver(resolver.clone());
         http.enforce_http(false);
         http.set_nodelay(true);
@@ -88,10 +91,17 @@ impl Connector {
         // Divided among the addresses of a name, so that a dead first one leaves time for the next.
         http.set_connect_timeout(Some(timeout));
         let tls = Arc::new(Tls { roots, config: OnceCell::new() });
-        Self { tcp: Tcp { http, resolver, timeout }, tls, timeout }
+        let stand_in = rehearsal.map(|rehearsal| rehearsal.stand_in);
+        Self { tcp: Tcp { http, resolver, timeout }, tls, timeout, stand_in }
     }
 
     async fn connect(mut self, uri: Uri) -> Result<Stream, Failure> {
+        if let Some(stand_in) = self.stand_in {
+            let connected = TcpStream::connect(stand_in).await;
+            let stream =
+                connected.map_err(|error| Failure::tcp(&error, stand_in.to_string(), self.timeout))?;
+            return Ok(MaybeHttpsStream::Http(TokioIo::new(stream)));
+        }
         if uri.scheme() != Some(&Scheme::HTTPS) {
             return Ok(MaybeHttpsStream::Http(self.tcp.call(uri).await?));
         }

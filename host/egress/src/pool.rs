@@ -51,7 +51,7 @@ impl Pool {
             .http2_max_header_list_size(HEADER_LIST)
             .http2_keep_alive_interval(PING_INTERVAL)
             .http2_keep_alive_timeout(PING_TIMEOUT)
-            .build(Connector::new(config.connect_timeout, config.roots, resolver));
+            .build(Connector::new(config, resolver));
         Self { client }
     }
 

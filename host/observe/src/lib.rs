@@ -4,6 +4,7 @@
 //! - [`Redactor`] also takes out the secrets that are known by value; [`RedactorStream`] does the same for text that
 //!   arrives in pieces.
 //! - [`logs::init`] sends events to stderr, each line scrubbed.
+//! - [`tap()`] gives events to a command that shows them itself.
 //! - [`metrics`] are numbers for Prometheus, with no word of what was said.
 
 #![forbid(unsafe_code)]
@@ -13,7 +14,9 @@ pub mod metrics;
 mod redactor;
 mod scrub;
 mod stream;
+mod tap;
 
 pub use redactor::Redactor;
 pub use scrub::scrub;
 pub use stream::RedactorStream;
+pub use tap::{Line, tap};

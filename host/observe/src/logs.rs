@@ -55,7 +55,7 @@ pub fn init(format: Format, filter: &str) -> Result<(), InitError> {
     .map_err(|_already| InitError::AlreadyStarted)
 }
 
-fn parse_filter(filter: &str) -> Result<EnvFilter, InitError> {
+pub(crate) fn parse_filter(filter: &str) -> Result<EnvFilter, InitError> {
     EnvFilter::try_new(filter)
         .map_err(|error| InitError::Filter { filter: filter.to_owned(), problem: error.to_string() })
 }

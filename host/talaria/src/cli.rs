@@ -3,6 +3,8 @@
 //! Nothing is done here. A command line that cannot be understood ends with 64, like any other bad configuration, and
 //! not with clap's 2; asking for help or the version is a success.
 
+mod executor;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,6 +14,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::{Overrides, Period};
 use crate::output::Format;
+
+pub(crate) use executor::{Executor, ExecutorNew, ExecutorTest};
 
 /// A command line, configuration or address that cannot be used (`EX_USAGE`).
 pub(crate) const EXIT_USAGE: u8 = 64;
@@ -50,6 +54,9 @@ pub(crate) enum Command {
     /// Look at the rules that choose the executor of a message.
     #[command(subcommand)]
     Route(RouteCommand),
+    /// Write and try executors of your own.
+    #[command(subcommand)]
+    Executor(Executor),
 }
 
 /// `talaria serve`
@@ -322,6 +329,9 @@ mod tests {
             ("check", "talaria check --help"),
             ("send", "talaria send --help"),
             ("route-explain", "talaria route explain --help"),
+            ("executor", "talaria executor --help"),
+            ("executor-new", "talaria executor new --help"),
+            ("executor-test", "talaria executor test --help"),
         ] {
             let help = parse(arguments).expect_err("help is no command").to_string();
             insta::assert_snapshot!(format!("help-{name}"), help);

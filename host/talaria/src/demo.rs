@@ -54,7 +54,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Between two pieces of a streamed answer, so that it is seen to stream.
 const PIECE_PAUSE: Duration = Duration::from_millis(20);
 
-type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
+pub(crate) type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// A running gateway.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ async fn serve(stream: TcpStream, key: Arc<SecretString>, shutdown: Cancellation
 }
 
 /// One request, whatever it is.
-async fn answer<B>(request: Request<B>, key: &SecretString) -> Reply
+pub(crate) async fn answer<B>(request: Request<B>, key: &SecretString) -> Reply
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,

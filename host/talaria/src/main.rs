@@ -3,6 +3,7 @@
 
 mod admin;
 mod app;
+mod author;
 mod check;
 mod cli;
 mod config;
@@ -15,6 +16,7 @@ mod route;
 mod send;
 mod tokens;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -22,7 +24,11 @@ use talaria_observe::logs;
 use tokio::runtime::{Builder, Runtime};
 
 use app::App;
-use cli::{Check, Cli, Command, EXIT_USAGE, Explain, LogFormat, RouteCommand, Send, Serve};
+use author::Trial;
+use cli::{
+    Check, Cli, Command, EXIT_USAGE, Executor, ExecutorNew, ExecutorTest, Explain, LogFormat, RouteCommand, Send,
+    Serve,
+};
 use config::{Config, ConfigError, Overrides};
 use executors::Executors;
 use output::Format;
@@ -38,6 +44,8 @@ fn main() -> ExitCode {
         Command::Check(check) => run_check(check, cli.output),
         Command::Send(send) => run_send(send, cli.output),
         Command::Route(RouteCommand::Explain(explain)) => run_explain(explain, cli.output),
+        Command::Executor(Executor::New(new)) => run_executor_new(new, cli.output),
+        Command::Executor(Executor::Test(test)) => run_executor_test(test, cli.output),
     };
     ended.unwrap_or_else(|error| {
         if let Some(invalid) = error.downcast_ref::<ConfigError>() {
@@ -89,6 +97,37 @@ fn run_explain(explain: &Explain, format: Format) -> anyhow::Result<ExitCode> {
 fn run_send(send: &Send, format: Format) -> anyhow::Result<ExitCode> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(send::run(send, format, &env)))
+}
+
+fn run_executor_new(new: &ExecutorNew, format: Format) -> anyhow::Result<ExitCode> {
+    match author::write_project(Path::new(""), &new.name, new.lang) {
+        Ok(project) => {
+            output::print(format, &project)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            output::note(format!("cannot write ./{}: {error}", new.name));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn run_executor_test(test: &ExecutorTest, format: Format) -> anyhow::Result<ExitCode> {
+    let passed = runtime()?.block_on(async {
+        let mut trial = Trial::set_up(test, config::cache_dir(&env)).await?;
+        if !test.learn {
+            let report = trial.run().await;
+            output::print(format, &report)?;
+            return anyhow::Ok(report.passed);
+        }
+        let (policy, report) = author::learn(&mut trial).await;
+        output::print(format, &policy)?;
+        if !report.passed {
+            output::note(format!("this was learnt from a test that failed:\n{report}"));
+        }
+        Ok(report.passed)
+    })?;
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn runtime() -> anyhow::Result<Runtime> {

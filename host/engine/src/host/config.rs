@@ -7,10 +7,13 @@ use crate::contract::bindings::talaria::executor::config as wit;
 
 impl wit::Host for Ctx {
     fn get(&mut self, name: String) -> Result<Option<String>> {
+        tracing::trace!(target: "import", name, "config.get");
         Ok(self.shared().and_then(|shared| shared.settings.get(&name)).map(ToString::to_string))
     }
 
     fn has_secret(&mut self, name: String) -> Result<bool> {
-        Ok(self.shared().is_some_and(|shared| shared.access.secrets.is_set(&name)))
+        let is_set = self.shared().is_some_and(|shared| shared.access.secrets.is_set(&name));
+        tracing::trace!(target: "import", name, is_set, "config.has-secret");
+        Ok(is_set)
     }
 }

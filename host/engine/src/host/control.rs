@@ -26,6 +26,7 @@ impl wit::Host for Ctx {
     }
 
     async fn sleep(&mut self, ms: u32) -> Result<bool> {
+        tracing::trace!(target: "import", ms, "control.sleep");
         let slept =
             unless_cancelled(self.scope(), tokio::time::sleep(Duration::from_millis(ms.into()))).await;
         Ok(slept.is_some())

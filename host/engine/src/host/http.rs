@@ -75,6 +75,8 @@ impl wit::HostExchange for Ctx {
         let exchange = self.table.get_mut(&exchange)?;
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         let read = guarded(scope.as_ref(), exchange.0.read(max)).await;
+        let bytes = read.as_ref().ok().and_then(Option::as_ref).map(|bytes| bytes.len());
+        tracing::trace!(target: "import", max, bytes, "http.read");
         Ok(read.map(|bytes| bytes.map(Into::into)))
     }
 
@@ -85,6 +87,8 @@ impl wit::HostExchange for Ctx {
         let scope = self.scope().cloned();
         let exchange = self.table.get_mut(&exchange)?;
         let next = guarded(scope.as_ref(), exchange.0.next_event()).await;
+        let bytes = next.as_ref().ok().and_then(Option::as_ref).map(|event| event.data.len());
+        tracing::trace!(target: "import", bytes, "http.next-event");
         Ok(next.map(|event| {
             event.map(|event| wit::SseEvent { event: event.event, data: event.data, id: event.id })
         }))

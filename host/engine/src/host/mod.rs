@@ -2,6 +2,9 @@
 //!
 //! [`Ctx`] is the state of one call. What it offers depends on why the guest was called: only a turn has a task to
 //! talk to, and `describe` has nothing at all.
+//!
+//! Calls that nothing else tells of are events of the target `import`, at the level `trace` and without content, for
+//! `talaria executor test`.
 
 pub(crate) mod callback;
 mod config;

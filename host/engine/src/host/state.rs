@@ -36,6 +36,8 @@ impl wit::Host for Ctx {
             Err(error) => return Ok(Err(error)),
         };
         let value = scope.state(&key).await;
+        let bytes = value.as_ref().ok().and_then(Option::as_ref).map(|value| value.len());
+        tracing::trace!(target: "import", key, bytes, "state.get");
         Ok(value.map(|value| value.map(|value| value.to_vec())).map_err(|error| unavailable(&error)))
     }
 
@@ -50,6 +52,7 @@ impl wit::Host for Ctx {
                 format!("the value is larger than {MAX_VALUE} bytes"),
             )));
         }
+        tracing::trace!(target: "import", key, bytes = value.as_ref().map(Vec::len), "state.set");
         Ok(scope.set_state(&key, value.map(Into::into)).await.map_err(|error| unavailable(&error)))
     }
 

@@ -13,6 +13,7 @@ use talaria_a2a::CardSigner;
 
 use crate::route::{NOT_RULES, label};
 
+use super::alone::cache_dir;
 use super::env::{Env, Seeds};
 use super::executor::{Executor, FailMode, Surroundings};
 use super::folder::{Files, Folder};
@@ -114,7 +115,7 @@ impl Loader<'_> {
         let admin = self.admin(&file.admin)?;
         let cache_dir = match file.engine.cache_dir {
             Some(path) => Some(self.folder.join(path)),
-            None => self.cache_dir(),
+            None => cache_dir(self.env.0),
         };
         let oci = file.oci.resolve(&self.folder, &self.env, cache_dir.as_deref(), &mut self.warnings);
         let oci = oci.map_err(|Problem { key, what }| self.at(key, what))?;
@@ -388,12 +389,5 @@ impl Loader<'_> {
             executors.insert(name, executor);
         }
         Ok(executors)
-    }
-
-    fn cache_dir(&self) -> Option<PathBuf> {
-        // Relative values are ignored, as the XDG base directory specification asks.
-        let absolute = |name: &str| self.env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
-        Some(base.join("talaria"))
     }
 }

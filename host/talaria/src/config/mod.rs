@@ -11,6 +11,7 @@
 //! | `executor` | `[executor.NAME]`: settings, grants, and what a built-in executor is given by itself |
 //! | `folder` | executors that are dropped into a folder |
 //! | `route` | `[[route]]`: which executor takes which messages |
+//! | `alone` | one executor without the rest, for a command that tries it |
 //! | `env` | the variables of the seeds |
 //! | `oci` | `[oci]`: the registries that components come from |
 //! | `plugin` | what the executor `plugin-callback` is given by itself |
@@ -19,6 +20,7 @@
 //! | `source` | reading, and saying where a mistake is |
 //! | `reference` | the keys, out of the schema |
 
+mod alone;
 mod env;
 mod executor;
 mod file;
@@ -41,18 +43,18 @@ use std::time::Duration;
 use secrecy::SecretString;
 use talaria_a2a::CardSigner;
 
+pub(crate) use alone::{alone, cache_dir};
 pub(crate) use executor::{Executor, FailMode};
 pub(crate) use file::{Extension, Limits, Push, Reply, Skill};
 pub(crate) use folder::{Files, Folder};
 pub(crate) use route::{Patterns, Route};
 pub(crate) use secret::read as read_secret;
-pub(crate) use source::ConfigError;
+pub(crate) use source::{ConfigError, Source};
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
 
 use env::{Env, Seeds};
 use executor::CHAT_COMPLETIONS;
 use load::Loader;
-use source::Source;
 
 /// The file that is read when none is named, if it is there.
 const DEFAULT_FILE: &str = "talaria.toml";

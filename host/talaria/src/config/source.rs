@@ -100,6 +100,11 @@ impl Source {
         &self.path
     }
 
+    /// What stands in it.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The folder that relative paths in the file start from.
     pub(crate) fn folder(&self) -> &Path {
         self.path.parent().unwrap_or_else(|| Path::new(""))

@@ -55,7 +55,7 @@ pub(crate) enum Readiness {
 }
 
 /// What versions are loaded with.
-pub(super) struct Loader {
+pub(crate) struct Loader {
     pub(super) engine: Engine,
     /// For those that are granted callbacks.
     pub(super) callbacks: Option<Arc<dyn Callbacks>>,
@@ -65,8 +65,13 @@ pub(super) struct Loader {
 // === impl Loader ===
 
 impl Loader {
+    /// For a version that has no seat: nobody hears of its quarantine.
+    pub(crate) fn alone(engine: Engine, callbacks: Arc<dyn Callbacks>) -> Self {
+        Self { engine, callbacks: Some(callbacks), quarantined: Arc::default() }
+    }
+
     /// Loads and probes a version. The error says why it takes no turns.
-    pub(super) async fn load(
+    pub(crate) async fn load(
         &self,
         config: Executor,
         wasm: Arc<[u8]>,

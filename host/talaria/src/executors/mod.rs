@@ -40,10 +40,10 @@ use tracing::warn;
 
 pub(crate) use audit::Who;
 pub(crate) use change::{NotChanged, Taken, Upload};
-pub(crate) use loaded::{Loaded, Readiness};
+pub(crate) use loaded::{Loaded, Loader, Readiness};
 
 use change::Keeper;
-use loaded::{Closed, Loader};
+use loaded::Closed;
 
 use crate::config::{Config, Executor, ExecutorName, FailMode, Folder};
 use crate::route::{CHOICE, Routes, Why};

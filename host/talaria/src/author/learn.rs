@@ -1,0 +1,209 @@
+//! The least grant that an executor needs, learnt by denial.
+//!
+//! The trial begins with nothing granted. What is denied is granted exactly as it was asked for, method, address and
+//! path, and the trial runs again, until nothing new is asked for. So there is no mode in which everything is allowed,
+//! and what is learnt is what the policy would have said.
+//!
+//! A path is widened only where it must be: a step of it that is an id of the turn, or that the upstream gave in an
+//! answer, is another one next time, so the pattern ends before it with `*`. A secret is bound to the calls that named
+//! it, where those are not all.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::Serialize;
+use talaria_egress::{Call, Pattern, Secrets};
+
+use super::report::Report;
+use super::trial::Trial;
+
+/// More rounds than any executor has calls that build on each other.
+const ROUNDS: usize = 16;
+/// A step of a path that is shorter is no id, even if the upstream happens to say the same word.
+const SHORTEST_ID: usize = 4;
+
+/// The least grant, as the executor's file has it.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Policy {
+    egress: Vec<String>,
+    secrets: Vec<Bound>,
+    callbacks: bool,
+}
+
+/// A secret, and the calls that name it; none where all do.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Bound {
+    name: String,
+    to: Vec<String>,
+}
+
+/// Runs the trial with ever more granted; the last report, and what was learnt.
+pub(crate) async fn learn(trial: &mut Trial) -> (Policy, Report) {
+    let granted_callbacks = trial.executor.grant.callbacks;
+    let mut egress: Vec<Pattern> = Vec::new();
+    let mut named: BTreeSet<String> = BTreeSet::new();
+    grant(trial, &egress, &named);
+    let mut round = 0;
+    loop {
+        let report = Box::pin(trial.run()).await;
+        let calls = trial.timeline.calls();
+        let before = (egress.len(), named.len());
+        if let Some(needs) = &report.needs {
+            // An executor that asks whether it has a secret must hear that it has, or it never names it.
+            named.extend(needs.secrets.iter().cloned());
+        }
+        for call in &calls {
+            named.extend(call.secrets.iter().cloned());
+            if let Some(pattern) = call.pattern.as_ref().filter(|pattern| !egress.contains(pattern)) {
+                egress.push(pattern.clone());
+            }
+        }
+        round += 1;
+        if (egress.len(), named.len()) == before || round == ROUNDS {
+            let callbacks = granted_callbacks || report.needs.as_ref().is_some_and(|needs| needs.callbacks);
+            let ids =
+                trial.ids().into_iter().chain(trial.cassette.iter().flat_map(|cassette| {
+                    cassette.exchanges.iter().flat_map(super::cassette::Exchange::texts)
+                }));
+            return (Policy::of(&calls, &ids.collect(), callbacks), report);
+        }
+        grant(trial, &egress, &named);
+    }
+}
+
+fn grant(trial: &mut Trial, egress: &[Pattern], named: &BTreeSet<String>) {
+    let mut secrets = Secrets::new();
+    for name in named {
+        // A name that cannot be a secret's stays denied, and the report says why.
+        let _ = secrets.insert(name.as_str(), trial.secret.clone(), egress.to_vec());
+    }
+    trial.executor.grant.egress = egress.to_vec();
+    trial.executor.grant.secrets = secrets;
+}
+
+// === impl Policy ===
+
+impl Policy {
+    fn of(calls: &[Call], ids: &BTreeSet<String>, callbacks: bool) -> Self {
+        let mut policy = Self { callbacks, ..Self::default() };
+        for call in calls {
+            let Some(pattern) = &call.pattern else { continue };
+            let pattern = widened(&pattern.to_string(), ids);
+            if !policy.egress.contains(&pattern) {
+                policy.egress.push(pattern.clone());
+            }
+            for name in &call.secrets {
+                match policy.secrets.iter_mut().find(|bound| bound.name == *name) {
+                    Some(bound) if bound.to.contains(&pattern) => {}
+                    Some(bound) => bound.to.push(pattern.clone()),
+                    None => policy.secrets.push(Bound { name: name.clone(), to: vec![pattern.clone()] }),
+                }
+            }
+        }
+        for bound in &mut policy.secrets {
+            if bound.to.len() == policy.egress.len() {
+                bound.to.clear();
+            }
+        }
+        policy
+    }
+}
+
+/// The pattern up to the first step of its path that is another one next time.
+fn widened(pattern: &str, ids: &BTreeSet<String>) -> String {
+    let path = pattern.find("://").and_then(|at| Some(at + 3 + pattern.get(at + 3..)?.find('/')?));
+    let Some((origin, path)) = path.and_then(|at| pattern.split_at_checked(at)) else {
+        return pattern.to_owned();
+    };
+    let mut kept = String::new();
+    for step in path.split('/').skip(1) {
+        let is_id = step.len() >= SHORTEST_ID && step.bytes().any(|byte| byte.is_ascii_digit());
+        if is_id && ids.contains(step) {
+            return format!("{origin}{kept}/*");
+        }
+        kept.push('/');
+        kept.push_str(step);
+    }
+    pattern.to_owned()
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted = |texts: &[String]| {
+            let texts: Vec<String> =
+                texts.iter().map(|text| serde_json::Value::from(text.as_str()).to_string()).collect();
+            texts.join(", ")
+        };
+        write!(f, "[grant]\negress = [")?;
+        for pattern in &self.egress {
+            write!(f, "\n  {},", quoted(std::slice::from_ref(pattern)))?;
+        }
+        let end = if self.egress.is_empty() { "]" } else { "\n]" };
+        write!(f, "{end}\nsecrets = [")?;
+        for Bound { name, to } in &self.secrets {
+            match to.as_slice() {
+                [] => write!(f, "\n  {},", quoted(std::slice::from_ref(name)))?,
+                to => write!(
+                    f,
+                    "\n  {{ name = {}, to = [{}] }},",
+                    quoted(std::slice::from_ref(name)),
+                    quoted(to)
+                )?,
+            }
+        }
+        f.write_str(if self.secrets.is_empty() { "]" } else { "\n]" })?;
+        if self.callbacks {
+            f.write_str("\ncallbacks = true")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn call(pattern: &str, secrets: &[&str]) -> Call {
+        Call {
+            whole: true,
+            method: String::new(),
+            url: String::new(),
+            sent: 0,
+            secrets: secrets.iter().map(ToString::to_string).collect(),
+            pattern: Some(pattern.parse().unwrap()),
+            began: Instant::now(),
+            result: None,
+        }
+    }
+
+    #[test]
+    fn a_path_is_widened_only_at_what_changes() {
+        let ids = BTreeSet::from(["run_81f2".to_owned(), "v1".to_owned(), "completed".to_owned()]);
+        for (pattern, learnt) in [
+            ("POST https://a.example/v1/runs", "POST https://a.example/v1/runs"),
+            ("GET https://a.example/v1/runs/run_81f2/events", "GET https://a.example/v1/runs/*"),
+            ("GET https://a.example/v1/completed", "GET https://a.example/v1/completed"),
+            ("GET https://a.example/", "GET https://a.example/"),
+        ] {
+            assert_eq!(widened(pattern, &ids), learnt);
+        }
+    }
+
+    #[test]
+    fn a_secret_is_bound_where_not_every_call_names_it() {
+        let calls = [
+            call("POST https://a.example/x", &["A", "B"]),
+            call("POST https://a.example/x", &["A", "B"]),
+            call("GET https://b.example/", &["B"]),
+        ];
+        let policy = Policy::of(&calls, &BTreeSet::new(), false);
+        assert_eq!(
+            policy.to_string(),
+            "[grant]\negress = [\n  \"POST https://a.example/x\",\n  \"GET https://b.example/\",\n]\n\
+             secrets = [\n  { name = \"A\", to = [\"POST https://a.example/x\"] },\n  \"B\",\n]"
+        );
+        assert_eq!(Policy::default().to_string(), "[grant]\negress = []\nsecrets = []");
+    }
+}

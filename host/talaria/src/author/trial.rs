@@ -1,0 +1,344 @@
+//! A trial: an executor is loaded as `serve` loads it, and given turns that nobody else sees.
+//!
+//! The steps are those of an executor's life: it is loaded and probed, it executes the cassette's turns, once for a
+//! caller that waits and once for one that reads along, and it is cancelled in the middle of a turn. One that was refused
+//! goes no further. Bounded: a turn by the executor's deadline and by [`TURN`], a cancelled one by [`GRACE`].
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use secrecy::SecretString;
+use talaria_egress::{Config as EgressConfig, Egress, Rehearsal};
+use talaria_engine::{CONTRACT, Engine, EngineConfig};
+use talaria_store::Memory;
+use talaria_turns::{
+    Callbacks, ContextId, Emitted, Executor as _, Failure, FinalState, Message, MessageId, Outcome, Part,
+    Principal, Role, Said, Scope, Store, TaskId, Turn, message_text,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::callbacks::Scripted;
+use super::cassette::{Cassette, End, Line};
+use super::report::{Identity, Report, Step};
+use super::timeline::{Timeline, short};
+use super::upstream::Upstream;
+use crate::cli::ExecutorTest;
+use crate::config::{self, ConfigError, ExecutorName};
+use crate::executors::{Loaded, Loader, Readiness};
+use crate::output;
+
+/// The longest turn: a stand-in answers at once, and nobody waits ten minutes for a test.
+const TURN: Duration = Duration::from_secs(60);
+/// How long a turn may go on after it was cancelled; then it is dropped, as `serve` does.
+const GRACE: Duration = Duration::from_secs(5);
+/// Events that wait for their reader, as in `serve`.
+const EVENTS: usize = 32;
+/// What is said when nothing is said.
+const TEXT: &str = "hello";
+
+/// Everything that a trial needs. The stand-in ends with it.
+pub(crate) struct Trial {
+    pub(super) executor: config::Executor,
+    pub(super) cassette: Option<Cassette>,
+    pub(super) timeline: Arc<Timeline>,
+    pub(super) secret: SecretString,
+    loader: Loader,
+    wasm: Arc<[u8]>,
+    upstream: Arc<Upstream>,
+    callbacks: Arc<Scripted>,
+    lines: Vec<Line>,
+    store: Arc<dyn Store>,
+    ids: Mutex<BTreeSet<String>>,
+    _until: DropGuard,
+}
+
+/// A turn that has run.
+struct Ran {
+    result: Result<Outcome, Failure>,
+    /// The answer as far as it was emitted.
+    said: String,
+    checkpoint: Option<Vec<u8>>,
+}
+
+// === impl Trial ===
+
+impl Trial {
+    /// Reads what the command line names and starts the stand-in.
+    pub(crate) async fn set_up(test: &ExecutorTest, cache_dir: Option<PathBuf>) -> anyhow::Result<Self> {
+        let component = &test.component;
+        let wasm =
+            std::fs::read(component).map_err(|error| ConfigError::file(component, error.to_string()))?;
+        // Cargo writes `my_agent.wasm` for the package `my-agent`.
+        let stem = component.file_stem().unwrap_or_default().to_string_lossy().replace('_', "-");
+        let name: ExecutorName = stem.parse().map_err(|error: String| ConfigError::file(component, error))?;
+        let secret = format!("rehearsal-{}", uuid::Uuid::new_v4().simple());
+        let mut executor = config::alone(name, component.clone(), test.config.as_deref(), &secret)?;
+        executor.deadline = executor.deadline.min(TURN);
+        let cassette = test.cassette.as_deref().map(Cassette::read).transpose()?;
+
+        let timeline = Arc::new(Timeline::new());
+        let secret = SecretString::from(secret);
+        let until = CancellationToken::new();
+        let (upstream, stand_in) =
+            Upstream::start(cassette.as_ref(), &secret, &timeline, &TaskTracker::new(), until.clone())
+                .await?;
+        let lines_heard = Arc::clone(&timeline);
+        talaria_observe::tap("error,talaria_engine=warn,guest=trace,import=trace", move |line| {
+            lines_heard.line(line)
+        })?;
+        let calls_heard = Arc::clone(&timeline);
+        let rehearsal = Rehearsal { stand_in, heard: Arc::new(move |call| calls_heard.call(call)) };
+        let egress = Egress::new(EgressConfig { rehearsal: Some(rehearsal), ..EgressConfig::default() });
+        let engine = Engine::new(&EngineConfig { slots: 4, scripted_slots: 2, cache_dir }, egress)?;
+        let replies = cassette.as_ref().map(|cassette| cassette.callbacks.clone()).unwrap_or_default();
+        let callbacks = Arc::new(Scripted::new(replies, Arc::clone(&timeline)));
+        let lines = match (&test.text, &cassette) {
+            (Some(text), _) => vec![Line { text: text.clone(), ..Line::default() }],
+            (None, Some(cassette)) if !cassette.turns.is_empty() => cassette.turns.clone(),
+            (None, _) => vec![Line { text: TEXT.into(), ..Line::default() }],
+        };
+        Ok(Self {
+            executor,
+            cassette,
+            loader: Loader::alone(engine, Arc::clone(&callbacks) as Arc<dyn Callbacks>),
+            wasm: wasm.into(),
+            upstream,
+            callbacks,
+            lines,
+            store: Arc::new(Memory::new(100)),
+            ids: Mutex::default(),
+            timeline,
+            secret,
+            _until: until.drop_guard(),
+        })
+    }
+
+    /// The ids that turns of this trial had.
+    pub(super) fn ids(&self) -> BTreeSet<String> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Runs it.
+    pub(crate) async fn run(&self) -> Report {
+        let name = self.executor.name.as_str();
+        let (load, loaded) = self.load().await;
+        let Some(loaded) = loaded else { return Report::new(name, None, vec![load]) };
+        let component = loaded.executor.component();
+        let identity = Identity {
+            name: component.description().name.clone(),
+            version: component.description().version.clone(),
+            contract: CONTRACT,
+            digest: component.digest().to_owned(),
+        };
+        let mut steps = vec![load];
+        for streaming in [false, true] {
+            let context = ContextId::fresh();
+            self.rewind();
+            for line in &self.lines {
+                steps.push(Box::pin(self.execute(&loaded.executor, line, &context, streaming)).await);
+            }
+        }
+        if let Some(line) = self.lines.first() {
+            self.rewind();
+            steps.push(Box::pin(self.cancel(&loaded.executor, line)).await);
+        }
+        Report::new(name, Some((identity, component.description().needs.clone())), steps)
+    }
+
+    fn rewind(&self) {
+        self.upstream.rewind();
+        self.callbacks.rewind();
+    }
+
+    /// Everything that is checked before an executor takes turns, by the function that `serve` does it with.
+    async fn load(&self) -> (Step, Option<Loaded>) {
+        self.rewind();
+        self.timeline.begin();
+        let (executor, wasm) = (self.executor.clone(), Arc::clone(&self.wasm));
+        let loaded = Box::pin(self.loader.load(executor, wasm, None, &output::note)).await;
+        let mut problems = Vec::new();
+        let outcome = match &loaded {
+            Ok(loaded) => {
+                let readiness = loaded.readiness();
+                if readiness != Readiness::Ready {
+                    problems.push(readiness.to_string());
+                }
+                readiness.to_string()
+            }
+            Err(reason) => {
+                problems.push(reason.clone());
+                "refused".into()
+            }
+        };
+        (self.step("load", None, outcome, problems), loaded.ok())
+    }
+
+    async fn execute(
+        &self,
+        executor: &talaria_engine::Executor,
+        line: &Line,
+        context: &ContextId,
+        streaming: bool,
+    ) -> Step {
+        self.timeline.begin();
+        let turn = self.turn(&line.text, context, streaming);
+        let Ran { result, said, .. } = self.ran(executor, turn, line, CancellationToken::new()).await;
+        let mut problems = Vec::new();
+        let (end, text) = match &result {
+            Ok(outcome) if outcome.parts.is_empty() => (end(outcome.state), said),
+            Ok(outcome) => (end(outcome.state), message_text(&outcome.parts)),
+            Err(failure) => (End::Failed, failure.message.clone()),
+        };
+        let wanted = line.state.unwrap_or(End::Completed);
+        if end != wanted {
+            problems.push(format!("it ended as {}, not as {}", end.name(), wanted.name()));
+        }
+        for piece in line.expect.iter().filter(|piece| !text.contains(piece.as_str())) {
+            problems.push(format!("the reply lacks {piece:?}"));
+        }
+        let step = if streaming { "execute (streamed)" } else { "execute" };
+        self.step(step, Some(&line.text), format!("{}: {}", end.name(), short(&text)), problems)
+    }
+
+    /// A turn that is cancelled while it waits for its upstream, and what the executor does to stop that.
+    async fn cancel(&self, executor: &talaria_engine::Executor, line: &Line) -> Step {
+        self.timeline.begin();
+        let turn = self.turn(&line.text, &ContextId::fresh(), true);
+        let cancelled = CancellationToken::new();
+        self.upstream.hold(Some(cancelled.clone()));
+        let running = self.ran(executor, turn.clone(), line, cancelled.clone());
+        let ran = tokio::select! {
+            ran = running => Some(ran),
+            () = async { cancelled.cancelled().await; tokio::time::sleep(GRACE).await } => None,
+        };
+        self.upstream.hold(None);
+        let mut problems = Vec::new();
+        let mut outcome = match (&ran, cancelled.is_cancelled()) {
+            (Some(_), false) => "the turn ended before it could be cancelled".to_owned(),
+            (Some(Ran { result: Ok(outcome), .. }), true) => {
+                format!("the turn ended as {}", end(outcome.state).name())
+            }
+            (Some(Ran { result: Err(failure), .. }), true) => {
+                format!("the turn ended: {}", short(&failure.message))
+            }
+            (None, _) => {
+                problems
+                    .push(format!("it went on for {GRACE:?} after the cancel; look at control.cancelled"));
+                "the turn was dropped".to_owned()
+            }
+        };
+        let checkpoint = ran.and_then(|ran| ran.checkpoint);
+        self.timeline.note("host", "calls cancel in a fresh instance", "");
+        match executor.cancel(Turn { checkpoint, ..turn }).await {
+            Ok(()) => outcome.push_str("; cancel ended well"),
+            Err(failure) => problems.push(format!("cancel failed: {}", failure.message)),
+        }
+        self.step("cancel", Some(&line.text), outcome, problems)
+    }
+
+    fn step(&self, step: &str, text: Option<&str>, outcome: String, mut problems: Vec<String>) -> Step {
+        let (calls, took_ms) = self.timeline.end();
+        let unanswered = self.upstream.unanswered();
+        problems.extend(unanswered.iter().map(|call| format!("the cassette has no answer for {call}")));
+        Step { step: step.into(), text: text.map(str::to_owned), took_ms, outcome, problems, calls }
+    }
+
+    /// Runs a turn, and takes what it says.
+    async fn ran(
+        &self,
+        executor: &talaria_engine::Executor,
+        turn: Turn,
+        line: &Line,
+        cancelled: CancellationToken,
+    ) -> Ran {
+        let (principal, context) = (turn.principal.clone(), turn.context.clone());
+        let store = Arc::clone(&self.store);
+        let (scope, heard) = Scope::new(EVENTS, cancelled, store, principal, context, executor.name());
+        // The scope's sender ends with the turn, and with it the listening.
+        let (result, (said, checkpoint)) =
+            tokio::join!(executor.execute(turn, scope), self.listen(heard, line));
+        Ran { result, said, checkpoint }
+    }
+
+    async fn listen(&self, mut heard: mpsc::Receiver<Said>, line: &Line) -> (String, Option<Vec<u8>>) {
+        let (mut said, mut last) = (String::new(), None);
+        let mut answers = line.answers.iter();
+        while let Some(piece) = heard.recv().await {
+            match piece {
+                Said::Emitted(event) => match *event {
+                    Emitted::TextDelta(text) => {
+                        self.timeline.delta(&text);
+                        said.push_str(&text);
+                    }
+                    Emitted::Artifact { artifact, .. } => {
+                        self.timeline.note("events.emit", format!("artifact {}", short(&artifact.id)), "");
+                    }
+                    Emitted::Status(text) => {
+                        self.timeline.note("events.emit", format!("status {}", short(&text)), "");
+                    }
+                    Emitted::Tool(tool) => {
+                        let args = format!("tool-progress {} {:?}", tool.name, tool.state);
+                        self.timeline.note("events.emit", args, "");
+                    }
+                    Emitted::Custom { name, .. } => {
+                        self.timeline.note("events.emit", format!("custom {name}"), "");
+                    }
+                },
+                Said::Checkpoint { data, kept } => {
+                    self.timeline.note("state.checkpoint", format!("{} B", data.len()), "kept");
+                    last = Some(data);
+                    let _ = kept.send(Ok(()));
+                }
+                Said::Ask { parts, answer } => {
+                    let reply = answers.next().map_or("yes", String::as_str);
+                    self.timeline.note("events.ask", short(&message_text(&parts)), short(reply));
+                    let _ = answer.send(message(vec![Part::text(reply)]));
+                }
+            }
+        }
+        (said, last)
+    }
+
+    fn turn(&self, text: &str, context: &ContextId, streaming: bool) -> Turn {
+        let message = message(vec![Part::text(text)]);
+        let turn = Turn {
+            task: TaskId::fresh(),
+            context: context.clone(),
+            text: message_text(&message.parts),
+            message,
+            history: Vec::new(),
+            principal: Principal::anyone(),
+            streaming,
+            async_delivery: false,
+            metadata: None,
+            checkpoint: None,
+        };
+        let ids = [turn.task.to_string(), turn.context.to_string(), turn.message.id.to_string()];
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
+        turn
+    }
+}
+
+fn message(parts: Vec<Part>) -> Message {
+    Message {
+        id: MessageId::fresh(),
+        role: Role::User,
+        parts,
+        metadata: None,
+        extensions: Vec::new(),
+        reference_task_ids: Vec::new(),
+    }
+}
+
+fn end(state: FinalState) -> End {
+    match state {
+        FinalState::Completed => End::Completed,
+        FinalState::InputRequired => End::InputRequired,
+        FinalState::AuthRequired => End::AuthRequired,
+        FinalState::Rejected => End::Rejected,
+    }
+}

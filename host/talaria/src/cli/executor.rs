@@ -1,0 +1,74 @@
+//! `talaria executor`: what an author of executors asks for.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::author::Language;
+use crate::config::ExecutorName;
+
+/// `talaria executor`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Executor {
+    /// Write the project of a new executor: sources, contract, settings, a test.
+    New(ExecutorNew),
+    /// Run a component offline against a scripted upstream, and show what it does.
+    Test(ExecutorTest),
+}
+
+/// `talaria executor new`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The project is written into ./NAME, which must not exist. Its README.md has the exact commands to build and test it.
+
+Examples:
+  talaria executor new my-agent --lang rust
+  talaria executor new my-agent --lang python
+  talaria executor new my-agent --lang js")]
+pub(crate) struct ExecutorNew {
+    /// Its name: a-z, 0-9 and -
+    pub(crate) name: ExecutorName,
+    /// What to write it in
+    #[arg(long, value_enum, value_name = "LANGUAGE")]
+    pub(crate) lang: Language,
+}
+
+/// `talaria executor test`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Loads the component as `talaria serve` would, then runs describe, setup, execute (for a caller that waits, and for one
+that reads along) and cancel. No call leaves this process: a stand-in answers all of them, as the cassette says, or as the
+gateway of `talaria serve --demo`. No variable of the environment is read, and secrets have made-up values.
+
+A cassette is TOML (or JSON) with the turns and the upstream's answers; docs/authors.md has all of it:
+  [[turn]]
+  text = \"hello\"
+  expect = [\"Hi\"]
+  [[exchange]]
+  request = \"POST https://api.example.com/v1/chat/completions\"
+  json = { choices = [{ message = { content = \"Hi there\" } }] }
+
+Exit code 0: everything passed; 1: something did not; 64: the command line or a file cannot be used.
+
+Examples:
+  talaria executor test my-agent.wasm
+  talaria executor test my-agent.wasm --text 'hello, with a tool'
+  talaria executor test my-agent.wasm --cassette cassette.toml --output json
+  talaria executor test my-agent.wasm --learn > my-agent.toml")]
+pub(crate) struct ExecutorTest {
+    /// The component
+    #[arg(value_name = "NAME.wasm")]
+    pub(crate) component: PathBuf,
+    /// Its settings and its grant [default: NAME.toml beside the component, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// What is said and answered [default: one turn, answered as by the demo's gateway]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cassette: Option<PathBuf>,
+    /// What the caller says, instead of the cassette's turns
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+    /// Ignore the grant, find out what is needed, and print the least grant that gives it
+    #[arg(long)]
+    pub(crate) learn: bool,
+}

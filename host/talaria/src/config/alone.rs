@@ -1,0 +1,51 @@
+//! One executor by itself, for a command that tries it: its own file, and nothing of this machine.
+//!
+//! No variable of the environment is read. Every secret that the file grants has the same made-up value, so that an
+//! executor behaves as if it had its keys, and none of them can get out.
+
+use std::path::{Path, PathBuf};
+
+use super::env::{Env, Seeds};
+use super::executor::{Executor, ExecutorSection, Surroundings};
+use super::source::{ConfigError, Problem, Source};
+use super::value::ExecutorName;
+
+/// Where compiled components are kept when nothing is said.
+pub(crate) fn cache_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    // Relative values are ignored, as the XDG base directory specification asks.
+    let absolute = |name: &str| Env(env).get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    Some(base.join("talaria"))
+}
+
+/// Makes an executor of a component and its file: `own`, or the one beside the component, if there is one.
+pub(crate) fn alone(
+    name: ExecutorName,
+    component: PathBuf,
+    own: Option<&Path>,
+    secret: &str,
+) -> Result<Executor, ConfigError> {
+    let source = match own {
+        Some(path) => {
+            let missing =
+                || ConfigError::file(path, "there is no such file; correct `--config`, or leave it out");
+            Some(Source::read(path)?.ok_or_else(missing)?)
+        }
+        None => Source::read(&component.with_extension("toml"))?,
+    };
+    let at = |problem: Problem| match &source {
+        Some(source) => source.at(problem),
+        None => problem.into(),
+    };
+    let section: ExecutorSection = match &source {
+        Some(source) => source.parse(&format!("executor.{name}"))?,
+        None => ExecutorSection::default(),
+    };
+    if section.component.is_some() {
+        let what = "not here: the component is the .wasm file that is named on the command line".into();
+        return Err(at(Problem { key: "component".into(), what }));
+    }
+    let made_up = |name: &str| (!name.ends_with("_FILE")).then(|| secret.to_owned());
+    let around = Surroundings { env: Env(&made_up), folder: Path::new(""), seeds: &Seeds::default() };
+    Executor::resolve(name, section, Some(component), &around, &mut Vec::new()).map_err(at)
+}

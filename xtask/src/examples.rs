@@ -1,0 +1,207 @@
+//! `cargo xtask examples`: the authors' side, from the sources to a turn.
+//!
+//! The example executors are built by the tools that their authors would use, and pass their own tests; so does a project
+//! of each language, as `talaria executor new` writes it. Python's and JavaScript's components have megabytes and go to
+//! `target/examples`, where the end-to-end tests and the benchmark find them; Rust's are built by `cargo xtask guests`.
+//!
+//! The tools are installed on the first run, by name and by pin, below `target/examples`. What was built is not built again
+//! until something that it was made of changes.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use sha2::{Digest as _, Sha256};
+
+use crate::command::{cargo, read, run, target};
+use crate::guests;
+use crate::node::Node;
+use crate::toolchain::{TARGET, Toolchain};
+use crate::venv::Venv;
+
+/// The names of the projects that are written anew.
+const NEW: [(&str, &str); 3] = [("new-rust", "rust"), ("new-python", "python"), ("new-js", "js")];
+/// The folder of the contract, in a project as in this repository.
+const WIT: &str = "wit/0.1.0";
+
+/// Where everything is.
+struct Workshop<'a> {
+    root: &'a Path,
+    home: PathBuf,
+    /// The product's binary.
+    talaria: PathBuf,
+}
+
+/// Builds and tests them all.
+pub(crate) fn run_all(root: &Path) -> Result<()> {
+    let target = target(root)?;
+    run(cargo().args(["build", "--package", "talaria"]).current_dir(root))?;
+    let workshop = Workshop { root, home: target.join("examples"), talaria: target.join("debug/talaria") };
+    fs::create_dir_all(&workshop.home)?;
+    workshop.rust_example("race")?;
+    workshop.python_example("redact")?;
+    workshop.js_example("by-language")?;
+    for (name, language) in NEW {
+        workshop.new_project(name, language)?;
+    }
+    Ok(())
+}
+
+// === impl Workshop ===
+
+impl Workshop<'_> {
+    fn example(&self, name: &str) -> PathBuf {
+        self.root.join("examples").join(name)
+    }
+
+    /// `cargo xtask guests` built it.
+    fn rust_example(&self, name: &str) -> Result<()> {
+        let built = self.root.join("guests/dist/test").join(format!("{name}.wasm"));
+        let component = self.home.join(format!("{name}.wasm"));
+        fs::copy(&built, &component).with_context(|| format!("cannot copy {}", built.display()))?;
+        self.test(&component, &self.example(name), name)
+    }
+
+    fn python_example(&self, name: &str) -> Result<()> {
+        let project = self.example(name);
+        let component = self.home.join(format!("{name}.wasm"));
+        self.once(&project, &component, || self.componentize_py(&project, &component))?;
+        self.test(&component, &project, name)
+    }
+
+    fn js_example(&self, name: &str) -> Result<()> {
+        let project = self.example(name);
+        let component = self.home.join(format!("{name}.wasm"));
+        self.once(&project, &component, || {
+            // The packages are found beside the sources, so these are copied to where packages may be.
+            let copy = self.home.join(name);
+            clear(&copy)?;
+            for file in fs::read_dir(&project)? {
+                let file = file?;
+                fs::copy(file.path(), copy.join(file.file_name()))?;
+            }
+            fs::create_dir_all(copy.join("wit"))?;
+            symlink(self.root.join(WIT), copy.join(WIT))?;
+            self.componentize_js(&copy, name)?;
+            fs::copy(copy.join(format!("{name}.wasm")), &component)?;
+            Ok(())
+        })?;
+        self.test(&component, &project, name)
+    }
+
+    /// What `talaria executor new` writes, built from its own files.
+    fn new_project(&self, name: &str, language: &str) -> Result<()> {
+        let fresh = self.home.join("fresh");
+        clear(&fresh)?;
+        run(Command::new(&self.talaria)
+            .args(["executor", "new", name, "--lang", language])
+            .current_dir(&fresh))?;
+        let project = fresh.join(name);
+        let component = self.home.join(format!("{name}.wasm"));
+        self.once(&project, &component, || match language {
+            "rust" => self.cargo(&project, name, &component),
+            "python" => self.componentize_py(&project, &component),
+            _ => {
+                self.componentize_js(&project, name)?;
+                fs::copy(project.join(format!("{name}.wasm")), &component)?;
+                Ok(())
+            }
+        })?;
+        self.test(&component, &project, name)
+    }
+
+    fn cargo(&self, project: &Path, name: &str, component: &Path) -> Result<()> {
+        let toolchain = Toolchain::find(&self.root.join("target/wasm-toolchain"))?;
+        // The guests' folder and flags, so that `std` is not compiled once more where it must be compiled at all.
+        let folder = self.root.join("guests/target");
+        run(toolchain
+            .cargo_build()
+            .arg("--target-dir")
+            .arg(&folder)
+            .env("CARGO_ENCODED_RUSTFLAGS", guests::flags(self.root, &toolchain)?)
+            .current_dir(project))?;
+        let built = folder.join(TARGET).join("release").join(format!("{}.wasm", name.replace('-', "_")));
+        fs::copy(&built, component).with_context(|| format!("cargo wrote no {}", built.display()))?;
+        Ok(())
+    }
+
+    fn componentize_py(&self, project: &Path, component: &Path) -> Result<()> {
+        let pins = fs::read_to_string(project.join("requirements.txt"))?;
+        let pin = pins.trim();
+        let venv = Venv::find(&self.home, &pin.replace("==", " "), &[OsStr::new(pin)], "")?;
+        // A project has the contract in it, an example has this repository's.
+        let wit = [project.join(WIT), self.root.join(WIT)].into_iter().find(|wit| wit.is_dir());
+        let mut command = Command::new(venv.bin().join("componentize-py"));
+        command.arg("-d").arg(wit.context("there is no contract")?).args([
+            "-w",
+            "executor",
+            "componentize",
+            "-p",
+        ]);
+        read(command.arg(project).args(["app", "-o"]).arg(component).env_remove("VIRTUAL_ENV")).map(drop)
+    }
+
+    fn componentize_js(&self, project: &Path, name: &str) -> Result<()> {
+        let node = Node::find(&self.home)?;
+        // The new project has the same pins as the example.
+        let packages = node.install(&self.home, &self.example("by-language"))?;
+        symlink(packages.join("node_modules"), project.join("node_modules"))?;
+        read(node.command("node").arg("build.mjs").current_dir(project))
+            .with_context(|| format!("cannot build {name}"))
+            .map(drop)
+    }
+
+    /// Builds a component, unless it is there and made of the same files.
+    fn once(&self, project: &Path, component: &Path, build: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut sources = Sha256::new();
+        for folder in [project, &self.root.join(WIT)] {
+            for file in guests::files(folder, &[&project.join("node_modules")])? {
+                sources.update(file.strip_prefix(folder)?.as_os_str().as_encoded_bytes());
+                sources.update(fs::read(&file)?);
+            }
+        }
+        let sources = format!("{:x}", sources.finalize());
+        let stamp = component.with_extension("sources");
+        if component.is_file() && fs::read_to_string(&stamp).is_ok_and(|made_of| made_of == sources) {
+            return Ok(());
+        }
+        let start = Instant::now();
+        build()?;
+        let bytes = fs::metadata(component).context("nothing was built")?.len();
+        fs::write(stamp, sources)?;
+        let name = component.file_stem().unwrap_or_default().to_string_lossy();
+        eprintln!("examples: built {name}, {} KiB, in {:.1} s", bytes >> 10, start.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    /// The project's own test.
+    fn test(&self, component: &Path, project: &Path, name: &str) -> Result<()> {
+        let mut command = Command::new(&self.talaria);
+        command.args(["executor", "test"]).arg(component);
+        command.arg("--config").arg(project.join(format!("{name}.toml")));
+        command.arg("--cassette").arg(project.join("cassette.toml"));
+        // Where the end-to-end tests keep compiled components: each of these takes seconds.
+        command.env("XDG_CACHE_HOME", self.talaria.with_file_name("e2e-cache"));
+        let tested = command.output().context("cannot start talaria")?;
+        let said = String::from_utf8_lossy(&tested.stdout);
+        ensure!(
+            tested.status.success(),
+            "{name} fails its test:\n{said}{}",
+            String::from_utf8_lossy(&tested.stderr)
+        );
+        eprintln!("examples: {name} passes its test");
+        Ok(())
+    }
+}
+
+/// Makes an empty folder.
+fn clear(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot clear {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
+}
