@@ -30,4 +30,5 @@ mod routes;
 mod seeds;
 mod send;
 mod signed_card;
+mod swap;
 mod tokens;

@@ -12,6 +12,8 @@
 //! | `talaria_push_deliveries_total` | `result` | tries to deliver a push |
 //! | `talaria_messages_routed_total` | `route` | messages by what chose their executor: a rule, `chosen`, `continued` or `default` |
 //! | `talaria_executor_ready` | `executor` | 1 where the last probe reached what it needs, else 0 |
+//! | `talaria_executor_quarantined` | `executor` | 1 while it takes no turns because it crashed again and again, else 0 |
+//! | `talaria_executor_stood_in_for` | `executor` | 1 while its fallback takes its turns, else 0 |
 //!
 //! Labels are closed sets: enumerations, and the names of configured executors and rules. Nothing that a caller says becomes one.
 //!
@@ -100,10 +102,23 @@ pub struct Readings {
     pub streams_open: usize,
     /// Requests refused since the start, by reason.
     pub refused: Vec<(Refusal, u64)>,
-    /// The executors, and whether they are ready.
-    pub executors: Vec<(String, bool)>,
+    /// The executors.
+    pub executors: Vec<OneExecutor>,
     /// Messages since the start, by what chose their executor.
     pub routed: Vec<(String, u64)>,
+}
+
+/// How an executor fares.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OneExecutor {
+    /// Its name.
+    pub name: String,
+    /// The last probe reached what it needs.
+    pub is_ready: bool,
+    /// It crashed again and again, and takes no turns.
+    pub is_quarantined: bool,
+    /// Its fallback takes its turns.
+    pub is_stood_in_for: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -208,11 +223,20 @@ impl Collector for Live {
             let labels = [("reason", Label(*reason))];
             ConstCounter::new(*count).encode(metric.encode_family(&labels)?)?;
         }
-        let help = "Whether the last probe reached what the executor needs";
-        let mut metric = encoder.encode_descriptor("executor_ready", help, None, MetricType::Gauge)?;
-        for (executor, ready) in &now.executors {
-            let labels = [("executor", executor.as_str())];
-            ConstGauge::new(i64::from(*ready)).encode(metric.encode_family(&labels)?)?;
+        type Is = fn(&OneExecutor) -> bool;
+        let gauges: [(_, _, Is); 3] = [
+            ("executor_ready", "Whether the last probe reached what the executor needs", |one| one.is_ready),
+            ("executor_quarantined", "Whether it takes no turns because it crashed", |one| {
+                one.is_quarantined
+            }),
+            ("executor_stood_in_for", "Whether its fallback takes its turns", |one| one.is_stood_in_for),
+        ];
+        for (name, help, is) in gauges {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for executor in &now.executors {
+                let labels = [("executor", executor.name.as_str())];
+                ConstGauge::new(i64::from(is(executor))).encode(metric.encode_family(&labels)?)?;
+            }
         }
         let help = "Messages, by what chose their executor";
         let mut metric = encoder.encode_descriptor("messages_routed", help, None, MetricType::Counter)?;
@@ -305,7 +329,15 @@ mod tests {
                 (Refusal::Conversation, 1),
                 (Refusal::Draining, 0),
             ],
-            executors: vec![("chat".into(), true), ("quote\"\n".into(), false)],
+            executors: vec![
+                OneExecutor { name: "chat".into(), is_ready: true, ..OneExecutor::default() },
+                OneExecutor {
+                    name: "quote\"\n".into(),
+                    is_quarantined: true,
+                    is_stood_in_for: true,
+                    ..OneExecutor::default()
+                },
+            ],
             routed: vec![("papers".into(), 4), ("default".into(), 1)],
         });
         insta::assert_snapshot!(sorted(&metrics.text()));

@@ -62,7 +62,7 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
     let config = Config::load(&Overrides::from(serve), &env)?;
     runtime()?.block_on(async {
         let stop = stop_requested().context("cannot listen for signals")?;
-        let app = Box::pin(App::build(config, serve.demo)).await?;
+        let app = Box::pin(App::build(config, env, serve.demo)).await?;
         output::print(format, app.banner())?;
         app.run(stop).await;
         Ok(ExitCode::SUCCESS)
@@ -70,9 +70,11 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
 }
 
 fn run_check(check: &Check, format: Format) -> anyhow::Result<ExitCode> {
-    let config = Config::load(&Overrides::from(check), &env)?;
-    let executors = runtime()?.block_on(Executors::load(&config, None, &output::note))?;
-    let report = check::Report::new(&config, &executors);
+    let mut config = Config::load(&Overrides::from(check), &env)?;
+    // A check leaves nothing behind, and shows the files as they are.
+    config.state = None;
+    let executors = runtime()?.block_on(Executors::load(&config, None, env, &output::note))?;
+    let report = check::Report::new(&config, &executors.table());
     output::print(format, &report)?;
     Ok(if report.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
