@@ -20,6 +20,9 @@
 mod cache;
 mod challenge;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod layout;
 mod reference;
 mod registry;

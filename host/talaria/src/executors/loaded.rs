@@ -57,6 +57,8 @@ pub(crate) enum Readiness {
 /// What versions are loaded with.
 pub(crate) struct Loader {
     pub(super) engine: Engine,
+    /// How components are pulled.
+    pub(super) oci: talaria_oci::Options,
     /// For those that are granted callbacks.
     pub(super) callbacks: Option<Arc<dyn Callbacks>>,
     pub(super) quarantined: Arc<Notify>,

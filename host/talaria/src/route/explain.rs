@@ -3,6 +3,7 @@
 //! Nothing is loaded or called: whether an executor is ready is not known here, so its fallback is shown beside it.
 //! Without a context id, rules with a weight are shown by their share.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Serialize;
@@ -12,7 +13,7 @@ use talaria_turns::{Asked, ContextId, Message, Metadata, Part, Principal, Role};
 
 use super::{CHOICE, Routes, Rule, Tested, Why, point};
 use crate::cli::Explain;
-use crate::config::{Config, ExecutorName};
+use crate::config::{Config, Executor, ExecutorName};
 
 /// What would happen to a message.
 #[derive(Debug, Serialize)]
@@ -93,7 +94,7 @@ impl Explanation {
             routes.rules.iter().map(|rule| Considered::new(rule, &asked, context.as_ref())).collect();
         let (takes, refused) = match routes.choice(&asked) {
             Err(refused) => (Vec::new(), Some(refused.to_string())),
-            Ok(Some(name)) if !config.executors.contains_key(&name) => {
+            Ok(Some(name)) if executor(config, &name).is_none() => {
                 (Vec::new(), Some(format!("metadata[\"{CHOICE}\"] names no executor of this configuration")))
             }
             Ok(Some(name)) => (vec![Takes::new(config, &name, 100.0, Why::Chosen)], None),
@@ -106,6 +107,18 @@ impl Explanation {
     pub(crate) fn is_taken(&self) -> bool {
         self.refused.is_none()
     }
+}
+
+/// The configuration of an executor, of the main file or of the folder, as it is now.
+fn executor<'a>(config: &'a Config, name: &ExecutorName) -> Option<Cow<'a, Executor>> {
+    let in_folder = || {
+        let files = config.folder.list().ok()?.executors.remove(name)?;
+        files.component?;
+        let policy = files.policy.and_then(|path| std::fs::read_to_string(path).ok());
+        // Its secrets are not looked at.
+        config.folder.executor(name, policy.as_deref(), &|_| None, &mut Vec::new()).ok()
+    };
+    in_folder().map(Cow::Owned).or_else(|| config.executors.get(name).map(Cow::Borrowed))
 }
 
 /// Who takes how much, rule by rule.
@@ -156,7 +169,7 @@ impl Considered {
 
 impl Takes {
     fn new(config: &Config, name: &ExecutorName, share: f64, why: Why) -> Self {
-        let fallback = config.executors.get(name).and_then(|executor| executor.fallback.as_ref());
+        let fallback = executor(config, name).and_then(|executor| executor.fallback.clone());
         Self {
             executor: name.as_str().to_owned(),
             share,
