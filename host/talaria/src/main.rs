@@ -26,8 +26,8 @@ use tokio::runtime::{Builder, Runtime};
 use app::App;
 use author::Trial;
 use cli::{
-    Check, Cli, Command, EXIT_USAGE, Executor, ExecutorNew, ExecutorTest, Explain, LogFormat, RouteCommand, Send,
-    Serve,
+    Check, Cli, Command, EXIT_USAGE, Executor, ExecutorNew, ExecutorTest, Explain, LogFormat, RouteCommand,
+    Send, Serve,
 };
 use config::{Config, ConfigError, Overrides};
 use executors::Executors;

@@ -637,26 +637,22 @@ async fn read_component(
     oci: &talaria_oci::Options,
     report: Report<'_>,
 ) -> Result<(Arc<[u8]>, Option<Content>), String> {
-    let component = &config.component;
-    match component {
-        ComponentRef::Builtin(name) => BUILTIN
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, bytes)| (Arc::from(*bytes), None))
-            .ok_or_else(|| format!("{component}: there is no such component")),
-        ComponentRef::File(path) => {
-            let wasm: Arc<[u8]> = watch::read_component(path).map_err(|error| error.to_string())?.into();
-            Ok((Arc::clone(&wasm), Some(Content { wasm, policy: None })))
+    let wasm: Arc<[u8]> = match &config.component {
+        component @ ComponentRef::Builtin(name) => {
+            let found = BUILTIN.iter().find(|(known, _)| known == name);
+            let found = found.ok_or_else(|| format!("{component}: there is no such component"));
+            return found.map(|(_, bytes)| (Arc::from(*bytes), None));
         }
-        // Named by its digest, and kept where it was pulled to: there is nothing to go back to.
+        ComponentRef::File(path) => watch::read_component(path).map_err(|error| error.to_string())?.into(),
         ComponentRef::Oci(reference) => {
             let tell = |Progress { received, total }| {
                 report(format!("pulling {}: {} of {} KiB", config.name, received >> 10, total >> 10));
             };
             let pulled = talaria_oci::pull(reference, oci, &tell).await;
-            pulled.map(|bytes| (bytes.as_ref().into(), None)).map_err(|error| error.to_string())
+            pulled.map_err(|error| error.to_string())?.as_ref().into()
         }
-    }
+    };
+    Ok((Arc::clone(&wasm), Some(Content { wasm, policy: None })))
 }
 
 /// Files are read and written off the threads that serve.
