@@ -11,8 +11,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use futures_util::future::join_all;
 use serde::Serialize;
-use talaria_egress::{Access, Bounds, Egress};
-use talaria_engine::{Component, Engine, EngineConfig, Limits, Spec, Stage};
+use talaria_egress::Egress;
+use talaria_engine::{Component, Engine, EngineConfig, Spec, Stage};
 use talaria_turns::{Callbacks, Executor as _, Failure, FailureKind, Message, Principal, Route};
 use tracing::{info, warn};
 
@@ -228,18 +228,9 @@ async fn load(
         name: config.name.as_str().to_owned(),
         settings,
         component: Arc::new(component),
-        access: Arc::new(Access {
-            executor: config.name.as_str().to_owned(),
-            patterns: config.grant.egress.clone(),
-            secrets: config.grant.secrets.clone(),
-            bounds: Bounds { timeout: config.deadline, ..Bounds::default() },
-        }),
-        limits: Limits {
-            deadline: config.deadline,
-            memory: usize::try_from(config.grant.memory.bytes()).unwrap_or(usize::MAX),
-            concurrency: usize::try_from(config.concurrency.get()).unwrap_or(usize::MAX),
-            ..Limits::default()
-        },
+        access: config.access(&component, &settings),
+        limits: config.limits(),
+        wasi: config.grant.wasi.clone(),
         callbacks,
     });
     let setup = executor.setup().await;

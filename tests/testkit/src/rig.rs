@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use talaria_egress::{Access, Bounds, Config, Egress, Pattern, SecretString, Secrets};
-use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
 use talaria_store::Memory;
 use talaria_turns::{
     Callbacks, ContextId, Emitted, Executor as _, Failure, FailureKind, Message, MessageId, Outcome, Part,
@@ -28,6 +28,7 @@ pub struct Rig {
     store: Arc<dyn Store>,
     context: ContextId,
     callbacks: Option<Arc<dyn Callbacks>>,
+    wasi: Wasi,
 }
 
 /// A turn that has run.
@@ -68,6 +69,7 @@ impl Rig {
             store: Arc::new(Memory::new(100)),
             context: ContextId::fresh(),
             callbacks: None,
+            wasi: Wasi { random: true, ..Wasi::default() },
         }
     }
 
@@ -118,6 +120,13 @@ impl Rig {
         self
     }
 
+    /// Gives it this of WASI.
+    #[must_use]
+    pub fn wasi(mut self, wasi: Wasi) -> Self {
+        self.wasi = wasi;
+        self
+    }
+
     /// Lets it expect replies out of band.
     #[must_use]
     pub fn callbacks(mut self, callbacks: Arc<dyn Callbacks>) -> Self {
@@ -155,6 +164,7 @@ impl Rig {
             settings,
             access: Arc::new(access),
             limits: self.limits,
+            wasi: self.wasi.clone(),
             callbacks: self.callbacks.clone(),
         })
     }

@@ -21,6 +21,7 @@ mod env;
 mod executor;
 mod file;
 mod folder;
+mod grant;
 mod load;
 mod plugin;
 mod reference;
@@ -39,6 +40,7 @@ use talaria_a2a::CardSigner;
 
 pub(crate) use executor::Executor;
 pub(crate) use file::{Extension, Limits, Push, Reply, Skill};
+pub(crate) use grant::Grant;
 pub(crate) use secret::read as read_secret;
 pub(crate) use source::ConfigError;
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
