@@ -28,4 +28,5 @@ mod push;
 mod seeds;
 mod send;
 mod signed_card;
+mod swap;
 mod tokens;

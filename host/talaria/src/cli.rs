@@ -45,8 +45,35 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Check the configuration and the executors, and say what each needs and is granted.
     Check(Check),
+    /// Look at executors and their components.
+    #[command(subcommand)]
+    Executor(Executor),
     /// Send a message to an A2A agent and print its reply.
     Send(Send),
+}
+
+/// `talaria executor`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Executor {
+    /// List the executors, each with its component and whether it is ready.
+    List(Check),
+    /// Show a component: who it is, what it needs, what of that is granted, and the lines that grant the rest.
+    Inspect(Inspect),
+}
+
+/// `talaria executor inspect`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  talaria executor inspect my-agent.wasm
+  talaria executor inspect chat-completions --output json    an executor by its name")]
+pub(crate) struct Inspect {
+    /// The component's file, or the name of an executor
+    #[arg(value_name = "FILE")]
+    pub(crate) file: String,
+    /// The configuration file [default: talaria.toml in the working directory, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// `talaria serve`
@@ -260,6 +287,8 @@ mod tests {
             ("talaria", "talaria --help"),
             ("serve", "talaria serve --help"),
             ("check", "talaria check --help"),
+            ("executor", "talaria executor --help"),
+            ("executor-inspect", "talaria executor inspect --help"),
             ("send", "talaria send --help"),
         ] {
             let help = parse(arguments).expect_err("help is no command").to_string();

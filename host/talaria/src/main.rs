@@ -7,9 +7,11 @@ mod check;
 mod cli;
 mod config;
 mod demo;
+mod executor;
 mod executors;
 mod metered;
 mod output;
+mod policy;
 mod push;
 mod send;
 mod tokens;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let ended = match &cli.command {
         Command::Serve(serve) => run_serve(serve, cli.output),
         Command::Check(check) => run_check(check, cli.output),
+        Command::Executor(command) => run_executor(command, cli.output),
         Command::Send(send) => run_send(send, cli.output),
     };
     ended.unwrap_or_else(|error| {
@@ -59,7 +62,7 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
     let config = Config::load(&Overrides::from(serve), &env)?;
     runtime()?.block_on(async {
         let stop = stop_requested().context("cannot listen for signals")?;
-        let app = Box::pin(App::build(config, serve.demo)).await?;
+        let app = Box::pin(App::build(config, env, serve.demo)).await?;
         output::print(format, app.banner())?;
         app.run(stop).await;
         Ok(ExitCode::SUCCESS)
@@ -67,11 +70,33 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
 }
 
 fn run_check(check: &Check, format: Format) -> anyhow::Result<ExitCode> {
-    let config = Config::load(&Overrides::from(check), &env)?;
-    let executors = runtime()?.block_on(Executors::load(&config, None, &output::note))?;
-    let report = check::Report::new(&config, &executors);
+    let mut config = Config::load(&Overrides::from(check), &env)?;
+    // A check leaves nothing behind, and shows the files as they are.
+    config.state = None;
+    let executors = runtime()?.block_on(Executors::load(&config, None, env, &output::note))?;
+    let report = check::Report::new(&config, &executors.table());
     output::print(format, &report)?;
     Ok(if report.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_executor(command: &cli::Executor, format: Format) -> anyhow::Result<ExitCode> {
+    let file = match command {
+        cli::Executor::List(list) => &list.config,
+        cli::Executor::Inspect(inspect) => &inspect.config,
+    };
+    let overrides = Overrides::from(&Check { config: file.clone() });
+    let mut config = Config::load(&overrides, &env)?;
+    config.state = None;
+    let runtime = runtime()?;
+    let executors = runtime.block_on(Executors::load(&config, None, env, &output::note))?.table();
+    match command {
+        cli::Executor::List(_) => output::print(format, &executor::List::new(&executors))?,
+        cli::Executor::Inspect(inspect) => {
+            let inspected = runtime.block_on(executor::Inspected::new(&config, &executors, &inspect.file))?;
+            output::print(format, &inspected)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_send(send: &Send, format: Format) -> anyhow::Result<ExitCode> {

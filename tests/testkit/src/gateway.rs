@@ -55,7 +55,15 @@ type Script = dyn Fn(&Recorded) -> Reply + Send + Sync;
 impl FakeGateway {
     /// Answers each request with what the function makes of it.
     pub async fn start(script: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        Self::start_at("127.0.0.1:0", script).await
+    }
+
+    /// The same at an address that was known before.
+    pub async fn start_at(
+        address: &str,
+        script: impl Fn(&Recorded) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a free port on loopback");
         let address = listener.local_addr().unwrap();
         let seen = watch::Sender::default();
         let mut accepting = JoinSet::new();

@@ -29,6 +29,7 @@ pub struct Rig {
     context: ContextId,
     callbacks: Option<Arc<dyn Callbacks>>,
     wasi: Wasi,
+    access: Option<Access>,
 }
 
 /// A turn that has run.
@@ -70,6 +71,7 @@ impl Rig {
             context: ContextId::fresh(),
             callbacks: None,
             wasi: Wasi { random: true, ..Wasi::default() },
+            access: None,
         }
     }
 
@@ -120,6 +122,13 @@ impl Rig {
         self
     }
 
+    /// Gives it exactly this access, instead of what the other methods say.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = Some(access);
+        self
+    }
+
     /// Gives it this of WASI.
     #[must_use]
     pub fn wasi(mut self, wasi: Wasi) -> Self {
@@ -162,7 +171,7 @@ impl Rig {
             name: description.name.clone(),
             component: Arc::clone(&self.component),
             settings,
-            access: Arc::new(access),
+            access: Arc::new(self.access.clone().unwrap_or(access)),
             limits: self.limits,
             wasi: self.wasi.clone(),
             callbacks: self.callbacks.clone(),

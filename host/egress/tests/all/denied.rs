@@ -1,6 +1,6 @@
 //! What is not granted does not leave the host.
 
-use talaria_egress::ErrorKind;
+use talaria_egress::{ErrorKind, Needs, SecretString};
 
 use crate::server::{Server, echo};
 use crate::{access, egress, fails, get, post, text, with_header};
