@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use talaria_testkit::{FakeGateway, Reply, guest, soon};
 
-use crate::bridge::{Bridge, Start, call, message, request};
+use crate::bridge::{Bridge, Start, call, message, request, run, stderr, stdout, talaria};
 
 const TOKEN: &str = "operators-own";
 
@@ -210,6 +210,20 @@ async fn a_rollback_stays_until_a_file_changes() {
         changes,
         ["start loaded", "folder swapped", "admin rolled-back", "start loaded", "admin swapped"]
     );
+    // By the command, which finds the host by its configuration.
+    let admin_url = bridge.banner["admin"].as_str().unwrap().trim_start_matches("http://");
+    let config = std::fs::read_to_string(site.0.path().join("talaria.toml")).unwrap();
+    std::fs::write(site.0.path().join("same.toml"), config.replace("127.0.0.1:0", admin_url)).unwrap();
+    let rollback = |name: &str| {
+        let args = ["executor", "rollback", name, "--config", "same.toml"];
+        run(talaria(site.0.path()).args(args).env("OPERATOR", TOKEN))
+    };
+    let output = rollback("mine");
+    assert!(stdout(&output).starts_with("mine is back at echo "), "{output:?}");
+    assert_eq!(ask(&bridge, "mine", "echo hello").await, "echo hello");
+    let output = rollback("nobody");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("there is no executor `nobody`"), "{output:?}");
     assert_eq!(admin(&bridge, "POST", "/executors/nobody/reload", "", "").await.0, 404);
     assert_eq!(admin(&bridge, "POST", "/executors/conformance/rollback", "", "").await.0, 409);
 }

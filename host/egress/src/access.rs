@@ -20,12 +20,23 @@ pub struct Access {
     /// The names that may lead to loopback or into a private network. Without this a granted name may not: whoever owns
     /// a name decides where it leads.
     pub private: Vec<HostPattern>,
+    /// What its component says that it needs, where that is known: what applies is what is both needed and granted.
+    pub needs: Option<Needs>,
     /// The secrets it may name in headers, each bound to its destinations.
     pub secrets: Secrets,
     /// The bounds of each of its calls.
     pub bounds: Bounds,
     /// What it was denied lately.
     pub denials: Denials,
+}
+
+/// What a component says that it needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The calls that it makes.
+    pub patterns: Vec<Pattern>,
+    /// The secrets that it names, by name.
+    pub secrets: Vec<String>,
 }
 
 /// Bounds of one call. What a guest asks for is capped by them, never raised.
@@ -55,7 +66,14 @@ impl Access {
     /// The call's target, if the policy allows it.
     pub(crate) fn admit(&self, method: &str, url: &str) -> Result<Target, Error> {
         let target = Target::parse(method, url)?;
-        if self.patterns.iter().any(|pattern| pattern.matches(&target)) {
+        let matches = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(&target));
+        if self.needs.as_ref().is_some_and(|needs| !matches(&needs.patterns)) {
+            let what = format_args!("call {} {target}", target.method);
+            return Err(Error::denied(
+                self.deny_undeclared(what, &format!("egress: {}", Pattern::of(&target))),
+            ));
+        }
+        if matches(&self.patterns) {
             return Ok(target);
         }
         let add = format!("egress = [\"{}\"]", Pattern::of(&target));

@@ -60,11 +60,20 @@ impl Access {
     /// Denies something. The operator's log gets the line to add to the grant, once a minute; the message for the guest
     /// has it every time.
     pub fn deny(&self, what: impl Display, add: &str) -> String {
+        self.denied(format_args!("may not {what}; grant it with {add}"), add)
+    }
+
+    /// Denies what a component does not say that it needs, whatever is granted.
+    pub(crate) fn deny_undeclared(&self, what: impl Display, need: &str) -> String {
+        self.denied(format_args!("may not {what}: its component does not declare the need `{need}`"), need)
+    }
+
+    fn denied(&self, why: impl Display, line: &str) -> String {
         let executor = self.executor.as_str();
-        if let Some(times) = self.denials.due(add, Instant::now()) {
-            tracing::warn!(executor, times, "denied: it may not {what}; grant it with {add}");
+        if let Some(times) = self.denials.due(line, Instant::now()) {
+            tracing::warn!(executor, times, "denied: executor {executor} {why}");
         }
-        format!("executor {executor} may not {what}; grant it with {add}")
+        format!("executor {executor} {why}")
     }
 }
 

@@ -42,7 +42,7 @@ mod secrets;
 mod target;
 mod webhook;
 
-pub use access::{Access, Bounds};
+pub use access::{Access, Bounds, Needs};
 pub use address::{Addresses, Special};
 pub use client::{Config, Egress, Request, Response, Roots};
 pub use denial::Denials;

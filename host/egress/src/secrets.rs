@@ -116,6 +116,10 @@ impl Secrets {
     }
 
     fn expose(&self, name: &str, access: &Access, target: &Target) -> Result<&str, Error> {
+        if access.needs.as_ref().is_some_and(|needs| !needs.secrets.iter().any(|needed| needed == name)) {
+            let what = format_args!("use secret {name}");
+            return Err(Error::denied(access.deny_undeclared(what, &format!("secret: {name}"))));
+        }
         let (what, add) = match self.by_name.get(name) {
             Some(secret) if !secret.is_set() => {
                 let executor = &access.executor;

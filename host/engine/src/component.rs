@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
 use crate::contract::{self, bindings};
@@ -26,6 +27,7 @@ pub struct Component {
     digest: String,
     description: Description,
     schema: Schema,
+    wasi_http: bool,
 }
 
 /// What happens while a component is loaded, for people who wait.
@@ -51,6 +53,18 @@ pub enum LoadError {
     TooLarge {
         /// Its size.
         bytes: usize,
+    },
+    /// It would take too long to compile.
+    #[error(
+        "it would take too long to compile: {functions} functions or more, {code} bytes of them or more, one of {largest} bytes"
+    )]
+    TooComplex {
+        /// Functions counted so far.
+        functions: usize,
+        /// Their bytes.
+        code: usize,
+        /// Bytes of the last one.
+        largest: usize,
     },
     /// Truncated, a core module, or something else.
     #[error("it is not a component: {0}")]
@@ -96,6 +110,10 @@ pub enum LoadError {
 
 /// The largest component. Python's are 18 MiB.
 const MAX_BYTES: usize = 128 << 20;
+/// What compiling may take. Python's component takes 8 s on two quiet cores.
+const COMPILE: Duration = Duration::from_secs(120);
+/// How far compilers give way: half of the scale.
+const NICE: i32 = 10;
 /// What `describe` may take, an interpreter's start included.
 const DESCRIBE: Duration = Duration::from_secs(5);
 
@@ -115,7 +133,7 @@ impl Component {
         if wasm.len() > MAX_BYTES {
             return Err(LoadError::TooLarge { bytes: wasm.len() });
         }
-        contract::check(&wasm)?;
+        let fits = contract::check(&wasm)?;
         let digest = hex(&Sha256::digest(&wasm));
         let (pool, loaded) = Self::code(engine, &wasm, &digest, progress).await?;
         let pre = pool
@@ -123,10 +141,10 @@ impl Component {
             .instantiate_pre(&loaded)
             .and_then(bindings::ExecutorPre::new)
             .map_err(|error| LoadError::Mismatch(format!("{error:#}")))?;
-        let description = describe(&pool.engine, &pre).await?;
+        let description = describe(engine, &pool.engine, &pre).await?;
         let schema = Schema::read(&description.settings_schema)
             .map_err(|why| LoadError::Describe(format!("`settings-schema`: {why}")))?;
-        Ok(Self { engine: engine.clone(), pre, digest, description, schema })
+        Ok(Self { engine: engine.clone(), pre, digest, description, schema, wasi_http: fits.wasi_http })
     }
 
     /// The component's digest, sha256 in hex.
@@ -139,6 +157,12 @@ impl Component {
     #[must_use]
     pub fn description(&self) -> &Description {
         &self.description
+    }
+
+    /// Whether it makes outbound calls by `wasi:http`, beside what it says that it needs.
+    #[must_use]
+    pub fn uses_wasi_http(&self) -> bool {
+        self.wasi_http
     }
 
     /// Settings for an executor of this component: those given, above the defaults of its schema.
@@ -166,13 +190,7 @@ impl Component {
         }
         progress(Stage::Compiling { bytes: wasm.len() });
         let started = Instant::now();
-        // Which pool compiles does not matter: they differ in slots, not in code.
-        let [compiler, _] = engine.pools().map(|pool| pool.engine.clone());
-        let bytes = Arc::clone(wasm);
-        let code = tokio::task::spawn_blocking(move || compiler.precompile_component(&bytes))
-            .await
-            .map_err(|_| LoadError::Compile("the compiler panicked".into()))?
-            .map_err(|error| LoadError::Compile(format!("{error:#}")))?;
+        let code = compile(engine, wasm, COMPILE).await?;
         progress(Stage::Compiled { took: started.elapsed() });
         let code = match engine.cache().map(|cache| cache.put(digest, &code)) {
             Some(Ok(path)) => Code::File(path),
@@ -223,13 +241,59 @@ fn map(engine: &wasmtime::Engine, code: &Code) -> wasmtime::Result<wasmtime::com
     }
 }
 
+/// Compiles on threads of its own that give way to everything else. A compiler cannot be stopped: one that takes too long
+/// is left behind, its result dropped, and it holds its place until it ends. What it may be given is bounded before.
+async fn compile(engine: &Engine, wasm: &Arc<[u8]>, within: Duration) -> Result<Vec<u8>, LoadError> {
+    let failed = |why: String| LoadError::Compile(why);
+    let late = || failed(format!("it took longer than {within:?}"));
+    let deadline = tokio::time::Instant::now() + within;
+    let waiting = Arc::clone(engine.compiling()).acquire_owned();
+    let Ok(Ok(place)) = tokio::time::timeout_at(deadline, waiting).await else {
+        return Err(failed("others that take long are being compiled; try again later".into()));
+    };
+    // Which pool compiles does not matter: they differ in slots, not in code.
+    let [compiler, _] = engine.pools().map(|pool| pool.engine.clone());
+    let bytes = Arc::clone(wasm);
+    let (done, compiled) = oneshot::channel();
+    let work = move || {
+        let _place = place;
+        let threads = rayon::ThreadPoolBuilder::new()
+            .thread_name(|_| "compile".into())
+            .start_handler(|_| give_way())
+            .build()
+            .map_err(wasmtime::Error::from);
+        // Nobody listens any more after the deadline.
+        let _ =
+            done.send(threads.and_then(|threads| threads.install(|| compiler.precompile_component(&bytes))));
+    };
+    std::thread::Builder::new()
+        .name("compile".into())
+        .spawn(work)
+        .map_err(|error| failed(format!("no thread: {error}")))?;
+    match tokio::time::timeout_at(deadline, compiled).await {
+        Ok(Ok(Ok(code))) => Ok(code),
+        Ok(Ok(Err(error))) => Err(failed(format!("{error:#}"))),
+        Ok(Err(_)) => Err(failed("the compiler panicked".into())),
+        Err(_) => Err(late()),
+    }
+}
+
+/// Puts this thread behind those that answer callers.
+fn give_way() {
+    // On Linux this is of the calling thread.
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        debug!(%error, "compiling at the same priority as everything else");
+    }
+}
+
 async fn describe(
-    engine: &wasmtime::Engine,
+    engine: &Engine,
+    pool: &wasmtime::Engine,
     pre: &bindings::ExecutorPre<Ctx>,
 ) -> Result<Description, LoadError> {
     let limits = Limits { deadline: DESCRIBE, cpu: DESCRIBE, ..Limits::default() };
-    let ctx = Ctx::new(Purpose::Describe, &limits);
-    let described = executor::call(engine, ctx, limits.deadline, async |store| {
+    let ctx = Ctx::new(Purpose::Describe, &limits, engine.computing());
+    let described = executor::call(pool, ctx, limits.deadline, async |store| {
         let instance = pre.instance_pre().instantiate_async(&mut *store).await?;
         // The types of exports are checked here, against an instance.
         match bindings::Executor::new(&mut *store, &instance) {

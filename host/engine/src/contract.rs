@@ -40,11 +40,26 @@ const VERSION: (u32, u32, u32) = (0, 1, 0);
 /// What the contract imports.
 const IMPORTS: [&str; 9] =
     ["types", "http", "callback", "events", "state", "control", "log", "span", "config"];
+/// The import that makes outbound calls without the contract.
+const WASI_HTTP: &str = "wasi:http/outgoing-handler@";
+/// Functions that a component may have, all its modules together. Interpreters have some ten thousand.
+const FUNCTIONS: usize = 200_000;
+/// The largest function, in bytes of its body. An interpreter's main loop has some hundred KiB, and what compiling one
+/// function takes grows faster than its size.
+const BODY: usize = 1 << 20;
+/// Bytes of all functions. Python's are 10 MiB; it takes some seconds a MiB to compile them.
+const CODE: usize = 64 << 20;
 /// WASI packages that are linked, at any 0.2 version.
 const WASI: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
 
+/// What a component that fits says of itself by its imports.
+pub(crate) struct Fits {
+    /// It brings calls of its own, by `wasi:http`.
+    pub(crate) wasi_http: bool,
+}
+
 /// Checks the shape of `wasm` against the contract.
-pub(crate) fn check(wasm: &[u8]) -> Result<(), LoadError> {
+pub(crate) fn check(wasm: &[u8]) -> Result<Fits, LoadError> {
     let surface = Surface::read(wasm)?;
     let found = surface.exports.iter().find_map(|name| name.strip_prefix(STRATEGY)).map(|rest| {
         // "@0.1.0", or nothing where the package has no version.
@@ -56,9 +71,10 @@ pub(crate) fn check(wasm: &[u8]) -> Result<(), LoadError> {
     if !fits(&found) {
         return Err(LoadError::OtherVersion { found, offered: version_text(VERSION) });
     }
+    let wasi_http = surface.imports.iter().any(|name| name.starts_with(WASI_HTTP));
     match surface.imports.into_iter().find(|name| !is_offered(name)) {
         Some(import) => Err(LoadError::UnknownImport { import, found, offered: version_text(VERSION) }),
-        None => Ok(()),
+        None => Ok(Fits { wasi_http }),
     }
 }
 
@@ -73,10 +89,12 @@ fn is_offered(import: &str) -> bool {
     if let Some(interface) = name.strip_prefix("talaria:executor/") {
         return IMPORTS.contains(&interface) && fits(version);
     }
-    let Some((package, _)) = name.strip_prefix("wasi:").and_then(|rest| rest.split_once('/')) else {
+    let Some((package, interface)) = name.strip_prefix("wasi:").and_then(|rest| rest.split_once('/')) else {
         return false;
     };
-    WASI.contains(&package) && parse(version).is_some_and(|(major, minor, _)| (major, minor) == (0, 2))
+    let http = package == "http" && ["types", "outgoing-handler"].contains(&interface);
+    (WASI.contains(&package) || http)
+        && parse(version).is_some_and(|(major, minor, _)| (major, minor) == (0, 2))
 }
 
 fn parse(version: &str) -> Option<(u32, u32, u32)> {
@@ -109,9 +127,17 @@ impl Surface {
         }
         let mut surface = Self { imports: Vec::new(), exports: Vec::new() };
         let mut depth = 0_usize;
+        let (mut functions, mut code) = (0_usize, 0_usize);
         for payload in Parser::new(0).parse_all(wasm) {
             match payload.map_err(malformed)? {
                 Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+                Payload::CodeSectionEntry(body) => {
+                    let bytes = body.range().len();
+                    (functions, code) = (functions + 1, code.saturating_add(bytes));
+                    if bytes > BODY || functions > FUNCTIONS || code > CODE {
+                        return Err(LoadError::TooComplex { functions, code, largest: bytes });
+                    }
+                }
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::ComponentImportSection(section) if depth == 0 => {
                     for import in section {
@@ -144,14 +170,20 @@ mod tests {
 
     #[test]
     fn only_the_contract_and_wasi_are_offered() {
-        for offered in ["talaria:executor/http@0.1.0", "wasi:io/streams@0.2.9", "wasi:cli/environment@0.2.0"]
-        {
+        for offered in [
+            "talaria:executor/http@0.1.0",
+            "wasi:io/streams@0.2.9",
+            "wasi:cli/environment@0.2.0",
+            "wasi:http/types@0.2.0",
+            "wasi:http/outgoing-handler@0.2.3",
+        ] {
             assert!(is_offered(offered), "{offered}");
         }
         for other in [
             "talaria:executor/http@0.2.0",
             "talaria:executor/nope@0.1.0",
-            "wasi:http/types@0.2.0",
+            "wasi:http/incoming-handler@0.2.0",
+            "wasi:http/types@0.3.0",
             "wasi:io/poll@0.3.0",
         ] {
             assert!(!is_offered(other), "{other}");

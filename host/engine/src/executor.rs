@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,8 +20,9 @@ use wasmtime::{PoolConcurrencyLimitError, Store, Trap};
 use crate::component::Component;
 use crate::contract::bindings::talaria::executor::types as wit;
 use crate::convert;
+use crate::host::log::Log;
 use crate::host::{About, Ctx, Purpose};
-use crate::limits::Limits;
+use crate::limits::{Limits, Wasi};
 
 /// What makes a component an executor.
 pub struct Spec {
@@ -35,6 +36,8 @@ pub struct Spec {
     pub access: Arc<Access>,
     /// What it may use.
     pub limits: Limits,
+    /// What of WASI it has.
+    pub wasi: Wasi,
     /// Where replies come in that it expects; none where it may not expect any.
     pub callbacks: Option<Arc<dyn Callbacks>>,
 }
@@ -44,6 +47,7 @@ pub struct Executor {
     shared: Arc<Shared>,
     component: Arc<Component>,
     room: Semaphore,
+    waiting: AtomicUsize,
     on_fault: Option<Box<OnFault>>,
 }
 
@@ -74,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) egress: talaria_egress::Egress,
     pub(crate) redactor: Redactor,
     pub(crate) limits: Limits,
+    pub(crate) wasi: Wasi,
+    pub(crate) log: Log,
     pub(crate) callbacks: Option<Arc<dyn Callbacks>>,
 }
 
@@ -88,6 +94,8 @@ pub(crate) enum End {
     Memory(usize),
     #[error("no slot is free for another instance")]
     Busy,
+    #[error("{0} turns wait for their place already")]
+    Full(usize),
     #[error("it trapped: {0}")]
     Trap(String),
 }
@@ -104,7 +112,7 @@ impl Executor {
     /// Puts a component to work.
     #[must_use]
     pub fn new(spec: Spec) -> Self {
-        let Spec { name, component, settings, access, limits, callbacks } = spec;
+        let Spec { name, component, settings, access, limits, wasi, callbacks } = spec;
         let redactor = Redactor::new(access.secrets.values().map(ExposeSecret::expose_secret));
         let shared = Arc::new(Shared {
             settings_text: Value::Object(settings.clone()).to_string(),
@@ -113,10 +121,18 @@ impl Executor {
             access,
             egress: component.engine.egress().clone(),
             redactor,
+            log: Log::new(&limits),
             limits,
+            wasi,
             callbacks,
         });
-        Self { shared, component, room: Semaphore::new(limits.concurrency), on_fault: None }
+        Self {
+            shared,
+            component,
+            room: Semaphore::new(limits.concurrency),
+            waiting: AtomicUsize::new(0),
+            on_fault: None,
+        }
     }
 
     /// Tells this function of every call that ends by the guest's own fault, whatever the call was for. It must not
@@ -164,7 +180,7 @@ impl Executor {
             budget_ms: convert::millis(SETUP),
             metadata: None,
         };
-        let ctx = Ctx::new(Purpose::Setup(Arc::clone(&self.shared)), &limits);
+        let ctx = Ctx::new(Purpose::Setup(Arc::clone(&self.shared)), &limits, self.places());
         let result = call(self.component.pre.engine(), ctx, SETUP, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
             instance.talaria_executor_strategy().call_setup(store, &context).await
@@ -183,6 +199,7 @@ impl Executor {
         let ctx = Ctx::new(
             Purpose::Execute { shared: Arc::clone(&self.shared), of, scope, deadline },
             &self.shared.limits,
+            self.places(),
         );
         let turn = convert::turn(turn, session, &self.shared.settings_text, deadline);
         let left = deadline.saturating_duration_since(Instant::now());
@@ -205,6 +222,10 @@ impl Executor {
             }
             Err(end) => Err(self.ended(&end)),
         }
+    }
+
+    fn places(&self) -> &Arc<Semaphore> {
+        self.component.engine.computing()
     }
 
     fn blame(&self, fault: Fault) {
@@ -244,12 +265,14 @@ impl Executor {
             End::Memory(limit) => {
                 (FailureKind::Internal, format!("the executor ran out of its {} MiB of memory", limit >> 20))
             }
-            End::Busy => (FailureKind::Busy, "no room for another turn now; try again later".into()),
+            End::Busy | End::Full(_) => {
+                (FailureKind::Busy, "no room for another turn now; try again later".into())
+            }
             End::Trap(_) => {
                 (FailureKind::Internal, "the executor crashed; the operator's log has the details".into())
             }
         };
-        Failure { retryable: matches!(end, End::Busy), ..Failure::new(kind, message) }
+        Failure { retryable: matches!(end, End::Busy | End::Full(_)), ..Failure::new(kind, message) }
     }
 }
 
@@ -262,9 +285,18 @@ impl talaria_turns::Executor for Executor {
     async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
         let limit = self.shared.limits.deadline;
         let deadline = Instant::now() + limit;
-        // Waiting for a turn's place counts like everything else.
-        let Ok(Ok(_place)) = timeout_at(deadline, self.room.acquire()).await else {
-            return Err(self.ended(&End::Deadline { after: limit, computing: false }));
+        let _place = match self.room.try_acquire() {
+            Ok(place) => place,
+            Err(_) => {
+                let Some(_waiting) = Waiting::begin(&self.waiting, self.shared.limits.queue) else {
+                    return Err(self.ended(&End::Full(self.shared.limits.queue)));
+                };
+                // Waiting for a turn's place counts like everything else.
+                let Ok(Ok(place)) = timeout_at(deadline, self.room.acquire()).await else {
+                    return Err(self.ended(&End::Deadline { after: limit, computing: false }));
+                };
+                place
+            }
         };
         // The guest's state machine is large; the callers' futures stay small.
         Box::pin(self.run(turn, scope, deadline)).await
@@ -274,7 +306,7 @@ impl talaria_turns::Executor for Executor {
         let limits = Limits { deadline: CANCEL, ..self.shared.limits };
         let of = About::new(&turn);
         let session = of.session.record(&turn);
-        let ctx = Ctx::new(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits);
+        let ctx = Ctx::new(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits, self.places());
         let turn = convert::turn(turn, session, &self.shared.settings_text, Instant::now() + CANCEL);
         let result = Box::pin(call(self.component.pre.engine(), ctx, CANCEL, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
@@ -287,6 +319,24 @@ impl talaria_turns::Executor for Executor {
             Ok(Err(failure)) => Err(self.review(failure)),
             Err(end) => Err(self.ended(&end)),
         }
+    }
+}
+
+/// A turn that waits for its place.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize, most: usize) -> Option<Self> {
+        // Counted first, so that two cannot take the last place; dropping it takes it back.
+        let before = count.fetch_add(1, Ordering::Relaxed);
+        let waiting = Self(count);
+        (before < most).then_some(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -306,7 +356,7 @@ impl End {
             Self::Memory(_) => Some(Fault::Memory),
             Self::Cpu(_) => Some(Fault::Cpu),
             Self::Deadline { computing: true, .. } => Some(Fault::Deadline),
-            Self::Deadline { computing: false, .. } | Self::Busy => None,
+            Self::Deadline { computing: false, .. } | Self::Busy | Self::Full(_) => None,
         }
     }
 }

@@ -24,7 +24,7 @@ pub use cache::UntrustedFolder;
 pub use component::{Component, LoadError, Stage};
 pub use contract::bindings::talaria::executor::types::{Capabilities, Description, Needs};
 pub use executor::{Executor, Fault, Spec};
-pub use limits::Limits;
+pub use limits::{FOLDER, Limits, Wasi};
 pub use pool::{Engine, EngineConfig, EngineError};
 pub use schema::InvalidSettings;
 pub use settings::{UnknownSetting, fill_in};

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_egress::Egress;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tracing::{info, warn};
 use wasmtime::component::{HasSelf, Linker};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
@@ -45,6 +47,10 @@ struct Inner {
     scripted: Pool,
     cache: Option<Cache>,
     egress: Egress,
+    /// Places for guests that compute for longer than a tick.
+    computing: Arc<Semaphore>,
+    /// Places for compilers.
+    compiling: Arc<Semaphore>,
 }
 
 pub(crate) struct Pool {
@@ -57,6 +63,8 @@ pub(crate) struct Pool {
 const TICK: Duration = Duration::from_millis(10);
 /// The largest memory that a grant can give.
 const MAX_MEMORY: usize = 256 << 20;
+/// Components that are compiled at once. One that was given up still holds its place until the compiler is done with it.
+const COMPILERS: usize = 2;
 /// Mappings of a turn that waits, and what the rest of the process needs.
 const MAPS_A_TURN: u32 = 6;
 const MAPS_OF_THE_REST: u32 = 5_000;
@@ -88,7 +96,11 @@ impl Engine {
                 )
                 .ok()
         });
-        Ok(Self(Arc::new(Inner { compiled, scripted, cache, egress })))
+        // All but one of the runtime's threads.
+        let threads = Handle::try_current().map_or(2, |runtime| runtime.metrics().num_workers());
+        let computing = Arc::new(Semaphore::new(threads.saturating_sub(1).max(1)));
+        let compiling = Arc::new(Semaphore::new(COMPILERS));
+        Ok(Self(Arc::new(Inner { compiled, scripted, cache, egress, computing, compiling })))
     }
 
     pub(crate) fn pools(&self) -> [&Pool; 2] {
@@ -101,6 +113,14 @@ impl Engine {
 
     pub(crate) fn egress(&self) -> &Egress {
         &self.0.egress
+    }
+
+    pub(crate) fn computing(&self) -> &Arc<Semaphore> {
+        &self.0.computing
+    }
+
+    pub(crate) fn compiling(&self) -> &Arc<Semaphore> {
+        &self.0.compiling
     }
 
     /// Turns that can run at once in guests with one memory, and in guests with an interpreter.
@@ -142,6 +162,7 @@ impl Pool {
         let mut linker = Linker::new(&engine);
         bindings::Executor::add_to_linker::<_, HasSelf<Ctx>>(&mut linker, |ctx| ctx)?;
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+        wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
         Ok(Self { engine, linker, slots })
     }
 }

@@ -14,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use talaria_egress::{Bounds, Egress, ErrorKind, Exchange, Pattern, Request, Secrets};
+use talaria_egress::{Bounds, Egress, ErrorKind, Exchange, HostPattern, Pattern, Request, Secrets};
 use tokio::time::Instant;
 use tracing::debug;
 
@@ -197,7 +197,13 @@ impl<'a> Registry<'a> {
         }
         let timeout = self.timeout.saturating_sub(self.begun.elapsed());
         let bounds = Bounds { timeout, ..bounds };
-        Ok(talaria_egress::Access { executor: "oci".into(), patterns, secrets, bounds })
+        // The operator named the registry, wherever it is; where it points to is another matter.
+        let private = match origin(url) == Some(self.origin.as_str()) {
+            true => patterns.iter().map(HostPattern::from).collect(),
+            false => Vec::new(),
+        };
+        let executor = "oci".into();
+        Ok(talaria_egress::Access { executor, patterns, private, secrets, bounds, ..Default::default() })
     }
 
     fn redirected(&self, from: &str, location: Option<&str>) -> Result<String, Failed> {

@@ -167,6 +167,16 @@ impl Store for Memory {
         Ok(self.inner().state.get(key).cloned())
     }
 
+    async fn state_beside(&self, key: &StateKey) -> Result<usize, StoreError> {
+        let inner = self.inner();
+        let beside = inner.state.iter().filter(|(other, _)| {
+            *other != key
+                && (&other.owner, &other.context, &other.executor)
+                    == (&key.owner, &key.context, &key.executor)
+        });
+        Ok(beside.map(|(other, value)| other.key.len() + value.len()).sum())
+    }
+
     async fn set_state(&self, key: &StateKey, value: Option<Arc<[u8]>>) -> Result<(), StoreError> {
         let mut inner = self.inner();
         match value {

@@ -6,11 +6,10 @@
 use std::fmt;
 
 use serde::Serialize;
-use talaria_egress::Pattern;
-use talaria_engine::fill_in;
 
 use crate::config::{Config, Executor, ExecutorName};
 use crate::executors::{Loaded, Readiness, Table};
+use crate::policy::{self, Need};
 
 /// What came of it.
 #[derive(Debug, Serialize)]
@@ -48,24 +47,6 @@ enum Verdict {
     Ready,
     NotReady(String),
     Refused(String),
-}
-
-#[derive(Debug, Serialize)]
-struct Need {
-    kind: Kind,
-    need: String,
-    granted: bool,
-    /// What to add to the grant where it is not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    add: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    Egress,
-    Secret,
-    Callbacks,
 }
 
 // === impl Report ===
@@ -109,26 +90,6 @@ impl Checked {
     fn loaded(config: &Executor, loaded: &Loaded, stand_in: Option<String>) -> Self {
         let component = loaded.executor.component();
         let description = component.description();
-        let settings = loaded.executor.settings();
-        let egress = description.needs.egress.iter().map(|need| match fill_in(need, settings) {
-            Ok(pattern) => Need::egress(pattern, &config.grant.egress),
-            Err(error) => {
-                Need { kind: Kind::Egress, need: need.clone(), granted: false, add: Some(error.to_string()) }
-            }
-        });
-        let secrets = description.needs.secrets.iter().map(|name| Need {
-            kind: Kind::Secret,
-            granted: config.grant.secrets.is_set(name),
-            add: (!config.grant.secrets.names().any(|known| known == name))
-                .then(|| format!("secrets = [\"{name}\"]")),
-            need: name.clone(),
-        });
-        let callbacks = description.needs.callbacks.then(|| Need {
-            kind: Kind::Callbacks,
-            need: "callbacks".into(),
-            granted: config.grant.callbacks,
-            add: (!config.grant.callbacks).then(|| "callbacks = true".into()),
-        });
         Self {
             name: config.name.as_str().to_owned(),
             component: Some(Identity {
@@ -141,25 +102,7 @@ impl Checked {
                 Readiness::NotReady(reason) | Readiness::Quarantined(reason) => Verdict::NotReady(reason),
             },
             stand_in,
-            needs: egress.chain(secrets).chain(callbacks).collect(),
-        }
-    }
-}
-
-impl Need {
-    fn egress(need: String, grant: &[Pattern]) -> Self {
-        let granted = need.parse::<Pattern>().is_ok_and(|need| grant.iter().any(|grant| grant.covers(&need)));
-        let add = (!granted).then(|| format!("egress = [\"{need}\"]"));
-        Self { kind: Kind::Egress, need, granted, add }
-    }
-
-    /// In words. A secret that is granted and not set is not an error: the seeds send no key then.
-    fn state(&self) -> String {
-        match (self.granted, self.kind, &self.add) {
-            (true, ..) => "granted".into(),
-            (false, Kind::Secret, None) => "granted, not set".into(),
-            (false, _, Some(add)) => format!("denied; add {add}"),
-            (false, _, None) => "denied".into(),
+            needs: policy::needs(component, loaded.executor.settings(), Some(&config.grant)),
         }
     }
 }
@@ -180,15 +123,7 @@ impl fmt::Display for Report {
             if let Some(Identity { name, version, digest }) = &checked.component {
                 writeln!(f, "  component  {name} {version}, sha256:{}", digest.get(..12).unwrap_or(digest))?;
             }
-            let width = checked.needs.iter().map(|need| need.need.len()).max().unwrap_or_default();
-            for need in &checked.needs {
-                let kind = match need.kind {
-                    Kind::Egress => "egress",
-                    Kind::Secret => "secret",
-                    Kind::Callbacks => "callback",
-                };
-                writeln!(f, "  {kind:<9}  {:<width$}  {}", need.need, need.state())?;
-            }
+            policy::write(f, &checked.needs)?;
         }
         let verdict = if self.is_well() { "all executors are ready" } else { "not all executors are ready" };
         write!(f, "\n{verdict}")

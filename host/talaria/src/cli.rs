@@ -54,7 +54,7 @@ pub(crate) enum Command {
     /// Look at the rules that choose the executor of a message.
     #[command(subcommand)]
     Route(RouteCommand),
-    /// Write and try executors of your own.
+    /// Look at executors, write and try your own, roll one back.
     #[command(subcommand)]
     Executor(Executor),
 }
@@ -327,6 +327,8 @@ mod tests {
             ("talaria", "talaria --help"),
             ("serve", "talaria serve --help"),
             ("check", "talaria check --help"),
+            ("executor", "talaria executor --help"),
+            ("executor-inspect", "talaria executor inspect --help"),
             ("send", "talaria send --help"),
             ("route-explain", "talaria route explain --help"),
             ("executor", "talaria executor --help"),

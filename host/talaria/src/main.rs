@@ -8,9 +8,11 @@ mod check;
 mod cli;
 mod config;
 mod demo;
+mod executor;
 mod executors;
 mod metered;
 mod output;
+mod policy;
 mod push;
 mod route;
 mod send;
@@ -42,10 +44,9 @@ fn main() -> ExitCode {
     let ended = match &cli.command {
         Command::Serve(serve) => run_serve(serve, cli.output),
         Command::Check(check) => run_check(check, cli.output),
+        Command::Executor(command) => run_executor(command, cli.output),
         Command::Send(send) => run_send(send, cli.output),
         Command::Route(RouteCommand::Explain(explain)) => run_explain(explain, cli.output),
-        Command::Executor(Executor::New(new)) => run_executor_new(new, cli.output),
-        Command::Executor(Executor::Test(test)) => run_executor_test(test, cli.output),
     };
     ended.unwrap_or_else(|error| {
         if let Some(invalid) = error.downcast_ref::<ConfigError>() {
@@ -92,6 +93,40 @@ fn run_explain(explain: &Explain, format: Format) -> anyhow::Result<ExitCode> {
     let explanation = Explanation::new(&config, explain);
     output::print(format, &explanation)?;
     Ok(if explanation.is_taken() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> {
+    let file = match command {
+        Executor::New(new) => return run_executor_new(new, format),
+        Executor::Test(test) => return run_executor_test(test, format),
+        Executor::List(list) => &list.config,
+        Executor::Inspect(inspect) => &inspect.config,
+        Executor::Rollback(rollback) => &rollback.config,
+    };
+    let mut config = Config::load(&Overrides::from(&Check { config: file.clone() }), &env)?;
+    // Looking leaves nothing behind, and shows the files as they are.
+    config.state = None;
+    let runtime = runtime()?;
+    if let Executor::Rollback(rollback) = command {
+        return match runtime.block_on(executor::RolledBack::ask(&config, &rollback.name)) {
+            Ok(rolled_back) => {
+                output::print(format, &rolled_back)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(error) => {
+                output::note(format!("not rolled back: {error:#}"));
+                Ok(ExitCode::FAILURE)
+            }
+        };
+    }
+    let executors = runtime.block_on(Executors::load(&config, None, env, &output::note))?.table();
+    if let Executor::Inspect(inspect) = command {
+        let inspected = runtime.block_on(executor::Inspected::new(&config, &executors, &inspect.file))?;
+        output::print(format, &inspected)?;
+    } else {
+        output::print(format, &executor::List::new(&executors))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_send(send: &Send, format: Format) -> anyhow::Result<ExitCode> {

@@ -317,6 +317,14 @@ impl Scope {
         self.store.state(&self.key(key)).await
     }
 
+    /// How many bytes of keys and values this executor remembers of this conversation under all other keys.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn state_beside(&self, key: &str) -> Result<usize, StoreError> {
+        self.store.state_beside(&self.key(key)).await
+    }
+
     /// Remembers; none forgets.
     ///
     /// # Errors

@@ -145,6 +145,9 @@ pub trait Store: Send + Sync + 'static {
     /// What an executor remembered.
     async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError>;
 
+    /// How many bytes of keys and values the executor remembers of that conversation under all other keys.
+    async fn state_beside(&self, key: &StateKey) -> Result<usize, StoreError>;
+
     /// Remembers; none forgets.
     async fn set_state(&self, key: &StateKey, value: Option<Arc<[u8]>>) -> Result<(), StoreError>;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
 use talaria_store::Memory;
 use talaria_testkit::{Rig, guest};
 use talaria_turns::{Executor as _, Principal, Scope, Store};
@@ -65,6 +65,7 @@ pub(crate) async fn waiting() -> Result<Row> {
         settings: serde_json::Map::new(),
         access: Arc::default(),
         limits: Limits::default(),
+        wasi: Wasi::default(),
         callbacks: None,
     }));
     let rig = Rig::new("probe").await;

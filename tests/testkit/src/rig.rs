@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use talaria_egress::{Access, Bounds, Config, Egress, Pattern, SecretString, Secrets};
-use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
 use talaria_store::Memory;
 use talaria_turns::{
     Callbacks, ContextId, Emitted, Executor as _, Failure, FailureKind, Message, MessageId, Outcome, Part,
@@ -28,6 +28,8 @@ pub struct Rig {
     store: Arc<dyn Store>,
     context: ContextId,
     callbacks: Option<Arc<dyn Callbacks>>,
+    wasi: Wasi,
+    access: Option<Access>,
 }
 
 /// A turn that has run.
@@ -68,6 +70,8 @@ impl Rig {
             store: Arc::new(Memory::new(100)),
             context: ContextId::fresh(),
             callbacks: None,
+            wasi: Wasi { random: true, ..Wasi::default() },
+            access: None,
         }
     }
 
@@ -118,6 +122,20 @@ impl Rig {
         self
     }
 
+    /// Gives it exactly this access, instead of what the other methods say.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = Some(access);
+        self
+    }
+
+    /// Gives it this of WASI.
+    #[must_use]
+    pub fn wasi(mut self, wasi: Wasi) -> Self {
+        self.wasi = wasi;
+        self
+    }
+
     /// Lets it expect replies out of band.
     #[must_use]
     pub fn callbacks(mut self, callbacks: Arc<dyn Callbacks>) -> Self {
@@ -153,8 +171,9 @@ impl Rig {
             name: description.name.clone(),
             component: Arc::clone(&self.component),
             settings,
-            access: Arc::new(access),
+            access: Arc::new(self.access.clone().unwrap_or(access)),
             limits: self.limits,
+            wasi: self.wasi.clone(),
             callbacks: self.callbacks.clone(),
         })
     }

@@ -74,6 +74,10 @@ impl Store for Counted {
         self.inner.state(key).await
     }
 
+    async fn state_beside(&self, key: &StateKey) -> Result<usize, StoreError> {
+        self.inner.state_beside(key).await
+    }
+
     async fn set_state(&self, key: &StateKey, value: Option<Arc<[u8]>>) -> Result<(), StoreError> {
         self.inner.set_state(key, value).await
     }

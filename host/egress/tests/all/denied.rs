@@ -1,6 +1,6 @@
 //! What is not granted does not leave the host.
 
-use talaria_egress::ErrorKind;
+use talaria_egress::{ErrorKind, Needs, SecretString};
 
 use crate::server::{Server, echo};
 use crate::{access, egress, fails, get, post, text, with_header};
@@ -65,4 +65,23 @@ async fn a_redirect_is_an_answer_and_not_followed() {
         egress().fetch(&access(&[&server.pattern()]), get(server.url("/from"))).await.expect("an answer");
     assert_eq!(response.status, 302);
     assert!(response.headers.contains(&("location".into(), "/to".into())), "{:?}", response.headers);
+}
+
+/// What applies is the meet: a grant gives a component nothing that it does not say it needs.
+#[tokio::test]
+async fn what_is_granted_and_not_needed_is_denied() {
+    let server = Server::start(echo).await;
+    let mut access = access(&[&server.pattern()]);
+    access.secrets.insert("KEY", SecretString::from("value"), access.patterns.clone()).expect("a secret");
+    access.needs = Some(Needs {
+        patterns: vec![format!("GET {}", server.url("/a")).parse().expect("a pattern")],
+        secrets: Vec::new(),
+    });
+    egress().fetch(&access, get(server.url("/a"))).await.expect("both needed and granted");
+    let error = fails(egress().fetch(&access, get(server.url("/b"))).await, ErrorKind::Denied);
+    assert!(error.message().contains("does not declare the need"), "{error}");
+    let with_key = with_header(get(server.url("/a")), "x-key", "{secret:KEY}");
+    let error = fails(egress().fetch(&access, with_key).await, ErrorKind::Denied);
+    assert!(error.message().contains("`secret: KEY`"), "{error}");
+    assert_eq!(server.requests(), 1);
 }

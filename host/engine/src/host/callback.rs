@@ -45,9 +45,14 @@ fn duration(timeout_ms: Option<u32>) -> Option<Duration> {
 
 impl Ctx {
     fn callbacks(&self) -> Result<&Arc<dyn Callbacks>, wit::Error> {
-        let granted = self.shared().and_then(|shared| shared.callbacks.as_ref());
-        granted.ok_or_else(|| {
-            refused(wit::ErrorKind::Denied, "the grant has no callbacks; add `callbacks = true` to it")
+        let Some(shared) = self.shared() else {
+            return Err(refused(wit::ErrorKind::Unsupported, "only a turn can expect a reply"));
+        };
+        shared.callbacks.as_ref().ok_or_else(|| {
+            refused(
+                wit::ErrorKind::Denied,
+                shared.access.deny("expect replies out of band", "callbacks = true"),
+            )
         })
     }
 

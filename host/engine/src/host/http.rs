@@ -1,6 +1,5 @@
 //! `http`: outbound calls, all through the egress.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,30 +10,40 @@ use tracing::Instrument as _;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
+use super::outbound::Place;
 use super::{Ctx, unless_cancelled};
 use crate::contract::bindings::talaria::executor::http as wit;
 
 /// A response whose body is still coming. Dropping it closes the connection.
 #[expect(unreachable_pub, reason = "the generated bindings export it again")]
-pub struct Exchange(talaria_egress::Exchange);
+pub struct Exchange(talaria_egress::Exchange, Place);
 
 impl Ctx {
-    fn offered(&self) -> Result<&Arc<crate::executor::Shared>, wit::Error> {
-        self.shared().ok_or_else(|| wit::Error {
+    /// Room for a request, and the request with what the turn may still receive.
+    fn admit(&mut self, request: wit::Request) -> Result<(Place, Request), wit::Error> {
+        let shared = self.shared().cloned().ok_or_else(|| wit::Error {
             kind: wit::ErrorKind::Unsupported,
             message: "describe has no egress".into(),
-        })
+        })?;
+        let place = self.outbound.admit(&shared).map_err(|error| failed(&error))?;
+        place.send(request.body.len()).map_err(|error| failed(&error))?;
+        let mut request = convert(request);
+        request.max_bytes = Some(request.max_bytes.unwrap_or(usize::MAX).min(place.left()));
+        Ok((place, request))
     }
 }
 
 impl wit::Host for Ctx {
     async fn fetch(&mut self, request: wit::Request) -> Result<Result<wit::Response, wit::Error>> {
-        let shared = match self.offered() {
-            Ok(shared) => shared,
+        let (place, request) = match self.admit(request) {
+            Ok(admitted) => admitted,
             Err(error) => return Ok(Err(error)),
         };
-        let shared = Arc::clone(shared);
-        let response = async move { shared.egress.fetch(&shared.access, convert(request)).await };
+        let response = async move {
+            let response = place.shared.egress.fetch(&place.shared.access, request).await?;
+            place.receive(response.body.len())?;
+            Ok(response)
+        };
         let response = guarded(self.scope(), apart(response)).await;
         Ok(response.map(|response| wit::Response {
             status: response.status,
@@ -44,14 +53,16 @@ impl wit::Host for Ctx {
     }
 
     async fn open(&mut self, request: wit::Request) -> Result<Result<Resource<Exchange>, wit::Error>> {
-        let shared = match self.offered() {
-            Ok(shared) => shared,
+        let (place, request) = match self.admit(request) {
+            Ok(admitted) => admitted,
             Err(error) => return Ok(Err(error)),
         };
-        let shared = Arc::clone(shared);
-        let exchange = async move { shared.egress.open(&shared.access, convert(request)).await };
+        let exchange = async move {
+            let exchange = place.shared.egress.open(&place.shared.access, request).await?;
+            Ok(Exchange(exchange, place))
+        };
         match guarded(self.scope(), apart(exchange)).await {
-            Ok(exchange) => Ok(Ok(self.table.push(Exchange(exchange))?)),
+            Ok(exchange) => Ok(Ok(self.table.push(exchange)?)),
             Err(error) => Ok(Err(error)),
         }
     }
@@ -74,7 +85,13 @@ impl wit::HostExchange for Ctx {
         let scope = self.scope().cloned();
         let exchange = self.table.get_mut(&exchange)?;
         let max = usize::try_from(max).unwrap_or(usize::MAX);
-        let read = guarded(scope.as_ref(), exchange.0.read(max)).await;
+        let Exchange(exchange, place) = exchange;
+        let read = async {
+            let piece = exchange.read(max).await?;
+            place.receive(piece.as_ref().map_or(0, Bytes::len))?;
+            Ok(piece)
+        };
+        let read = guarded(scope.as_ref(), read).await;
         let bytes = read.as_ref().ok().and_then(Option::as_ref).map(|bytes| bytes.len());
         tracing::trace!(target: "import", max, bytes, "http.read");
         Ok(read.map(|bytes| bytes.map(Into::into)))
@@ -86,7 +103,13 @@ impl wit::HostExchange for Ctx {
     ) -> Result<Result<Option<wit::SseEvent>, wit::Error>> {
         let scope = self.scope().cloned();
         let exchange = self.table.get_mut(&exchange)?;
-        let next = guarded(scope.as_ref(), exchange.0.next_event()).await;
+        let Exchange(exchange, place) = exchange;
+        let next = async {
+            let event = exchange.next_event().await?;
+            place.receive(event.as_ref().map_or(0, |event| event.data.len()))?;
+            Ok(event)
+        };
+        let next = guarded(scope.as_ref(), next).await;
         let bytes = next.as_ref().ok().and_then(Option::as_ref).map(|event| event.data.len());
         tracing::trace!(target: "import", bytes, "http.next-event");
         Ok(next.map(|event| {

@@ -1,4 +1,4 @@
-//! What a guest can reach: one module for each import of the contract.
+//! What a guest can reach: one module for each import of the contract, and one for WASI.
 //!
 //! [`Ctx`] is the state of one call. What it offers depends on why the guest was called: only a turn has a task to
 //! talk to, and `describe` has nothing at all.
@@ -11,18 +11,22 @@ mod config;
 mod control;
 pub(crate) mod events;
 pub(crate) mod http;
-mod log;
+pub(crate) mod log;
+mod outbound;
 pub(crate) mod span;
 mod state;
 mod stderr;
+mod wasi;
 
 use std::sync::Arc;
 
 use talaria_observe::RedactorStream;
 use talaria_turns::{Emitted, Scope, TaskKey, Turn};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wasmtime::component::ResourceTable;
-use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi::WasiCtx;
+use wasmtime_wasi_http::WasiHttpCtx;
 
 use crate::contract::bindings::talaria::executor::types;
 use crate::executor::Shared;
@@ -52,25 +56,33 @@ pub(crate) struct Ctx {
     table: ResourceTable,
     /// Made when the guest first asks: most turns never do.
     wasi: Option<Box<WasiCtx>>,
+    wasi_http: Option<Box<WasiHttpCtx>>,
+    outbound: outbound::Outbound,
     stderr: stderr::LastWords,
-    log_lines: u32,
     emitted: usize,
     deltas: Option<RedactorStream>,
 }
 
 impl Ctx {
-    pub(crate) fn new(purpose: Purpose, limits: &Limits) -> Self {
+    /// The state of a call that may compute in these places.
+    pub(crate) fn new(purpose: Purpose, limits: &Limits, places: &Arc<Semaphore>) -> Self {
+        let cancelled = match &purpose {
+            Purpose::Execute { scope, .. } => Some(scope.cancelled().clone()),
+            Purpose::Describe | Purpose::Setup(_) | Purpose::Cancel { .. } => None,
+        };
+        let outbound = outbound::Outbound::new(purpose.shared().cloned(), cancelled, limits);
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.resources);
         Self {
             purpose,
             limits: *limits,
             memory: Memory::new(limits.memory),
-            cpu: Cpu::new(limits.cpu),
+            cpu: Cpu::new(limits.cpu, Arc::clone(places)),
             table,
             wasi: None,
+            wasi_http: None,
+            outbound,
             stderr: stderr::LastWords::default(),
-            log_lines: 0,
             emitted: 0,
             deltas: None,
         }
@@ -95,12 +107,7 @@ impl Ctx {
     }
 
     fn shared(&self) -> Option<&Arc<Shared>> {
-        match &self.purpose {
-            Purpose::Describe => None,
-            Purpose::Setup(shared) | Purpose::Cancel { shared, .. } | Purpose::Execute { shared, .. } => {
-                Some(shared)
-            }
-        }
+        self.purpose.shared()
     }
 
     fn scope(&self) -> Option<&Scope> {
@@ -145,16 +152,15 @@ impl About {
     }
 }
 
-impl types::Host for Ctx {}
+// === impl Purpose ===
 
-/// An empty WASI: clocks and random numbers work; there are no files, sockets, arguments or variables.
-impl WasiView for Ctx {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        let ctx = self.wasi.get_or_insert_with(|| {
-            let mut wasi = WasiCtx::builder();
-            wasi.stderr(self.stderr.clone()).allow_tcp(false).allow_udp(false);
-            Box::new(wasi.build())
-        });
-        WasiCtxView { ctx, table: &mut self.table }
+impl Purpose {
+    fn shared(&self) -> Option<&Arc<Shared>> {
+        match self {
+            Self::Describe => None,
+            Self::Setup(shared) | Self::Cancel { shared, .. } | Self::Execute { shared, .. } => Some(shared),
+        }
     }
 }
+
+impl types::Host for Ctx {}

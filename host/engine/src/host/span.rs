@@ -1,4 +1,5 @@
-//! `span`: stretches of a guest's work in the host's trace, scrubbed like everything that leaves it.
+//! `span`: stretches of a guest's work in the host's trace, scrubbed like everything that leaves it. What it notes on them
+//! are lines like those of `log`, and count as such.
 
 use wasmtime::Result;
 use wasmtime::component::Resource;
@@ -29,15 +30,19 @@ impl wit::HostSpan for Ctx {
     }
 
     fn set(&mut self, span: Resource<Span>, key: String, value: String) -> Result<()> {
-        let value = self.redacted(value);
-        let span = &self.table.get(&span)?.0;
-        tracing::info!(target: "guest", parent: span, key, value, "span attribute");
+        if self.may_log(key.len() + value.len()) {
+            let value = self.redacted(value);
+            let span = &self.table.get(&span)?.0;
+            tracing::info!(target: "guest", parent: span, key, value, "span attribute");
+        }
         Ok(())
     }
 
     fn event(&mut self, span: Resource<Span>, name: String) -> Result<()> {
-        let span = &self.table.get(&span)?.0;
-        tracing::info!(target: "guest", parent: span, name, "span event");
+        if self.may_log(name.len()) {
+            let span = &self.table.get(&span)?.0;
+            tracing::info!(target: "guest", parent: span, name, "span event");
+        }
         Ok(())
     }
 

@@ -52,6 +52,18 @@ impl wit::Host for Ctx {
                 format!("the value is larger than {MAX_VALUE} bytes"),
             )));
         }
+        if let (Some(value), Some(shared)) = (&value, self.shared()) {
+            let most = self.limits.state_bytes;
+            match scope.state_beside(&key).await {
+                Err(error) => return Ok(Err(unavailable(&error))),
+                Ok(beside) if beside.saturating_add(key.len() + value.len()) > most => {
+                    let add = format!("state = \"{}KiB\"", (most >> 9).max(1));
+                    let what = format_args!("remember more than {most} bytes of a conversation");
+                    return Ok(Err(refused(wit::ErrorKind::TooLarge, shared.access.deny(what, &add))));
+                }
+                Ok(_) => {}
+            }
+        }
         tracing::trace!(target: "import", key, bytes = value.as_ref().map(Vec::len), "state.set");
         Ok(scope.set_state(&key, value.map(Into::into)).await.map_err(|error| unavailable(&error)))
     }

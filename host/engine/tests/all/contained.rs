@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_egress::{Access, Config, Egress};
-use talaria_engine::{Component, Engine, EngineConfig, Executor, Fault, Limits, Spec};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, Fault, Limits, Spec, Wasi};
 use talaria_store::Memory;
 use talaria_testkit::{FakeGateway, Reply, Rig, guest, soon};
 use talaria_turns::{ContextId, Executor as _, FailureKind, Principal, Scope};
@@ -145,6 +145,7 @@ async fn narrow(concurrency: usize) -> Arc<Executor> {
         settings: serde_json::Map::new(),
         access: Arc::new(Access::default()),
         limits: Limits { concurrency, deadline: Duration::from_secs(60), ..Limits::default() },
+        wasi: Wasi::default(),
         callbacks: None,
     }))
 }

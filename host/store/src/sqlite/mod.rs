@@ -301,6 +301,11 @@ impl Store for Sqlite {
         self.look_ups.read(move |connection| read::state(connection, &key)).await
     }
 
+    async fn state_beside(&self, key: &StateKey) -> Result<usize, StoreError> {
+        let key = key.clone();
+        self.look_ups.read(move |connection| read::state_beside(connection, &key)).await
+    }
+
     async fn set_state(&self, key: &StateKey, value: Option<Arc<[u8]>>) -> Result<(), StoreError> {
         self.writer.write(Write::State { key: key.clone(), value }).await?;
         Ok(())

@@ -287,3 +287,16 @@ pub(super) fn state(connection: &Connection, key: &StateKey) -> Result<Option<Ar
         .optional()?;
     Ok(value)
 }
+
+pub(super) fn state_beside(connection: &Connection, key: &StateKey) -> Result<usize, Fault> {
+    let bytes: i64 = connection
+        .prepare_cached(
+            "SELECT coalesce(sum(length(CAST(key AS BLOB)) + length(value)), 0) FROM state
+             WHERE owner = ?1 AND context = ?2 AND executor = ?3 AND key <> ?4",
+        )?
+        .query_row(
+            params![key.owner.name().unwrap_or_default(), key.context.as_str(), key.executor, key.key],
+            |row| row.get(0),
+        )?;
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+}

@@ -279,6 +279,12 @@ pub(crate) async fn state_belongs_to_owner_context_and_executor(store: Arc<dyn S
     store.set_state(&key, Some(b"s1".as_slice().into())).await.unwrap();
     store.set_state(&key, Some([0, 255].as_slice().into())).await.unwrap();
     assert_eq!(store.state(&key).await.unwrap().as_deref(), Some([0, 255].as_slice()));
+    assert_eq!(store.state_beside(&key).await.unwrap(), 0, "it is not beside itself");
+    let beside = StateKey { key: "ü".into(), ..key.clone() };
+    assert_eq!(store.state_beside(&beside).await.unwrap(), key.key.len() + 2);
+    store.set_state(&beside, Some(b"xyz".as_slice().into())).await.unwrap();
+    assert_eq!(store.state_beside(&key).await.unwrap(), 2 + 3, "in bytes, the key included");
+    store.set_state(&beside, None).await.unwrap();
     let others = [
         StateKey { owner: Principal::named("b"), ..key.clone() },
         StateKey { owner: Principal::anyone(), ..key.clone() },

@@ -33,7 +33,12 @@ use crate::demo;
 const LARGEST_BODY: usize = 16 << 20;
 /// A trial has one turn at a time; a turn may call often.
 const LIMITS: Limits =
-    Limits { connections: 256, header_timeout: Duration::from_secs(30), grace: Duration::ZERO };
+    Limits {
+        connections: 256,
+        busy: StatusCode::TOO_MANY_REQUESTS,
+        header_timeout: Duration::from_secs(30),
+        grace: Duration::ZERO,
+    };
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 

@@ -1,19 +1,58 @@
-//! `talaria executor`: what an author of executors asks for.
+//! `talaria executor`: what authors and operators of executors ask for.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::Check;
 use crate::author::Language;
 use crate::config::ExecutorName;
 
 /// `talaria executor`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Executor {
+    /// List the executors, each with its component and whether it is ready.
+    List(Check),
+    /// Show a component: who it is, what it needs, what of that is granted, and the lines that grant the rest.
+    Inspect(ExecutorInspect),
     /// Write the project of a new executor: sources, contract, settings, a test.
     New(ExecutorNew),
     /// Run a component offline against a scripted upstream, and show what it does.
     Test(ExecutorTest),
+    /// Go back to the version of an executor before the one that takes turns now.
+    Rollback(ExecutorRollback),
+}
+
+/// `talaria executor inspect`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  talaria executor inspect my-agent.wasm
+  talaria executor inspect chat-completions --output json    an executor by its name")]
+pub(crate) struct ExecutorInspect {
+    /// The component's file, or the name of an executor
+    #[arg(value_name = "FILE")]
+    pub(crate) file: String,
+    /// The configuration file [default: talaria.toml in the working directory, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// `talaria executor rollback`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Asks the host that runs with this configuration, at its `admin.listen`, with its `admin.token`. The version before stays
+until a file of the executor changes; a second rollback goes forward again.
+
+Examples:
+  talaria executor rollback my-agent
+  talaria executor rollback my-agent --config /etc/talaria.toml")]
+pub(crate) struct ExecutorRollback {
+    /// The executor
+    pub(crate) name: ExecutorName,
+    /// The configuration file [default: talaria.toml in the working directory, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// `talaria executor new`

@@ -17,10 +17,11 @@ use talaria_egress::{Pattern, Secrets};
 
 use super::env::{Env, Seeds};
 use super::file::count;
+use super::grant::{self, Grant, GrantSection, Implied};
 use super::plugin::{self, PLUGIN_CALLBACK};
 use super::secret::{self, SecretGrant};
 use super::source::Problem;
-use super::value::{BUILTIN, ComponentRef, ExecutorName, Fallback, HttpUrl, Period, Size};
+use super::value::{BUILTIN, ComponentRef, ExecutorName, Fallback, HttpUrl, Period};
 
 /// The executor of the seeds, and the default.
 pub(crate) const CHAT_COMPLETIONS: &str = "chat-completions";
@@ -77,11 +78,6 @@ const UPSTREAMS: [Upstream; 3] = [
         key: GATEWAY_KEY,
     },
 ];
-/// How long a turn may take when nothing is said, as long as the seeds gave it.
-const DEADLINE: Duration = Duration::from_secs(600);
-
-/// What a guest may have at most: the size of a slot in the engine's pool.
-const MEMORY_CEILING: Size = Size::mib(256);
 
 /// `[executor.NAME]`
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -95,17 +91,21 @@ pub(crate) struct ExecutorSection {
     /// Example: `component = "my-agent.wasm"`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) component: Option<ComponentRef>,
-    /// How long a turn may take, waiting included.
+    /// How long a turn may take, waiting included; at most a day.
     ///
     /// Default: `600s`; for `builtin:plugin-callback` `1860s`, a minute more than hermes-agent gives a turn
     ///
     /// Example: `deadline = "120s"`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) deadline: Option<Period>,
-    /// How many of its turns run at once; a further one waits for its place, within its deadline.
+    /// How many of its turns run at once; a further one waits for its place, within its deadline. At most `100000`.
     ///
     /// Example: `concurrency = 10`
     pub(crate) concurrency: NonZeroU32,
+    /// How many of its turns wait for their place; a further one fails as busy and can be tried again. At most `100000`.
+    ///
+    /// Example: `queue = 100`
+    pub(crate) queue: NonZeroU32,
     /// The executor that takes its turns while it is not ready; `none` for none. It takes them again by itself.
     ///
     /// Default: none; `chat-completions` for `plugin-callback` where `MOLECULE_A2A_PLATFORM_ENABLED` picked it
@@ -146,41 +146,6 @@ pub(crate) enum FailMode {
     LastGood,
 }
 
-/// `[executor.NAME.grant]`
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default, expecting = "a table")]
-#[schemars(rename = "executor.NAME.grant")]
-pub(crate) struct GrantSection {
-    /// The calls that it may make: method, address, and `*` at the end for everything below.
-    ///
-    /// Default: what the settings of a built-in component imply; nothing for any other
-    ///
-    /// Example: `egress = ["POST https://api.example.com/v1/*"]`
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<String>>")]
-    pub(crate) egress: Option<Vec<Pattern>>,
-    /// The secrets that may be filled into its calls, by name, each towards everything in `egress` or towards `to` only.
-    /// A secret's value is the environment variable of that name, or the file that `NAME_FILE` names.
-    ///
-    /// Default: `API_SERVER_KEY` for `builtin:chat-completions` and `builtin:hermes-runs`, `OPENAI_API_KEY` for
-    /// `builtin:hermes`, `MOLECULE_A2A_PLATFORM_SHARED_SECRET` for `builtin:plugin-callback`; none for any other
-    ///
-    /// Example: `secrets = ["MODEL_KEY", { name = "SEARCH_KEY", to = ["https://search.example.com/*"] }]`
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) secrets: Option<Vec<SecretGrant>>,
-    /// Lets it receive replies out of band, at the address of `[callback]`.
-    ///
-    /// Default: `true` for `builtin:plugin-callback`; `false` for any other
-    ///
-    /// Example: `callbacks = true`
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) callbacks: Option<bool>,
-    /// How much memory one turn may use; at most `256MiB`.
-    ///
-    /// Example: `memory = "128MiB"`
-    pub(crate) memory: Size,
-}
-
 /// An executor, ready to be loaded.
 #[derive(Debug, Clone)]
 pub(crate) struct Executor {
@@ -192,6 +157,8 @@ pub(crate) struct Executor {
     pub(crate) deadline: Duration,
     /// How many of its turns run at once.
     pub(crate) concurrency: NonZeroU32,
+    /// How many of its turns wait for their place.
+    pub(crate) queue: NonZeroU32,
     /// What takes its turns while it is not ready.
     pub(crate) fallback: Option<ExecutorName>,
     /// What happens to its turns while it is in quarantine.
@@ -200,19 +167,6 @@ pub(crate) struct Executor {
     pub(crate) settings: Map<String, Value>,
     /// What it may do.
     pub(crate) grant: Grant,
-}
-
-/// What an executor may do.
-#[derive(Debug, Clone)]
-pub(crate) struct Grant {
-    /// The calls that it may make.
-    pub(crate) egress: Vec<Pattern>,
-    /// The secrets that may be filled in, each with its destinations; one that is not set is there without a value.
-    pub(crate) secrets: Secrets,
-    /// Whether it may receive replies out of band.
-    pub(crate) callbacks: bool,
-    /// How much memory one turn may use.
-    pub(crate) memory: Size,
 }
 
 /// What an executor's configuration is read against.
@@ -235,15 +189,10 @@ impl Default for ExecutorSection {
             fallback: None,
             fail_mode: None,
             concurrency: count::<1000>(),
+            queue: count::<1000>(),
             settings: Map::new(),
             grant: GrantSection::default(),
         }
-    }
-}
-
-impl Default for GrantSection {
-    fn default() -> Self {
-        Self { egress: None, secrets: None, callbacks: None, memory: Size::mib(64) }
     }
 }
 
@@ -285,8 +234,16 @@ impl Executor {
         around: &Surroundings<'_>,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Problem> {
-        let ExecutorSection { component, deadline, concurrency, fallback, fail_mode, mut settings, grant } =
-            section;
+        let ExecutorSection {
+            component,
+            deadline,
+            concurrency,
+            queue,
+            fallback,
+            fail_mode,
+            mut settings,
+            grant,
+        } = section;
         let component = match (component, dropped) {
             (Some(ComponentRef::File(path)), _) => ComponentRef::File(around.folder.join(path)),
             (Some(builtin), _) => builtin,
@@ -337,23 +294,23 @@ impl Executor {
         let deadline = match deadline {
             Some(deadline) => deadline.get(),
             None if is_plugin => plugin::DEADLINE,
-            None => DEADLINE,
+            None => grant::TURN,
         };
+        grant::at_most("deadline", Period::of(deadline), grant::DEADLINE)?;
+        grant::at_most("concurrency", concurrency.get(), grant::TURNS)?;
+        grant::at_most("queue", queue.get(), grant::TURNS)?;
         let key = upstream.map(|upstream| upstream.key).or(is_plugin.then_some(plugin::SHARED_SECRET));
         let by_default = Vec::from_iter(key.map(|key| SecretGrant { name: key.into(), to: Vec::new() }));
-        if grant.memory > MEMORY_CEILING {
-            return Err(problem(
-                "grant.memory",
-                format!("{} is more than a guest can have; {MEMORY_CEILING} is the most", grant.memory),
-            ));
-        }
-        let egress = grant.egress.unwrap_or(implied);
+        let written = grant.secrets.clone();
+        let builtin = matches!(component, ComponentRef::Builtin(_));
+        let implied = Implied { egress: implied, builtin, callbacks: is_plugin };
+        let mut grant = grant.settle(implied, around.folder)?;
         let mut secrets = Secrets::new();
-        for (index, wanted) in grant.secrets.as_ref().unwrap_or(&by_default).iter().enumerate() {
+        for (index, wanted) in written.as_ref().unwrap_or(&by_default).iter().enumerate() {
             let key = format!("grant.secrets[{index}]");
-            let destinations = destinations(wanted, &egress).map_err(|what| problem(&key, what))?;
+            let destinations = destinations(wanted, &grant.egress).map_err(|what| problem(&key, what))?;
             let value = secret::by_name(&wanted.name, &around.env).map_err(|what| problem(&key, what))?;
-            if value.is_none() && grant.secrets.is_some() {
+            if value.is_none() && written.is_some() {
                 let name = format!("{}, which executor.{name} is granted,", wanted.name);
                 warnings.push(format!(
                     "{name} is not set; set it, or {}_FILE to the path of its file",
@@ -364,9 +321,8 @@ impl Executor {
                 .insert(&wanted.name, value.unwrap_or_default(), destinations)
                 .map_err(|error| problem(&key, error.to_string()))?;
         }
-        let callbacks = grant.callbacks.unwrap_or(is_plugin);
-        let grant = Grant { egress, secrets, callbacks, memory: grant.memory };
-        Ok(Self { name, component, deadline, concurrency, fallback, fail_mode, settings, grant })
+        grant.secrets = secrets;
+        Ok(Self { name, component, deadline, concurrency, queue, fallback, fail_mode, settings, grant })
     }
 
     /// Points a `chat-completions` executor at a gateway, with the grant that this implies.
@@ -378,7 +334,7 @@ impl Executor {
             .insert(upstream.key, key, egress.clone())
             .map_err(|error| problem("grant.secrets", error.to_string()))?;
         self.settings.insert("base_url".into(), base.as_str().into());
-        self.grant = Grant { egress, secrets, ..self.grant };
+        self.grant = self.grant.pointed_at(egress, secrets);
         Ok(())
     }
 }

@@ -71,6 +71,11 @@ impl Size {
         Self(count << 20)
     }
 
+    /// So many kibibytes.
+    pub(crate) const fn kib(count: u64) -> Self {
+        Self(count << 10)
+    }
+
     /// The number of bytes.
     pub(crate) const fn bytes(self) -> u64 {
         self.0
@@ -113,6 +118,11 @@ impl Period {
     /// So many seconds.
     pub(crate) const fn secs(count: u64) -> Self {
         Self(Duration::from_secs(count))
+    }
+
+    /// This duration.
+    pub(crate) const fn of(duration: Duration) -> Self {
+        Self(duration)
     }
 
     /// As a duration.

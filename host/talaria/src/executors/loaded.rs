@@ -11,8 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use serde::Serialize;
-use talaria_egress::{Access, Bounds};
-use talaria_engine::{Component, Engine, Limits, Spec, Stage};
+use talaria_engine::{Component, Engine, Spec, Stage};
 use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -57,8 +56,6 @@ pub(crate) enum Readiness {
 /// What versions are loaded with.
 pub(crate) struct Loader {
     pub(super) engine: Engine,
-    /// How components are pulled.
-    pub(super) oci: talaria_oci::Options,
     /// For those that are granted callbacks.
     pub(super) callbacks: Option<Arc<dyn Callbacks>>,
     pub(super) quarantined: Arc<Notify>,
@@ -96,20 +93,11 @@ impl Loader {
             component.settings(&config.settings).map_err(|error| format!("{}: {error}", config.component))?;
         let executor = talaria_engine::Executor::new(Spec {
             name: name.to_owned(),
+            access: config.access(&component, &settings),
+            limits: config.limits(),
+            wasi: config.grant.wasi.clone(),
             settings,
             component: Arc::new(component),
-            access: Arc::new(Access {
-                executor: name.to_owned(),
-                patterns: config.grant.egress.clone(),
-                secrets: config.grant.secrets.clone(),
-                bounds: Bounds { timeout: config.deadline, ..Bounds::default() },
-            }),
-            limits: Limits {
-                deadline: config.deadline,
-                memory: usize::try_from(config.grant.memory.bytes()).unwrap_or(usize::MAX),
-                concurrency: usize::try_from(config.concurrency.get()).unwrap_or(usize::MAX),
-                ..Limits::default()
-            },
             callbacks,
         });
         let standing = Arc::new(Standing {

@@ -64,7 +64,8 @@ async fn callbacks_that_are_not_granted() {
         .setting("health_url", plugin.health_url());
     assert_eq!(
         rig.run("hi").await.failure().message,
-        "[hermes plugin error] the grant has no callbacks; add `callbacks = true` to it"
+        "[hermes plugin error] executor plugin-callback may not expect replies out of band; grant it with \
+         callbacks = true"
     );
     assert!(plugin.messages().is_empty(), "it asks before it sends");
 }

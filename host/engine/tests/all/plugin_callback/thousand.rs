@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use talaria_egress::{Access, Config, Egress};
-use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
 use talaria_mailbox::Counts;
 use talaria_store::{Sqlite, SqliteConfig};
 use talaria_testkit::{FakePlugin, MailHost, Step, guest, soon};
@@ -47,6 +47,7 @@ async fn executor(plugin: &FakePlugin, callbacks: Arc<dyn Callbacks>) -> Arc<Exe
         component: Arc::new(component),
         access: Arc::new(Access { patterns, ..Access::default() }),
         limits: Limits { deadline: Duration::from_secs(120), ..Limits::default() },
+        wasi: Wasi { random: true, ..Wasi::default() },
         callbacks: Some(callbacks),
     }))
 }

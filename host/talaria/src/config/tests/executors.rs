@@ -31,7 +31,7 @@ fn an_executor_of_ones_own_is_granted_exactly_what_is_written() {
     assert_eq!(egress(mine), ["POST https://a.example/v1/*", "GET https://b.example/x"]);
     assert_eq!(mine.grant.secrets.names().collect::<Vec<_>>(), ["A", "B"]);
     assert!(mine.grant.secrets.is_set("A") && !mine.grant.secrets.is_set("B"));
-    assert_eq!(mine.grant.memory.to_string(), "128MiB");
+    assert_eq!(mine.grant.memory(), 128 << 20);
     assert_eq!(
         config.warnings,
         ["B, which executor.mine is granted, is not set; set it, or B_FILE to the path of its file"]
@@ -73,7 +73,7 @@ fn a_part_of_a_built_in_grant_leaves_the_rest() {
     let config = Given::file("[executor.chat-completions.grant]\nmemory = \"32MiB\"").load();
     let chat = get(&config, "chat-completions");
     assert_eq!(egress(chat).len(), 2);
-    assert_eq!(chat.grant.memory.to_string(), "32MiB");
+    assert_eq!(chat.grant.memory(), 32 << 20);
     let config = Given::file("[executor.chat-completions.grant]\negress = []").load();
     assert!(egress(get(&config, "chat-completions")).is_empty(), "nothing is a grant too");
 }
@@ -131,7 +131,7 @@ fn a_mistake_in_the_folder_has_its_own_place_and_stops_nobody_else() {
     assert_eq!(
         mistake("\ndedline = \"1s\""),
         "executors/x.toml:2:1: unknown key `dedline`; did you mean `deadline`? \
-         (known: component, deadline, concurrency, fallback, fail_mode, settings, grant)"
+         (known: component, deadline, concurrency, queue, fallback, fail_mode, settings, grant)"
     );
     assert_eq!(
         mistake("component = \"y.wasm\""),
@@ -139,12 +139,12 @@ fn a_mistake_in_the_folder_has_its_own_place_and_stops_nobody_else() {
     );
     assert_eq!(
         mistake("[grant]\nmemory = \"1GiB\""),
-        "executors/x.toml:2:10: `grant.memory`: 1GiB is more than a guest can have; 256MiB is the most"
+        "executors/x.toml:2:10: `grant.memory`: 1GiB is more than an executor can have; 256MiB is the most"
     );
     assert_eq!(
         mistake("listen = 1"),
         "executors/x.toml:1:1: unknown key `listen` \
-         (known: component, deadline, concurrency, fallback, fail_mode, settings, grant)"
+         (known: component, deadline, concurrency, queue, fallback, fail_mode, settings, grant)"
     );
     assert_eq!(
         mistake("fail_mode = \"fallback\""),
@@ -186,7 +186,7 @@ fn the_demo_gateway_takes_the_place_of_any_other() {
     assert_eq!(chat.settings["base_url"], "http://127.0.0.1:4000/v1");
     assert_eq!(egress(chat)[0], "POST http://127.0.0.1:4000/v1/chat/completions");
     assert!(chat.grant.secrets.is_set("API_SERVER_KEY"));
-    assert_eq!(chat.grant.memory.to_string(), "32MiB");
+    assert_eq!(chat.grant.memory(), 32 << 20);
 }
 
 #[test]

@@ -1,0 +1,228 @@
+//! WASI 0.2 as guests have it: enough for programs to start, and nothing that reaches out.
+//!
+//! There are no sockets, arguments and variables, and no files but those of a folder that was granted. Clocks tell
+//! milliseconds unless more is granted. Random numbers are always there, since hash tables, Python and JavaScript do not
+//! start without; those that nobody can guess are granted (docs/decisions/016).
+//!
+//! `wasi:http/outgoing-handler` is always linked, so that programs which bring `fetch` load, and goes through the same
+//! egress as `talaria:executor/http`: the same grants, secrets and bounds. Without the grant each call is denied. The
+//! library is built without a sender of its own.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited, StreamBody};
+use rand::SeedableRng as _;
+use rand::rngs::SmallRng;
+use talaria_egress::{ErrorKind, Request};
+use wasmtime_wasi::{FsPerms, HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{
+    Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
+};
+
+use super::Ctx;
+use super::outbound::{Outbound, Place};
+use super::stderr::LastWords;
+use crate::limits::{FOLDER, Wasi};
+
+/// What clocks tell unless more is granted. Coarse against what timing attacks on caches need.
+const COARSE: Duration = Duration::from_millis(1);
+/// How much of a response is handed over at once.
+const PIECE: usize = 64 << 10;
+/// Bytes of header fields that a guest may hold at once, as the egress bounds what is sent.
+const FIELDS: usize = 64 << 10;
+/// Headers that the egress sets itself.
+const OURS: [http::HeaderName; 2] = [http::header::HOST, http::header::CONTENT_LENGTH];
+
+/// A guest's WASI, by what it was granted.
+pub(super) fn context(stderr: LastWords, granted: &Wasi) -> WasiCtx {
+    let mut wasi = WasiCtx::builder();
+    wasi.stderr(stderr).allow_tcp(false).allow_udp(false);
+    if !granted.random {
+        wasi.secure_random(SmallRng::from_rng(&mut rand::rng()));
+    }
+    if !granted.precise_clock {
+        wasi.wall_clock(Coarse::new()).monotonic_clock(Coarse::new());
+    }
+    if let Some(folder) = &granted.folder
+        && let Err(error) = wasi.preopened_dir(folder, FOLDER, FsPerms::ReadOnly)
+    {
+        tracing::warn!(folder = %folder.display(), %error, "the granted folder cannot be opened");
+    }
+    wasi.build()
+}
+
+/// A clock that tells [`COARSE`] steps.
+struct Coarse {
+    start: Instant,
+}
+
+impl Coarse {
+    fn new() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+fn coarse(precise: Duration) -> Duration {
+    let step = COARSE.as_nanos().max(1);
+    Duration::from_nanos(u64::try_from(precise.as_nanos() / step * step).unwrap_or(u64::MAX))
+}
+
+impl HostWallClock for Coarse {
+    fn resolution(&self) -> Duration {
+        COARSE
+    }
+
+    fn now(&self) -> Duration {
+        coarse(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    }
+}
+
+impl HostMonotonicClock for Coarse {
+    fn resolution(&self) -> u64 {
+        u64::try_from(COARSE.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(coarse(self.start.elapsed()).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl WasiView for Ctx {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let ctx = self.wasi.get_or_insert_with(|| {
+            let nothing = Wasi::default();
+            let granted = self.outbound.shared.as_ref().map_or(&nothing, |shared| &shared.wasi);
+            Box::new(context(self.stderr.clone(), granted))
+        });
+        WasiCtxView { ctx, table: &mut self.table }
+    }
+}
+
+impl WasiHttpView for Ctx {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        let ctx = self.wasi_http.get_or_insert_with(|| {
+            let mut ctx = WasiHttpCtx::new();
+            ctx.set_field_size_limit(FIELDS);
+            Box::new(ctx)
+        });
+        WasiHttpCtxView { hooks: &mut self.outbound, table: &mut self.table, ctx }
+    }
+}
+
+type Sent = Result<(http::Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>;
+
+impl WasiHttpHooks for Outbound {
+    fn set_host_header(&mut self) -> bool {
+        false
+    }
+
+    fn send_request(
+        &mut self,
+        request: http::Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _processed: Box<dyn Future<Output = Result<(), Error>> + Send>,
+    ) -> Box<dyn Future<Output = Sent> + Send> {
+        let Some(shared) = self.shared.clone() else {
+            return Box::new(std::future::ready(Err(Error::HttpRequestDenied)));
+        };
+        if !shared.wasi.http {
+            // The error has no room for words; the log has the line to add.
+            shared.access.deny("use wasi:http", "wasi_http = true");
+            return Box::new(std::future::ready(Err(Error::HttpRequestDenied)));
+        }
+        let place = match self.admit(&shared) {
+            Ok(place) => place,
+            Err(error) => return Box::new(std::future::ready(Err(failed(&error)))),
+        };
+        let cancelled = self.cancelled.clone().unwrap_or_default();
+        Box::new(async move {
+            match cancelled.run_until_cancelled(send(place, request, options)).await {
+                Some(sent) => sent,
+                None => Err(Error::ConnectionTerminated),
+            }
+        })
+    }
+}
+
+async fn send(place: Place, request: http::Request<WasiBody>, options: Option<RequestOptions>) -> Sent {
+    let (head, body) = request.into_parts();
+    let most = place.shared.access.bounds.request_body;
+    let body: Bytes = match Limited::new(body, most).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => return Err(Error::HttpRequestBodySize(None)),
+        Err(_) => return Err(Error::ConnectionTerminated),
+    };
+    place.send(body.len()).map_err(|error| failed(&error))?;
+    let mut headers = Vec::with_capacity(head.headers.len());
+    for (name, value) in head.headers.iter().filter(|(name, _)| !OURS.contains(name)) {
+        let Ok(value) = value.to_str() else {
+            return Err(Error::HttpRequestHeaderSize {
+                field_name: Some(name.to_string()),
+                field_size: None,
+            });
+        };
+        headers.push((name.as_str().to_owned(), value.to_owned()));
+    }
+    let request = Request {
+        method: head.method.as_str().to_owned(),
+        url: head.uri.to_string(),
+        headers,
+        body,
+        timeout: None,
+        max_bytes: Some(place.left()),
+    };
+    let opening = place.shared.egress.open(&place.shared.access, request);
+    let exchange = match options.and_then(|options| options.first_byte_timeout) {
+        Some(limit) => tokio::time::timeout(limit, opening).await.map_err(|_| Error::HttpResponseTimeout)?,
+        None => opening.await,
+    };
+    let exchange = exchange.map_err(|error| failed(&error))?;
+    let mut response = http::Response::builder().status(exchange.status());
+    for (name, value) in exchange.headers() {
+        response = response.header(name, value);
+    }
+    let pieces = stream::unfold(Some((exchange, place)), |open| async {
+        let (mut exchange, place) = open?;
+        let piece = exchange.read(PIECE).await.and_then(|piece| {
+            place.receive(piece.as_ref().map_or(0, Bytes::len))?;
+            Ok(piece)
+        });
+        match piece {
+            Ok(None) => None,
+            Ok(Some(piece)) => Some((Ok(Frame::data(piece)), Some((exchange, place)))),
+            Err(error) => Some((Err(failed(&error)), None)),
+        }
+    });
+    let response = response.body(StreamBody::new(pieces).boxed_unsync());
+    let response = response.map_err(|_| Error::HttpProtocolError)?;
+    Ok((response, Box::new(std::future::ready(Ok(())))))
+}
+
+fn failed(error: &talaria_egress::Error) -> Error {
+    match error.kind() {
+        ErrorKind::Denied => Error::HttpRequestDenied,
+        ErrorKind::InvalidRequest => Error::HttpRequestUriInvalid,
+        ErrorKind::Dns => Error::DnsError { rcode: None, info_code: None },
+        ErrorKind::Connect => Error::ConnectionRefused,
+        ErrorKind::Tls => Error::TlsProtocolError,
+        ErrorKind::TimedOut => Error::ConnectionReadTimeout,
+        ErrorKind::TooLarge => Error::HttpResponseBodySize(None),
+        ErrorKind::Protocol => Error::HttpProtocolError,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coarse_clocks_tell_milliseconds() {
+        assert_eq!(coarse(Duration::from_micros(1_999)), COARSE);
+        let clock = Coarse::new();
+        assert_eq!(HostMonotonicClock::now(&clock) % 1_000_000, 0);
+        assert_eq!(HostWallClock::now(&clock).subsec_nanos() % 1_000_000, 0);
+    }
+}

@@ -1,0 +1,299 @@
+//! `[executor.NAME.grant]`: what an executor may do, as written and as it applies.
+//!
+//! Everything is off or small unless it is granted, and every number has a ceiling, so that no line of a file can take the
+//! machine away from the other executors. What a built-in component implies by its settings counts as granted by name:
+//! a gateway that the operator points it at may be on loopback or in a private network.
+
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use talaria_egress::{Access, Bounds, HostPattern, Needs, Pattern, Secrets};
+use talaria_engine::{Component, Limits, Wasi, fill_in};
+
+use super::executor::Executor;
+use super::file::count;
+use super::secret::SecretGrant;
+use super::source::Problem;
+use super::value::{Period, Size};
+
+/// `[executor.NAME.grant]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "executor.NAME.grant")]
+pub(crate) struct GrantSection {
+    /// The calls that it may make: method, address, and `*` at the end for everything below.
+    ///
+    /// Default: what the settings of a built-in component imply; nothing for any other
+    ///
+    /// Example: `egress = ["POST https://api.example.com/v1/*"]`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) egress: Option<Vec<Pattern>>,
+    /// The host names in `egress` that may lead to loopback or into a private network, such as those of a compose file or of
+    /// Kubernetes. An address in `egress`, and `localhost`, need no entry here.
+    ///
+    /// Default: the hosts that the settings of a built-in component imply; none for any other
+    ///
+    /// Example: `private = ["gateway", "*.svc.cluster.local"]`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) private: Option<Vec<HostPattern>>,
+    /// The secrets that may be filled into its calls, by name, each towards everything in `egress` or towards `to` only.
+    /// A secret's value is the environment variable of that name, or the file that `NAME_FILE` names.
+    ///
+    /// Default: `API_SERVER_KEY` for `builtin:chat-completions` and `builtin:hermes-runs`, `OPENAI_API_KEY` for
+    /// `builtin:hermes`, `MOLECULE_A2A_PLATFORM_SHARED_SECRET` for `builtin:plugin-callback`; none for any other
+    ///
+    /// Example: `secrets = ["MODEL_KEY", { name = "SEARCH_KEY", to = ["https://search.example.com/*"] }]`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) secrets: Option<Vec<SecretGrant>>,
+    /// Lets it receive replies out of band, at the address of `[callback]`.
+    ///
+    /// Default: `true` for `builtin:plugin-callback`; `false` for any other
+    ///
+    /// Example: `callbacks = true`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) callbacks: Option<bool>,
+    /// Lets it make the calls of `egress` by `wasi:http` too, which is how `fetch` of JavaScript calls.
+    ///
+    /// Example: `wasi_http = true`
+    pub(crate) wasi_http: bool,
+    /// Random numbers that nobody can guess. Without it there are some that are good for hash tables, not for keys.
+    ///
+    /// Default: `true` for built-in components; `false` for any other
+    ///
+    /// Example: `random = true`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) random: Option<bool>,
+    /// Clocks as precise as the machine's. Without it they tell milliseconds.
+    ///
+    /// Example: `precise_clock = true`
+    pub(crate) precise_clock: bool,
+    /// A folder that it can read, and not change, as `/data`; a path, relative to this file.
+    ///
+    /// Default: none
+    ///
+    /// Example: `folder = "prompts"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) folder: Option<PathBuf>,
+    /// How much memory one turn may use; at most `256MiB`.
+    ///
+    /// Example: `memory = "128MiB"`
+    pub(crate) memory: Size,
+    /// How long one turn may compute, waiting aside; at most `3600s`.
+    ///
+    /// Example: `cpu = "10s"`
+    pub(crate) cpu: Period,
+    /// How many calls one turn may make; at most `1000000`.
+    ///
+    /// Example: `calls = 20`
+    pub(crate) calls: NonZeroU32,
+    /// How many calls of one turn may be open at once; at most `1000`.
+    ///
+    /// Example: `connections = 2`
+    pub(crate) connections: NonZeroU32,
+    /// How many bytes of bodies one turn may receive; at most `4GiB`.
+    ///
+    /// Example: `bytes_in = "16MiB"`
+    pub(crate) bytes_in: Size,
+    /// How many bytes of bodies one turn may send; at most `4GiB`.
+    ///
+    /// Example: `bytes_out = "1MiB"`
+    pub(crate) bytes_out: Size,
+    /// How many log lines it may write a second, all its turns together; at most `10000`. Others are dropped and counted.
+    ///
+    /// Example: `log_lines = 10`
+    pub(crate) log_lines: NonZeroU32,
+    /// How many bytes of log lines it may write a second; at most `16MiB`.
+    ///
+    /// Example: `log_bytes = "16KiB"`
+    pub(crate) log_bytes: Size,
+    /// How much it may remember of one conversation; at most `64MiB`.
+    ///
+    /// Example: `state = "64KiB"`
+    pub(crate) state: Size,
+}
+
+/// What an executor may do.
+#[derive(Debug, Clone)]
+pub(crate) struct Grant {
+    /// The calls that it may make.
+    pub(crate) egress: Vec<Pattern>,
+    /// The names that may lead into a private network.
+    pub(crate) private: Vec<HostPattern>,
+    /// The secrets that may be filled in, each with its destinations; one that is not set is there without a value.
+    pub(crate) secrets: Secrets,
+    /// Whether it may receive replies out of band.
+    pub(crate) callbacks: bool,
+    /// What of WASI it has.
+    pub(crate) wasi: Wasi,
+    /// What it may use; those of the section around the grant are not in it.
+    limits: Limits,
+}
+
+/// Ceilings. Memory: the size of a slot in the engine's pool.
+const MEMORY: Size = Size::mib(256);
+const CPU: Period = Period::secs(3600);
+const CALLS: u32 = 1_000_000;
+const CONNECTIONS: u32 = 1_000;
+const BYTES: Size = Size::mib(4096);
+const LOG_LINES: u32 = 10_000;
+const LOG_BYTES: Size = Size::mib(16);
+const STATE: Size = Size::mib(64);
+/// A day: a turn that waits longer is not one that somebody waits for.
+pub(super) const DEADLINE: Period = Period::secs(24 * 3600);
+/// Turns of one executor, running or waiting.
+pub(super) const TURNS: u32 = 100_000;
+
+impl Default for GrantSection {
+    fn default() -> Self {
+        Self {
+            egress: None,
+            private: None,
+            secrets: None,
+            callbacks: None,
+            wasi_http: false,
+            random: None,
+            precise_clock: false,
+            folder: None,
+            memory: Size::mib(64),
+            cpu: Period::secs(60),
+            calls: count::<1_000>(),
+            connections: count::<16>(),
+            bytes_in: Size::mib(256),
+            bytes_out: Size::mib(64),
+            log_lines: count::<100>(),
+            log_bytes: Size::kib(64),
+            state: Size::mib(1),
+        }
+    }
+}
+
+/// What the component of a grant implies.
+pub(super) struct Implied {
+    /// The calls that it makes; none for an operator's.
+    pub(super) egress: Vec<Pattern>,
+    /// Whether it is built in.
+    pub(super) builtin: bool,
+    /// Whether it is answered out of band.
+    pub(super) callbacks: bool,
+}
+
+impl GrantSection {
+    /// What applies, but for the secrets, which depend on it. Keys in problems start below the executor's section.
+    pub(super) fn settle(self, implied: Implied, folder: &Path) -> Result<Grant, Problem> {
+        at_most("memory", self.memory, MEMORY)?;
+        at_most("cpu", self.cpu, CPU)?;
+        at_most("calls", self.calls.get(), CALLS)?;
+        at_most("connections", self.connections.get(), CONNECTIONS)?;
+        at_most("bytes_in", self.bytes_in, BYTES)?;
+        at_most("bytes_out", self.bytes_out, BYTES)?;
+        at_most("log_lines", self.log_lines.get(), LOG_LINES)?;
+        at_most("log_bytes", self.log_bytes, LOG_BYTES)?;
+        at_most("state", self.state, STATE)?;
+        let folder = self.folder.map(|path| folder.join(path));
+        if let Some(path) = folder.as_ref().filter(|path| !path.is_dir()) {
+            return Err(problem("folder", format!("{} is not a folder", path.display())));
+        }
+        let private = self.private.unwrap_or_else(|| implied.egress.iter().map(HostPattern::from).collect());
+        Ok(Grant {
+            egress: self.egress.unwrap_or(implied.egress),
+            private,
+            secrets: Secrets::new(),
+            callbacks: self.callbacks.unwrap_or(implied.callbacks),
+            wasi: Wasi {
+                random: self.random.unwrap_or(implied.builtin),
+                precise_clock: self.precise_clock,
+                folder,
+                http: self.wasi_http,
+            },
+            limits: Limits {
+                memory: bytes(self.memory),
+                cpu: self.cpu.get(),
+                calls: self.calls.get(),
+                connections: number(self.connections),
+                received_bytes: bytes(self.bytes_in),
+                sent_bytes: bytes(self.bytes_out),
+                log_lines: self.log_lines.get(),
+                log_bytes: u32::try_from(self.log_bytes.bytes()).unwrap_or(u32::MAX),
+                state_bytes: bytes(self.state),
+                ..Limits::default()
+            },
+        })
+    }
+}
+
+pub(super) fn at_most<T: PartialOrd + std::fmt::Display>(
+    key: &str,
+    value: T,
+    most: T,
+) -> Result<(), Problem> {
+    match value > most {
+        true => Err(problem(key, format!("{value} is more than an executor can have; {most} is the most"))),
+        false => Ok(()),
+    }
+}
+
+fn problem(key: &str, what: String) -> Problem {
+    let key =
+        if ["deadline", "concurrency", "queue"].contains(&key) { key.into() } else { format!("grant.{key}") };
+    Problem { key, what }
+}
+
+fn bytes(size: Size) -> usize {
+    usize::try_from(size.bytes()).unwrap_or(usize::MAX)
+}
+
+fn number(count: NonZeroU32) -> usize {
+    usize::try_from(count.get()).unwrap_or(usize::MAX)
+}
+
+impl Grant {
+    /// How much memory one turn may use.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.limits.memory
+    }
+
+    /// The same with these calls and secrets, whose hosts may be anywhere.
+    pub(super) fn pointed_at(&self, egress: Vec<Pattern>, secrets: Secrets) -> Self {
+        let private = egress.iter().map(HostPattern::from).collect();
+        Self { egress, private, secrets, ..self.clone() }
+    }
+}
+
+impl Executor {
+    /// What its component may use.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            deadline: self.deadline,
+            concurrency: number(self.concurrency),
+            queue: number(self.queue),
+            ..self.grant.limits
+        }
+    }
+
+    /// What this component of it may reach: what it needs, as far as it is granted.
+    pub(crate) fn access(&self, component: &Component, settings: &Map<String, Value>) -> Arc<Access> {
+        let needs = &component.description().needs;
+        // A need that names a setting without a value is a call that cannot be made.
+        let patterns = needs.egress.iter().filter_map(|need| fill_in(need, settings).ok()?.parse().ok());
+        Arc::new(Access {
+            executor: self.name.as_str().to_owned(),
+            patterns: self.grant.egress.clone(),
+            private: self.grant.private.clone(),
+            secrets: self.grant.secrets.clone(),
+            needs: Some(Needs { patterns: patterns.collect(), secrets: needs.secrets.clone() }),
+            bounds: Bounds { timeout: self.deadline, ..Bounds::default() },
+            ..Access::default()
+        })
+    }
+}
+
+/// How long a turn may take when nothing is said, as long as the seeds gave it.
+pub(super) const TURN: Duration = Duration::from_secs(600);

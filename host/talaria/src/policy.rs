@@ -1,0 +1,121 @@
+//! What a component needs beside what it is granted: a row for each need, and the lines that would grant what is missing.
+//!
+//! What applies is the meet of both. A need is granted if every call that it stands for is; what is granted and not needed
+//! is never used, and has no row.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use talaria_egress::Pattern;
+use talaria_engine::{Component, fill_in};
+
+use crate::config::Grant;
+
+/// One need.
+#[derive(Debug, Serialize)]
+pub(crate) struct Need {
+    kind: Kind,
+    need: String,
+    granted: bool,
+    /// What to add to the grant where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    add: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Egress,
+    Secret,
+    Callbacks,
+    #[serde(rename = "wasi_http")]
+    WasiHttp,
+}
+
+/// All needs of a component, against a grant or against none.
+pub(crate) fn needs(
+    component: &Component,
+    settings: &Map<String, Value>,
+    grant: Option<&Grant>,
+) -> Vec<Need> {
+    let needs = &component.description().needs;
+    let patterns = grant.map_or(&[][..], |grant| grant.egress.as_slice());
+    let egress = needs.egress.iter().map(|need| match fill_in(need, settings) {
+        Ok(pattern) => Need::egress(pattern, patterns),
+        Err(error) => Need::new(Kind::Egress, need, false, Some(error.to_string())),
+    });
+    let secrets = needs.secrets.iter().map(|name| {
+        let known = grant.is_some_and(|grant| grant.secrets.names().any(|known| known == name));
+        let is_set = grant.is_some_and(|grant| grant.secrets.is_set(name));
+        Need::new(Kind::Secret, name, is_set, (!known).then(|| format!("secrets = [\"{name}\"]")))
+    });
+    let callbacks = needs
+        .callbacks
+        .then(|| Need::flag(Kind::Callbacks, "callbacks", grant.is_some_and(|grant| grant.callbacks)));
+    let wasi_http = component
+        .uses_wasi_http()
+        .then(|| Need::flag(Kind::WasiHttp, "wasi_http", grant.is_some_and(|grant| grant.wasi.http)));
+    egress.chain(secrets).chain(callbacks).chain(wasi_http).collect()
+}
+
+/// The lines of a grant with all that is needed, where something is missing.
+pub(crate) fn lines(executor: &str, needs: &[Need]) -> Vec<String> {
+    if needs.iter().all(|need| need.add.is_none()) {
+        return Vec::new();
+    }
+    let list = |key: &str, kind: Kind| {
+        let quoted: Vec<String> =
+            needs.iter().filter(|need| need.kind == kind).map(|need| format!("\"{}\"", need.need)).collect();
+        (!quoted.is_empty()).then(|| format!("{key} = [{}]", quoted.join(", ")))
+    };
+    let flags = needs.iter().filter(|need| matches!(need.kind, Kind::Callbacks | Kind::WasiHttp));
+    std::iter::once(format!("[executor.{executor}.grant]"))
+        .chain(list("egress", Kind::Egress))
+        .chain(list("secrets", Kind::Secret))
+        .chain(flags.map(|need| format!("{} = true", need.need)))
+        .collect()
+}
+
+/// Writes the table.
+pub(crate) fn write(f: &mut fmt::Formatter<'_>, needs: &[Need]) -> fmt::Result {
+    let width = needs.iter().map(|need| need.need.len()).max().unwrap_or_default();
+    for need in needs {
+        let kind = match need.kind {
+            Kind::Egress => "egress",
+            Kind::Secret => "secret",
+            Kind::Callbacks => "callback",
+            Kind::WasiHttp => "wasi",
+        };
+        writeln!(f, "  {kind:<9}  {:<width$}  {}", need.need, need.state())?;
+    }
+    Ok(())
+}
+
+// === impl Need ===
+
+impl Need {
+    fn new(kind: Kind, need: &str, granted: bool, add: Option<String>) -> Self {
+        Self { kind, need: need.to_owned(), granted, add }
+    }
+
+    fn flag(kind: Kind, need: &str, granted: bool) -> Self {
+        Self::new(kind, need, granted, (!granted).then(|| format!("{need} = true")))
+    }
+
+    fn egress(need: String, grant: &[Pattern]) -> Self {
+        let granted = need.parse::<Pattern>().is_ok_and(|need| grant.iter().any(|grant| grant.covers(&need)));
+        let add = (!granted).then(|| format!("egress = [\"{need}\"]"));
+        Self { kind: Kind::Egress, need, granted, add }
+    }
+
+    /// In words. A secret that is granted and not set is not an error: the seeds send no key then.
+    fn state(&self) -> String {
+        match (self.granted, self.kind, &self.add) {
+            (true, ..) => "granted".into(),
+            (false, Kind::Secret, None) => "granted, not set".into(),
+            (false, _, Some(add)) => format!("denied; add {add}"),
+            (false, _, None) => "denied".into(),
+        }
+    }
+}
