@@ -13,6 +13,7 @@ mod await_event;
 mod bounds;
 mod denied;
 mod headers;
+mod rehearsal;
 mod secrets;
 mod server;
 mod sse;
