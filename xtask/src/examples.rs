@@ -80,9 +80,8 @@ impl Workshop<'_> {
             // The packages are found beside the sources, so these are copied to where packages may be.
             let copy = self.home.join(name);
             clear(&copy)?;
-            for file in fs::read_dir(&project)? {
-                let file = file?;
-                fs::copy(file.path(), copy.join(file.file_name()))?;
+            for file in sources(&project)? {
+                fs::copy(&file, copy.join(file.strip_prefix(&project)?))?;
             }
             fs::create_dir_all(copy.join("wit"))?;
             symlink(self.root.join(WIT), copy.join(WIT))?;
@@ -157,14 +156,14 @@ impl Workshop<'_> {
 
     /// Builds a component, unless it is there and made of the same files.
     fn once(&self, project: &Path, component: &Path, build: impl FnOnce() -> Result<()>) -> Result<()> {
-        let mut sources = Sha256::new();
+        let mut digest = Sha256::new();
         for folder in [project, &self.root.join(WIT)] {
-            for file in guests::files(folder, &[&project.join("node_modules")])? {
-                sources.update(file.strip_prefix(folder)?.as_os_str().as_encoded_bytes());
-                sources.update(fs::read(&file)?);
+            for file in sources(folder)? {
+                digest.update(file.strip_prefix(folder)?.as_os_str().as_encoded_bytes());
+                digest.update(fs::read(&file)?);
             }
         }
-        let sources = format!("{:x}", sources.finalize());
+        let sources = format!("{:x}", digest.finalize());
         let stamp = component.with_extension("sources");
         if component.is_file() && fs::read_to_string(&stamp).is_ok_and(|made_of| made_of == sources) {
             return Ok(());
@@ -196,6 +195,21 @@ impl Workshop<'_> {
         eprintln!("examples: {name} passes its test");
         Ok(())
     }
+}
+
+/// The files that a component is made of: without the contract, prose and tests, and without what its author installed or
+/// built there.
+fn sources(project: &Path) -> Result<Vec<PathBuf>> {
+    let others =
+        ["wit", "node_modules", ".venv", "wit_world", "target", "__pycache__"].map(|name| project.join(name));
+    let mut files = guests::files(project, &others.each_ref().map(PathBuf::as_path))?;
+    let is_other = |file: &PathBuf| match file.extension().and_then(OsStr::to_str) {
+        Some("wasm" | "md") => true,
+        Some("toml") => !file.ends_with("Cargo.toml"),
+        _ => false,
+    };
+    files.retain(|file| !is_other(file));
+    Ok(files)
 }
 
 /// Makes an empty folder.

@@ -75,3 +75,24 @@ impl Visit for Said {
         self.add(field, format_args!("{value}"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn an_event_comes_in_its_parts_and_scrubbed() {
+        let lines: Arc<Mutex<Vec<Line>>> = Arc::default();
+        let heard = Arc::clone(&lines);
+        let tap = tracing_subscriber::registry().with(Tap(move |line| heard.lock().unwrap().push(line)));
+        tracing::subscriber::with_default(tap, || {
+            tracing::warn!(target: "guest", header = "Bearer abcdefghij", count = 3, "called {}", "it");
+        });
+        let lines = lines.lock().unwrap();
+        let [Line { target, level, message, fields }] = lines.as_slice() else { panic!("{lines:?}") };
+        assert_eq!((*target, *level, message.as_str()), ("guest", tracing::Level::WARN, "called it"));
+        assert_eq!(fields, "header=Bearer [REDACTED:bearer_token] count=3");
+    }
+}

@@ -14,6 +14,7 @@ mod inside;
 mod load;
 mod mark;
 mod process;
+mod scripted;
 mod slow;
 mod start;
 mod stream;
@@ -62,6 +63,8 @@ enum Format {
 enum What {
     /// A turn without a network, and the load of a component.
     Inside,
+    /// Executors of operators, in Rust, Python and JavaScript: loads from the cache, and turns.
+    Scripted,
     /// The start with a warm cache.
     Start,
     /// Resident memory, idle and with waiting turns.
@@ -140,6 +143,11 @@ impl What {
         }
         Ok(match self {
             Self::Inside => vec![inside::turn().await?, inside::load().await?],
+            Self::Scripted => {
+                let mut rows = scripted::loads().await?;
+                rows.extend(scripted::turns().await?);
+                rows
+            }
             Self::Start => vec![start::ready(bridge).await?],
             Self::Memory => {
                 let [idle, waiting] = waiting::memory(bridge).await?;

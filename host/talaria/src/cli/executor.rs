@@ -93,7 +93,7 @@ Examples:
   talaria executor test my-agent.wasm
   talaria executor test my-agent.wasm --text 'hello, with a tool'
   talaria executor test my-agent.wasm --cassette cassette.toml --output json
-  talaria executor test my-agent.wasm --learn > my-agent.toml")]
+  talaria executor test my-agent.wasm --learn")]
 pub(crate) struct ExecutorTest {
     /// The component
     #[arg(value_name = "NAME.wasm")]

@@ -1,0 +1,69 @@
+//! A rehearsal: policy as always, the connection to a stand-in, every call told.
+
+use std::sync::{Arc, Mutex};
+
+use talaria_egress::{Call, Config, Egress, ErrorKind, Rehearsal, SecretString};
+
+use crate::server::{Server, echo};
+use crate::{access, fails, post, text, with_header};
+
+type Heard = Arc<Mutex<Vec<Call>>>;
+
+fn rehearsing(server: &Server) -> (Egress, Heard) {
+    let calls = Heard::default();
+    let heard = Arc::clone(&calls);
+    let heard = Arc::new(move |call| heard.lock().unwrap().push(call));
+    let rehearsal = Some(Rehearsal { stand_in: server.address, heard });
+    (Egress::new(Config { rehearsal, ..Config::default() }), calls)
+}
+
+#[tokio::test]
+async fn a_granted_call_ends_at_the_stand_in_whatever_it_names() {
+    let server = Server::start(echo).await;
+    let (egress, calls) = rehearsing(&server);
+    let grant = ["POST https://api.example.invalid/v1/*", "POST http://203.0.113.1:81/*"];
+    let mut access = access(&grant);
+    let bound = access.patterns.clone();
+    access.secrets.insert("KEY", SecretString::from("the-value"), bound).unwrap();
+    for url in ["https://api.example.invalid/v1/x?q=1", "http://203.0.113.1:81/y"] {
+        let request = with_header(post(url, "body"), "authorization", "Bearer {secret:KEY}");
+        let response = egress.fetch(&access, request).await.expect("the stand-in's answer");
+        assert!(text(&response).contains("Bearer the-value"), "the secret is filled in: {}", text(&response));
+    }
+    let calls = calls.lock().unwrap();
+    assert_eq!(calls[0].url, "https://api.example.invalid/v1/x?q=1");
+    assert_eq!(calls[0].pattern.as_ref().unwrap().to_string(), "POST https://api.example.invalid/v1/x");
+    assert_eq!(
+        (calls[0].whole, calls[0].sent, calls[0].secrets.as_slice()),
+        (true, 4, &["KEY".to_owned()][..])
+    );
+    assert!(matches!(calls[0].result, Some(Ok((200, Some(bytes)))) if bytes > 0));
+    assert!(!format!("{calls:?}").contains("the-value"), "what is told has no secret in it");
+    assert_eq!(server.requests(), 2);
+}
+
+#[tokio::test]
+async fn a_denied_call_is_told_and_goes_nowhere() {
+    let server = Server::start(echo).await;
+    let (egress, calls) = rehearsing(&server);
+    let request = with_header(post("https://other.example/", ""), "x", "{secret:A} {secret:B}");
+    fails(egress.open(&access(&[]), request).await, ErrorKind::Denied);
+    let calls = calls.lock().unwrap();
+    assert_eq!(calls[0].secrets, ["A", "B"]);
+    assert!(matches!(&calls[0].result, Some(Err(error)) if error.kind() == ErrorKind::Denied));
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_is_told_without_a_result() {
+    let server = Server::start(|_| std::future::pending()).await;
+    let (egress, calls) = rehearsing(&server);
+    let access = access(&["POST http://slow.example/"]);
+    let waiting = tokio::spawn(async move { egress.fetch(&access, post("http://slow.example/", "")).await });
+    while server.requests() == 0 {
+        tokio::task::yield_now().await;
+    }
+    waiting.abort();
+    let _ = waiting.await;
+    assert!(calls.lock().unwrap()[0].result.is_none());
+}
