@@ -24,7 +24,7 @@ pub(crate) struct Start<'a> {
 }
 
 /// The variables that a developer's shell may hold.
-const OURS: [&str; 13] = [
+const OURS: [&str; 22] = [
     "HERMES_API_BASE",
     "API_SERVER_KEY",
     "MOLECULE_A2A_PLATFORM_ENABLED",
@@ -37,6 +37,15 @@ const OURS: [&str; 13] = [
     "OPENAI_BASE_URL",
     "WORKSPACE_ID",
     "WORKSPACE_CONFIG_PATH",
+    "CONFIGS_DIR",
+    "PLATFORM_URL",
+    "PARENT_ID",
+    "PLUGINS_DIR",
+    "MODEL_PROVIDER",
+    "MOLECULE_WORKSPACE_TOKEN",
+    "MOLECULE_SMOKE_MODE",
+    "AGENT_SNAPSHOT_PATH",
+    "HERMES_HOME",
     "RUST_LOG",
 ];
 

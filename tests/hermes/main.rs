@@ -22,3 +22,4 @@ mod hermes;
 mod hermes_runs;
 mod plugin_callback;
 mod plugin_wire;
+mod supervised;

@@ -9,7 +9,7 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 use talaria_egress::Access;
 use talaria_observe::Redactor;
-use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn};
+use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn, Workspaces};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
@@ -42,6 +42,7 @@ pub struct Executor {
     shared: Arc<Shared>,
     component: Arc<Component>,
     room: Semaphore,
+    workspaces: Option<Arc<dyn Workspaces>>,
 }
 
 /// What every call of an executor sees.
@@ -95,7 +96,18 @@ impl Executor {
             limits,
             callbacks,
         });
-        Self { shared, component, room: Semaphore::new(limits.concurrency) }
+        Self { shared, component, room: Semaphore::new(limits.concurrency), workspaces: None }
+    }
+
+    /// The same executor in a workspace: its turns are told what that is when they begin.
+    #[must_use]
+    pub fn in_workspace(self, workspaces: Arc<dyn Workspaces>) -> Self {
+        Self { workspaces: Some(workspaces), ..self }
+    }
+
+    async fn workspace(&self) -> Option<wit::Workspace> {
+        let workspace = Arc::clone(self.workspaces.as_ref()?).workspace().await?;
+        Some(convert::workspace(&workspace))
     }
 
     /// The component.
@@ -132,7 +144,7 @@ impl Executor {
         let context = wit::SetupContext {
             reason,
             settings: self.shared.settings_text.clone(),
-            workspace: None,
+            workspace: self.workspace().await,
             budget_ms: convert::millis(SETUP),
             metadata: None,
         };
@@ -156,7 +168,7 @@ impl Executor {
             Purpose::Execute { shared: Arc::clone(&self.shared), of, scope, deadline },
             &self.shared.limits,
         );
-        let turn = convert::turn(turn, session, &self.shared.settings_text, deadline);
+        let turn = convert::turn(turn, session, self.workspace().await, &self.shared.settings_text, deadline);
         let left = deadline.saturating_duration_since(Instant::now());
         let result = call(self.component.pre.engine(), ctx, left, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
@@ -235,7 +247,8 @@ impl talaria_turns::Executor for Executor {
         let of = About::new(&turn);
         let session = of.session.record(&turn);
         let ctx = Ctx::new(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits);
-        let turn = convert::turn(turn, session, &self.shared.settings_text, Instant::now() + CANCEL);
+        let (workspace, settings) = (self.workspace().await, &self.shared.settings_text);
+        let turn = convert::turn(turn, session, workspace, settings, Instant::now() + CANCEL);
         let result = Box::pin(call(self.component.pre.engine(), ctx, CANCEL, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
             let strategy = instance.talaria_executor_strategy();

@@ -19,19 +19,21 @@ use talaria_observe::Redactor;
 use talaria_observe::metrics::{Metrics, Readings, Refusal};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{Callbacks, Courier, HookLimits, Letters, Limits, Store, Timestamp, Turns};
+use talaria_workspace::gateway::Supervisor;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::admin::{self, Admin, Health};
-use crate::config::{Callback, Config, Push, Reply, StoreUrl};
+use crate::config::{Callback, Config, PLATFORM, Push, Reply, StoreUrl};
 use crate::demo;
 use crate::executors::{Executors, Readiness};
 use crate::metered::Metered;
 use crate::output;
 use crate::push::Post;
 use crate::tokens::Watch;
+use crate::workspace;
 
 /// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
 const GRACE: Duration = Duration::from_secs(20);
@@ -48,6 +50,7 @@ pub(crate) struct App {
     server: Server,
     turns: Turns,
     mailbox: Option<Mailbox>,
+    workspace: Option<workspace::Bridge>,
     tracker: TaskTracker,
     /// No more turns are taken.
     draining: CancellationToken,
@@ -127,6 +130,7 @@ impl App {
             })?),
             None => None,
         };
+        let workspace = config.workspace.as_ref().map(workspace::Bridge::open);
         let keep = usize::try_from(config.limits.tasks.get())?;
         let (store, letters): (Arc<dyn Store>, Arc<dyn Letters>) = match &config.store {
             StoreUrl::Memory => both(Arc::new(Memory::new(keep))),
@@ -134,6 +138,10 @@ impl App {
                 Sqlite::open(path, &SqliteConfig::default())
                     .with_context(|| format!("cannot open the store {}", path.display()))?,
             )),
+        };
+        let store = match &workspace {
+            Some(workspace) => workspace.record(store),
+            None => store,
         };
         let (mailbox, listener_of_callbacks) = match (&config.callback, callback) {
             (Some(callback), Some(listener)) => {
@@ -143,6 +151,13 @@ impl App {
             }
             _ => (None, None),
         };
+        if let Some(gateway) = config.gateway.clone().filter(|_| !config.is_smoke()) {
+            let mut supervisor = Supervisor::new(gateway, output::note);
+            // Before the executors are probed, so that they find it.
+            supervisor.up().await;
+            let assembly = config.workspace.as_ref().map(|workspace| Arc::clone(&workspace.assembly));
+            tracker.spawn(supervisor.run(assembly, shutdown.clone()));
+        }
         let callbacks = mailbox.clone().map(|mailbox| Arc::new(mailbox) as Arc<dyn Callbacks>);
         let executors = Arc::new(Executors::load(&config, callbacks, &output::note).await?.with_default()?);
         let mut banner = Banner::new(&config, bound, &executors, admin_url, gateway);
@@ -151,25 +166,32 @@ impl App {
             banner.callback = Some(url);
             tracker.spawn(serving);
         }
-        let route = Arc::new(Metered::new(Arc::clone(&executors), metrics.clone()));
+        let pulse = workspace.as_ref().map(|workspace| Arc::clone(&workspace.pulse));
+        let route = Arc::new(Metered::new(Arc::clone(&executors), metrics.clone()).with_pulse(pulse));
         let (courier, delivery) = pushing(&config, metrics.clone());
         let turns = Turns::with_courier(Arc::clone(&store), route, limits, courier, delivery);
         let (resumed, failed) = turns.recover().await.context("cannot take up the turns of before")?;
         if resumed + failed > 0 {
             info!(resumed, failed, "took up the turns that the last stop interrupted");
         }
-        let health = Arc::new(Health::new(executors, Arc::clone(&store), draining.clone()));
+        let health = Arc::new(Health::new(Arc::clone(&executors), Arc::clone(&store), draining.clone()));
         tracker.spawn(Arc::clone(&health).watch(config.probe_every, shutdown.clone()));
         admin.show(Arc::clone(&health), turns.clone());
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
         tracker.spawn(fail_stuck(turns.clone(), config.limits.stuck_after.get(), shutdown.clone()));
-        let server = Server::new(server_config(&config, bound)?, turns.clone());
+        let mut server = Server::new(server_config(&config, bound)?, turns.clone());
         if let Some(watch) = Watch::new(&config.a2a.tokens, server.auth()) {
             tracker.spawn(watch.run(shutdown.clone()));
         }
+        if let Some(workspace) = &workspace {
+            let pages = workspace.pages(&executors, server.auth());
+            server = server.with_pages(pages);
+            let (of, url) = ((&executors, server.auth()), config.a2a.public_url(bound));
+            workspace.start(&config.a2a.card, &url, of, (&tracker, &shutdown)).await?;
+        }
         let (counts, counted) = (server.counts(), turns.clone());
         metrics.watch(move || readings(&counted, &counts, &health));
-        Ok(Self { listener, server, turns, mailbox, tracker, draining, shutdown, banner })
+        Ok(Self { listener, server, turns, mailbox, workspace, tracker, draining, shutdown, banner })
     }
 
     /// What is where.
@@ -183,6 +205,11 @@ impl App {
         stop.await;
         self.draining.cancel();
         info!(under_way = self.turns.under_way(), grace = ?GRACE, "shutting down");
+        let snapshot = self.workspace.as_ref().map(|workspace| (workspace, workspace.pulse.read()));
+        // Now, in case the grace is not granted, and with everything that was said at the end.
+        if let Some((workspace, reading)) = &snapshot {
+            workspace.snapshot(reading);
+        }
         // Whoever waits for a reply hears in time that none will come, and says so in its own words.
         let last_call = async {
             tokio::time::sleep(GRACE.saturating_sub(LAST_CALL)).await;
@@ -197,6 +224,9 @@ impl App {
         };
         if failed > 0 {
             warn!(failed, "turns did not end within the grace");
+        }
+        if let Some((workspace, reading)) = &snapshot {
+            workspace.snapshot(reading);
         }
         self.shutdown.cancel();
         self.tracker.close();
@@ -312,6 +342,7 @@ fn server_config(config: &Config, bound: SocketAddr) -> anyhow::Result<talaria_a
     };
     server.card_signer = config.a2a.card_signer.clone();
     server.tokens = tokens.collect::<Result<_, _>>()?;
+    server.awaited = config.a2a.platform_calls.then(|| PLATFORM.to_owned());
     server.reply = match config.a2a.reply {
         Reply::Message => ReplyAs::Message,
         Reply::Task => ReplyAs::Task,

@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use talaria_egress::{Access, Bounds, Egress};
 use talaria_engine::{Component, Engine, EngineConfig, Limits, Spec, Stage, with_defaults};
-use talaria_turns::{Callbacks, Executor as _, Failure, FailureKind, Message, Principal, Route};
+use talaria_turns::{Callbacks, Executor as _, Failure, FailureKind, Message, Principal, Route, Workspaces};
 use tracing::{info, warn};
 
 use crate::config::{ComponentRef, Config, Executor, ExecutorName};
@@ -90,12 +90,13 @@ impl Executors {
             default: config.default_executor.clone(),
             caller_may_choose: config.caller_may_choose,
         };
+        let workspaces = config.workspace.as_ref().map(|of| Arc::clone(&of.assembly) as Arc<dyn Workspaces>);
         for (name, executor) in &config.executors {
             if let Some(fallback) = &executor.fallback {
                 executors.fallbacks.insert(name.clone(), fallback.clone());
             }
             let callbacks = callbacks.clone().filter(|_| executor.grant.callbacks);
-            match load(&engine, executor, callbacks, report).await {
+            match load(&engine, executor, callbacks, workspaces.clone(), report).await {
                 Ok(loaded) => {
                     loaded.readiness().log(name);
                     executors.loaded.insert(name.clone(), loaded);
@@ -208,6 +209,7 @@ async fn load(
     engine: &Engine,
     config: &Executor,
     callbacks: Option<Arc<dyn Callbacks>>,
+    workspaces: Option<Arc<dyn Workspaces>>,
     report: &(dyn Fn(String) + Sync),
 ) -> Result<Loaded, String> {
     let wasm = read(&config.component)?;
@@ -240,6 +242,10 @@ async fn load(
         },
         callbacks,
     });
+    let executor = match workspaces {
+        Some(workspaces) => executor.in_workspace(workspaces),
+        None => executor,
+    };
     let setup = executor.setup().await;
     if let Err(Failure { kind: FailureKind::InvalidSettings | FailureKind::Internal, message, .. }) = &setup {
         return Err(format!("{}: setup failed: {message}", Source(&config.component)));

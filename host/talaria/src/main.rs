@@ -7,13 +7,16 @@ mod check;
 mod cli;
 mod config;
 mod demo;
+mod doctor;
 mod executors;
 mod metered;
 mod output;
 mod push;
 mod send;
 mod tokens;
+mod workspace;
 
+use std::pin::pin;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -21,7 +24,7 @@ use talaria_observe::logs;
 use tokio::runtime::{Builder, Runtime};
 
 use app::App;
-use cli::{Check, Cli, Command, EXIT_USAGE, LogFormat, Send, Serve};
+use cli::{Check, Cli, Command, EXIT_USAGE, LogFormat, Send, Serve, Workspace};
 use config::{Config, ConfigError, Overrides};
 use executors::Executors;
 use output::Format;
@@ -34,7 +37,9 @@ fn main() -> ExitCode {
     let ended = match &cli.command {
         Command::Serve(serve) => run_serve(serve, cli.output),
         Command::Check(check) => run_check(check, cli.output),
+        Command::Doctor(doctor) => run_doctor(&Overrides::from(doctor), cli.output),
         Command::Send(send) => run_send(send, cli.output),
+        Command::Workspace(Workspace::Prompt(prompt)) => run_prompt(&Overrides::from(prompt), cli.output),
     };
     ended.unwrap_or_else(|error| {
         if let Some(invalid) = error.downcast_ref::<ConfigError>() {
@@ -58,8 +63,12 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
     logs::init(log_format, &serve.log.filter)?;
     let config = Config::load(&Overrides::from(serve), &env)?;
     runtime()?.block_on(async {
-        let stop = stop_requested().context("cannot listen for signals")?;
-        let app = Box::pin(App::build(config, serve.demo)).await?;
+        let mut stop = pin!(stop_requested().context("cannot listen for signals")?);
+        let app = tokio::select! {
+            app = Box::pin(App::build(config, serve.demo)) => app?,
+            // A gateway may take minutes to come up; nobody should have to wait for that to stop.
+            () = &mut stop => return Ok(ExitCode::SUCCESS),
+        };
         output::print(format, app.banner())?;
         app.run(stop).await;
         Ok(ExitCode::SUCCESS)
@@ -77,6 +86,19 @@ fn run_check(check: &Check, format: Format) -> anyhow::Result<ExitCode> {
 fn run_send(send: &Send, format: Format) -> anyhow::Result<ExitCode> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(send::run(send, format, &env)))
+}
+
+fn run_doctor(overrides: &Overrides, format: Format) -> anyhow::Result<ExitCode> {
+    let config = Config::load(overrides, &env)?;
+    let report = runtime()?.block_on(doctor::Report::new(&config, &env));
+    output::print(format, &report)?;
+    Ok(ExitCode::from(report.code()))
+}
+
+fn run_prompt(overrides: &Overrides, format: Format) -> anyhow::Result<ExitCode> {
+    let config = Config::load(overrides, &env)?;
+    output::print(format, &workspace::prompt::Report::new(&config)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn runtime() -> anyhow::Result<Runtime> {

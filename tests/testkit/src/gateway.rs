@@ -55,7 +55,15 @@ type Script = dyn Fn(&Recorded) -> Reply + Send + Sync;
 impl FakeGateway {
     /// Answers each request with what the function makes of it.
     pub async fn start(script: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        Self::start_at("127.0.0.1:0".parse().unwrap(), script).await
+    }
+
+    /// The same at an address of the test's choice, such as that of one that is gone.
+    pub async fn start_at(
+        address: SocketAddr,
+        script: impl Fn(&Recorded) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a free port on loopback");
         let address = listener.local_addr().unwrap();
         let seen = watch::Sender::default();
         let mut accepting = JoinSet::new();
@@ -83,6 +91,12 @@ impl FakeGateway {
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// The requests so far, without those for its health.

@@ -2,7 +2,7 @@
 //!
 //! [`FakeGateway`] is the upstream: it says what a test scripted, remembers what it was asked, and shows whether its
 //! connections were let go. [`FakePlugin`] is the other upstream, which answers by callback, and [`MailHost`] is where it
-//! calls. [`Rig`] is an executor without a server around it: a component, its settings and its
+//! calls. [`FakePlatform`] is where workspaces register. [`Rig`] is an executor without a server around it: a component, its settings and its
 //! grant, on a store in memory.
 //!
 //! Everything here fails by panicking, with a sentence about what the test lacks.
@@ -16,6 +16,7 @@
 
 mod gateway;
 mod mail;
+mod platform;
 mod plugin;
 mod provider;
 mod reply;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 pub use gateway::{FakeGateway, Recorded};
 pub use mail::MailHost;
+pub use platform::{FakePlatform, Mood};
 pub use plugin::{FakePlugin, Inbound, Step};
 pub use provider::Provider;
 pub use reply::{PROVIDER_KEY, Reply, Stream};
