@@ -30,6 +30,7 @@ mod push;
 mod seeds;
 mod send;
 mod signed_card;
+mod swap;
 mod tokens;
 mod workspace;
 mod workspace_soak;

@@ -42,7 +42,7 @@ async fn after_many_bad_days_all_is_well_and_every_turn_has_an_end() {
     let mut platform = FakePlatform::start().await;
     let answer = |_: &talaria_testkit::Recorded| Reply::completion("still here");
     let mut gateway = FakeGateway::start(answer).await;
-    let gateway_at = gateway.address();
+    let gateway_at = gateway.address().to_string();
     let base = gateway.base_url();
     let start = |platform: &FakePlatform| {
         Start::new(&at)
@@ -74,7 +74,7 @@ async fn after_many_bad_days_all_is_well_and_every_turn_has_an_end() {
                 drop(gateway);
                 let said = bridge.say("the gateway is down").await;
                 assert!(said.starts_with("[hermes-agent unreachable]"), "{said}");
-                gateway = FakeGateway::start_at(gateway_at, answer).await;
+                gateway = FakeGateway::start_at(&gateway_at, answer).await;
             }
             _ => {
                 bridge.kill();

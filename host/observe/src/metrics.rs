@@ -11,6 +11,8 @@
 //! | `talaria_streams_open` | | streams that are read now |
 //! | `talaria_push_deliveries_total` | `result` | tries to deliver a push |
 //! | `talaria_executor_ready` | `executor` | 1 where the last probe reached what it needs, else 0 |
+//! | `talaria_executor_quarantined` | `executor` | 1 while it takes no turns because it crashed again and again, else 0 |
+//! | `talaria_executor_stood_in_for` | `executor` | 1 while its fallback takes its turns, else 0 |
 //!
 //! Labels are closed sets: enumerations, and the names of configured executors. Nothing that a caller says becomes one.
 //!
@@ -99,8 +101,21 @@ pub struct Readings {
     pub streams_open: usize,
     /// Requests refused since the start, by reason.
     pub refused: Vec<(Refusal, u64)>,
-    /// The executors, and whether they are ready.
-    pub executors: Vec<(String, bool)>,
+    /// The executors.
+    pub executors: Vec<OneExecutor>,
+}
+
+/// How an executor fares.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OneExecutor {
+    /// Its name.
+    pub name: String,
+    /// The last probe reached what it needs.
+    pub is_ready: bool,
+    /// It crashed again and again, and takes no turns.
+    pub is_quarantined: bool,
+    /// Its fallback takes its turns.
+    pub is_stood_in_for: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -205,11 +220,20 @@ impl Collector for Live {
             let labels = [("reason", Label(*reason))];
             ConstCounter::new(*count).encode(metric.encode_family(&labels)?)?;
         }
-        let help = "Whether the last probe reached what the executor needs";
-        let mut metric = encoder.encode_descriptor("executor_ready", help, None, MetricType::Gauge)?;
-        for (executor, ready) in &now.executors {
-            let labels = [("executor", executor.as_str())];
-            ConstGauge::new(i64::from(*ready)).encode(metric.encode_family(&labels)?)?;
+        type Is = fn(&OneExecutor) -> bool;
+        let gauges: [(_, _, Is); 3] = [
+            ("executor_ready", "Whether the last probe reached what the executor needs", |one| one.is_ready),
+            ("executor_quarantined", "Whether it takes no turns because it crashed", |one| {
+                one.is_quarantined
+            }),
+            ("executor_stood_in_for", "Whether its fallback takes its turns", |one| one.is_stood_in_for),
+        ];
+        for (name, help, is) in gauges {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for executor in &now.executors {
+                let labels = [("executor", executor.name.as_str())];
+                ConstGauge::new(i64::from(is(executor))).encode(metric.encode_family(&labels)?)?;
+            }
         }
         Ok(())
     }
@@ -296,7 +320,15 @@ mod tests {
                 (Refusal::Conversation, 1),
                 (Refusal::Draining, 0),
             ],
-            executors: vec![("chat".into(), true), ("quote\"\n".into(), false)],
+            executors: vec![
+                OneExecutor { name: "chat".into(), is_ready: true, ..OneExecutor::default() },
+                OneExecutor {
+                    name: "quote\"\n".into(),
+                    is_quarantined: true,
+                    is_stood_in_for: true,
+                    ..OneExecutor::default()
+                },
+            ],
         });
         insta::assert_snapshot!(sorted(&metrics.text()));
     }

@@ -7,14 +7,20 @@
 //! | `GET /metrics` | the numbers of [`talaria_observe::metrics`] |
 //! | `GET /push/undelivered` | pushes that were given up |
 //! | `POST /push/undelivered/{task}/{id}/retry` | tries one again |
+//! | `GET /executors`, `GET /executors/{name}` | the executors: version, readiness, who stands in |
+//! | `PUT /executors/{name}` | loads an upload and lets it take over |
+//! | `DELETE /executors/{name}` | takes one out of service |
+//! | `POST /executors/{name}/reload`, `…/rollback` | reads its files again; goes back to the version before |
+//! | `GET /audit` | what was changed about executors, by whom |
 //!
 //! It listens on loopback unless told otherwise, and beyond loopback only with a token. With a token every route but
-//! `/healthz` needs it. Without one, whoever can open a socket on this machine may ask; a page in the operator's browser
+//! `/healthz` needs it, and without one nothing about executors can be changed. Without one, whoever can open a socket on this machine may ask; a page in the operator's browser
 //! can do that too, so a request that names a foreign host or origin is refused.
 //!
 //! A port that the operator chose and that is taken ends the start, as any wrong configuration does. The default port
 //! is a convenience: where it is taken, a warning says so and the bridge does its work without.
 
+mod executors;
 mod health;
 mod route;
 mod undelivered;
@@ -29,6 +35,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use serde_json::{Value, json};
 use talaria_a2a::{Auth, Token};
 use talaria_observe::metrics::{MEDIA_TYPE, Metrics};
@@ -37,11 +44,13 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
+use executors::Upload;
 pub(crate) use health::Health;
 use route::Route;
 use undelivered::NotRetried;
 
 use crate::config;
+use crate::executors::Executors;
 
 /// A probe, a scraper and an operator need a few; the public server has the rest.
 const LIMITS: talaria_listen::Limits = talaria_listen::Limits {
@@ -62,6 +71,7 @@ pub(crate) struct Admin {
 struct Host {
     health: Arc<Health>,
     turns: Turns,
+    executors: Arc<Executors>,
 }
 
 type Reply = Response<Full<Bytes>>;
@@ -89,25 +99,30 @@ impl Admin {
     }
 
     /// The host is up; from now on it is shown.
-    pub(crate) fn show(&self, health: Arc<Health>, turns: Turns) {
-        let _ = self.host.set(Host { health, turns });
+    pub(crate) fn show(&self, health: Arc<Health>, turns: Turns, executors: Arc<Executors>) {
+        let _ = self.host.set(Host { health, turns, executors });
     }
 
     /// Serves until `shutdown`.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, shutdown: CancellationToken) {
-        let handle = move |request: Request<_>| {
+        let handle = move |request: Request<Incoming>| {
             let admin = Arc::clone(&self);
-            async move { admin.handle(&request.into_parts().0).await }
+            async move { admin.handle(request).await }
         };
         talaria_listen::serve(listener, LIMITS, Arc::new(AtomicU64::new(0)), shutdown, handle).await;
     }
 
-    /// Answers one request; nobody reads its body.
-    async fn handle(&self, request: &http::request::Parts) -> Reply {
+    /// Answers one request; its body is read where an executor is uploaded.
+    async fn handle<B: Upload>(&self, request: Request<B>) -> Reply {
+        let (request, body) = request.into_parts();
         let route = Route::of(request.uri.path());
-        let mut reply = match self.refuse(&route, request) {
-            Some(refusal) => refusal,
-            None => self.answer(&route).await,
+        let change = route.change(&request.method);
+        let mut reply = match (self.refuse(&route, &request), change, self.host.get()) {
+            (Some(refusal), _, _) => refusal,
+            (None, Some((change, name)), Some(host)) => {
+                executors::change(&host.executors, change, name, &request.headers, body).await
+            }
+            _ => self.answer(&route).await,
         };
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         let (route, status) = (route.name(), reply.status().as_u16());
@@ -124,14 +139,14 @@ impl Admin {
             (Route::Health, _) => return respond(StatusCode::OK, &json!({ "status": "ok" })),
             (Route::Metrics, _) => return typed(StatusCode::OK, MEDIA_TYPE, self.metrics.text()),
             (Route::Unknown, _) => {
-                let message = "nothing is here; there are /healthz, /readyz, /metrics and /push/undelivered";
+                let message = "nothing is here; there are /healthz, /readyz, /metrics, /executors, /audit and /push/undelivered";
                 return failure(StatusCode::NOT_FOUND, "NOT_FOUND", message);
             }
-            (Route::Ready | Route::Undelivered | Route::Retry { .. }, None) => {
+            (_, None) => {
                 let starting = json!({ "ready": false, "reason": "starting: executors are being loaded" });
                 return respond(StatusCode::SERVICE_UNAVAILABLE, &starting);
             }
-            (Route::Ready | Route::Undelivered | Route::Retry { .. }, Some(host)) => host,
+            (_, Some(host)) => host,
         };
         match route {
             Route::Undelivered => match undelivered::list(&host.turns).await {
@@ -145,6 +160,9 @@ impl Admin {
                 }
                 Err(NotRetried::Failed(error)) => unavailable(&error),
             },
+            Route::Executors => executors::list(&host.executors),
+            Route::Executor { name } => executors::one(&host.executors, name),
+            Route::Audit => executors::audit(&host.executors).await,
             _ => {
                 let report = host.health.report().await;
                 let status = if report.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -168,7 +186,9 @@ impl Admin {
         }
         let allowed = route.methods();
         if allowed.is_empty() || allowed.contains(&request.method) {
-            return None;
+            let is_open = route.change(&request.method).is_some() && !self.auth.is_required();
+            let message = "changing executors needs a token: set `admin.token`";
+            return is_open.then(|| failure(StatusCode::FORBIDDEN, "NO_TOKEN", message));
         }
         let allowed = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
         let message = format!("this path takes {allowed}");

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 use crate::admin::{self, Admin, Health};
 use crate::config::{Callback, Config, PLATFORM, Push, Reply, StoreUrl};
 use crate::demo;
-use crate::executors::{Executors, Readiness};
+use crate::executors::{Executors, Readiness, Table};
 use crate::metered::Metered;
 use crate::output;
 use crate::push::Post;
@@ -94,7 +94,11 @@ struct Refused {
 
 impl App {
     /// Binds, loads and probes.
-    pub(crate) async fn build(mut config: Config, demo: bool) -> anyhow::Result<Self> {
+    pub(crate) async fn build(
+        mut config: Config,
+        env: fn(&str) -> Option<String>,
+        demo: bool,
+    ) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(config.a2a.listen).await.with_context(|| {
             format!("cannot listen on {}; choose another with --listen", config.a2a.listen)
         })?;
@@ -159,8 +163,9 @@ impl App {
             tracker.spawn(supervisor.run(assembly, shutdown.clone()));
         }
         let callbacks = mailbox.clone().map(|mailbox| Arc::new(mailbox) as Arc<dyn Callbacks>);
-        let executors = Arc::new(Executors::load(&config, callbacks, &output::note).await?.with_default()?);
-        let mut banner = Banner::new(&config, bound, &executors, admin_url, gateway);
+        let executors =
+            Arc::new(Executors::load(&config, callbacks, env, &output::note).await?.with_default()?);
+        let mut banner = Banner::new(&config, bound, &executors.table(), admin_url, gateway);
         let limits = Limits { turns: usize::try_from(config.limits.turns.get())?, ..Limits::default() };
         if let Some((url, serving)) = listener_of_callbacks {
             banner.callback = Some(url);
@@ -174,9 +179,9 @@ impl App {
         if resumed + failed > 0 {
             info!(resumed, failed, "took up the turns that the last stop interrupted");
         }
+        tracker.spawn(Arc::clone(&executors).tend(config.probe_every, shutdown.clone()));
         let health = Arc::new(Health::new(Arc::clone(&executors), Arc::clone(&store), draining.clone()));
-        tracker.spawn(Arc::clone(&health).watch(config.probe_every, shutdown.clone()));
-        admin.show(Arc::clone(&health), turns.clone());
+        admin.show(Arc::clone(&health), turns.clone(), Arc::clone(&executors));
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
         tracker.spawn(fail_stuck(turns.clone(), config.limits.stuck_after.get(), shutdown.clone()));
         let mut server = Server::new(server_config(&config, bound)?, turns.clone());
@@ -357,7 +362,7 @@ impl Banner {
     fn new(
         config: &Config,
         bound: SocketAddr,
-        executors: &Executors,
+        executors: &Table,
         admin: Option<String>,
         demo_gateway: Option<String>,
     ) -> Self {

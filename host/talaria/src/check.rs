@@ -10,7 +10,7 @@ use talaria_egress::Pattern;
 use talaria_engine::fill_in;
 
 use crate::config::{Config, Executor, ExecutorName};
-use crate::executors::{Executors, Loaded, Readiness};
+use crate::executors::{Loaded, Readiness, Table};
 
 /// What came of it.
 #[derive(Debug, Serialize)]
@@ -71,12 +71,10 @@ enum Kind {
 // === impl Report ===
 
 impl Report {
-    pub(crate) fn new(config: &Config, executors: &Executors) -> Self {
+    pub(crate) fn new(config: &Config, executors: &Table) -> Self {
         let mut checked: Vec<Checked> = executors
             .loaded()
-            .filter_map(|(name, loaded)| {
-                Some(Checked::loaded(config.executors.get(name)?, loaded, stand_in(executors, name)))
-            })
+            .map(|(name, loaded)| Checked::loaded(&loaded.config, loaded, stand_in(executors, name)))
             .collect();
         checked.extend(executors.refused().map(|(name, reason)| Checked {
             name: name.as_str().to_owned(),
@@ -102,7 +100,7 @@ impl Report {
 }
 
 /// The name of another executor that takes this one's turns.
-fn stand_in(executors: &Executors, name: &ExecutorName) -> Option<String> {
+fn stand_in(executors: &Table, name: &ExecutorName) -> Option<String> {
     let (other, _) = executors.stand_in(name)?;
     (other != name).then(|| other.as_str().to_owned())
 }
@@ -140,7 +138,7 @@ impl Checked {
             }),
             verdict: match loaded.readiness() {
                 Readiness::Ready => Verdict::Ready,
-                Readiness::NotReady(reason) => Verdict::NotReady(reason),
+                Readiness::NotReady(reason) | Readiness::Quarantined(reason) => Verdict::NotReady(reason),
             },
             stand_in,
             needs: egress.chain(secrets).chain(callbacks).collect(),

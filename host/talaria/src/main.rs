@@ -65,7 +65,7 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
     runtime()?.block_on(async {
         let mut stop = pin!(stop_requested().context("cannot listen for signals")?);
         let app = tokio::select! {
-            app = Box::pin(App::build(config, serve.demo)) => app?,
+            app = Box::pin(App::build(config, env, serve.demo)) => app?,
             // A gateway may take minutes to come up; nobody should have to wait for that to stop.
             () = &mut stop => return Ok(ExitCode::SUCCESS),
         };
@@ -76,9 +76,11 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
 }
 
 fn run_check(check: &Check, format: Format) -> anyhow::Result<ExitCode> {
-    let config = Config::load(&Overrides::from(check), &env)?;
-    let executors = runtime()?.block_on(Executors::load(&config, None, &output::note))?;
-    let report = check::Report::new(&config, &executors);
+    let mut config = Config::load(&Overrides::from(check), &env)?;
+    // A check leaves nothing behind, and shows the files as they are.
+    config.state = None;
+    let executors = runtime()?.block_on(Executors::load(&config, None, env, &output::note))?;
+    let report = check::Report::new(&config, &executors.table());
     output::print(format, &report)?;
     Ok(if report.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

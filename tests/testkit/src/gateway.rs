@@ -55,12 +55,12 @@ type Script = dyn Fn(&Recorded) -> Reply + Send + Sync;
 impl FakeGateway {
     /// Answers each request with what the function makes of it.
     pub async fn start(script: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start_at("127.0.0.1:0".parse().unwrap(), script).await
+        Self::start_at("127.0.0.1:0", script).await
     }
 
-    /// The same at an address of the test's choice, such as that of one that is gone.
+    /// The same at an address that was known before.
     pub async fn start_at(
-        address: SocketAddr,
+        address: &str,
         script: impl Fn(&Recorded) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free port on loopback");

@@ -71,7 +71,7 @@ impl FakePlatform {
             sent: Vec::new(),
         }));
         let told = watch::Sender::default();
-        let server = serve("127.0.0.1:0".parse().unwrap(), &state, &told).await;
+        let server = serve("127.0.0.1:0", &state, &told).await;
         let address = server.address();
         Self { state, told, server: Some(server), address }
     }
@@ -94,7 +94,7 @@ impl FakePlatform {
 
     /// Comes back at the same address, with everything that it knew.
     pub async fn come_back(&mut self) {
-        self.server = Some(serve(self.address, &self.state, &self.told).await);
+        self.server = Some(serve(&self.address.to_string(), &self.state, &self.told).await);
     }
 
     /// Loses the registry, not the tokens.
@@ -184,7 +184,7 @@ impl FakePlatform {
     }
 }
 
-async fn serve(address: SocketAddr, state: &Arc<Mutex<State>>, told: &watch::Sender<usize>) -> FakeGateway {
+async fn serve(address: &str, state: &Arc<Mutex<State>>, told: &watch::Sender<usize>) -> FakeGateway {
     let (state, told) = (Arc::clone(state), told.clone());
     let script = move |request: &Recorded| {
         let reply = state.lock().unwrap().answer(request);

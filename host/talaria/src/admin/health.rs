@@ -8,18 +8,19 @@
 //! report says who stands in.
 //!
 //! Executors are probed again on a timer, not when somebody asks: a probe goes to the upstream, and how often that
-//! happens is the operator's to say. A round that takes longer than the pause delays the next.
+//! happens is the operator's to say.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use talaria_observe::metrics::OneExecutor;
 use talaria_turns::{ContextId, Principal, StateKey, Store};
-use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::executors::{Executors, Readiness};
+use crate::config::ExecutorName;
+use crate::executors::{Executors, Loaded, Readiness};
 
 /// How long the store may take. A write is milliseconds; kubelet gives up after one second by default, but a store that
 /// is that slow should be told from one that is gone.
@@ -54,33 +55,25 @@ impl Health {
         Self { executors, store, draining }
     }
 
-    /// Probes the executors every so often, until `shutdown`.
-    pub(crate) async fn watch(self: Arc<Self>, every: Duration, shutdown: CancellationToken) {
-        let mut timer = interval(every);
-        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick is now, and they were probed when they were loaded.
-        timer.tick().await;
-        let probing = async {
-            loop {
-                timer.tick().await;
-                self.executors.probe().await;
-            }
+    /// How the executors fare.
+    pub(crate) fn executors(&self) -> Vec<OneExecutor> {
+        let table = self.executors.table();
+        let one = |(name, loaded): (&ExecutorName, &Arc<Loaded>)| OneExecutor {
+            name: name.as_str().to_owned(),
+            is_ready: loaded.is_ready(),
+            is_quarantined: loaded.is_quarantined(),
+            is_stood_in_for: table.stand_in(name).is_some_and(|(other, _)| other != name),
         };
-        shutdown.run_until_cancelled(probing).await;
-    }
-
-    /// The executors, and whether they are ready.
-    pub(crate) fn executors(&self) -> Vec<(String, bool)> {
-        let all = self.executors.loaded();
-        all.map(|(name, loaded)| (name.as_str().to_owned(), loaded.is_ready())).collect()
+        table.loaded().map(one).collect()
     }
 
     pub(crate) async fn report(&self) -> Report {
         let store = self.store().await;
-        let all = self.executors.loaded();
+        let table = self.executors.table();
+        let all = table.loaded();
         let executors = all.map(|(name, loaded)| (name.as_str().to_owned(), loaded.readiness())).collect();
-        let default = self.executors.default_name();
-        let taking = self.executors.stand_in(default);
+        let default = table.default_name();
+        let taking = table.stand_in(default);
         let draining = self.draining.is_cancelled();
         let can_succeed = taking.is_some_and(|(_, loaded)| loaded.is_ready());
         let stand_in = taking.filter(|(name, _)| *name != default).map(|(name, _)| name.as_str().to_owned());

@@ -18,7 +18,7 @@ async fn ask(admin: &Admin, method: &str, path: &str, headers: &[(&str, &str)]) 
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    admin.handle(&request.body(()).unwrap().into_parts().0).await
+    admin.handle(request.body(Full::<Bytes>::default()).unwrap()).await
 }
 
 async fn status(admin: &Admin, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {

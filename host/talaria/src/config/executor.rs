@@ -111,6 +111,14 @@ pub(crate) struct ExecutorSection {
     /// Example: `fallback = "chat-completions"`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fallback: Option<Fallback>,
+    /// What happens to its turns while it is in quarantine, because it crashed again and again: `closed` fails them at once,
+    /// `fallback` hands them to the executor in `fallback`, `last-good` goes back to the version before this one.
+    ///
+    /// Default: `fallback` where one is named, else `closed`
+    ///
+    /// Example: `fail_mode = "last-good"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fail_mode: Option<FailMode>,
     /// What the component itself is told; it says what it understands. Built in: `base_url`, `model` and `system_prompt`
     /// for `chat-completions`, `hermes-runs` and `hermes`, and `tools` for `hermes`; `inbound_url`, `health_url`, `chat_id`,
     /// `workspace_id` and `reply_timeout_seconds` for `plugin-callback`. `HERMES_API_BASE` overrides `base_url` of
@@ -122,6 +130,18 @@ pub(crate) struct ExecutorSection {
     pub(crate) settings: Map<String, Value>,
     /// What the component may do.
     pub(crate) grant: GrantSection,
+}
+
+/// What happens to the turns of an executor that is in quarantine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FailMode {
+    /// They fail at once.
+    Closed,
+    /// The fallback takes them.
+    Fallback,
+    /// The version before takes them.
+    LastGood,
 }
 
 /// `[executor.NAME.grant]`
@@ -172,6 +192,8 @@ pub(crate) struct Executor {
     pub(crate) concurrency: NonZeroU32,
     /// What takes its turns while it is not ready.
     pub(crate) fallback: Option<ExecutorName>,
+    /// What happens to its turns while it is in quarantine.
+    pub(crate) fail_mode: FailMode,
     /// What the component is told, as the contract's JSON.
     pub(crate) settings: Map<String, Value>,
     /// What it may do.
@@ -209,6 +231,7 @@ impl Default for ExecutorSection {
             component: None,
             deadline: None,
             fallback: None,
+            fail_mode: None,
             concurrency: count::<1000>(),
             settings: Map::new(),
             grant: GrantSection::default(),
@@ -260,7 +283,8 @@ impl Executor {
         around: &Surroundings<'_>,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Problem> {
-        let ExecutorSection { component, deadline, concurrency, fallback, mut settings, grant } = section;
+        let ExecutorSection { component, deadline, concurrency, fallback, fail_mode, mut settings, grant } =
+            section;
         let component = match (component, dropped) {
             (Some(ComponentRef::File(path)), _) => ComponentRef::File(around.folder.join(path)),
             (Some(builtin), _) => builtin,
@@ -300,6 +324,14 @@ impl Executor {
             None => (around.seeds.plugin && name.as_str() == PLUGIN_CALLBACK)
                 .then(|| ExecutorName::builtin(CHAT_COMPLETIONS)),
         };
+        let fail_mode = match fail_mode {
+            Some(FailMode::Fallback) if fallback.is_none() => {
+                return Err(problem("fail_mode", "there is no fallback; name one with `fallback`"));
+            }
+            Some(fail_mode) => fail_mode,
+            None if fallback.is_some() => FailMode::Fallback,
+            None => FailMode::Closed,
+        };
         let deadline = match deadline {
             Some(deadline) => deadline.get(),
             None if is_plugin => plugin::DEADLINE,
@@ -332,7 +364,7 @@ impl Executor {
         }
         let callbacks = grant.callbacks.unwrap_or(is_plugin);
         let grant = Grant { egress, secrets, callbacks, memory: grant.memory };
-        Ok(Self { name, component, deadline, concurrency, fallback, settings, grant })
+        Ok(Self { name, component, deadline, concurrency, fallback, fail_mode, settings, grant })
     }
 
     /// Points a `chat-completions` executor at a gateway, with the grant that this implies.

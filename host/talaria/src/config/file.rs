@@ -333,12 +333,20 @@ pub(crate) struct Store {
 #[schemars(rename = "executors")]
 pub(crate) struct Executors {
     /// A folder of executors: each `NAME.wasm` in it is the executor `NAME`, configured by a `NAME.toml` beside it
-    /// with the keys of `[executor.NAME]`.
+    /// with the keys of `[executor.NAME]`. It is looked at every second: what appears, changes or disappears is loaded,
+    /// swapped or taken out of service while the host runs.
     ///
     /// Default: `executors`, if that folder exists
     ///
     /// Example: `dir = "/etc/talaria/executors"`
     pub(crate) dir: Option<PathBuf>,
+    /// A folder of the host's own: the last good versions of executors, for rollback and for a start with a broken one, and
+    /// the log of changes, `audit.jsonl`.
+    ///
+    /// Default: beside the store's file, with the ending `.executors`; with `memory:` nothing is kept
+    ///
+    /// Example: `state = "/var/lib/talaria/executors"`
+    pub(crate) state: Option<PathBuf>,
     /// The executor that takes a turn when nothing else is said. `MOLECULE_A2A_PLATFORM_ENABLED=true` makes it
     /// `plugin-callback`.
     ///
@@ -499,6 +507,7 @@ impl Default for Executors {
     fn default() -> Self {
         Self {
             dir: None,
+            state: None,
             default: ExecutorName::builtin("chat-completions"),
             caller_may_choose: false,
             probe_every: Period::secs(10),

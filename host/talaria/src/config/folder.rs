@@ -1,75 +1,145 @@
 //! The folder of executors: `NAME.wasm`, and beside it `NAME.toml` with the keys of `[executor.NAME]`.
 //!
-//! Read once, at load. A file whose name cannot be an executor's, or a `.toml` without its `.wasm`, is skipped with a
-//! warning; a `NAME.toml` with a mistake is an error with its line, as in the main file. Other files are nobody's
+//! What is in the folder may change while the host runs, so a mistake there is a mistake of one executor, not of the
+//! configuration: [`Folder::executor`] tells it with its line, as in the main file, and everything else goes on. Files
+//! whose names cannot be an executor's are skipped and told of; other files, and those that begin with a dot, are nobody's
 //! business. The number of executors is bounded, so that a wrong path (`/tmp`) does not load a disk.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::source::{ConfigError, Source};
+use super::env::{Env, Seeds};
+use super::executor::{Executor, ExecutorSection, Surroundings};
+use super::source::{ConfigError, Problem, Source};
 use super::value::ExecutorName;
 
 /// More executors than this in one folder is a mistake.
 const MOST: usize = 256;
 
-/// An executor in the folder.
-#[derive(Debug)]
-pub(crate) struct Dropped {
-    /// Its component.
-    pub(crate) component: PathBuf,
-    /// Its own configuration, if there is one.
-    pub(crate) source: Option<Source>,
+/// The folder, and what an executor in it is read against.
+#[derive(Debug, Clone)]
+pub(crate) struct Folder {
+    pub(super) path: PathBuf,
+    /// Where relative paths start.
+    pub(super) base: PathBuf,
+    pub(super) seeds: Seeds,
+    /// The main file's sections, for components in the folder that have no file of their own.
+    pub(super) sections: BTreeMap<ExecutorName, ExecutorSection>,
+    /// The main file.
+    pub(super) main: Option<Source>,
 }
 
-/// Lists the executors of a folder. A folder that does not exist is `None`.
-pub(crate) fn scan(
-    folder: &Path,
-    warnings: &mut Vec<String>,
-) -> Result<Option<BTreeMap<ExecutorName, Dropped>>, ConfigError> {
-    let unreadable = |error: io::Error| ConfigError::file(folder, format!("cannot be listed: {error}"));
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
-    };
-    let mut found = BTreeMap::new();
-    let mut configured = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(unreadable)?.path();
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("toml") => configured.push(path),
-            Some("wasm") => match path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().parse()
-            {
+/// What is in the folder.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) executors: BTreeMap<ExecutorName, Files>,
+    /// What was skipped, and why.
+    pub(crate) skipped: Vec<String>,
+}
+
+/// The files of one executor.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Files {
+    pub(crate) component: Option<PathBuf>,
+    pub(crate) policy: Option<PathBuf>,
+}
+
+// === impl Folder ===
+
+impl Folder {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the component of an executor is, or would be.
+    pub(crate) fn component(&self, name: &ExecutorName) -> PathBuf {
+        self.path.join(format!("{name}.wasm"))
+    }
+
+    /// Where its own configuration is, or would be.
+    pub(crate) fn policy(&self, name: &ExecutorName) -> PathBuf {
+        self.path.join(format!("{name}.toml"))
+    }
+
+    /// What is there now. A folder that does not exist is empty.
+    pub(crate) fn list(&self) -> Result<Listing, ConfigError> {
+        let unreadable =
+            |error: io::Error| ConfigError::file(&self.path, format!("cannot be listed: {error}"));
+        let mut listing = Listing::default();
+        let entries = match std::fs::read_dir(&self.path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(listing),
+            Err(error) => return Err(unreadable(error)),
+        };
+        for entry in entries {
+            let path = entry.map_err(unreadable)?.path();
+            let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            if !matches!(extension, Some("wasm" | "toml")) || stem.starts_with('.') {
+                continue;
+            }
+            match stem.parse::<ExecutorName>() {
                 Ok(name) => {
-                    found.insert(name, path);
+                    let files = listing.executors.entry(name).or_default();
+                    match extension {
+                        Some("wasm") => files.component = Some(path),
+                        _ => files.policy = Some(path),
+                    }
                 }
-                Err(error @ String { .. }) => {
-                    warnings.push(format!("{} is skipped: {error}", path.display()))
-                }
-            },
-            _ => {}
+                Err(error) => listing.skipped.push(format!("{} is skipped: {error}", path.display())),
+            }
+            if listing.executors.len() > MOST {
+                let problem = format!("holds more than {MOST} executors; is this the right folder?");
+                return Err(ConfigError::file(&self.path, problem));
+            }
         }
-        if found.len() > MOST {
-            return Err(ConfigError::file(
-                folder,
-                format!("holds more than {MOST} components; is this the right folder?"),
-            ));
+        listing.skipped.sort();
+        Ok(listing)
+    }
+
+    /// An executor whose component is in the folder, and whose own file has this text. What has no effect, or one that
+    /// should be known, is added to `warnings`.
+    pub(crate) fn executor(
+        &self,
+        name: &ExecutorName,
+        policy: Option<&str>,
+        env: &dyn Fn(&str) -> Option<String>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Executor, ConfigError> {
+        let key = format!("executor.{name}");
+        let own = policy.map(|text| Source::of(self.policy(name), text));
+        let section = self.sections.get(name);
+        if section.is_some_and(|section| section.component.is_some() || own.is_some()) {
+            let files = self.component(name).with_extension("*");
+            let what = format!("configured twice: here and by `{}`; keep one", files.display());
+            return Err(place(self.main.as_ref(), Problem { key, what }));
         }
+        let section: ExecutorSection = match &own {
+            Some(own) => own.parse(&key)?,
+            None => section.cloned().unwrap_or_default(),
+        };
+        let problem = |problem: Problem| match &own {
+            Some(own) => own.at(problem),
+            None => place(
+                self.main.as_ref(),
+                Problem { key: format!("{key}.{}", problem.key), what: problem.what },
+            ),
+        };
+        if section.component.is_some() {
+            let what = "not here: the component is the .wasm file beside this one".into();
+            return Err(problem(Problem { key: "component".into(), what }));
+        }
+        let around = Surroundings { env: Env(env), folder: &self.base, seeds: &self.seeds };
+        Executor::resolve(name.clone(), section, Some(self.component(name)), &around, warnings)
+            .map_err(problem)
     }
-    configured.sort();
-    for path in configured.iter().filter(|path| !path.with_extension("wasm").exists()) {
-        warnings.push(format!(
-            "{} is skipped: there is no {}",
-            path.display(),
-            path.with_extension("wasm").display()
-        ));
+}
+
+/// A problem in the main file, or nowhere.
+fn place(main: Option<&Source>, problem: Problem) -> ConfigError {
+    match main {
+        Some(main) => main.at(problem),
+        None => problem.into(),
     }
-    let mut executors = BTreeMap::new();
-    for (name, component) in found {
-        let source = Source::read(&component.with_extension("toml"))?;
-        executors.insert(name, Dropped { component, source });
-    }
-    Ok(Some(executors))
 }

@@ -14,7 +14,7 @@ use super::source::ConfigError;
 use super::{Callback, Workspace, file, secret};
 
 /// The gateway's key, by the name that the seeds give it.
-pub(super) const KEY: &str = "API_SERVER_KEY";
+pub(crate) const KEY: &str = "API_SERVER_KEY";
 
 /// The shortest key that the gateway takes.
 pub(crate) const SHORTEST_KEY: usize = 16;

@@ -3,7 +3,7 @@
 //! The order of precedence is here and nowhere else. The first thing that does not fit ends the loading; what has no
 //! effect, or an effect that is easily overlooked, becomes a warning.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -12,14 +12,15 @@ use secrecy::{ExposeSecret, SecretString};
 use talaria_a2a::CardSigner;
 
 use super::env::{Env, Seeds};
-use super::executor::{Executor, ExecutorSection, Surroundings};
+use super::executor::{Executor, FailMode, Surroundings};
+use super::folder::{Files, Folder};
 use super::gateway::Settled;
 use super::plugin::{PLUGIN_CALLBACK, SHARED_SECRET};
 use super::secret::SecretRef;
 use super::source::{ConfigError, Problem, Source, nearest};
 use super::value::{BUILTIN, ExecutorName, Fallback, HttpUrl, StoreUrl};
 use super::{
-    A2a, Admin, Callback, Card, Config, Engine, Overrides, PLATFORM, Token, Workspace, file, folder, secret,
+    A2a, Admin, Callback, Card, Config, Engine, Overrides, PLATFORM, Token, Workspace, file, secret,
 };
 
 /// The folder of executors when none is named, if it is there.
@@ -49,6 +50,14 @@ pub(super) struct Loader<'a> {
 /// Where tasks are kept when nothing is said.
 const DEFAULT_STORE: &str = "talaria.db";
 
+/// How the folder beside the store's file ends, where versions of executors are kept.
+const STATE: &str = "executors";
+
+/// Whether a good version of an executor was kept.
+fn is_kept(state: Option<&Path>, name: &ExecutorName) -> bool {
+    state.is_some_and(|state| state.join(name.as_str()).is_dir())
+}
+
 /// The executor that takes a turn when nothing else is said: the environment before the file.
 fn default<'a>(file: &'a file::File, seeds: &Seeds) -> &'a ExecutorName {
     static PLUGIN: LazyLock<ExecutorName> = LazyLock::new(|| ExecutorName::builtin(PLUGIN_CALLBACK));
@@ -66,18 +75,42 @@ impl Loader<'_> {
         seeds: &Seeds,
         overrides: &Overrides,
     ) -> Result<Config, ConfigError> {
-        let executors = self.executors(&file, seeds)?;
+        let store = match &file.store.url {
+            Some(StoreUrl::Sqlite(path)) => StoreUrl::Sqlite(self.folder.join(path)),
+            Some(StoreUrl::Memory) => StoreUrl::Memory,
+            None if overrides.demo => StoreUrl::Memory,
+            None => StoreUrl::Sqlite(self.folder.join(DEFAULT_STORE)),
+        };
+        let state = match (&file.executors.state, &store) {
+            (Some(path), _) => Some(self.folder.join(path)),
+            (None, StoreUrl::Sqlite(path)) => Some(path.with_extension(STATE)),
+            (None, StoreUrl::Memory) => None,
+        };
+        let folder = self.folder_of_executors(&file, seeds)?;
+        let listing = folder.list()?;
+        self.warnings.extend(listing.skipped);
+        let mut dropped = listing.executors;
+        dropped.retain(|_, files| files.component.is_some());
+        let is_dropped = |name: &ExecutorName| dropped.contains_key(name) || is_kept(state.as_deref(), name);
+        let executors = self.executors(&file, seeds, is_dropped)?;
+        let known: BTreeSet<_> = executors.keys().chain(dropped.keys()).cloned().collect();
         for (name, executor) in &executors {
-            if let Some(unknown) = executor.fallback.as_ref().filter(|other| !executors.contains_key(other)) {
+            if let Some(unknown) = executor.fallback.as_ref().filter(|other| !known.contains(other)) {
                 let key = format!("executor.{name}.fallback");
-                return Err(self.no_executor(&key, unknown, &executors));
+                return Err(self.no_executor(&key, unknown, &known));
+            }
+            if executor.fail_mode == FailMode::LastGood && state.is_none() {
+                let what = "nothing is kept to go back to; set `executors.state`";
+                return Err(self.at(format!("executor.{name}.fail_mode"), what));
             }
         }
         let default = default(&file, seeds).clone();
-        if !executors.contains_key(&default) {
-            return Err(self.no_executor("executors.default", &default, &executors));
+        if !known.contains(&default) && !is_dropped(&default) {
+            return Err(self.no_executor("executors.default", &default, &known));
         }
-        let callback = self.callback(file.callback, seeds, &executors)?;
+        let wants_callbacks = executors.values().any(|executor| executor.grant.callbacks)
+            || dropped.iter().any(|(name, files)| self.may_call_back(&folder, name, files));
+        let callback = self.callback(file.callback, seeds, wants_callbacks, &folder)?;
         let workspace = Workspace::read(&self.env, &mut self.warnings)?;
         let a2a = self.a2a(file.a2a, workspace.as_ref(), overrides)?;
         let gateway = match (gateway, &file.gateway) {
@@ -101,15 +134,12 @@ impl Loader<'_> {
             gateway,
             admin,
             callback,
-            store: match file.store.url {
-                Some(StoreUrl::Sqlite(path)) => StoreUrl::Sqlite(self.folder.join(path)),
-                Some(StoreUrl::Memory) => StoreUrl::Memory,
-                None if overrides.demo => StoreUrl::Memory,
-                None => StoreUrl::Sqlite(self.folder.join(DEFAULT_STORE)),
-            },
+            store,
             push: file.push,
             keep_for: file.store.keep_for.get(),
             executors,
+            folder,
+            state,
             default_executor: default,
             caller_may_choose: file.executors.caller_may_choose,
             probe_every: file.executors.probe_every.get(),
@@ -127,15 +157,10 @@ impl Loader<'_> {
         }
     }
 
-    fn no_executor(
-        &self,
-        key: &str,
-        name: &ExecutorName,
-        executors: &BTreeMap<ExecutorName, Executor>,
-    ) -> ConfigError {
-        let hint = nearest(name.as_str(), executors.keys().map(ExecutorName::as_str));
+    fn no_executor(&self, key: &str, name: &ExecutorName, known: &BTreeSet<ExecutorName>) -> ConfigError {
+        let hint = nearest(name.as_str(), known.iter().map(ExecutorName::as_str));
         let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        let known: Vec<_> = executors.keys().map(ExecutorName::as_str).collect();
+        let known: Vec<_> = known.iter().map(ExecutorName::as_str).collect();
         self.at(key, format!("there is no executor `{name}`{hint} (known: {})", known.join(", ")))
     }
 
@@ -144,9 +169,11 @@ impl Loader<'_> {
         &mut self,
         file: Option<file::Callback>,
         seeds: &Seeds,
-        executors: &BTreeMap<ExecutorName, Executor>,
+        is_wanted: bool,
+        executors: &Folder,
     ) -> Result<Option<Callback>, ConfigError> {
-        if !executors.values().any(|executor| executor.grant.callbacks) {
+        // One that is dropped in later may want it.
+        if !is_wanted && (file.is_none() || !executors.path().is_dir()) {
             if file.is_some() {
                 self.warnings.push("`[callback]` has no effect: no executor is granted `callbacks`".into());
             }
@@ -302,22 +329,43 @@ impl Loader<'_> {
         Ok(Admin { listen, chosen: file.listen.is_some(), token })
     }
 
+    /// The folder of executors. One that was named must be there.
+    fn folder_of_executors(&self, file: &file::File, seeds: &Seeds) -> Result<Folder, ConfigError> {
+        let dir = file.executors.dir.as_deref();
+        let path = self.folder.join(dir.unwrap_or(Path::new(DEFAULT_FOLDER)));
+        if dir.is_some() && !path.is_dir() {
+            return Err(self.at("executors.dir", format!("there is no folder `{}`", path.display())));
+        }
+        Ok(Folder {
+            path,
+            base: self.folder.clone(),
+            seeds: seeds.clone(),
+            sections: file.executor.clone(),
+            main: self.source.clone(),
+        })
+    }
+
+    /// Whether an executor of the folder is granted replies out of band, as far as that can be read.
+    fn may_call_back(&self, folder: &Folder, name: &ExecutorName, files: &Files) -> bool {
+        let policy = match &files.policy {
+            Some(path) => std::fs::read_to_string(path).ok(),
+            None => None,
+        };
+        // What is wrong with it is told when it is loaded.
+        let executor = folder.executor(name, policy.as_deref(), self.env.0, &mut Vec::new());
+        executor.is_ok_and(|executor| executor.grant.callbacks)
+    }
+
+    /// The executors that do not come from the folder. A section without a component is for one that does, if `is_dropped`.
     fn executors(
         &mut self,
         file: &file::File,
         seeds: &Seeds,
+        is_dropped: impl Fn(&ExecutorName) -> bool,
     ) -> Result<BTreeMap<ExecutorName, Executor>, ConfigError> {
-        let folder = self.folder.join(file.executors.dir.as_deref().unwrap_or(Path::new(DEFAULT_FOLDER)));
-        let mut dropped = match folder::scan(&folder, &mut self.warnings)? {
-            Some(dropped) => dropped,
-            None if file.executors.dir.is_some() => {
-                return Err(self.at("executors.dir", format!("there is no folder `{}`", folder.display())));
-            }
-            None => BTreeMap::new(),
-        };
         // A built-in executor that nobody asked for would only probe an upstream that nobody has.
         let mut names: Vec<ExecutorName> = ALWAYS.into_iter().map(ExecutorName::builtin).collect();
-        names.extend(file.executor.keys().chain(dropped.keys()).cloned());
+        names.extend(file.executor.keys().cloned());
         // Those that are only there when somebody wants them.
         let fallbacks = file.executor.values().filter_map(|section| match &section.fallback {
             Some(Fallback::To(name)) => Some(name),
@@ -327,53 +375,18 @@ impl Loader<'_> {
         names.extend(wanted.filter(|name| BUILTIN.contains(&name.as_str())).cloned());
         let mut executors = BTreeMap::new();
         for name in names {
-            if executors.contains_key(&name) {
+            let section = file.executor.get(&name).cloned().unwrap_or_default();
+            // A built-in one takes the turns again when what was dropped in its place is gone.
+            let is_for_folder = section.component.is_none() && !BUILTIN.contains(&name.as_str());
+            if executors.contains_key(&name) || (is_for_folder && is_dropped(&name)) {
                 continue;
             }
-            let executor = self.executor(&name, file.executor.get(&name), dropped.remove(&name), seeds)?;
+            let around = Surroundings { env: self.env, folder: &self.folder, seeds };
+            let executor = Executor::resolve(name.clone(), section, None, &around, &mut self.warnings)
+                .map_err(|problem| self.at(format!("executor.{name}.{}", problem.key), problem.what))?;
             executors.insert(name, executor);
         }
         Ok(executors)
-    }
-
-    fn executor(
-        &mut self,
-        name: &ExecutorName,
-        section: Option<&ExecutorSection>,
-        dropped: Option<folder::Dropped>,
-        seeds: &Seeds,
-    ) -> Result<Executor, ConfigError> {
-        let key = format!("executor.{name}");
-        let (component, own) = match dropped {
-            Some(dropped) => (Some(dropped.component), dropped.source),
-            None => (None, None),
-        };
-        if let (Some(section), Some(path)) = (section, &component)
-            && (section.component.is_some() || own.is_some())
-        {
-            let what =
-                format!("configured twice: here and by `{}`; keep one", path.with_extension("*").display());
-            return Err(self.at(key, what));
-        }
-        let section: ExecutorSection = match &own {
-            Some(own) => own.parse(&key)?,
-            None => section.cloned().unwrap_or_default(),
-        };
-        if own.is_some() && section.component.is_some() {
-            let what = "not here: the component is the .wasm file beside this one".into();
-            return Err(self.own_problem(own.as_ref(), &key, Problem { key: "component".into(), what }));
-        }
-        let around = Surroundings { env: self.env, folder: &self.folder, seeds };
-        Executor::resolve(name.clone(), section, component, &around, &mut self.warnings)
-            .map_err(|problem| self.own_problem(own.as_ref(), &key, problem))
-    }
-
-    /// A problem below an executor's section: in its own file, or in the main one.
-    fn own_problem(&self, own: Option<&Source>, section: &str, problem: Problem) -> ConfigError {
-        match own {
-            Some(own) => own.at(problem),
-            None => self.at(format!("{section}.{}", problem.key), problem.what),
-        }
     }
 
     fn cache_dir(&self) -> Option<PathBuf> {

@@ -2,8 +2,8 @@
 //!
 //! [`Config::load`] is the only way in. It either gives a configuration that fits together, with warnings for what has
 //! no effect, or a [`ConfigError`] that names the place, the key and the fix; the caller prints it and exits with 64.
-//! Nothing later reads the environment or the file again. Secrets are read here and live in [`SecretString`]s; only the
-//! files of tokens are read again, by `tokens`.
+//! Nothing later reads the main file again. Secrets are read here and live in [`SecretString`]s. The files of tokens are
+//! read again by `tokens`, and the folder of executors, with the secrets that they are granted, by `executors`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -42,9 +42,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 use talaria_a2a::CardSigner;
 
 pub(crate) use env::Env;
-pub(crate) use executor::Executor;
+pub(crate) use executor::{Executor, FailMode};
 pub(crate) use file::{Extension, Limits, Push, Reply, Skill};
-pub(crate) use gateway::{SHORTEST_KEY, home as gateway_home};
+pub(crate) use folder::{Files, Folder};
+pub(crate) use gateway::{KEY as GATEWAY_KEY, SHORTEST_KEY, home as gateway_home};
 pub(crate) use secret::{by_name as secret_by_name, read as read_secret};
 pub(crate) use source::ConfigError;
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
@@ -94,9 +95,13 @@ pub(crate) struct Config {
     pub(crate) store: StoreUrl,
     /// How long a task is kept after it ended.
     pub(crate) keep_for: Duration,
-    /// The executors, the built-in ones among them.
+    /// The executors of the main file, and built-in ones.
     pub(crate) executors: BTreeMap<ExecutorName, Executor>,
-    /// The executor that takes a turn when nothing else is said; one of `executors`.
+    /// Where operators drop others, at any time.
+    pub(crate) folder: Folder,
+    /// Where the last good versions of executors are kept; `None` is nowhere.
+    pub(crate) state: Option<PathBuf>,
+    /// The executor that takes a turn when nothing else is said.
     pub(crate) default_executor: ExecutorName,
     /// Whether a message may name its executor.
     pub(crate) caller_may_choose: bool,

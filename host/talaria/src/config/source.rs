@@ -90,6 +90,11 @@ impl Source {
         Ok(Some(Self { path: path.to_owned(), text }))
     }
 
+    /// A text that was read elsewhere.
+    pub(crate) fn of(path: PathBuf, text: &str) -> Self {
+        Self { path, text: text.to_owned() }
+    }
+
     /// The file's path, as it was given.
     pub(crate) fn path(&self) -> &Path {
         &self.path

@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::config::{self, Card, PLATFORM};
-use crate::executors::{Executors, Readiness};
+use crate::executors::{Executors, Readiness, Table};
 use pages::Pages;
 use recorded::Recorded;
 
@@ -143,7 +143,7 @@ fn card_of(card: &Card, url: &str) -> Value {
 
 impl Host for Seat {
     fn status(&self) -> Option<Status> {
-        Some(status(&self.executors))
+        Some(status(&self.executors.table()))
     }
 
     fn admit(&self, secret: &SecretString) {
@@ -163,11 +163,11 @@ impl Host for Seat {
 }
 
 /// How whoever takes the turns is doing.
-fn status(executors: &Executors) -> Status {
+fn status(executors: &Table) -> Status {
     let default = executors.default_name();
     let why = |readiness: Readiness| match readiness {
         Readiness::Ready => None,
-        Readiness::NotReady(reason) => Some(reason),
+        Readiness::NotReady(reason) | Readiness::Quarantined(reason) => Some(reason),
     };
     let known = executors.loaded().find(|(name, _)| *name == default);
     let refused = executors.refused().find(|(name, _)| *name == default);

@@ -94,7 +94,7 @@ impl Pages {
     }
 
     fn capabilities(&self) -> Reply {
-        let status = status(&self.executors);
+        let status = status(&self.executors.table());
         let capabilities: Map<_, _> =
             status.capabilities.iter().map(|(name, is)| ((*name).to_owned(), json!(is))).collect();
         let mut body =
@@ -106,7 +106,8 @@ impl Pages {
     }
 
     fn schema(&self) -> Value {
-        let taking = self.executors.stand_in(self.executors.default_name());
+        let executors = self.executors.table();
+        let taking = executors.stand_in(executors.default_name());
         let text =
             taking.map(|(_, loaded)| loaded.executor.component().description().settings_schema.clone());
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_else(|| json!({}))

@@ -1,5 +1,7 @@
 //! Executors: sections, the folder, settings and grants.
 
+use std::path::Path;
+
 use super::Given;
 use crate::config::{ComponentRef, Config, Executor, ExecutorName};
 
@@ -84,6 +86,16 @@ fn settings_are_json() {
     assert_eq!(serde_json::Value::Object(settings), expected);
 }
 
+/// An executor of the folder, or why it is none, with paths as if the folder were the working directory.
+fn dropped(given: &Given, name: &str) -> Result<Executor, String> {
+    let config = given.load();
+    let name: ExecutorName = name.parse().expect("a name");
+    let policy = std::fs::read_to_string(config.folder.policy(&name)).ok();
+    let env = |name: &str| given.variables.get(name).cloned();
+    let executor = config.folder.executor(&name, policy.as_deref(), &env, &mut Vec::new());
+    executor.map_err(|error| error.to_string().replace(&format!("{}/", given.folder.path().display()), ""))
+}
+
 #[test]
 fn the_folder_holds_executors() {
     let given = Given::file("[executors]\ndefault = \"dropped\"\n[executor.plain]\ndeadline = \"1s\"")
@@ -91,40 +103,52 @@ fn the_folder_holds_executors() {
         .with("executors/dropped.toml", "deadline = \"2s\"\n[settings]\nx = 1")
         .with("executors/plain.wasm", "")
         .with("executors/README.md", "")
+        .with("executors/.hidden.wasm", "")
         .with("executors/Bad_Name.wasm", "")
         .with("executors/lost.toml", "");
     let config = given.load();
     let folder = given.folder.path().join("executors");
-    assert_eq!(get(&config, "dropped").component, ComponentRef::File(folder.join("dropped.wasm")));
-    assert_eq!(get(&config, "dropped").deadline.as_secs(), 2);
-    assert_eq!(get(&config, "dropped").settings["x"], 1);
-    assert_eq!(get(&config, "plain").component, ComponentRef::File(folder.join("plain.wasm")));
-    assert_eq!(get(&config, "plain").deadline.as_secs(), 1);
-    assert_eq!(config.executors.len(), 4);
-    assert_eq!(config.warnings.len(), 2, "{:?}", config.warnings);
+    let own = dropped(&given, "dropped").expect("it is well-formed");
+    assert_eq!(own.component, ComponentRef::File(folder.join("dropped.wasm")));
+    assert_eq!(own.deadline.as_secs(), 2);
+    assert_eq!(own.settings["x"], 1);
+    let plain = dropped(&given, "plain").expect("it is well-formed");
+    assert_eq!(plain.component, ComponentRef::File(folder.join("plain.wasm")));
+    assert_eq!(plain.deadline.as_secs(), 1);
+    assert_eq!(config.executors.len(), 2, "those of the folder are read when they are loaded");
+    let listed = config.folder.list().expect("it can be listed").executors;
+    assert_eq!(listed.keys().map(ExecutorName::as_str).collect::<Vec<_>>(), ["dropped", "lost", "plain"]);
+    assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
     assert!(config.warnings[0].contains("Bad_Name.wasm is skipped: `Bad_Name` is no name for an executor"));
-    assert!(config.warnings[1].contains("lost.toml is skipped: there is no "));
 }
 
 #[test]
-fn a_mistake_in_the_folder_has_its_own_place() {
-    let dropped = |text: &str| Given::nothing().with("executors/x.wasm", "").with("executors/x.toml", text);
+fn a_mistake_in_the_folder_has_its_own_place_and_stops_nobody_else() {
+    let mistake = |text: &str| {
+        let given = Given::nothing().with("executors/x.wasm", "").with("executors/x.toml", text);
+        dropped(&given, "x").expect_err("it has a mistake")
+    };
     assert_eq!(
-        dropped("\ndedline = \"1s\"").error(),
+        mistake("\ndedline = \"1s\""),
         "executors/x.toml:2:1: unknown key `dedline`; did you mean `deadline`? \
-         (known: component, deadline, concurrency, fallback, settings, grant)"
+         (known: component, deadline, concurrency, fallback, fail_mode, settings, grant)"
     );
     assert_eq!(
-        dropped("component = \"y.wasm\"").error(),
+        mistake("component = \"y.wasm\""),
         "executors/x.toml:1:13: `component`: not here: the component is the .wasm file beside this one"
     );
     assert_eq!(
-        dropped("[grant]\nmemory = \"1GiB\"").error(),
+        mistake("[grant]\nmemory = \"1GiB\""),
         "executors/x.toml:2:10: `grant.memory`: 1GiB is more than a guest can have; 256MiB is the most"
     );
     assert_eq!(
-        dropped("listen = 1").error(),
-        "executors/x.toml:1:1: unknown key `listen` (known: component, deadline, concurrency, fallback, settings, grant)"
+        mistake("listen = 1"),
+        "executors/x.toml:1:1: unknown key `listen` \
+         (known: component, deadline, concurrency, fallback, fail_mode, settings, grant)"
+    );
+    assert_eq!(
+        mistake("fail_mode = \"fallback\""),
+        "executors/x.toml:1:13: `fail_mode`: there is no fallback; name one with `fallback`"
     );
 }
 
@@ -132,8 +156,24 @@ fn a_mistake_in_the_folder_has_its_own_place() {
 fn one_executor_has_one_configuration() {
     let given = Given::file("[executor.x]\ncomponent = \"y.wasm\"").with("executors/x.wasm", "");
     assert_eq!(
-        given.error(),
+        dropped(&given, "x").expect_err("there are two"),
         "talaria.toml:1:1: `executor.x`: configured twice: here and by `executors/x.*`; keep one"
+    );
+}
+
+#[test]
+fn versions_are_kept_beside_the_store() {
+    let state = |given: Given| {
+        let state = given.load().state?;
+        Some(state.strip_prefix(given.folder.path()).map(Path::to_owned).unwrap_or(state))
+    };
+    assert_eq!(state(Given::nothing()), Some("talaria.executors".into()));
+    assert_eq!(state(Given::file("[store]\nurl = \"sqlite:/var/x.db\"")), Some("/var/x.executors".into()));
+    assert_eq!(state(Given::file("[store]\nurl = \"memory:\"")), None);
+    assert_eq!(state(Given::file("[executors]\nstate = \"kept\"")), Some("kept".into()));
+    assert_eq!(
+        Given::file("[store]\nurl = \"memory:\"\n[executor.conformance]\nfail_mode = \"last-good\"").error(),
+        "talaria.toml:4:13: `executor.conformance.fail_mode`: nothing is kept to go back to; set `executors.state`"
     );
 }
 

@@ -1,0 +1,200 @@
+//! Executors, for the operator: which, in what state, and every change.
+//!
+//! Reading is for whoever may read the rest of this server. Changing always needs the token of `admin.token`, on loopback
+//! too: whoever may swap an executor decides what answers in the agent's name.
+
+use std::error::Error;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderMap};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Body;
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Reply, failure, respond};
+use crate::config::ExecutorName;
+use crate::executors::{self, Executors, Loaded, NotChanged, Seat, Table, Taken, Who};
+
+/// The largest upload: a component of the largest size, in base64, and its configuration.
+const LARGEST: usize = 180 << 20;
+
+/// How many changes are shown.
+const SHOWN: usize = 1_000;
+
+/// A request's body.
+pub(super) trait Upload: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send {}
+impl<B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send> Upload for B {}
+
+/// Both files at once.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Both {
+    /// In base64.
+    component: Option<String>,
+    /// The text of the `.toml` file.
+    policy: Option<String>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Put,
+    Delete,
+    Reload,
+    Rollback,
+}
+
+pub(super) fn list(executors: &Executors) -> Reply {
+    let table = executors.table();
+    let all: Vec<_> = table.seats().map(|(name, seat)| describe(&table, name, seat)).collect();
+    respond(StatusCode::OK, &json!({ "executors": all }))
+}
+
+pub(super) fn one(executors: &Executors, name: &str) -> Reply {
+    let table = executors.table();
+    let found = name_of(name).and_then(|name| {
+        let seat = table.seat(&name).ok_or_else(|| NotChanged::Unknown(name.to_string()))?;
+        Ok(describe(&table, &name, seat))
+    });
+    match found {
+        Ok(found) => respond(StatusCode::OK, &found),
+        Err(error) => not_changed(&error),
+    }
+}
+
+pub(super) async fn audit(executors: &Executors) -> Reply {
+    match executors.audit(SHOWN).await {
+        Ok(entries) => respond(StatusCode::OK, &json!({ "changes": entries })),
+        Err(error) => not_changed(&error),
+    }
+}
+
+/// Changes an executor in the name of the token's holder.
+pub(super) async fn change(
+    executors: &Executors,
+    change: Change,
+    name: &str,
+    headers: &HeaderMap,
+    body: impl Upload,
+) -> Reply {
+    let name = match name_of(name) {
+        Ok(name) => name,
+        Err(error) => return not_changed(&error),
+    };
+    let who = Who::Caller("admin".into());
+    let taken = match change {
+        Change::Put => match upload(headers, body).await {
+            Ok(upload) => executors.put(&name, upload, &who).await,
+            Err(reply) => return reply,
+        },
+        Change::Reload => executors.reload(&name, &who).await,
+        Change::Rollback => executors.rollback(&name, &who).await.map(|()| Taken::Now),
+        Change::Delete => match executors.remove(&name, &who).await {
+            Ok(()) => return respond(StatusCode::OK, &json!({ "status": "removed" })),
+            Err(error) => Err(error),
+        },
+    };
+    match taken {
+        Ok(taken) => {
+            let table = executors.table();
+            let state = match taken {
+                Taken::Now => "takes turns",
+                Taken::WhenReady => "takes turns as soon as its upstream answers",
+            };
+            let seat = table.seat(&name).map(|seat| describe(&table, &name, seat));
+            respond(StatusCode::OK, &json!({ "status": state, "executor": seat }))
+        }
+        Err(error) => not_changed(&error),
+    }
+}
+
+/// Reads an upload: a component, its configuration, or both as JSON.
+async fn upload(headers: &HeaderMap, body: impl Upload) -> Result<executors::Upload, Reply> {
+    let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_known = matches!(media.as_str(), "application/wasm" | "application/toml" | "application/json");
+    if !is_known {
+        let message = "send the component as application/wasm, its configuration as application/toml, or both as \
+                       application/json: {\"component\": BASE64, \"policy\": TEXT}";
+        return Err(failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message));
+    }
+    let invalid = |message: &str| failure(StatusCode::BAD_REQUEST, "INVALID_ARGUMENT", message);
+    let bytes: Bytes = match Limited::new(Box::pin(body), LARGEST).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let message = format!("the upload has more than {LARGEST} bytes");
+            return Err(failure(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", &message));
+        }
+        Err(_) => return Err(invalid("the body did not arrive whole")),
+    };
+    match media.as_str() {
+        "application/wasm" => Ok(executors::Upload { component: Some(bytes.into()), policy: None }),
+        "application/toml" => match String::from_utf8(bytes.into()) {
+            Ok(text) => Ok(executors::Upload { component: None, policy: Some(text) }),
+            Err(_) => Err(invalid("the configuration is not UTF-8 text")),
+        },
+        _ => {
+            let both: Both =
+                serde_json::from_slice(&bytes).map_err(|error| invalid(&format!("bad JSON: {error}")))?;
+            let component = both.component.map(|text| STANDARD.decode(text)).transpose();
+            let component = component.map_err(|_| invalid("`component` is not base64"))?;
+            if component.is_none() && both.policy.is_none() {
+                return Err(invalid("neither `component` nor `policy` is there"));
+            }
+            Ok(executors::Upload { component, policy: both.policy })
+        }
+    }
+}
+
+/// An executor, as an operator wants to see it.
+fn describe(table: &Table, name: &ExecutorName, seat: &Seat) -> Value {
+    let stand_in = table.stand_in(name).filter(|(other, _)| *other != name);
+    let mut shown = json!({
+        "name": name.as_str(),
+        "default": name == table.default_name(),
+    });
+    let mut set = |key: &str, value: Value| {
+        if let (Some(shown), false) = (shown.as_object_mut(), value.is_null()) {
+            shown.insert(key.to_owned(), value);
+        }
+    };
+    set("current", seat.current.as_deref().map(version).into());
+    set("waiting", seat.waiting.as_deref().map(version).into());
+    set("refused", seat.refused.as_deref().into());
+    set("fallback", seat.fallback.as_ref().map(ExecutorName::as_str).into());
+    set("stand_in", stand_in.map(|(other, _)| other.as_str()).into());
+    set("fail_mode", json!(seat.current.as_ref().map(|loaded| loaded.config.fail_mode)));
+    shown
+}
+
+fn version(loaded: &Loaded) -> Value {
+    let component = loaded.executor.component();
+    let description = component.description();
+    json!({
+        "component": description.name,
+        "version": description.version,
+        "digest": component.digest(),
+        "from": loaded.config.component.to_string(),
+        "readiness": loaded.readiness(),
+    })
+}
+
+fn name_of(text: &str) -> Result<ExecutorName, NotChanged> {
+    let text = percent_decode_str(text).decode_utf8_lossy();
+    text.parse().map_err(|_| NotChanged::Unknown(text.into_owned()))
+}
+
+fn not_changed(error: &NotChanged) -> Reply {
+    let (status, name) = match error {
+        NotChanged::Unknown(_) => (StatusCode::NOT_FOUND, "NOT_FOUND"),
+        NotChanged::Refused(_) => (StatusCode::UNPROCESSABLE_ENTITY, "REFUSED"),
+        NotChanged::Conflict(_) => (StatusCode::CONFLICT, "CONFLICT"),
+        NotChanged::Failed(_) => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
+    };
+    failure(status, name, &error.to_string())
+}

@@ -1,0 +1,250 @@
+//! The last good versions of executors, on disk, so that neither a restart nor a bad change loses them.
+//!
+//! ```text
+//! STATE/NAME/current        the version that last took turns and was ready
+//! STATE/NAME/previous       the one before, for a rollback
+//! STATE/NAME/passed-over    the version in the folder of executors that was rolled back from
+//! STATE/NAME/VERSION.wasm   a version's component
+//! STATE/NAME/VERSION.toml   its own configuration, where it has one
+//! ```
+//!
+//! A version is named by a digest of both files, which is checked when it is read back. Files appear whole, by rename. Two
+//! versions are kept of each executor.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::config::ExecutorName;
+
+/// A version: a component and its own configuration.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Content {
+    pub(crate) wasm: Arc<[u8]>,
+    pub(crate) policy: Option<String>,
+}
+
+/// Which version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Id(String);
+
+/// Where versions are kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept(PathBuf);
+
+const CURRENT: &str = "current";
+const PREVIOUS: &str = "previous";
+const PASSED_OVER: &str = "passed-over";
+
+// === impl Content ===
+
+impl Content {
+    pub(crate) fn id(&self) -> Id {
+        let mut hasher = Sha256::new();
+        hasher.update(Sha256::digest(&self.wasm));
+        if let Some(policy) = &self.policy {
+            hasher.update(policy);
+        }
+        Id(hex(&hasher.finalize()))
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// Opens, and makes if needed, the folder.
+    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        Ok(Self(folder.to_owned()))
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// The version that last took turns and was ready.
+    pub(crate) fn current(&self, name: &ExecutorName) -> Option<Id> {
+        self.read(name, CURRENT)
+    }
+
+    /// The one before.
+    pub(crate) fn previous(&self, name: &ExecutorName) -> Option<Id> {
+        self.read(name, PREVIOUS)
+    }
+
+    /// The version in the folder that was rolled back from.
+    pub(crate) fn passed_over(&self, name: &ExecutorName) -> Option<Id> {
+        self.read(name, PASSED_OVER)
+    }
+
+    pub(crate) fn pass_over(&self, name: &ExecutorName, id: Option<&Id>) -> io::Result<()> {
+        match id {
+            Some(id) => self.write(name, PASSED_OVER, id.0.as_bytes()),
+            None => match fs::remove_file(self.0.join(name.as_str()).join(PASSED_OVER)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// Keeps a version as the current one; the one that was becomes the previous one.
+    pub(crate) fn keep(&self, name: &ExecutorName, content: &Content) -> io::Result<()> {
+        let id = content.id();
+        let was = self.current(name);
+        if was.as_ref() == Some(&id) {
+            return Ok(());
+        }
+        self.write(name, &format!("{}.wasm", id.0), &content.wasm)?;
+        if let Some(policy) = &content.policy {
+            self.write(name, &format!("{}.toml", id.0), policy.as_bytes())?;
+        }
+        if let Some(was) = was {
+            self.write(name, PREVIOUS, was.0.as_bytes())?;
+        }
+        self.write(name, CURRENT, id.0.as_bytes())?;
+        self.forget_others(name)
+    }
+
+    /// A version's content, if it is there and whole.
+    pub(crate) fn content(&self, name: &ExecutorName, id: &Id) -> io::Result<Content> {
+        let file = |extension: &str| self.0.join(name.as_str()).join(format!("{}.{extension}", id.0));
+        let wasm = fs::read(file("wasm"))?.into();
+        let policy = match fs::read_to_string(file("toml")) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let content = Content { wasm, policy };
+        if content.id() != *id {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "what was kept has changed on disk"));
+        }
+        Ok(content)
+    }
+
+    /// Forgets an executor.
+    pub(crate) fn forget(&self, name: &ExecutorName) -> io::Result<()> {
+        match fs::remove_dir_all(self.0.join(name.as_str())) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn forget_others(&self, name: &ExecutorName) -> io::Result<()> {
+        let wanted = [self.current(name), self.previous(name)];
+        for entry in fs::read_dir(self.0.join(name.as_str()))? {
+            let path = entry?.path();
+            let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            let is_version = path.extension().is_some();
+            if is_version && !wanted.iter().flatten().any(|id| id.0 == stem) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, name: &ExecutorName, file: &str) -> Option<Id> {
+        let text = fs::read_to_string(self.0.join(name.as_str()).join(file)).ok()?;
+        let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_digest.then_some(Id(text))
+    }
+
+    fn write(&self, name: &ExecutorName, file: &str, bytes: &[u8]) -> io::Result<()> {
+        let folder = self.0.join(name.as_str());
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        write_whole(&folder.join(file), bytes)
+    }
+}
+
+/// Writes a file that appears whole, or not at all.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let draft = path.with_file_name(format!(".{name}.draft"));
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&draft, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(wasm: &str, policy: Option<&str>) -> Content {
+        Content { wasm: wasm.as_bytes().into(), policy: policy.map(str::to_owned) }
+    }
+
+    #[test]
+    fn two_versions_are_kept_and_come_back_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::open(&folder.path().join("a/b")).unwrap();
+        let name: ExecutorName = "mine".parse().unwrap();
+        assert_eq!(kept.current(&name), None);
+        let versions = [content("1", None), content("2", Some("x = 1")), content("2", Some("x = 2"))];
+        for version in &versions {
+            kept.keep(&name, version).unwrap();
+            kept.keep(&name, version).unwrap();
+        }
+        let [first, second, third] = versions;
+        assert_eq!(kept.current(&name), Some(third.id()));
+        assert_eq!(kept.previous(&name), Some(second.id()));
+        assert_eq!(kept.content(&name, &second.id()).unwrap(), second);
+        assert!(kept.content(&name, &first.id()).is_err(), "only two are kept");
+        kept.forget(&name).unwrap();
+        kept.forget(&name).unwrap();
+        assert_eq!(kept.current(&name), None);
+    }
+
+    #[test]
+    fn a_version_that_was_changed_on_disk_is_not_given_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::open(folder.path()).unwrap();
+        let name: ExecutorName = "mine".parse().unwrap();
+        let version = content("1", None);
+        kept.keep(&name, &version).unwrap();
+        let Id(id) = version.id();
+        fs::write(folder.path().join(format!("mine/{id}.toml")), "memory = 1").unwrap();
+        assert!(kept.content(&name, &version.id()).is_err());
+        fs::write(folder.path().join("mine/current"), "../../etc").unwrap();
+        assert_eq!(kept.current(&name), None);
+    }
+
+    #[test]
+    fn what_is_passed_over_is_remembered_until_it_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::open(folder.path()).unwrap();
+        let name: ExecutorName = "mine".parse().unwrap();
+        let id = content("1", None).id();
+        kept.pass_over(&name, None).unwrap();
+        kept.pass_over(&name, Some(&id)).unwrap();
+        assert_eq!(kept.passed_over(&name), Some(id));
+        kept.pass_over(&name, None).unwrap();
+        assert_eq!(kept.passed_over(&name), None);
+    }
+}

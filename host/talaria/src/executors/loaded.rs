@@ -1,0 +1,266 @@
+//! One version of an executor: loaded, probed, and how it has fared since.
+//!
+//! Loading goes through these steps, and the first that fails refuses the version: the component is validated, its
+//! contract's version checked, compiled or taken from the cache, linked, asked who it is (`describe`); the settings are
+//! put against its schema; then `setup` probes. Only an upstream that is down refuses nothing: that is
+//! [`Readiness::NotReady`].
+
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use serde::Serialize;
+use talaria_egress::{Access, Bounds};
+use talaria_engine::{Component, Engine, Limits, Spec, Stage, with_defaults};
+use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn, Workspaces};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::faults::Faults;
+use super::kept::Content;
+use crate::config::{Executor, ExecutorName};
+
+/// A version that is loaded.
+pub(crate) struct Loaded {
+    pub(crate) config: Executor,
+    pub(crate) executor: Arc<talaria_engine::Executor>,
+    /// What it was made of; none for a built-in component.
+    pub(super) content: Option<Content>,
+    /// Whether that is on disk as the current version.
+    pub(super) is_kept: AtomicBool,
+    /// What the last probe said.
+    readiness: RwLock<Readiness>,
+    faults: Mutex<Faults>,
+    /// Told when it goes into quarantine.
+    quarantined: Arc<Notify>,
+}
+
+/// Whether an executor's turns can succeed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "state", content = "reason")]
+pub(crate) enum Readiness {
+    /// It can reach what it needs.
+    Ready,
+    /// It cannot; its turns say so.
+    NotReady(String),
+    /// It crashed again and again, and takes no turns for a while.
+    Quarantined(String),
+}
+
+/// What versions are loaded with.
+pub(super) struct Loader {
+    pub(super) engine: Engine,
+    /// For those that are granted callbacks.
+    pub(super) callbacks: Option<Arc<dyn Callbacks>>,
+    /// The workspace that is served, where there is one.
+    pub(super) workspaces: Option<Arc<dyn Workspaces>>,
+    pub(super) quarantined: Arc<Notify>,
+}
+
+// === impl Loader ===
+
+impl Loader {
+    /// Loads and probes a version. The error says why it takes no turns.
+    pub(super) async fn load(
+        &self,
+        config: Executor,
+        wasm: Arc<[u8]>,
+        content: Option<Content>,
+        report: &(dyn Fn(String) + Sync),
+    ) -> Result<Loaded, String> {
+        let name = config.name.as_str();
+        let callbacks = self.callbacks.clone().filter(|_| config.grant.callbacks);
+        let component = Component::load(&self.engine, wasm, |stage| match stage {
+            Stage::Compiling { bytes } => {
+                report(format!("compiling {name} ({} KiB, the first time only)", bytes >> 10));
+            }
+            Stage::Compiled { took } => {
+                report(format!("compiled {name} in {:.1} s", took.as_secs_f64()));
+            }
+        })
+        .await
+        .map_err(|error| format!("{}: {error}", config.component))?;
+        let schema = serde_json::from_str(&component.description().settings_schema).unwrap_or_default();
+        let executor = talaria_engine::Executor::new(Spec {
+            name: name.to_owned(),
+            settings: with_defaults(&schema, &config.settings),
+            component: Arc::new(component),
+            access: Arc::new(Access {
+                executor: name.to_owned(),
+                patterns: config.grant.egress.clone(),
+                secrets: config.grant.secrets.clone(),
+                bounds: Bounds { timeout: config.deadline, ..Bounds::default() },
+            }),
+            limits: Limits {
+                deadline: config.deadline,
+                memory: usize::try_from(config.grant.memory.bytes()).unwrap_or(usize::MAX),
+                concurrency: usize::try_from(config.concurrency.get()).unwrap_or(usize::MAX),
+                ..Limits::default()
+            },
+            callbacks,
+        });
+        let executor = match &self.workspaces {
+            Some(workspaces) => executor.in_workspace(Arc::clone(workspaces)),
+            None => executor,
+        };
+        let setup = executor.setup().await;
+        if let Err(Failure { kind: FailureKind::InvalidSettings | FailureKind::Internal, message, .. }) =
+            &setup
+        {
+            return Err(format!("{}: setup failed: {message}", config.component));
+        }
+        Ok(Loaded {
+            config,
+            executor: Arc::new(executor),
+            content,
+            is_kept: AtomicBool::new(false),
+            readiness: RwLock::new(Readiness::of(setup)),
+            faults: Mutex::new(Faults::NONE),
+            quarantined: Arc::clone(&self.quarantined),
+        })
+    }
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    /// Whether its turns can succeed, as far as is known.
+    pub(crate) fn readiness(&self) -> Readiness {
+        self.readiness.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        *self.readiness.read().unwrap_or_else(PoisonError::into_inner) == Readiness::Ready
+    }
+
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.faults().is_quarantined()
+    }
+
+    /// The component's digest.
+    pub(crate) fn digest(&self) -> &str {
+        self.executor.component().digest()
+    }
+
+    /// Probes it again. A version in quarantine is left alone until its pause is over.
+    pub(super) async fn probe(&self) {
+        if !self.faults().may_be_probed(Instant::now()) {
+            return;
+        }
+        // A fault of the guest is no reason to drop one that took turns so far.
+        let probed = self.executor.recheck().await;
+        let pause = self.faults().probed(probed.is_ok(), Instant::now());
+        let now = match pause {
+            Some(pause) => Readiness::quarantined(pause),
+            None if self.is_quarantined() => return,
+            None => Readiness::of(probed),
+        };
+        self.now_is(now);
+    }
+
+    fn now_is(&self, now: Readiness) {
+        let mut known = self.readiness.write().unwrap_or_else(PoisonError::into_inner);
+        // Another reason for the same trouble is no news.
+        if std::mem::discriminant(&*known) != std::mem::discriminant(&now) {
+            now.log(&self.config.name);
+        }
+        *known = now;
+    }
+
+    /// A turn of it ended.
+    fn ended(&self, result: &Result<Outcome, Failure>) {
+        let is_fault = matches!(result, Err(Failure { kind: FailureKind::Internal, .. }));
+        if !is_fault {
+            if self.faults().no_fault() {
+                info!(
+                    executor = self.config.name.as_str(),
+                    "the executor's trial is over: it takes turns again"
+                );
+            }
+            return;
+        }
+        let pause = self.faults().fault(Instant::now());
+        if let Some(pause) = pause {
+            self.now_is(Readiness::quarantined(pause));
+            self.quarantined.notify_one();
+        }
+    }
+
+    fn faults(&self) -> std::sync::MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes turns, and hears how they end.
+#[async_trait]
+impl talaria_turns::Executor for Loaded {
+    fn name(&self) -> &str {
+        self.config.name.as_str()
+    }
+
+    async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
+        let result = self.executor.execute(turn, scope).await;
+        self.ended(&result);
+        result
+    }
+
+    async fn cancel(&self, turn: Turn) -> Result<(), Failure> {
+        self.executor.cancel(turn).await
+    }
+}
+
+/// Stands where an executor in quarantine was, and fails its turns at once.
+pub(super) struct Closed(pub(super) ExecutorName);
+
+#[async_trait]
+impl talaria_turns::Executor for Closed {
+    fn name(&self) -> &str {
+        self.0.as_str()
+    }
+
+    async fn execute(&self, _: Turn, _: Scope) -> Result<Outcome, Failure> {
+        let message =
+            format!("the executor `{}` crashed again and again and is out of service for now", self.0);
+        Err(Failure { retryable: true, ..Failure::new(FailureKind::Busy, message) })
+    }
+
+    async fn cancel(&self, _: Turn) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+// === impl Readiness ===
+
+impl Readiness {
+    fn of(probed: Result<(), Failure>) -> Self {
+        match probed {
+            Ok(()) => Self::Ready,
+            Err(failure) => Self::NotReady(failure.message),
+        }
+    }
+
+    fn quarantined(pause: std::time::Duration) -> Self {
+        Self::Quarantined(format!("it crashed again and again; it is tried again in {} s", pause.as_secs()))
+    }
+
+    pub(super) fn log(&self, executor: &ExecutorName) {
+        let executor = executor.as_str();
+        match self {
+            Self::Ready => info!(executor, "executor ready"),
+            Self::NotReady(reason) => warn!(executor, reason, "executor not ready"),
+            Self::Quarantined(reason) => warn!(executor, reason, "executor in quarantine"),
+        }
+    }
+}
+
+impl fmt::Display for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready => f.write_str("ready"),
+            Self::NotReady(reason) => write!(f, "not ready: {reason}"),
+            Self::Quarantined(reason) => write!(f, "in quarantine: {reason}"),
+        }
+    }
+}

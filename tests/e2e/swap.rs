@@ -1,0 +1,376 @@
+//! Executors that come, change and go while the host serves: dropped into the folder, uploaded, rolled back, quarantined.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use talaria_testkit::{FakeGateway, Reply, guest, soon};
+
+use crate::bridge::{Bridge, Start, call, message, request};
+
+const TOKEN: &str = "operators-own";
+
+/// A folder with `executors/` and a configuration that lets callers choose.
+struct Site(tempfile::TempDir);
+
+impl Site {
+    fn new(more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("executors")).unwrap();
+        let config = format!(
+            "[executors]\ndefault = \"conformance\"\ncaller_may_choose = true\nprobe_every = \"50ms\"\n\
+             [admin]\nlisten = \"127.0.0.1:0\"\ntoken = {{ env = \"OPERATOR\" }}\n{more}"
+        );
+        std::fs::write(folder.path().join("talaria.toml"), config).unwrap();
+        Self(folder)
+    }
+
+    fn up(&self) -> Bridge {
+        Start::new(self.0.path()).env("OPERATOR", TOKEN).up()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join("executors").join(name)
+    }
+
+    fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.file(name), content).unwrap();
+    }
+}
+
+/// What an executor answers, or the text of what went wrong.
+async fn ask(bridge: &Bridge, executor: &str, text: &str) -> String {
+    answer_of(bridge.url(), executor, text).await
+}
+
+async fn answer_of(url: &str, executor: &str, text: &str) -> String {
+    let mut params = message(text);
+    params["message"]["metadata"] = json!({ "talaria/executor": executor });
+    let answer = call(url, "SendMessage", params, &[("a2a-version", "1.0")]).await;
+    let result = &answer["result"];
+    let texts = [
+        &result["message"]["parts"][0]["text"],
+        &result["task"]["status"]["message"]["parts"][0]["text"],
+        &answer["error"]["message"],
+    ];
+    texts.into_iter().find_map(Value::as_str).unwrap_or_else(|| panic!("{answer}")).to_owned()
+}
+
+async fn admin(bridge: &Bridge, method: &str, path: &str, media: &str, body: &str) -> (u16, Value) {
+    let url = bridge.banner["admin"].as_str().expect("an address");
+    let token = format!("Bearer {TOKEN}");
+    let headers = [("authorization", token.as_str()), ("content-type", media)];
+    let response = request(url, method, path, &headers, body).await;
+    (response.status, serde_json::from_slice(&response.body).unwrap_or(Value::Null))
+}
+
+async fn get(bridge: &Bridge, path: &str) -> Value {
+    admin(bridge, "GET", path, "", "").await.1
+}
+
+/// Waits until something is so.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    soon(what, async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+async fn answers(bridge: &Bridge, executor: &str, text: &str, wanted: &str) {
+    until(&format!("{executor} answers {text:?} with {wanted:?}"), async || {
+        ask(bridge, executor, text).await == wanted
+    })
+    .await;
+}
+
+/// What was changed: `who what` each.
+async fn changes(bridge: &Bridge, executor: &str) -> Vec<String> {
+    let audit = get(bridge, "/audit").await;
+    let entries = audit["changes"].as_array().unwrap_or_else(|| panic!("{audit}"));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of_this = entries.iter().filter(|entry| entry["executor"] == executor);
+    of_this.map(|entry| format!("{} {}", text(&entry["who"]), text(&entry["what"]))).collect()
+}
+
+#[tokio::test]
+async fn what_is_dropped_in_takes_turns_and_what_is_taken_out_does_not() {
+    let site = Site::new("");
+    let bridge = site.up();
+    assert!(ask(&bridge, "mine", "hello").await.contains("names no executor"));
+
+    // The policy first, then half of the component, then all of it.
+    site.put("mine.toml", "[settings]\nbase_url = \"http://one\"");
+    let whole = guest("probe");
+    site.put("mine.wasm", &whole[..whole.len() / 2]);
+    until("the half is refused", async || !get(&bridge, "/executors/mine").await["refused"].is_null()).await;
+    site.put("mine.wasm", &whole);
+    answers(&bridge, "mine", "echo hello", "hello").await;
+    let shown = get(&bridge, "/executors/mine").await;
+    assert_eq!(shown["current"]["readiness"], json!({ "state": "ready" }), "{shown}");
+    assert!(shown["refused"].is_null(), "{shown}");
+
+    // Its settings alone.
+    site.put("mine.toml", "[settings]\nbase_url = \"http://two\"");
+    until("the settings change", async || ask(&bridge, "mine", "turn").await.contains("http://two")).await;
+    // Another component.
+    site.put("mine.wasm", guest("echo"));
+    answers(&bridge, "mine", "echo hello", "echo hello").await;
+
+    std::fs::remove_file(site.file("mine.wasm")).unwrap();
+    until("it is gone", async || ask(&bridge, "mine", "hello").await.contains("names no executor")).await;
+    let changes = changes(&bridge, "mine").await;
+    assert_eq!(
+        changes,
+        ["folder refused", "folder loaded", "folder swapped", "folder swapped", "folder removed"]
+    );
+}
+
+#[tokio::test]
+async fn a_broken_version_leaves_the_last_good_one_even_after_a_restart() {
+    let site = Site::new("");
+    site.put("mine.wasm", guest("echo"));
+    let bridge = site.up();
+    assert_eq!(ask(&bridge, "mine", "hello").await, "hello");
+    let refused = [
+        (guest("trap-describe"), "", "describe"),
+        (guest("probe"), "[settings]\nsetup = \"invalid\"", "setup failed"),
+        (guest("probe"), "dedline = \"1s\"", "did you mean `deadline`?"),
+    ];
+    for (component, policy, why) in refused {
+        site.put("mine.wasm", component);
+        site.put("mine.toml", policy);
+        until(why, async || {
+            get(&bridge, "/executors/mine").await["refused"].as_str().is_some_and(|said| said.contains(why))
+        })
+        .await;
+        assert_eq!(ask(&bridge, "mine", "hello").await, "hello", "the last good one takes turns");
+    }
+    bridge.kill();
+    let bridge = site.up();
+    assert_eq!(ask(&bridge, "mine", "hello").await, "hello", "and after a restart");
+    let shown = get(&bridge, "/executors/mine").await;
+    assert!(shown["refused"].as_str().is_some_and(|said| said.contains("deadline")), "{shown}");
+
+    std::fs::remove_file(site.file("mine.toml")).unwrap();
+    answers(&bridge, "mine", "echo hello", "hello").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_whose_upstream_is_down_waits_while_the_ready_one_serves() {
+    let first = FakeGateway::always(Reply::completion("first")).await;
+    // An address where nobody listens yet.
+    let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let site = Site::new("");
+    let policy =
+        |base: &str| format!("[settings]\nbase_url = \"{base}\"\n[grant]\negress = [\"* {base}/*\"]\n");
+    site.put("mine.wasm", std::fs::read(dist("chat-completions")).unwrap());
+    site.put("mine.toml", policy(&first.base_url()));
+    let bridge = site.up();
+    assert_eq!(ask(&bridge, "mine", "hello").await, "first");
+
+    site.put("mine.toml", policy(&format!("http://{door}/v1")));
+    until("it waits", async || !get(&bridge, "/executors/mine").await["waiting"].is_null()).await;
+    assert_eq!(ask(&bridge, "mine", "hello").await, "first", "the ready one takes turns");
+    let _second = FakeGateway::start_at(&door, |_| Reply::completion("second")).await;
+    answers(&bridge, "mine", "hello", "second").await;
+    assert_eq!(changes(&bridge, "mine").await, ["start loaded", "folder waiting", "host swapped"]);
+}
+
+fn dist(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../guests/dist/{name}.wasm"))
+}
+
+#[tokio::test]
+async fn a_rollback_stays_until_a_file_changes() {
+    let site = Site::new("");
+    site.put("mine.wasm", guest("echo"));
+    let bridge = site.up();
+    let (status, said) = admin(&bridge, "POST", "/executors/mine/rollback", "", "").await;
+    assert_eq!(status, 409, "{said}");
+    site.put("mine.wasm", guest("probe"));
+    answers(&bridge, "mine", "echo hello", "hello").await;
+    let (status, said) = admin(&bridge, "POST", "/executors/mine/rollback", "", "").await;
+    assert_eq!(status, 200, "{said}");
+    assert_eq!(ask(&bridge, "mine", "echo hello").await, "echo hello");
+
+    bridge.kill();
+    let bridge = site.up();
+    assert_eq!(ask(&bridge, "mine", "echo hello").await, "echo hello", "a restart does not undo it");
+    // Back to what is in the folder.
+    let (status, said) = admin(&bridge, "POST", "/executors/mine/reload", "", "").await;
+    assert_eq!(status, 200, "{said}");
+    assert_eq!(ask(&bridge, "mine", "echo hello").await, "hello");
+    let changes = changes(&bridge, "mine").await;
+    assert_eq!(
+        changes,
+        ["start loaded", "folder swapped", "admin rolled-back", "start loaded", "admin swapped"]
+    );
+    assert_eq!(admin(&bridge, "POST", "/executors/nobody/reload", "", "").await.0, 404);
+    assert_eq!(admin(&bridge, "POST", "/executors/conformance/rollback", "", "").await.0, 409);
+}
+
+#[tokio::test]
+async fn an_upload_is_tried_before_anything_is_written() {
+    let site = Site::new("");
+    let bridge = site.up();
+    let base64 = |bytes: &[u8]| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
+    let both = |wasm: &[u8], policy: &str| json!({ "component": base64(wasm), "policy": policy }).to_string();
+    let put = async |media: &str, body: &str| admin(&bridge, "PUT", "/executors/mine", media, body).await;
+
+    for (media, body, status) in [
+        ("text/plain", "x".to_owned(), 415),
+        ("application/json", "{".to_owned(), 400),
+        ("application/json", json!({ "component": "***" }).to_string(), 400),
+        ("application/json", "{}".to_owned(), 400),
+        ("application/toml", "deadline = \"1s\"".to_owned(), 409),
+        ("application/wasm", "no component".to_owned(), 422),
+        ("application/json", both(&guest("trap-describe"), ""), 422),
+        ("application/json", both(&guest("probe"), "dedline = \"1s\""), 422),
+    ] {
+        let (said, answer) = put(media, &body).await;
+        assert_eq!(said, status, "{media}: {answer}");
+        assert_eq!(std::fs::read_dir(site.file("")).unwrap().count(), 0, "{media}: nothing is written");
+    }
+    let (status, said) =
+        put("application/json", &both(&guest("probe"), "[settings]\nbase_url = \"http://up\"")).await;
+    assert_eq!((status, &said["status"]), (200, &json!("takes turns")), "{said}");
+    assert!(ask(&bridge, "mine", "turn").await.contains("http://up"));
+    let (status, said) = put("application/toml", "[settings]\nbase_url = \"http://down\"").await;
+    assert_eq!(status, 200, "{said}");
+    assert!(ask(&bridge, "mine", "turn").await.contains("http://down"));
+    let (status, _) = admin(&bridge, "PUT", "/executors/conformance/", "application/toml", "").await;
+    assert_eq!(status, 404);
+
+    assert_eq!(admin(&bridge, "DELETE", "/executors/mine", "", "").await.0, 200);
+    assert!(ask(&bridge, "mine", "hello").await.contains("names no executor"));
+    assert_eq!(std::fs::read_dir(site.file("")).unwrap().count(), 0);
+    assert_eq!(admin(&bridge, "DELETE", "/executors/mine", "", "").await.0, 404);
+    assert_eq!(admin(&bridge, "DELETE", "/executors/conformance", "", "").await.0, 409);
+    assert_eq!(changes(&bridge, "mine").await, ["admin loaded", "admin swapped", "admin removed"]);
+}
+
+#[tokio::test]
+async fn nothing_changes_without_the_operators_token() {
+    let site = Site::new("");
+    let bridge = site.up();
+    let url = bridge.banner["admin"].as_str().unwrap();
+    let paths = [("PUT", "/executors/x"), ("DELETE", "/executors/x"), ("POST", "/executors/x/reload")];
+    for (method, path) in paths {
+        let response = request(url, method, path, &[("authorization", "Bearer wrong")], "").await;
+        assert_eq!(response.status, 401, "{method} {path}");
+    }
+    // Where no token is set nobody can prove to be the operator.
+    let folder = tempfile::tempdir().unwrap();
+    let open = Start::new(folder.path()).arg("--demo").up();
+    let url = open.banner["admin"].as_str().unwrap();
+    for (method, path) in paths {
+        let response = request(url, method, path, &[], "").await;
+        let said = String::from_utf8_lossy(&response.body).into_owned();
+        assert_eq!(response.status, 403, "{method} {path}: {said}");
+        assert!(said.contains("admin.token"), "{said}");
+    }
+    assert_eq!(request(url, "GET", "/executors", &[], "").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_executor_that_crashes_again_and_again_is_out_of_service() {
+    let site = Site::new("");
+    site.put("mine.wasm", guest("probe"));
+    site.put("covered.wasm", guest("probe"));
+    site.put("covered.toml", "fallback = \"echo\"");
+    site.put("echo.wasm", guest("echo"));
+    let bridge = site.up();
+    for executor in ["mine", "covered"] {
+        for _ in 0..5 {
+            assert!(ask(&bridge, executor, "panic now").await.contains("crashed"));
+        }
+    }
+    let said = ask(&bridge, "mine", "echo hello").await;
+    assert!(said.contains("out of service"), "{said}");
+    assert_eq!(ask(&bridge, "covered", "echo hello").await, "echo hello", "the fallback takes its turns");
+    let ready = get(&bridge, "/readyz").await;
+    assert_eq!(ready["executors"]["mine"]["state"], "quarantined", "{ready}");
+    assert_eq!(get(&bridge, "/executors/covered").await["stand_in"], "echo");
+    // Another version starts anew.
+    site.put("mine.toml", "deadline = \"9s\"");
+    answers(&bridge, "mine", "echo hello", "hello").await;
+}
+
+#[tokio::test]
+async fn an_executor_that_crashes_goes_back_to_its_last_good_version() {
+    let site = Site::new("");
+    site.put("mine.wasm", guest("echo"));
+    let bridge = site.up();
+    site.put("mine.wasm", guest("probe"));
+    site.put("mine.toml", "fail_mode = \"last-good\"");
+    answers(&bridge, "mine", "echo hello", "hello").await;
+    for _ in 0..5 {
+        ask(&bridge, "mine", "panic now").await;
+    }
+    answers(&bridge, "mine", "echo hello", "echo hello").await;
+    let changes = changes(&bridge, "mine").await;
+    assert!(changes.ends_with(&["host quarantined".into(), "host rolled-back".into()]), "{changes:?}");
+}
+
+/// Components replaced, by good ones and by broken ones, under a stream of turns: none fails, and one that began on the
+/// old component ends on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_swap_fails_no_turn() {
+    let site = Site::new("");
+    site.put("mine.wasm", guest("probe"));
+    let bridge = Arc::new(site.up());
+    let long = tokio::spawn({
+        let bridge = Arc::clone(&bridge);
+        async move { ask(&bridge, "mine", "sleep 6000").await }
+    });
+    let (stop, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let (bridge, stop, turns) = (Arc::clone(&bridge), Arc::clone(&stop), Arc::clone(&turns));
+            tokio::spawn(async move {
+                while !stop.load(Ordering::SeqCst) {
+                    let said = ask(&bridge, "mine", "echo hello").await;
+                    assert!(said == "hello" || said == "echo hello", "{said}");
+                    turns.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    for (component, answer) in [("echo", "echo hello"), ("probe", "hello"), ("echo", "echo hello")] {
+        site.put("mine.wasm", "broken");
+        until("the broken one is refused", async || {
+            !get(&bridge, "/executors/mine").await["refused"].is_null()
+        })
+        .await;
+        site.put("mine.wasm", guest(component));
+        answers(&bridge, "mine", "echo hello", answer).await;
+    }
+    stop.store(true, Ordering::SeqCst);
+    for caller in callers {
+        caller.await.expect("no turn failed");
+    }
+    assert_eq!(long.await.unwrap(), "true", "it ended on the component that it began with");
+    assert!(turns.load(Ordering::SeqCst) > 20);
+}
+
+/// How Kubernetes changes a mounted folder: files are links through one link, which is replaced.
+#[tokio::test]
+async fn a_volume_that_is_swapped_by_a_link_is_seen() {
+    let site = Site::new("");
+    let folder = site.file("");
+    for (version, component) in [("..1", "probe"), ("..2", "echo")] {
+        std::fs::create_dir(folder.join(version)).unwrap();
+        std::fs::write(folder.join(version).join("mine.wasm"), guest(component)).unwrap();
+    }
+    std::os::unix::fs::symlink("..1", folder.join("..data")).unwrap();
+    std::os::unix::fs::symlink("..data/mine.wasm", folder.join("mine.wasm")).unwrap();
+    let bridge = site.up();
+    assert_eq!(ask(&bridge, "mine", "echo hello").await, "hello");
+    std::os::unix::fs::symlink("..2", folder.join("..data.new")).unwrap();
+    std::fs::rename(folder.join("..data.new"), folder.join("..data")).unwrap();
+    answers(&bridge, "mine", "echo hello", "echo hello").await;
+}
