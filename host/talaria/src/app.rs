@@ -156,11 +156,11 @@ impl App {
             _ => (None, None),
         };
         if let Some(gateway) = config.gateway.clone().filter(|_| !config.is_smoke()) {
-            let mut supervisor = Supervisor::new(gateway, output::note);
+            let assembly = config.workspace.as_ref().map(|workspace| Arc::clone(&workspace.assembly));
+            let mut supervisor = Supervisor::new(gateway, assembly, output::note);
             // Before the executors are probed, so that they find it.
             supervisor.up().await;
-            let assembly = config.workspace.as_ref().map(|workspace| Arc::clone(&workspace.assembly));
-            tracker.spawn(supervisor.run(assembly, shutdown.clone()));
+            tracker.spawn(supervisor.run(shutdown.clone()));
         }
         let callbacks = mailbox.clone().map(|mailbox| Arc::new(mailbox) as Arc<dyn Callbacks>);
         let executors =

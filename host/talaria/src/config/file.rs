@@ -99,7 +99,8 @@ pub(crate) struct Auth {
     ///
     /// Example: `tokens = [{ name = "platform", token = { env = "PLATFORM_TOKEN" } }]`
     pub(crate) tokens: Vec<Token>,
-    /// Lets everybody who reaches the address call, without a token.
+    /// Lets everybody who reaches the address call, without a token. In a workspace `false` needs no `tokens`: the
+    /// platform has one.
     ///
     /// Default: `false`; on loopback, or in a workspace (`WORKSPACE_ID` is set), nobody needs a token unless there are tokens
     ///

@@ -93,6 +93,22 @@ pub fn key_in(home: &Path) -> Option<SecretString> {
     (!key.is_empty()).then(|| key.into())
 }
 
+/// Makes the gateway read the workspace's prompt where messages to it carry none: as its `SOUL.md`. What was there first
+/// is kept beside.
+pub(crate) fn write_soul(home: &Path, prompt: &str) -> Result<(), Trouble> {
+    let path = home.join("SOUL.md");
+    let before = folder::text(&path, BYTES)?;
+    if before.as_deref() == Some(prompt) {
+        return Ok(());
+    }
+    let unwritable = |error: std::io::Error| Trouble::new(&path, format!("cannot be written ({error})"));
+    let beside = home.join("SOUL.md.before-talaria");
+    if let Some(before) = before.filter(|_| !beside.exists()) {
+        folder::write_private(&beside, &before).map_err(unwritable)?;
+    }
+    folder::write_private(&path, prompt).map_err(unwritable)
+}
+
 /// Makes both files say what is wanted.
 pub(crate) fn prepare(home: &Path, wanted: &Wanted) -> Vec<Trouble> {
     let mut troubles = Vec::new();
@@ -328,6 +344,20 @@ mod tests {
         let before = (inode(".env"), inode("config.yaml"));
         assert_eq!(prepare(home.path(), &wanted()), []);
         assert_eq!((inode(".env"), inode("config.yaml")), before);
+    }
+
+    #[test]
+    fn a_prompt_becomes_the_soul_and_what_was_there_first_is_kept() {
+        let home = tempfile::tempdir().unwrap();
+        let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap();
+        fs::write(home.path().join("SOUL.md"), "theirs").unwrap();
+        for prompt in ["one", "two", "two"] {
+            write_soul(home.path(), prompt).unwrap();
+            assert_eq!(
+                (read("SOUL.md").as_str(), read("SOUL.md.before-talaria").as_str()),
+                (prompt, "theirs")
+            );
+        }
     }
 
     #[test]

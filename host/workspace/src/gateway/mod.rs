@@ -43,8 +43,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// How long it must run to begin with the first pause again.
 const WELL: Duration = Duration::from_secs(60);
 
-/// How often the workspace's model is looked at.
-const MODEL: Duration = Duration::from_secs(5);
+/// How often the workspace's model and prompt are looked at.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// How long telling it a new model may take: a Python that starts.
 const TELL: Duration = Duration::from_secs(60);
@@ -63,6 +63,8 @@ pub struct Config {
 /// Keeps a gateway up.
 pub struct Supervisor {
     config: Config,
+    /// The workspace whose gateway it is.
+    assembly: Option<Arc<Assembly>>,
     egress: Egress,
     process: Option<Process>,
     pause: Duration,
@@ -73,10 +75,11 @@ pub struct Supervisor {
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// For this gateway. `say` prints a line for people.
-    pub fn new(config: Config, say: fn(String)) -> Self {
+    /// For this gateway. `assembly` says which model and which prompt the workspace wants, where there is one; `say`
+    /// prints a line for people.
+    pub fn new(config: Config, assembly: Option<Arc<Assembly>>, say: fn(String)) -> Self {
         let egress = Egress::new(talaria_egress::Config::default());
-        Self { config, egress, process: None, pause: PAUSES.0, say }
+        Self { config, assembly, egress, process: None, pause: PAUSES.0, say }
     }
 
     /// Prepares its home, starts it, and waits for its health. Whether it is healthy.
@@ -84,6 +87,7 @@ impl Supervisor {
         for trouble in home::prepare(&self.config.launch.home, &self.config.wanted) {
             warn!(%trouble, "the gateway's home is not as it should be");
         }
+        give_prompt(&self.config, self.assembly.as_deref());
         if let Some(id) = self.config.launch.end_leftover().await {
             info!(id, "a gateway that an earlier bridge left behind was ended");
         }
@@ -105,10 +109,9 @@ impl Supervisor {
         self.healthy().await
     }
 
-    /// Keeps it up until `stop`, then stops it. `assembly` says which model the workspace wants.
-    pub async fn run(mut self, assembly: Option<Arc<Assembly>>, stop: CancellationToken) {
-        let mut model = self.config.wanted.model.clone();
-        while stop.run_until_cancelled(self.keep_up(assembly.as_deref(), &mut model)).await.is_some() {}
+    /// Keeps it up until `stop`, then stops it.
+    pub async fn run(mut self, stop: CancellationToken) {
+        while stop.run_until_cancelled(self.keep_up()).await.is_some() {}
         if let Some(process) = self.process.take() {
             info!(id = process.id(), "the gateway is being stopped");
             process.stop().await;
@@ -116,15 +119,18 @@ impl Supervisor {
     }
 
     /// One life of the process: until it ends and was started again.
-    async fn keep_up(&mut self, assembly: Option<&Assembly>, model: &mut Option<String>) {
+    async fn keep_up(&mut self) {
         let began = Instant::now();
         if let Some(process) = &mut self.process {
-            let launch = &self.config.launch;
-            let mut looks = interval(MODEL);
+            let (config, assembly) = (&mut self.config, self.assembly.as_deref());
+            let mut looks = interval(LOOK);
             let ended = loop {
                 tokio::select! {
                     ended = process.end() => break ended,
-                    _ = looks.tick() => sync_model(launch, assembly, model).await,
+                    _ = looks.tick() => {
+                        give_prompt(config, assembly);
+                        sync_model(config, assembly).await;
+                    }
                 }
             };
             self.process = None;
@@ -137,7 +143,6 @@ impl Supervisor {
         self.pause = (self.pause * 2).min(PAUSES.1);
         info!(?pause, "the gateway is started again after a pause");
         sleep(pause).await;
-        self.config.wanted.model.clone_from(model);
         if self.up().await {
             info!("the gateway is healthy again");
         }
@@ -195,15 +200,27 @@ pub async fn is_healthy(egress: &Egress, url: &str) -> bool {
     egress.fetch(&access, request).await.is_ok_and(|answer| answer.status == 200)
 }
 
+/// Writes the workspace's prompt down where messages do not carry it, which is the plugin's way.
+fn give_prompt(config: &Config, assembly: Option<&Assembly>) {
+    let (Some(assembly), Some(_)) = (assembly, &config.wanted.plugin) else { return };
+    let Some(prompt) = assembly.current().workspace.system_prompt.clone() else { return };
+    let written = home::write_soul(&config.launch.home, &prompt);
+    if let Err(trouble) = written {
+        warn!(%trouble, "the gateway does not get the workspace's prompt");
+    } else if let Err(error) = config.launch.give_home() {
+        warn!(%error, "the gateway's home could not be given to its user");
+    }
+}
+
 /// Tells the gateway the workspace's model when that changed, with the words of its own command line.
-async fn sync_model(launch: &Launch, assembly: Option<&Assembly>, known: &mut Option<String>) {
+async fn sync_model(config: &mut Config, assembly: Option<&Assembly>) {
     let Some(assembly) = assembly else { return };
     let wanted = assembly.current().workspace.model.clone();
-    if wanted == *known {
-        return;
-    }
-    known.clone_from(&wanted);
-    let (Some(model), Some(program)) = (wanted, launch.command.first()) else { return };
+    // Where nobody chose one, the gateway's own stays.
+    let Some(model) = wanted.filter(|model| config.wanted.model.as_ref() != Some(model)) else { return };
+    config.wanted.model = Some(model.clone());
+    let launch = &config.launch;
+    let Some(program) = launch.command.first() else { return };
     let words = [program.as_str(), "config", "set", "model.default", &model].map(str::to_owned);
     let told = async {
         let mut child = launch

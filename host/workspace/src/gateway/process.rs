@@ -120,9 +120,17 @@ impl Launch {
     }
 
     /// Gives the home and what was written there to the user.
-    fn give_home(&self) -> io::Result<()> {
+    pub(super) fn give_home(&self) -> io::Result<()> {
         let Some(user) = &self.user else { return Ok(()) };
-        let names = ["", ".env", "config.yaml", "config.yaml.before-talaria", ".clean_shutdown", "SOUL.md"];
+        let names = [
+            "",
+            ".env",
+            "config.yaml",
+            "config.yaml.before-talaria",
+            ".clean_shutdown",
+            "SOUL.md",
+            "SOUL.md.before-talaria",
+        ];
         for path in names.iter().map(|name| self.home.join(name)).filter(|path| path.exists()) {
             chown(&path, Some(user.uid), Some(user.gid))?;
         }

@@ -4,13 +4,14 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use secrecy::ExposeSecret as _;
 use talaria_egress::Egress;
 use talaria_testkit::soon;
-use talaria_workspace::gateway::{Config, Launch, Supervisor, Wanted, is_healthy, key_in};
+use talaria_workspace::gateway::{Config, Launch, Plugin, Supervisor, Wanted, is_healthy, key_in};
+use talaria_workspace::{Assembly, Places};
 use tokio_util::sync::CancellationToken;
 
 /// Serves `/health` on the port of its `.env`, unless a file says how to fail.
@@ -94,12 +95,12 @@ async fn a_gateway_is_started_restarted_and_stopped_in_order() {
     let home = tempfile::tempdir().unwrap();
     let config = config(home.path(), PATIENT);
     let port = config.wanted.port;
-    let mut supervisor = Supervisor::new(config, say);
+    let mut supervisor = Supervisor::new(config, None, say);
     assert!(supervisor.up().await, "{}", fs::read_to_string(home.path().join("gateway.log")).unwrap());
     assert_eq!(key_in(home.path()).unwrap().expose_secret(), "a-key-of-twenty-chars");
     assert!(home.path().join(".clean_shutdown").exists());
     let stop = CancellationToken::new();
-    let running = supervisor.run(None, stop.clone());
+    let running = supervisor.run(stop.clone());
     let driving = async {
         signal("-KILL", &starts(home.path())[0]);
         soon("it is started again", async {
@@ -126,7 +127,7 @@ async fn one_that_fails_is_explained_and_ends_nothing() {
     .unwrap();
     let config = config(home.path(), PATIENT);
     let port = config.wanted.port;
-    let mut supervisor = Supervisor::new(config, say);
+    let mut supervisor = Supervisor::new(config, None, say);
     assert!(!supervisor.up().await);
     let said = SAID.lock().unwrap().join("\n");
     assert!(said.contains("likely cause: the API server does not take its key"), "{said}");
@@ -141,7 +142,7 @@ async fn one_that_fails_is_explained_and_ends_nothing() {
         healthy(port, true).await;
         stop.cancel();
     };
-    tokio::join!(supervisor.run(None, stop.clone()), driving);
+    tokio::join!(supervisor.run(stop.clone()), driving);
 }
 
 #[tokio::test]
@@ -149,12 +150,14 @@ async fn one_that_never_answers_is_given_up_on_after_the_wait() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("hang"), "").unwrap();
     let config = config(home.path(), Duration::from_millis(300));
-    let mut supervisor = Supervisor::new(config, say);
+    let mut supervisor = Supervisor::new(config, None, say);
     assert!(!supervisor.up().await);
+    let note = fs::read_to_string(home.path().join(".talaria-gateway")).unwrap();
+    let id = note.split(' ').next().unwrap();
     let stop = CancellationToken::new();
     stop.cancel();
-    supervisor.run(None, stop).await;
-    let nobody = Command::new("kill").args(["-0", &starts(home.path())[0]]).status().unwrap();
+    supervisor.run(stop).await;
+    let nobody = Command::new("kill").args(["-0", id]).status().unwrap();
     assert!(!nobody.success(), "nothing stays behind");
 }
 
@@ -162,17 +165,68 @@ async fn one_that_never_answers_is_given_up_on_after_the_wait() {
 async fn what_an_earlier_bridge_left_behind_is_ended_first() {
     let home = tempfile::tempdir().unwrap();
     let config = config(home.path(), PATIENT);
-    let mut first = Supervisor::new(config.clone(), say);
+    let mut first = Supervisor::new(config.clone(), None, say);
     assert!(first.up().await);
     // A bridge that is killed drops nothing.
     std::mem::forget(first);
-    let mut second = Supervisor::new(config, say);
+    let mut second = Supervisor::new(config, None, say);
     assert!(second.up().await);
     assert_eq!(fs::read_to_string(home.path().join("stopped")).unwrap(), "in order");
     assert_eq!(starts(home.path()).len(), 2);
     let stop = CancellationToken::new();
     stop.cancel();
-    second.run(None, stop).await;
+    second.run(stop).await;
+}
+
+#[tokio::test]
+async fn a_change_of_the_workspaces_model_and_prompt_reaches_it() {
+    let home = tempfile::tempdir().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(workspace.path().join(name), text).unwrap();
+    write("config.yaml", "model: first\n");
+    write("system-prompt.md", "You are one.");
+    let mut config = config(home.path(), PATIENT);
+    // A program that serves, and that takes `config set` down.
+    let script = home.path().join("hermes");
+    let python = format!(
+        "#!/bin/sh\n[ \"$1\" = config ] && echo \"$@\" > {0}/told && exit 0\nexec python3 {0}/fake.py\n",
+        home.path().display()
+    );
+    fs::write(&script, python).unwrap();
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    config.launch.command = vec![script.to_string_lossy().into_owned(), "gateway".into()];
+    config.wanted.model = Some("first".into());
+    config.wanted.plugin = Some(Plugin {
+        host: "127.0.0.1".into(),
+        port: 8645,
+        callback_url: "http://127.0.0.1:1/".into(),
+        secret: None,
+    });
+    let places = Places {
+        id: "ws-1".into(),
+        folder: workspace.path().to_owned(),
+        shared_plugins: home.path().join("none"),
+        model: None,
+    };
+    let assembly = Arc::new(Assembly::open(places).unwrap());
+    let mut supervisor = Supervisor::new(config, Some(assembly), say);
+    assert!(supervisor.up().await);
+    let soul = || fs::read_to_string(home.path().join("SOUL.md")).unwrap_or_default();
+    assert_eq!(soul(), "You are one.");
+    let stop = CancellationToken::new();
+    let driving = async {
+        write("config.yaml", "model: second\n");
+        write("system-prompt.md", "You are two.");
+        soon("the gateway is told", async {
+            while soul() != "You are two." || !home.path().join("told").exists() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        stop.cancel();
+    };
+    tokio::join!(supervisor.run(stop.clone()), driving);
+    assert_eq!(fs::read_to_string(home.path().join("told")).unwrap(), "config set model.default second\n");
 }
 
 #[tokio::test]
@@ -180,5 +234,5 @@ async fn a_program_that_is_not_there_is_told() {
     let home = tempfile::tempdir().unwrap();
     let mut config = config(home.path(), PATIENT);
     config.launch.command = vec!["/no/such/hermes".into(), "gateway".into()];
-    assert!(!Supervisor::new(config, say).up().await);
+    assert!(!Supervisor::new(config, None, say).up().await);
 }
