@@ -24,7 +24,8 @@ pub(crate) struct Start<'a> {
 }
 
 /// The variables that a developer's shell may hold.
-const OURS: [&str; 14] = [
+const OURS: [&str; 23] = [
+    "TALARIA_OCI_OFFLINE",
     "HERMES_API_BASE",
     "API_SERVER_KEY",
     "MOLECULE_A2A_PLATFORM_ENABLED",
@@ -37,8 +38,16 @@ const OURS: [&str; 14] = [
     "OPENAI_BASE_URL",
     "WORKSPACE_ID",
     "WORKSPACE_CONFIG_PATH",
+    "CONFIGS_DIR",
+    "PLATFORM_URL",
+    "PARENT_ID",
+    "PLUGINS_DIR",
+    "MODEL_PROVIDER",
+    "MOLECULE_WORKSPACE_TOKEN",
+    "MOLECULE_SMOKE_MODE",
+    "AGENT_SNAPSHOT_PATH",
+    "HERMES_HOME",
     "RUST_LOG",
-    "TALARIA_OCI_OFFLINE",
 ];
 
 pub(crate) fn talaria(folder: &Path) -> Command {

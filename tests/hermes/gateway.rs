@@ -200,7 +200,7 @@ fn home() -> tempfile::TempDir {
 }
 
 /// The program, installed if it is not there yet.
-fn hermes() -> &'static Path {
+pub(crate) fn hermes() -> &'static Path {
     static HERMES: OnceLock<PathBuf> = OnceLock::new();
     HERMES.get_or_init(|| {
         let prepared = Command::new("python3")

@@ -23,3 +23,4 @@ mod hermes_runs;
 mod older;
 mod plugin_callback;
 mod plugin_wire;
+mod supervised;

@@ -4,10 +4,12 @@
 //! every configured one, in constant time for its length, so neither the place nor the prefix of a match shows.
 //!
 //! Tokens can be renewed while the server runs, callers cannot: [`Auth::renew`] gives a caller that is there another
-//! token and has no way to add or to drop one, so a server that asks for tokens goes on asking. A request is judged by
+//! token and has no way to add or to drop one, so a server that asks for tokens goes on asking. The one exception is a
+//! caller who is known from the start and whose token comes later ([`Auth::awaiting`]): until then nobody is that
+//! caller, and everybody must prove who they are. A request is judged by
 //! the tokens of the moment in which its head was read; what it opened then, a stream above all, stays open.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
@@ -41,6 +43,10 @@ pub enum InvalidToken {
 #[derive(Debug, Clone, Default)]
 pub struct Auth {
     tokens: Arc<ArcSwap<Vec<Token>>>,
+    /// The caller whose token may come later.
+    awaited: Option<Arc<str>>,
+    /// One renewal at a time.
+    renewing: Arc<Mutex<()>>,
 }
 
 /// Why a caller keeps the token that it has.
@@ -94,18 +100,28 @@ impl Auth {
     /// For these callers. None: everybody may call.
     #[must_use]
     pub fn new(tokens: Vec<Token>) -> Self {
-        Self { tokens: Arc::new(ArcSwap::from_pointee(tokens)) }
+        Self { tokens: Arc::new(ArcSwap::from_pointee(tokens)), ..Self::default() }
+    }
+
+    /// The same, with one more caller, whose token comes with a renewal.
+    #[must_use]
+    pub fn awaiting(self, name: &str) -> Self {
+        Self { awaited: Some(name.into()), ..self }
     }
 
     /// Gives callers new tokens, all at once, so that two may also trade theirs. Who is not named keeps its own, and so
-    /// does who is in the answer. Not to be called from two places at once: the later would win.
+    /// does who is in the answer.
     #[must_use]
     pub fn renew(&self, fresh: &[Token]) -> Vec<NotRenewed> {
+        let _alone = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.tokens.load_full();
         let named = |name: &str| fresh.iter().rfind(|token| token.name == name);
         let mut new: Vec<_> = old.iter().map(|token| named(&token.name).unwrap_or(token)).collect();
         let unknown = fresh.iter().filter(|token| old.iter().all(|known| known.name != token.name));
-        let mut kept: Vec<_> = unknown.map(|token| NotRenewed::Unknown(token.name.clone())).collect();
+        let (awaited, unknown): (Vec<_>, Vec<_>) =
+            unknown.partition(|token| self.awaited.as_deref() == Some(token.name.as_str()));
+        let mut kept: Vec<_> =
+            unknown.into_iter().map(|token| NotRenewed::Unknown(token.name.clone())).collect();
         // Who goes back may get in the way of another. The old ones are all apart, so this ends.
         loop {
             let back: Vec<_> = (new.iter().zip(old.iter()))
@@ -121,6 +137,13 @@ impl Auth {
                 *token = before;
             }
         }
+        if let Some(token) = awaited.last() {
+            if new.iter().any(|other| token.is_confused_with(other)) {
+                kept.push(NotRenewed::Shared(token.name.clone()));
+            } else {
+                new.push(token);
+            }
+        }
         self.tokens.store(Arc::new(new.into_iter().cloned().collect()));
         kept
     }
@@ -128,14 +151,14 @@ impl Auth {
     /// Whether callers must prove who they are.
     #[must_use]
     pub fn is_required(&self) -> bool {
-        !self.tokens.load().is_empty()
+        self.awaited.is_some() || !self.tokens.load().is_empty()
     }
 
     /// The caller; none where the proof is missing or wrong.
     #[must_use]
     pub fn caller(&self, headers: &HeaderMap) -> Option<Principal> {
         let tokens = self.tokens.load();
-        if tokens.is_empty() {
+        if tokens.is_empty() && self.awaited.is_none() {
             return Some(Principal::anyone());
         }
         let given = bearer(headers)?;
@@ -242,6 +265,25 @@ mod tests {
         assert_eq!(names(&["2", "1", "5", "9"]), [a, b, c, None], "nobody is left without a token");
         assert!(auth.is_required());
         assert_eq!(renewed(&Auth::default(), &[("a", "1")]), [NotRenewed::Unknown("a".into())]);
+    }
+
+    #[test]
+    fn a_caller_whose_token_comes_later_leaves_no_gap() {
+        let auth = Auth::default().awaiting("platform");
+        assert!(auth.is_required());
+        assert_eq!(name_of(&auth, "anything"), None, "nobody has the token yet");
+        assert_eq!(renewed(&auth, &[("other", "x")]), [NotRenewed::Unknown("other".into())]);
+        assert_eq!(renewed(&auth, &[("platform", "first")]), []);
+        assert_eq!(name_of(&auth, "first"), Some(Principal::named("platform")));
+        assert_eq!(renewed(&auth, &[("platform", "second")]), []);
+        assert_eq!((name_of(&auth, "first"), name_of(&auth, "second").is_some()), (None, true));
+
+        let token = Token::new("peer", SecretString::from("taken")).unwrap();
+        let auth = Auth::new(vec![token]).awaiting("platform");
+        assert_eq!(renewed(&auth, &[("platform", "taken")]), [NotRenewed::Shared("platform".into())]);
+        assert_eq!(name_of(&auth, "taken"), Some(Principal::named("peer")));
+        assert_eq!(renewed(&auth, &[("platform", "own")]), []);
+        assert_eq!(name_of(&auth, "own"), Some(Principal::named("platform")));
     }
 
     #[test]

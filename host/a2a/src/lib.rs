@@ -50,5 +50,5 @@ pub use auth::{Auth, InvalidToken, NotRenewed, Token};
 pub use card::{CardConfig, Extension, Provider, Skill};
 pub use hook::Notification;
 pub use operation::{ReplyAs, TENANT};
-pub use server::{Config, Counts, Limits, Server};
+pub use server::{Config, Counts, Limits, Pages, Server};
 pub use sign::{CardSigner, InvalidSigningKey};

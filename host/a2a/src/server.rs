@@ -7,7 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::StatusCode;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use talaria_turns::Turns;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +22,7 @@ use crate::capabilities::Capabilities;
 use crate::card::{Card, CardConfig};
 use crate::endpoint::Endpoint;
 use crate::operation::{Operations, ReplyAs};
+use crate::respond::Body;
 use crate::sign::CardSigner;
 use crate::sse::Streaming;
 
@@ -31,6 +37,8 @@ pub struct Config {
     pub card_signer: Option<CardSigner>,
     /// The callers. None: everybody may call, and all tasks are everybody's.
     pub tokens: Vec<Token>,
+    /// A caller whose token comes later, by [`Auth::renew`]. With one, everybody must prove who they are from the start.
+    pub awaited: Option<String>,
     /// How a blocking send is answered whose turn only returned text.
     pub reply: ReplyAs,
     /// Bounds.
@@ -58,9 +66,19 @@ pub struct Limits {
     pub hold: Duration,
 }
 
+/// What else is served at the address of A2A.
+pub trait Pages: Send + Sync + 'static {
+    /// Whether this path is one of them.
+    fn has(&self, path: &str) -> bool;
+
+    /// The answer to a request for one; nobody reads the request's body.
+    fn answer<'a>(&'a self, head: &'a Parts) -> BoxFuture<'a, Response<Full<Bytes>>>;
+}
+
 /// The public A2A server.
 pub struct Server {
     endpoint: Arc<Endpoint>,
+    pages: Option<Arc<dyn Pages>>,
     limits: Limits,
     counts: Counts,
 }
@@ -97,6 +115,7 @@ impl Config {
             card: CardConfig::default(),
             card_signer: None,
             tokens: Vec::new(),
+            awaited: None,
             reply: ReplyAs::default(),
             limits: Limits::default(),
         }
@@ -109,8 +128,11 @@ impl Server {
     /// A server for these turns.
     #[must_use]
     pub fn new(config: Config, turns: Turns) -> Self {
-        let Config { url, card, card_signer, tokens, reply, limits } = config;
-        let auth = Auth::new(tokens);
+        let Config { url, card, card_signer, tokens, awaited, reply, limits } = config;
+        let auth = match awaited {
+            Some(name) => Auth::new(tokens).awaiting(&name),
+            None => Auth::new(tokens),
+        };
         let capabilities = Arc::new(Capabilities::new(&card));
         let (secured, signer) = (auth.is_required(), card_signer.as_ref());
         let (one, union) = card.documents(&url, secured, true, signer);
@@ -136,7 +158,13 @@ impl Server {
             max_body: limits.body,
             body_timeout: limits.body_timeout,
         };
-        Self { endpoint: Arc::new(endpoint), limits, counts }
+        Self { endpoint: Arc::new(endpoint), pages: None, limits, counts }
+    }
+
+    /// The same server, with pages beside A2A.
+    #[must_use]
+    pub fn with_pages(self, pages: Arc<dyn Pages>) -> Self {
+        Self { pages: Some(pages), ..self }
     }
 
     /// What it counts from now on.
@@ -153,7 +181,7 @@ impl Server {
 
     /// Serves until `shutdown`, and then until requests under way are answered or the grace is over.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
-        let Self { endpoint, limits, counts } = self;
+        let Self { endpoint, pages, limits, counts } = self;
         let Limits { connections, header_timeout, grace, .. } = limits;
         let busy = StatusCode::TOO_MANY_REQUESTS;
         let limits = talaria_listen::Limits { connections, busy, header_timeout, grace };
@@ -163,9 +191,15 @@ impl Server {
             closed.cancelled().await;
             closing.cancel();
         };
-        let handle = move |request| {
+        let handle = move |request: Request<Incoming>| {
             let endpoint = Arc::clone(&endpoint);
-            async move { endpoint.handle(request).await }
+            let pages = pages.clone().filter(|pages| pages.has(request.uri().path()));
+            async move {
+                match pages {
+                    Some(pages) => pages.answer(&request.into_parts().0).await.map(Body::Whole),
+                    None => endpoint.handle(request).await,
+                }
+            }
         };
         let serving = talaria_listen::serve(listener, limits, counts.turned_away, shutdown, handle);
         tokio::join!(serving, streams_end);

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use talaria_observe::Redactor;
-use talaria_turns::{Content, FailureKind, FinalState, Message, Metadata, Outcome, Part, Role, Turn, Usage};
+use talaria_turns::{
+    Content, FailureKind, FinalState, Message, Metadata, Outcome, Part, Role, Turn, Usage, Workspace,
+};
 use tokio::time::Instant;
 
 use crate::contract::bindings::talaria::executor::types as wit;
@@ -20,14 +22,20 @@ pub(crate) fn seconds(duration: Duration) -> String {
 
 // === to the guest ===
 
-pub(crate) fn turn(turn: Turn, session: wit::Session, settings: &str, deadline: Instant) -> wit::Turn {
+pub(crate) fn turn(
+    turn: Turn,
+    session: wit::Session,
+    workspace: Option<wit::Workspace>,
+    settings: &str,
+    deadline: Instant,
+) -> wit::Turn {
     wit::Turn {
         task_id: turn.task.to_string(),
         context_id: turn.context.to_string(),
         message: message(turn.message),
         text: turn.text,
         history: turn.history.into_iter().map(message).collect(),
-        workspace: None,
+        workspace,
         session,
         principal: turn.principal.name().map(|name| wit::Principal { name: name.to_owned(), metadata: None }),
         settings: settings.to_owned(),
@@ -36,6 +44,11 @@ pub(crate) fn turn(turn: Turn, session: wit::Session, settings: &str, deadline: 
         checkpoint: turn.checkpoint,
         metadata: turn.metadata.map(text_of),
     }
+}
+
+pub(crate) fn workspace(workspace: &Workspace) -> wit::Workspace {
+    let Workspace { id, model, system_prompt, tools } = workspace.clone();
+    wit::Workspace { id, model, system_prompt, tools, metadata: None }
 }
 
 pub(crate) fn message(message: Message) -> wit::Message {

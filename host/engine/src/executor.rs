@@ -11,7 +11,7 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 use talaria_egress::Access;
 use talaria_observe::Redactor;
-use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn};
+use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn, Workspaces};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
@@ -49,6 +49,7 @@ pub struct Executor {
     room: Semaphore,
     waiting: AtomicUsize,
     on_fault: Option<Box<OnFault>>,
+    workspaces: Option<Arc<dyn Workspaces>>,
 }
 
 type OnFault = dyn Fn(Fault) + Send + Sync;
@@ -132,6 +133,7 @@ impl Executor {
             room: Semaphore::new(limits.concurrency),
             waiting: AtomicUsize::new(0),
             on_fault: None,
+            workspaces: None,
         }
     }
 
@@ -140,6 +142,17 @@ impl Executor {
     #[must_use]
     pub fn on_fault(self, tell: impl Fn(Fault) + Send + Sync + 'static) -> Self {
         Self { on_fault: Some(Box::new(tell)), ..self }
+    }
+
+    /// The same executor in a workspace: its turns are told what that is when they begin.
+    #[must_use]
+    pub fn in_workspace(self, workspaces: Arc<dyn Workspaces>) -> Self {
+        Self { workspaces: Some(workspaces), ..self }
+    }
+
+    async fn workspace(&self) -> Option<wit::Workspace> {
+        let workspace = Arc::clone(self.workspaces.as_ref()?).workspace().await?;
+        Some(convert::workspace(&workspace))
     }
 
     /// The component.
@@ -176,7 +189,7 @@ impl Executor {
         let context = wit::SetupContext {
             reason,
             settings: self.shared.settings_text.clone(),
-            workspace: None,
+            workspace: self.workspace().await,
             budget_ms: convert::millis(SETUP),
             metadata: None,
         };
@@ -201,7 +214,7 @@ impl Executor {
             &self.shared.limits,
             self.places(),
         );
-        let turn = convert::turn(turn, session, &self.shared.settings_text, deadline);
+        let turn = convert::turn(turn, session, self.workspace().await, &self.shared.settings_text, deadline);
         let left = deadline.saturating_duration_since(Instant::now());
         let result = call(self.component.pre.engine(), ctx, left, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
@@ -307,7 +320,8 @@ impl talaria_turns::Executor for Executor {
         let of = About::new(&turn);
         let session = of.session.record(&turn);
         let ctx = Ctx::new(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits, self.places());
-        let turn = convert::turn(turn, session, &self.shared.settings_text, Instant::now() + CANCEL);
+        let (workspace, settings) = (self.workspace().await, &self.shared.settings_text);
+        let turn = convert::turn(turn, session, workspace, settings, Instant::now() + CANCEL);
         let result = Box::pin(call(self.component.pre.engine(), ctx, CANCEL, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
             let strategy = instance.talaria_executor_strategy();

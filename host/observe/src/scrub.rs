@@ -6,7 +6,7 @@
 //! | the password in `scheme://user:password@` | `password` |
 //! | the value in `NAME_API_KEY=`, `_TOKEN=`, `_KEY=`, `_SECRET=`, `_PASSWORD=`, `_CREDENTIALS=`, any case | `api_key`, `token`, … |
 //! | the value after `Bearer` | `bearer_token` |
-//! | `sk-`, `ghp_`, `ghs_` (and the other `gh?_`), `github_pat_`, `AKIA`, `cfut_`, `mol_pk_`, `ctx7_` | `sk_token`, … |
+//! | `sk-`, `ghp_`, `ghs_` (and the other `gh?_`), `github_pat_`, `AKIA`, `cfut_`, `mol_pk_`, `ctx7_`, and the keys of Google (`AIza`), Hugging Face (`hf_`), Groq (`gsk_`), NVIDIA (`nvapi-`), GitLab (`glpat-`), Slack (`xox?-`) | `sk_token`, … |
 //! | JSON web tokens | `jwt` |
 //! | base64 from 40 characters, with upper case, lower case and digits, few slashes, not hex | `base64_blob` |
 //!
@@ -30,7 +30,7 @@ const MARK: &str = "[REDACTED:";
 pub(crate) const PRIVATE_KEY: &str = "[REDACTED:private_key]";
 
 /// Every kind there is, so that a "secret" that is part of a label can be told from one that is not.
-pub(crate) const KINDS: [&str; 18] = [
+pub(crate) const KINDS: [&str; 24] = [
     "private_key",
     "secret",
     "password",
@@ -47,6 +47,12 @@ pub(crate) const KINDS: [&str; 18] = [
     "cf_token",
     "mol_pk",
     "ctx7_token",
+    "google_api_key",
+    "hf_token",
+    "groq_token",
+    "nvidia_token",
+    "gitlab_token",
+    "slack_token",
     "jwt",
     "base64_blob",
 ];
@@ -163,6 +169,7 @@ impl Rules {
                 r"|_(?i-u:TOKEN|KEY|SECRET|PASSWORD|CREDENTIALS)[ \t]*=",
                 r"|(?i-u:bearer)[ \t]",
                 r"|sk-[A-Za-z0-9_-]{16}|gh[opusr]_[A-Za-z0-9]{20}|github_pat_|AKIA[A-Z0-9]{16}|cfut_|mol_pk_|ctx7_|eyJ",
+                r"|AIza[A-Za-z0-9_-]{35}|hf_[A-Za-z0-9]{30}|gsk_[A-Za-z0-9]{40}|nvapi-|glpat-|xox[abeoprs]-",
                 r"|[A-Za-z0-9+/]{40}",
             ))?,
             private_key: Regex::new(&format!(
@@ -178,6 +185,8 @@ impl Rules {
                 r"|gh[opusr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{22,}",
                 r"|(?-u:\b)AKIA[A-Z0-9]{16}(?-u:\b)",
                 r"|(?-u:\b)(?:cfut_[A-Za-z0-9]{32,}|mol_pk_[A-Za-z0-9]{20,}|ctx7_[A-Za-z0-9]{8,})",
+                r"|(?-u:\b)(?:AIza[A-Za-z0-9_-]{35,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{40,})",
+                r"|(?-u:\b)(?:nvapi-[A-Za-z0-9_-]{40,}|glpat-[A-Za-z0-9_-]{20,}|xox[abeoprs]-[A-Za-z0-9-]{20,})",
                 r"|(?-u:\b)eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+){2,4}",
             ))?,
             blob: Regex::new(r"[A-Za-z0-9+/]{40,}={0,2}")?,
@@ -337,6 +346,12 @@ fn token_kind(token: &str) -> &'static str {
         ("cfut_", "cf_token"),
         ("mol_pk_", "mol_pk"),
         ("ctx7_", "ctx7_token"),
+        ("AIza", "google_api_key"),
+        ("hf_", "hf_token"),
+        ("gsk_", "groq_token"),
+        ("nvapi-", "nvidia_token"),
+        ("glpat-", "gitlab_token"),
+        ("xox", "slack_token"),
         ("eyJ", "jwt"),
     ];
     kinds.into_iter().find(|(prefix, _)| token.starts_with(prefix)).map_or("token", |(_, kind)| kind)

@@ -20,13 +20,14 @@ use talaria_observe::Redactor;
 use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{Callbacks, Courier, HookLimits, Letters, Limits, Store, Timestamp, Turns};
+use talaria_workspace::gateway::Supervisor;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::admin::{self, Admin, Health};
-use crate::config::{Callback, Config, Push, Reply, StoreUrl};
+use crate::config::{Callback, Config, PLATFORM, Push, Reply, StoreUrl};
 use crate::demo;
 use crate::executors::{Executors, Readiness, Table};
 use crate::metered::Metered;
@@ -34,6 +35,7 @@ use crate::output;
 use crate::push::Post;
 use crate::route::Routes;
 use crate::tokens::Watch;
+use crate::workspace;
 
 /// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
 const GRACE: Duration = Duration::from_secs(20);
@@ -53,6 +55,7 @@ pub(crate) struct App {
     server: Server,
     turns: Turns,
     mailbox: Option<Mailbox>,
+    workspace: Option<workspace::Bridge>,
     tracker: TaskTracker,
     /// No more turns are taken.
     draining: CancellationToken,
@@ -136,6 +139,7 @@ impl App {
             })?),
             None => None,
         };
+        let workspace = config.workspace.as_ref().map(workspace::Bridge::open);
         let keep = usize::try_from(config.limits.tasks.get())?;
         let (store, letters): (Arc<dyn Store>, Arc<dyn Letters>) = match &config.store {
             StoreUrl::Memory => both(Arc::new(Memory::new(keep))),
@@ -144,6 +148,10 @@ impl App {
                     .with_context(|| format!("cannot open the store {}", path.display()))?,
             )),
         };
+        let store = match &workspace {
+            Some(workspace) => workspace.record(store),
+            None => store,
+        };
         let (mailbox, listener_of_callbacks) = match (&config.callback, callback) {
             (Some(callback), Some(listener)) => {
                 let (mailbox, serving) = open_mailbox(callback, listener, letters, &shutdown).await?;
@@ -151,6 +159,13 @@ impl App {
             }
             _ => (None, None),
         };
+        if let Some(gateway) = config.gateway.clone().filter(|_| !config.is_smoke()) {
+            let assembly = config.workspace.as_ref().map(|workspace| Arc::clone(&workspace.assembly));
+            let mut supervisor = Supervisor::new(gateway, assembly, output::note);
+            // Before the executors are probed, so that they find it.
+            supervisor.up().await;
+            tracker.spawn(supervisor.run(shutdown.clone()));
+        }
         let callbacks = mailbox.clone().map(|mailbox| Arc::new(mailbox) as Arc<dyn Callbacks>);
         let executors =
             Arc::new(Executors::load(&config, callbacks, env, &output::note).await?.with_default()?);
@@ -160,7 +175,8 @@ impl App {
             banner.callback = Some(url);
             tracker.spawn(serving);
         }
-        let route = Arc::new(Metered::new(Arc::clone(&executors), metrics.clone()));
+        let pulse = workspace.as_ref().map(|workspace| Arc::clone(&workspace.pulse));
+        let route = Arc::new(Metered::new(Arc::clone(&executors), metrics.clone()).with_pulse(pulse));
         let (courier, delivery) = pushing(&config, metrics.clone());
         let turns = Turns::with_courier(Arc::clone(&store), route, limits, courier, delivery);
         let (resumed, failed) = turns.recover().await.context("cannot take up the turns of before")?;
@@ -174,16 +190,22 @@ impl App {
         tracker.spawn(Arc::clone(&executors).tend(config.probe_every, shutdown.clone()));
         let output_modes = output_modes(&executors.table());
         let health = Arc::new(Health::new(Arc::clone(&executors), Arc::clone(&store), draining.clone()));
-        admin.show(Arc::clone(&health), turns.clone(), executors, mailbox.clone());
+        admin.show(Arc::clone(&health), turns.clone(), Arc::clone(&executors), mailbox.clone());
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
         tracker.spawn(fail_stuck(turns.clone(), config.limits.stuck_after.get(), shutdown.clone()));
-        let server = Server::new(server_config(&config, bound, output_modes)?, turns.clone());
+        let mut server = Server::new(server_config(&config, bound, output_modes)?, turns.clone());
         if let Some(watch) = Watch::new(&config.a2a.tokens, server.auth()) {
             tracker.spawn(watch.run(shutdown.clone()));
         }
+        if let Some(workspace) = &workspace {
+            let pages = workspace.pages(&executors, server.auth());
+            server = server.with_pages(pages);
+            let (of, url) = ((&executors, server.auth()), config.a2a.public_url(bound));
+            workspace.start(&config.a2a.card, &url, of, (&tracker, &shutdown)).await?;
+        }
         let (counts, counted, letters) = (server.counts(), turns.clone(), mailbox.clone());
         metrics.watch(move || readings(&counted, &counts, &health, &routes, letters.as_ref()));
-        Ok(Self { listener, server, turns, mailbox, tracker, draining, shutdown, banner })
+        Ok(Self { listener, server, turns, mailbox, workspace, tracker, draining, shutdown, banner })
     }
 
     /// What is where.
@@ -197,6 +219,11 @@ impl App {
         stop.await;
         self.draining.cancel();
         info!(under_way = self.turns.under_way(), grace = ?GRACE, "shutting down");
+        let snapshot = self.workspace.as_ref().map(|workspace| (workspace, workspace.pulse.read()));
+        // Now, in case the grace is not granted, and with everything that was said at the end.
+        if let Some((workspace, reading)) = &snapshot {
+            workspace.snapshot(reading);
+        }
         // Whoever waits for a reply hears in time that none will come, and says so in its own words.
         let last_call = async {
             tokio::time::sleep(GRACE.saturating_sub(LAST_CALL)).await;
@@ -211,6 +238,9 @@ impl App {
         };
         if failed > 0 {
             warn!(failed, "turns did not end within the grace");
+        }
+        if let Some((workspace, reading)) = &snapshot {
+            workspace.snapshot(reading);
         }
         self.shutdown.cancel();
         self.tracker.close();
@@ -362,6 +392,7 @@ fn server_config(
     };
     server.card_signer = config.a2a.card_signer.clone();
     server.tokens = tokens.collect::<Result<_, _>>()?;
+    server.awaited = config.a2a.platform_calls.then(|| PLATFORM.to_owned());
     server.reply = match config.a2a.reply {
         Reply::Message => ReplyAs::Message,
         Reply::Task => ReplyAs::Task,

@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Check the configuration and the executors, and say what each needs and is granted.
     Check(Check),
+    /// Look for what is wrong with this machine: ports, gateway, keys, plugin, folders; each finding with its fix.
+    Doctor(Doctor),
     /// Send a message to an A2A agent and print its reply.
     Send(Send),
     /// Look at the rules that choose the executor of a message.
@@ -57,6 +59,9 @@ pub(crate) enum Command {
     /// Look at executors, write and try your own, roll one back.
     #[command(subcommand)]
     Executor(Executor),
+    /// Look at the workspace that is served where WORKSPACE_ID is set.
+    #[command(subcommand)]
+    Workspace(Workspace),
 }
 
 /// `talaria serve`
@@ -121,6 +126,21 @@ Examples:
   talaria check
   talaria check --config /etc/talaria.toml --output json")]
 pub(crate) struct Check {
+    /// The configuration file [default: talaria.toml in the working directory, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// `talaria doctor`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Changes nothing and starts nothing. Exit code 0: nothing is wrong; 1: something does not work; 2: something should be
+known; 64: the configuration cannot be used.
+
+Examples:
+  talaria doctor
+  talaria doctor --config /etc/talaria.toml --output json")]
+pub(crate) struct Doctor {
     /// The configuration file [default: talaria.toml in the working directory, if it is there]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -212,6 +232,27 @@ pub(crate) struct Explain {
     pub(crate) config: Option<PathBuf>,
 }
 
+/// `talaria workspace`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Workspace {
+    /// Print the system prompt as the next turn gets it, and where every part of it is from.
+    Prompt(Prompt),
+}
+
+/// `talaria workspace prompt`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+From the files of the workspace alone; what the platform adds (instructions, peers, what the parent shares) comes on top.
+Exit code 0: printed; 1: this is no workspace; 64: its configuration cannot be used.
+
+Example:
+  WORKSPACE_ID=ws-1 WORKSPACE_CONFIG_PATH=/configs talaria workspace prompt --output json")]
+pub(crate) struct Prompt {
+    /// The configuration file [default: talaria.toml in the working directory, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
 /// `KEY=VALUE`
 fn metadata(text: &str) -> Result<(String, serde_json::Value), String> {
     let (key, value) = text.split_once('=').ok_or("write it as KEY=VALUE")?;
@@ -258,6 +299,18 @@ impl From<&Check> for Overrides {
 impl From<&Explain> for Overrides {
     fn from(explain: &Explain) -> Self {
         Self { file: explain.config.clone(), listen: None, demo: false }
+    }
+}
+
+impl From<&Doctor> for Overrides {
+    fn from(doctor: &Doctor) -> Self {
+        Self { file: doctor.config.clone(), listen: None, demo: false }
+    }
+}
+
+impl From<&Prompt> for Overrides {
+    fn from(prompt: &Prompt) -> Self {
+        Self { file: prompt.config.clone(), listen: None, demo: false }
     }
 }
 
@@ -331,9 +384,11 @@ mod tests {
             ("executor-inspect", "talaria executor inspect --help"),
             ("send", "talaria send --help"),
             ("route-explain", "talaria route explain --help"),
-            ("executor", "talaria executor --help"),
             ("executor-new", "talaria executor new --help"),
             ("executor-test", "talaria executor test --help"),
+            ("doctor", "talaria doctor --help"),
+            ("workspace", "talaria workspace --help"),
+            ("workspace-prompt", "talaria workspace prompt --help"),
         ] {
             let help = parse(arguments).expect_err("help is no command").to_string();
             insta::assert_snapshot!(format!("help-{name}"), help);

@@ -8,6 +8,7 @@ mod check;
 mod cli;
 mod config;
 mod demo;
+mod doctor;
 mod executor;
 mod executors;
 mod metered;
@@ -17,8 +18,10 @@ mod push;
 mod route;
 mod send;
 mod tokens;
+mod workspace;
 
 use std::path::Path;
+use std::pin::pin;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -29,7 +32,7 @@ use app::App;
 use author::Trial;
 use cli::{
     Check, Cli, Command, EXIT_USAGE, Executor, ExecutorNew, ExecutorTest, Explain, LogFormat, RouteCommand,
-    Send, Serve,
+    Send, Serve, Workspace,
 };
 use config::{Config, ConfigError, Overrides};
 use executors::Executors;
@@ -44,9 +47,11 @@ fn main() -> ExitCode {
     let ended = match &cli.command {
         Command::Serve(serve) => run_serve(serve, cli.output),
         Command::Check(check) => run_check(check, cli.output),
+        Command::Doctor(doctor) => run_doctor(&Overrides::from(doctor), cli.output),
         Command::Executor(command) => run_executor(command, cli.output),
-        Command::Send(send) => run_send(send, cli.output),
         Command::Route(RouteCommand::Explain(explain)) => run_explain(explain, cli.output),
+        Command::Send(send) => run_send(send, cli.output),
+        Command::Workspace(Workspace::Prompt(prompt)) => run_prompt(&Overrides::from(prompt), cli.output),
     };
     ended.unwrap_or_else(|error| {
         if let Some(invalid) = error.downcast_ref::<ConfigError>() {
@@ -70,8 +75,12 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
     logs::init(log_format, &serve.log.filter)?;
     let config = Config::load(&Overrides::from(serve), &env)?;
     runtime()?.block_on(async {
-        let stop = stop_requested().context("cannot listen for signals")?;
-        let app = Box::pin(App::build(config, env, serve.demo)).await?;
+        let mut stop = pin!(stop_requested().context("cannot listen for signals")?);
+        let app = tokio::select! {
+            app = Box::pin(App::build(config, env, serve.demo)) => app?,
+            // A gateway may take minutes to come up; nobody should have to wait for that to stop.
+            () = &mut stop => return Ok(ExitCode::SUCCESS),
+        };
         output::print(format, app.banner())?;
         app.run(stop).await;
         Ok(ExitCode::SUCCESS)
@@ -163,6 +172,19 @@ fn run_executor_test(test: &ExecutorTest, format: Format) -> anyhow::Result<Exit
         Ok(report.passed)
     })?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_doctor(overrides: &Overrides, format: Format) -> anyhow::Result<ExitCode> {
+    let config = Config::load(overrides, &env)?;
+    let report = runtime()?.block_on(doctor::Report::new(&config, &env));
+    output::print(format, &report)?;
+    Ok(ExitCode::from(report.code()))
+}
+
+fn run_prompt(overrides: &Overrides, format: Format) -> anyhow::Result<ExitCode> {
+    let config = Config::load(overrides, &env)?;
+    output::print(format, &workspace::prompt::Report::new(&config)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn runtime() -> anyhow::Result<Runtime> {

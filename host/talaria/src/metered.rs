@@ -3,6 +3,8 @@
 //! A turn counts from the moment its executor is asked to the moment it answers, or is dropped: one that its caller
 //! cancelled counts as canceled whatever its executor says, one that dies with the host as failed. Turns that wait in a
 //! conversation's line have not begun.
+//!
+//! In a workspace the same turns are counted for its heartbeats.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,12 +15,14 @@ use talaria_turns::{
     Again, Asked, Courier, Executor, Failure, FinalState, Hook, News, NoExecutor, Outcome, Route, Scope,
     Turn, Undelivered,
 };
+use talaria_workspace::{Beat, Pulse};
 use tokio_util::sync::CancellationToken;
 
 /// Something that is counted: the choice of executors, each executor that it gives, the courier of pushes.
 pub(crate) struct Metered<T: ?Sized> {
     inner: Arc<T>,
     metrics: Metrics,
+    pulse: Option<Arc<Pulse>>,
 }
 
 /// A turn that began; its end is counted when it is dropped.
@@ -34,11 +38,16 @@ struct Counted<'a> {
 
 impl<T: ?Sized> Metered<T> {
     pub(crate) fn new(inner: Arc<T>, metrics: Metrics) -> Self {
-        Self { inner, metrics }
+        Self { inner, metrics, pulse: None }
+    }
+
+    /// The same, counted for heartbeats too.
+    pub(crate) fn with_pulse(self, pulse: Option<Arc<Pulse>>) -> Self {
+        Self { pulse, ..self }
     }
 
     fn wrap(&self, executor: Arc<dyn Executor>) -> Arc<dyn Executor> {
-        Arc::new(Metered::new(executor, self.metrics.clone()))
+        Arc::new(Metered::new(executor, self.metrics.clone()).with_pulse(self.pulse.clone()))
     }
 }
 
@@ -60,6 +69,7 @@ impl Executor for Metered<dyn Executor> {
 
     async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
         let mut counted = Counted::begin(&self.metrics, self.name(), scope.cancelled().clone());
+        let mut beat: Option<Beat> = self.pulse.as_ref().map(|pulse| pulse.begin(&turn.text));
         let result = self.inner.execute(turn, scope).await;
         counted.end = match &result {
             Ok(outcome) => match outcome.state {
@@ -68,7 +78,12 @@ impl Executor for Metered<dyn Executor> {
                 FinalState::AuthRequired => TurnEnd::AuthRequired,
                 FinalState::Rejected => TurnEnd::Rejected,
             },
-            Err(_) => TurnEnd::Failed,
+            Err(failure) => {
+                if let Some(beat) = beat.as_mut().filter(|_| !counted.cancelled.is_cancelled()) {
+                    beat.fail(&failure.message);
+                }
+                TurnEnd::Failed
+            }
         };
         result
     }

@@ -19,6 +19,7 @@ mod service;
 mod store;
 mod task;
 mod text;
+mod workspace;
 
 pub use callback::{
     Announced, Awaited, CallbackError, Callbacks, Delivery, Envelope, Expectation, Heir, Late, Letter,
@@ -42,3 +43,4 @@ pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendErro
 pub use store::{Entry, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
 pub use text::message_text;
+pub use workspace::{Workspace, Workspaces};

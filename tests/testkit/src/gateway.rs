@@ -93,6 +93,12 @@ impl FakeGateway {
         format!("http://{}/v1", self.address)
     }
 
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The requests so far, without those for its health.
     #[must_use]
     pub fn requests(&self) -> Vec<Recorded> {

@@ -2,8 +2,8 @@
 //!
 //! [`FakeGateway`] is the upstream: it says what a test scripted, remembers what it was asked, and shows whether its
 //! connections were let go. [`FakePlugin`] is the other upstream, which answers by callback, and [`MailHost`] is where it
-//! calls. [`FakeRegistry`] has components to pull. [`Rig`] is an executor without a server around it: a component, its settings and its
-//! grant, on a store in memory.
+//! calls. [`FakeRegistry`] has components to pull, [`FakePlatform`] is where workspaces register. [`Rig`] is an executor
+//! without a server around it: a component, its settings and its grant, on a store in memory.
 //!
 //! Everything here fails by panicking, with a sentence about what the test lacks.
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@
 
 mod gateway;
 mod mail;
+mod platform;
 mod plugin;
 mod provider;
 mod registry;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 pub use gateway::{FakeGateway, Recorded};
 pub use mail::MailHost;
+pub use platform::{FakePlatform, Mood};
 pub use plugin::{FakePlugin, Inbound, Step};
 pub use provider::Provider;
 pub use registry::FakeRegistry;

@@ -40,6 +40,12 @@ fn secrets_go() {
         (format!("cfut_{}", "a1".repeat(16)), "[REDACTED:cf_token]".into()),
         (format!("mol_pk_{}", "a1".repeat(10)), "[REDACTED:mol_pk]".into()),
         ("ctx7_abcdefgh1".into(), "[REDACTED:ctx7_token]".into()),
+        (format!("AIza{}", "a1B-_".repeat(7)), "[REDACTED:google_api_key]".into()),
+        (format!("HF_TOKEN is hf_{}", "aB".repeat(17)), "HF_TOKEN is [REDACTED:hf_token]".into()),
+        (format!("gsk_{}", "a1B2".repeat(13)), "[REDACTED:groq_token]".into()),
+        (format!("nvapi-{}", "a1_-".repeat(16)), "[REDACTED:nvidia_token]".into()),
+        (format!("glpat-{}", "a1B2".repeat(5)), "[REDACTED:gitlab_token]".into()),
+        ("xoxb-123456789012-1234567890123-abcdefABCDEF".into(), "[REDACTED:slack_token]".into()),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl!".into(), "[REDACTED:jwt]!".into()),
         ("postgres://app:hunter22@db:5432/x".into(), "postgres://app:[REDACTED:password]@db:5432/x".into()),
         ("redis://:pass@word#1@db/0".into(), "redis://:[REDACTED:password]@db/0".into()),
@@ -54,7 +60,7 @@ fn secrets_go() {
             "[REDACTED:private_key]".into(),
         ),
     ];
-    for (text, expected) in cases as [(String, String); 34] {
+    for (text, expected) in cases as [(String, String); 40] {
         assert_eq!(scrub(&text), expected, "{text}");
         assert_eq!(scrub(&expected), expected, "twice: {text}");
     }
@@ -79,6 +85,9 @@ fn ordinary_text_stays_and_is_borrowed() {
         "http://[::1]:8080/x@y http://h:4873/@scope/pkg mailto:someone@example.com",
         "Donaudampfschifffahrtsgesellschaftskapitaenswitwenrente",
         "550e8400-e29b-41d4-a716-446655440000",
+        "hf_hub_download, gsk_context and nvapi-docs are names; AIza is how some keys begin; xoxb-token",
+        "def test_sk_learn_pipeline(): pass  # sk-learn, task_id=01HZX, key=value, password reset",
+        "The token bucket holds 100 tokens; its key is the client's address.",
         "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
         "a file that starts with -----BEGIN PRIVATE KEY----- is a key",
         "postgres://app:short@db postgres://db/x",

@@ -32,13 +32,12 @@ use crate::demo;
 /// As the egress sends at most.
 const LARGEST_BODY: usize = 16 << 20;
 /// A trial has one turn at a time; a turn may call often.
-const LIMITS: Limits =
-    Limits {
-        connections: 256,
-        busy: StatusCode::TOO_MANY_REQUESTS,
-        header_timeout: Duration::from_secs(30),
-        grace: Duration::ZERO,
-    };
+const LIMITS: Limits = Limits {
+    connections: 256,
+    busy: StatusCode::TOO_MANY_REQUESTS,
+    header_timeout: Duration::from_secs(30),
+    grace: Duration::ZERO,
+};
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 

@@ -45,6 +45,12 @@ impl Env<'_> {
         (self.0)(name).filter(|value| !value.is_empty())
     }
 
+    /// Whether a switch is on: 1, true, yes or on.
+    pub(crate) fn is_yes(&self, name: &str) -> bool {
+        let value = self.get(name).unwrap_or_default();
+        matches!(value.trim().to_lowercase().as_str(), "1" | "true" | "yes" | "on")
+    }
+
     fn port(&self, name: &str) -> Result<Option<u16>, ConfigError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         match value.trim().parse::<u16>() {

@@ -51,6 +51,8 @@ pub(crate) struct File {
     pub(crate) oci: Oci,
     /// How much is taken on at once.
     pub(crate) limits: Limits,
+    /// The gateway to start and to keep up, as a workspace's image needs it. Without this section none is started.
+    pub(crate) gateway: Option<Gateway>,
 }
 
 /// `[a2a]`
@@ -105,7 +107,8 @@ pub(crate) struct Auth {
     ///
     /// Example: `tokens = [{ name = "platform", token = { env = "PLATFORM_TOKEN" } }]`
     pub(crate) tokens: Vec<Token>,
-    /// Lets everybody who reaches the address call, without a token.
+    /// Lets everybody who reaches the address call, without a token. In a workspace `false` needs no `tokens`: the
+    /// platform has one.
     ///
     /// Default: `false`; on loopback, or in a workspace (`WORKSPACE_ID` is set), nobody needs a token unless there are tokens
     ///
@@ -411,6 +414,43 @@ pub(crate) struct Limits {
     pub(crate) stuck_after: Period,
 }
 
+/// `[gateway]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "gateway")]
+pub(crate) struct Gateway {
+    /// The program that is the gateway and its arguments, separated by spaces. It must stay in the foreground.
+    ///
+    /// Example: `command = "/home/agent/.local/bin/hermes gateway run"`
+    pub(crate) command: String,
+    /// Its home, where its `.env` and its `config.yaml` are made to say what the bridge needs.
+    ///
+    /// Default: `HERMES_HOME`, else `.hermes` in the home of `gateway.user`, else `~/.hermes`
+    ///
+    /// Example: `home = "/home/agent/.hermes"`
+    pub(crate) home: Option<PathBuf>,
+    /// The user that it runs as. Needs root.
+    ///
+    /// Default: whoever this process runs as
+    ///
+    /// Example: `user = "agent"`
+    pub(crate) user: Option<String>,
+    /// The port of its API server, on loopback.
+    ///
+    /// Example: `port = 8742`
+    pub(crate) port: u16,
+    /// How long its health is awaited when it starts. After that the bridge serves without it, and goes on trying.
+    ///
+    /// Example: `wait = "30s"`
+    pub(crate) wait: Period,
+    /// The file for its output.
+    ///
+    /// Default: `gateway.log` in its home
+    ///
+    /// Example: `log = "/var/log/hermes-gateway.log"`
+    pub(crate) log: Option<PathBuf>,
+}
+
 // === defaults ===
 
 /// A positive number.
@@ -487,6 +527,19 @@ impl Default for Executors {
 impl Default for Engine {
     fn default() -> Self {
         Self { slots: count::<1000>(), scripted_slots: count::<100>(), cache_dir: None }
+    }
+}
+
+impl Default for Gateway {
+    fn default() -> Self {
+        Self {
+            command: "hermes gateway run".into(),
+            home: None,
+            user: None,
+            port: 8642,
+            wait: Period::secs(120),
+            log: None,
+        }
     }
 }
 

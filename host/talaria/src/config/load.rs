@@ -17,11 +17,14 @@ use super::alone::cache_dir;
 use super::env::{Env, Seeds};
 use super::executor::{Executor, FailMode, Surroundings};
 use super::folder::{Files, Folder};
+use super::gateway::Settled;
 use super::plugin::{PLUGIN_CALLBACK, SHARED_SECRET};
 use super::secret::SecretRef;
 use super::source::{ConfigError, Problem, Source, nearest};
 use super::value::{BUILTIN, ExecutorName, Fallback, HttpUrl, StoreUrl};
-use super::{A2a, Admin, Callback, Config, Engine, Overrides, Token, file, secret};
+use super::{
+    A2a, Admin, Callback, Card, Config, Engine, Overrides, PLATFORM, Token, Workspace, file, secret,
+};
 
 /// The folder of executors when none is named, if it is there.
 const DEFAULT_FOLDER: &str = "executors";
@@ -71,6 +74,7 @@ impl Loader<'_> {
     pub(super) fn load(
         mut self,
         file: file::File,
+        gateway: Option<Settled>,
         seeds: &Seeds,
         overrides: &Overrides,
     ) -> Result<Config, ConfigError> {
@@ -111,7 +115,15 @@ impl Loader<'_> {
         let wants_callbacks = executors.values().any(|executor| executor.grant.callbacks)
             || dropped.iter().any(|(name, files)| self.may_call_back(&folder, name, files));
         let callback = self.callback(file.callback, seeds, wants_callbacks, &folder)?;
-        let a2a = self.a2a(file.a2a, seeds, overrides)?;
+        let workspace = Workspace::read(&self.env, &mut self.warnings)?;
+        let a2a = self.a2a(file.a2a, workspace.as_ref(), overrides)?;
+        let gateway = match (gateway, &file.gateway) {
+            (Some(settled), Some(section)) => {
+                let (callback, workspace) = (callback.as_ref(), workspace.as_ref());
+                Some(settled.finish(section, seeds, callback, workspace, &self.env, &mut self.warnings))
+            }
+            _ => None,
+        };
         let admin = self.admin(&file.admin)?;
         let cache_dir = match file.engine.cache_dir {
             Some(path) => Some(self.folder.join(path)),
@@ -124,6 +136,8 @@ impl Loader<'_> {
         Ok(Config {
             file: self.source.as_ref().map(|source| source.path().to_owned()),
             a2a,
+            workspace,
+            gateway,
             admin,
             callback,
             store,
@@ -222,20 +236,27 @@ impl Loader<'_> {
         Ok(Some(Callback { listen, url: file.url, secret }))
     }
 
-    fn a2a(&mut self, file: file::A2a, seeds: &Seeds, overrides: &Overrides) -> Result<A2a, ConfigError> {
-        let everywhere: SocketAddr = (Ipv4Addr::UNSPECIFIED, DEFAULT_PORT).into();
-        let by_default = match seeds.workspace {
-            Some(_) => everywhere,
+    fn a2a(
+        &mut self,
+        file: file::A2a,
+        workspace: Option<&Workspace>,
+        overrides: &Overrides,
+    ) -> Result<A2a, ConfigError> {
+        let by_default: SocketAddr = match workspace {
+            Some(workspace) => (Ipv4Addr::UNSPECIFIED, workspace.assembly.current().manifest.port).into(),
             None => (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
         };
         let listen = overrides.listen.or(file.listen).unwrap_or(by_default);
         let tokens = self.tokens(&file.auth)?;
-        if tokens.is_empty() && !listen.ip().is_loopback() {
-            match (file.auth.open, &seeds.workspace) {
+        // In a workspace the platform has a token too, so a closed server needs no other.
+        let platform_calls = workspace.is_some() && (!tokens.is_empty() || file.auth.open == Some(false));
+        if tokens.is_empty() && !platform_calls && !listen.ip().is_loopback() {
+            match (file.auth.open, workspace) {
                 (Some(true), _) => {}
                 (None, Some(_)) => self.warnings.push(format!(
                     "everybody who reaches {listen} may call: WORKSPACE_ID is set and there are no tokens; \
-                     set `a2a.auth.tokens`, or `a2a.auth.open = true` to agree"
+                     set `a2a.auth.open = false` where the platform sends its secret, `a2a.auth.tokens`, or \
+                     `a2a.auth.open = true` to agree"
                 )),
                 _ => {
                     let what = format!(
@@ -249,7 +270,8 @@ impl Loader<'_> {
                 }
             }
         }
-        if listen.ip().is_unspecified() && file.url.is_none() {
+        let hostname = workspace.and_then(|workspace| workspace.hostname.clone());
+        if listen.ip().is_unspecified() && file.url.is_none() && hostname.is_none() {
             self.warnings.push(format!(
                 "`a2a.url` is not set: the card says http://127.0.0.1:{}, which works on this machine only",
                 listen.port()
@@ -257,7 +279,21 @@ impl Loader<'_> {
         }
         let file::A2a { url, reply, max_body, card, .. } = file;
         let card_signer = card.signing.as_ref().map(|signing| self.card_signer(signing)).transpose()?;
-        Ok(A2a { listen, url, reply, max_body, tokens, card: card.into(), card_signer })
+        let mut described = Card::from(card.clone());
+        if let Some(workspace) = workspace {
+            workspace.describe(&mut described, &card);
+        }
+        Ok(A2a {
+            listen,
+            url,
+            reply,
+            max_body,
+            tokens,
+            platform_calls,
+            hostname,
+            card: described,
+            card_signer,
+        })
     }
 
     fn card_signer(&mut self, signing: &file::Signing) -> Result<CardSigner, ConfigError> {
@@ -288,6 +324,11 @@ impl Loader<'_> {
             let key = |leaf: &str| format!("a2a.auth.tokens[{index}].{leaf}");
             if token.name.trim().is_empty() {
                 return Err(self.at(key("name"), "empty; name the caller"));
+            }
+            if token.name == PLATFORM {
+                return Err(
+                    self.at(key("name"), format!("`{PLATFORM}` is the workspace's platform; take another"))
+                );
             }
             if !names.insert(&token.name) {
                 return Err(

@@ -15,6 +15,8 @@
 //! | `env` | the variables of the seeds |
 //! | `oci` | `[oci]`: the registries that components come from |
 //! | `plugin` | what the executor `plugin-callback` is given by itself |
+//! | `gateway` | the gateway that is started, where one is |
+//! | `workspace` | the workspace that is served, where there is one |
 //! | `load` | putting these together |
 //! | `value`, `secret` | what single values mean |
 //! | `source` | reading, and saying where a mistake is |
@@ -25,6 +27,7 @@ mod env;
 mod executor;
 mod file;
 mod folder;
+mod gateway;
 mod grant;
 mod load;
 mod oci;
@@ -34,6 +37,7 @@ mod route;
 mod secret;
 mod source;
 mod value;
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -41,22 +45,29 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use talaria_a2a::CardSigner;
 
 pub(crate) use alone::{alone, cache_dir};
+pub(crate) use env::Env;
 pub(crate) use executor::{Executor, FailMode};
 pub(crate) use file::{Extension, Limits, Push, Reply, Skill};
 pub(crate) use folder::{Files, Folder};
+pub(crate) use gateway::{KEY as GATEWAY_KEY, SHORTEST_KEY, home as gateway_home};
 pub(crate) use grant::Grant;
 pub(crate) use route::{Patterns, Route};
-pub(crate) use secret::read as read_secret;
+pub(crate) use secret::{by_name as secret_by_name, read as read_secret};
 pub(crate) use source::{ConfigError, Source};
 pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
+pub(crate) use workspace::Workspace;
 
-use env::{Env, Seeds};
+use env::Seeds;
 use executor::CHAT_COMPLETIONS;
+use gateway::Settled;
 use load::Loader;
+
+/// The name of the caller that the workspace's platform is.
+pub(crate) const PLATFORM: &str = "workspace-platform";
 
 /// The file that is read when none is named, if it is there.
 const DEFAULT_FILE: &str = "talaria.toml";
@@ -81,6 +92,10 @@ pub(crate) struct Config {
     pub(crate) a2a: A2a,
     /// The operator's server.
     pub(crate) admin: Admin,
+    /// The workspace that is served, if there is one.
+    pub(crate) workspace: Option<Workspace>,
+    /// The gateway that is started and kept up, if one is.
+    pub(crate) gateway: Option<talaria_workspace::gateway::Config>,
     /// Push notifications.
     pub(crate) push: Push,
     /// The callback listener, if there is to be one.
@@ -126,6 +141,10 @@ pub(crate) struct A2a {
     pub(crate) max_body: Size,
     /// The callers with a token; none means that everybody may call.
     pub(crate) tokens: Vec<Token>,
+    /// Whether the platform of the workspace is a caller with a token, which comes when it is registered with.
+    pub(crate) platform_calls: bool,
+    /// The name that others call this machine by, where that is known.
+    pub(crate) hostname: Option<String>,
     /// What the agent card says.
     pub(crate) card: Card,
     /// Signs it, where that is wanted.
@@ -214,8 +233,7 @@ impl Config {
         overrides: &Overrides,
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        let env = Env(env);
-        let seeds = Seeds::read(&env)?;
+        let mut seeds = Seeds::read(&Env(env))?;
         let source = match &overrides.file {
             Some(path) => {
                 let missing =
@@ -227,8 +245,24 @@ impl Config {
         let file: file::File =
             source.as_ref().map(|source| source.parse("")).transpose()?.unwrap_or_default();
         let folder = source.as_ref().map_or(directory, Source::folder).to_owned();
-        let loader = Loader { source, folder, env, warnings: seeds.warnings.clone() };
-        loader.load(file, &seeds, overrides)
+        let gateway =
+            file.gateway.as_ref().map(|section| Settled::read(section, &folder, &Env(env))).transpose()?;
+        if let (Some(section), None) = (&file.gateway, &seeds.api_base) {
+            seeds.api_base = format!("http://127.0.0.1:{}/v1", section.port).parse().ok();
+        }
+        // Whoever reads the key gets the one that the gateway will have.
+        let key = gateway.as_ref().map(|gateway| gateway.key.clone());
+        let keyed = |name: &str| match &key {
+            Some(key) if name == gateway::KEY => Some(key.expose_secret().to_owned()),
+            _ => env(name),
+        };
+        let loader = Loader { source, folder, env: Env(&keyed), warnings: seeds.warnings.clone() };
+        loader.load(file, gateway, &seeds, overrides)
+    }
+
+    /// Whether only the image is tried: nobody is called, and no gateway is started.
+    pub(crate) fn is_smoke(&self) -> bool {
+        self.workspace.as_ref().is_some_and(|workspace| workspace.smoke)
     }
 
     /// Points `chat-completions` at a gateway: what `--demo` does with the gateway that it started.
@@ -248,7 +282,10 @@ impl A2a {
     pub(crate) fn public_url(&self, bound: SocketAddr) -> String {
         match &self.url {
             Some(url) => url.to_string(),
-            None => format!("http://{}", callable(bound)),
+            None => match &self.hostname {
+                Some(name) if bound.ip().is_unspecified() => format!("http://{name}:{}", bound.port()),
+                _ => format!("http://{}", callable(bound)),
+            },
         }
     }
 }

@@ -178,6 +178,11 @@ impl ConfigError {
         Self { place: Place::Variable(name.into()), problem: problem.into() }
     }
 
+    /// A mistake at a key, wherever that is.
+    pub(crate) fn key(key: impl Into<String>, what: impl Into<String>) -> Self {
+        Problem { key: key.into(), what: what.into() }.into()
+    }
+
     /// A mistake in a flag.
     pub(crate) fn flag(name: &'static str, problem: impl Into<String>) -> Self {
         Self { place: Place::Flag(name), problem: problem.into() }

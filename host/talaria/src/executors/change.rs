@@ -239,7 +239,7 @@ impl Executors {
     /// The configuration of an executor in the folder.
     fn configure(&self, name: &ExecutorName, policy: Option<&str>) -> Result<Executor, String> {
         let mut warnings = Vec::new();
-        let config = self.folder.executor(name, policy, &self.env, &mut warnings);
+        let config = self.folder.executor(name, policy, &|name| self.variable(name), &mut warnings);
         let config = config.map_err(|error| error.to_string())?;
         for warning in warnings {
             warn!(executor = name.as_str(), "{warning}");

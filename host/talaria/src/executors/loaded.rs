@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use async_trait::async_trait;
 use serde::Serialize;
 use talaria_engine::{Component, Engine, Spec, Stage};
-use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn};
+use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn, Workspaces};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -58,6 +58,8 @@ pub(crate) struct Loader {
     pub(super) engine: Engine,
     /// For those that are granted callbacks.
     pub(super) callbacks: Option<Arc<dyn Callbacks>>,
+    /// The workspace that is served, where there is one.
+    pub(super) workspaces: Option<Arc<dyn Workspaces>>,
     pub(super) quarantined: Arc<Notify>,
 }
 
@@ -108,6 +110,10 @@ impl Loader {
         });
         let hears = Arc::clone(&standing);
         let executor = executor.on_fault(move |_| hears.fault());
+        let executor = match &self.workspaces {
+            Some(workspaces) => executor.in_workspace(Arc::clone(workspaces)),
+            None => executor,
+        };
         let setup = executor.setup().await;
         if let Err(Failure { kind: FailureKind::InvalidSettings | FailureKind::Internal, message, .. }) =
             &setup

@@ -30,9 +30,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
+use secrecy::{ExposeSecret as _, SecretString};
 use talaria_egress::Egress;
 use talaria_engine::{Engine, EngineConfig};
-use talaria_turns::{Asked, Callbacks, NoExecutor, Route};
+use talaria_turns::{Asked, Callbacks, NoExecutor, Route, Workspaces};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -45,7 +46,7 @@ pub(crate) use loaded::{Loaded, Loader, Readiness};
 use change::Keeper;
 use loaded::Closed;
 
-use crate::config::{Config, Executor, ExecutorName, FailMode, Folder};
+use crate::config::{Config, Executor, ExecutorName, FailMode, Folder, GATEWAY_KEY};
 use crate::route::{CHOICE, Routes, Why};
 
 /// The executors.
@@ -60,6 +61,8 @@ pub(crate) struct Executors {
     oci: talaria_oci::Options,
     /// Reads the environment, for secrets.
     env: fn(&str) -> Option<String>,
+    /// The key of the gateway that this process starts, which may be in no variable.
+    gateway_key: Option<SecretString>,
     /// Whoever holds it may change the table.
     keeper: Mutex<Keeper>,
     /// Told when a version goes into quarantine.
@@ -114,15 +117,17 @@ impl Executors {
             Egress::new(talaria_egress::Config::default()),
         )?;
         let quarantined = Arc::new(Notify::new());
+        let workspaces = config.workspace.as_ref().map(|of| Arc::clone(&of.assembly) as Arc<dyn Workspaces>);
         let table = Table { seats: BTreeMap::new(), default: config.default_executor.clone() };
         let executors = Self {
             table: ArcSwap::from_pointee(table),
             routes: Arc::new(Routes::new(config)),
-            loader: Loader { engine, callbacks, quarantined: Arc::clone(&quarantined) },
+            loader: Loader { engine, callbacks, workspaces, quarantined: Arc::clone(&quarantined) },
             fixed: config.executors.clone(),
             folder: config.folder.clone(),
             oci: config.oci.clone(),
             env,
+            gateway_key: config.gateway.as_ref().map(|gateway| gateway.wanted.key.clone()),
             keeper: Mutex::new(Keeper::open(config)),
             quarantined,
         };
@@ -139,6 +144,14 @@ impl Executors {
         let refused = table.seats.get(&table.default).and_then(|seat| seat.refused.clone());
         let reason = refused.unwrap_or_else(|| "there is no such executor".into());
         Err(NoDefault { name: table.default.clone(), reason })
+    }
+
+    /// The value of a variable, as executors see it.
+    fn variable(&self, name: &str) -> Option<String> {
+        match &self.gateway_key {
+            Some(key) if name == GATEWAY_KEY => Some(key.expose_secret().to_owned()),
+            _ => (self.env)(name),
+        }
     }
 
     /// Who takes turns now.

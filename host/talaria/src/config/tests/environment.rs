@@ -2,6 +2,7 @@
 
 use super::Given;
 use crate::config::{Config, ExecutorName};
+use secrecy::ExposeSecret as _;
 
 fn chat(config: &Config) -> &crate::config::Executor {
     &config.executors[&ExecutorName::builtin("chat-completions")]
@@ -259,8 +260,10 @@ fn a_workspace_is_open_and_says_so() {
     assert_eq!(
         config.warnings,
         [
+            "/configs/config.yaml: there is no such file; the defaults are used",
             "everybody who reaches 0.0.0.0:8000 may call: WORKSPACE_ID is set and there are no tokens; \
-             set `a2a.auth.tokens`, or `a2a.auth.open = true` to agree",
+             set `a2a.auth.open = false` where the platform sends its secret, `a2a.auth.tokens`, or \
+             `a2a.auth.open = true` to agree",
             "`a2a.url` is not set: the card says http://127.0.0.1:8000, which works on this machine only",
         ]
     );
@@ -270,6 +273,68 @@ fn a_workspace_is_open_and_says_so() {
 fn a_workspace_with_tokens_is_not_open() {
     let file = "[a2a]\nurl = \"http://w\"\n[a2a.auth]\ntokens = [{ name = \"p\", token = { env = \"T\" } }]";
     let config = Given::file(file).variable("WORKSPACE_ID", "w").variable("T", "t").load();
-    assert_eq!(config.a2a.tokens.len(), 1);
-    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    assert_eq!((config.a2a.tokens.len(), config.a2a.platform_calls), (1, true));
+    assert_eq!(config.warnings, ["/configs/config.yaml: there is no such file; the defaults are used"]);
+    let file = file.replace("\"p\"", "\"workspace-platform\"");
+    let error = Given::file(&file).variable("WORKSPACE_ID", "w").variable("T", "t").error();
+    assert!(error.contains("is the workspace's platform; take another"), "{error}");
+}
+
+#[test]
+fn a_workspaces_folder_says_what_it_is_where_the_file_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = "name: Researcher\nversion: 2.1\nmodel: m\na2a: {port: 8100, push_notifications: false}\n";
+    std::fs::write(folder.path().join("config.yaml"), yaml).unwrap();
+    let path = folder.path().to_string_lossy().into_owned();
+    let of = |toml: &str| {
+        let given = Given::file(toml).variable("WORKSPACE_ID", "w").variable("WORKSPACE_CONFIG_PATH", &path);
+        given.variable("HOSTNAME", "ws-host").variable("PLATFORM_URL", "http://platform:8080/").load()
+    };
+    let config = of("");
+    let card = &config.a2a.card;
+    assert_eq!(
+        (card.name.as_str(), card.description.as_str(), card.version.as_str()),
+        ("Researcher", "Researcher", "2.1")
+    );
+    assert_eq!((card.streaming, card.push_notifications), (true, false));
+    assert_eq!(config.a2a.public_url("0.0.0.0:8100".parse().unwrap()), "http://ws-host:8100");
+    assert_eq!(config.a2a.public_url("127.0.0.1:8100".parse().unwrap()), "http://127.0.0.1:8100");
+    assert_eq!(config.a2a.listen.port(), 8100);
+    let workspace = config.workspace.unwrap();
+    assert_eq!((workspace.id(), workspace.platform_url.as_str()), ("w", "http://platform:8080"));
+    assert_eq!(of("[a2a.card]\nname = \"Mine\"").a2a.card.name, "Mine");
+}
+
+#[test]
+fn a_gateway_gets_a_key_and_its_executors_the_same() {
+    let given = Given::file("[gateway]\nhome = \"home\"\nport = 8700").variable("OPENAI_API_KEY", "sk-x");
+    let config = given.load();
+    let gateway = config.gateway.clone().unwrap();
+    assert_eq!(gateway.launch.command, ["hermes", "gateway", "run"]);
+    assert!(gateway.launch.home.is_absolute() && gateway.launch.home.ends_with("home"));
+    assert!(gateway.wanted.key.expose_secret().len() >= 32, "made up");
+    assert!(gateway.wanted.plugin.is_none());
+    assert_eq!(gateway.wanted.variables.len(), 1);
+    let chat =
+        config.executors.values().find(|executor| executor.name.as_str() == "chat-completions").unwrap();
+    assert_eq!(chat.settings["base_url"], "http://127.0.0.1:8700/v1");
+    assert!(chat.grant.secrets.is_set("API_SERVER_KEY"));
+
+    let plugin = Given::file("[gateway]\nhome = \"home\"")
+        .variable("API_SERVER_KEY", "short")
+        .variable("MOLECULE_A2A_PLATFORM_ENABLED", "1")
+        .variable("MOLECULE_A2A_PLATFORM_PORT", "8700")
+        .load();
+    let wanted = plugin.gateway.unwrap().wanted;
+    assert_eq!(wanted.key.expose_secret(), "short");
+    assert!(plugin.warnings.iter().any(|warning| warning.contains("less than 16")), "{:?}", plugin.warnings);
+    let told = wanted.plugin.unwrap();
+    assert_eq!((told.port, told.callback_url.as_str()), (8700, "http://127.0.0.1:8646/a2a/reply"));
+    for (toml, said) in [
+        ("[gateway]\ncommand = \" \"", "gateway.command"),
+        ("[gateway]\nuser = \"nobody-of-this-name\"", "gateway.user"),
+    ] {
+        let error = Given::file(toml).variable("HOME", "/h").error();
+        assert!(error.contains(said), "{error}");
+    }
 }

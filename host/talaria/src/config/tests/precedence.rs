@@ -115,7 +115,7 @@ fn the_file_goes_before_the_defaults() {
 fn the_workspace_only_changes_the_default() {
     let given = Given::file("[a2a]\nlisten = \"127.0.0.1:9\"").variable("WORKSPACE_ID", "w");
     assert_eq!(given.load().a2a.listen.to_string(), "127.0.0.1:9");
-    assert!(given.load().warnings.is_empty());
+    assert_eq!(given.load().warnings, ["/configs/config.yaml: there is no such file; the defaults are used"]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ const ENVIRONMENT: &str = "
 | `API_SERVER_KEY` | the secret that `chat-completions` and `hermes-runs` send to the gateway; `API_SERVER_KEY_FILE` names a file that holds it |
 | `OPENAI_BASE_URL` | `executor.hermes.settings.base_url`, a trailing slash stripped |
 | `OPENAI_API_KEY` | the secret that `hermes` sends to its endpoint; `OPENAI_API_KEY_FILE` names a file that holds it |
-| `WORKSPACE_ID` | listens on `0.0.0.0:8000` unless told otherwise, and lets everybody call while there are no tokens |
+| `WORKSPACE_ID` | makes this a workspace of the platform, with the other variables of [workspace.md](workspace.md); listens on `0.0.0.0:8000` unless told otherwise, and lets everybody call while there are no tokens |
 | `MOLECULE_A2A_PLATFORM_ENABLED` | 1, true, yes or on makes `plugin-callback` the default executor, with `chat-completions` as its fallback |
 | `MOLECULE_A2A_PLATFORM_HOST`, `_PORT` | where the plugin is; overrides `executor.plugin-callback.settings.inbound_url` |
 | `MOLECULE_A2A_PLATFORM_SHARED_SECRET` | sent to the plugin, and wanted from it; or `MOLECULE_A2A_PLATFORM_SHARED_SECRET_FILE`, its file |

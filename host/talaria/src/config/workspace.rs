@@ -1,0 +1,141 @@
+//! The workspace that this process serves, where `WORKSPACE_ID` says that it serves one.
+//!
+//! The environment says which and where, the workspace's folder says what it is. A folder that is not there yet is a
+//! warning, since the platform may mount it late; a `config.yaml` that cannot be used ends the start, as any other
+//! configuration that cannot be used does.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use talaria_workspace::{Assembly, Places, is_id};
+
+use super::env::Env;
+use super::source::ConfigError;
+use super::value::HttpUrl;
+use super::{Card, Skill, file, secret};
+
+/// Where the folder is when nothing is said.
+const FOLDER: &str = "/configs";
+
+/// Where plugins are that workspaces share.
+const SHARED_PLUGINS: &str = "/plugins";
+
+/// The workspace.
+#[derive(Debug, Clone)]
+pub(crate) struct Workspace {
+    /// Its prompt and its tools.
+    pub(crate) assembly: Arc<Assembly>,
+    /// `PLATFORM_URL`.
+    pub(crate) platform_url: HttpUrl,
+    /// `PARENT_ID`: the workspace that it belongs to.
+    pub(crate) parent: Option<String>,
+    /// `MOLECULE_WORKSPACE_TOKEN`: what it proves itself with before there is a file.
+    pub(crate) token: Option<SecretString>,
+    /// `AGENT_SNAPSHOT_PATH`.
+    pub(crate) snapshot: PathBuf,
+    /// `MOLECULE_SMOKE_MODE`: nobody is called, since only the image is tried.
+    pub(crate) smoke: bool,
+    /// `HOSTNAME`: the name that the platform calls it by.
+    pub(crate) hostname: Option<String>,
+}
+
+// === impl Workspace ===
+
+impl Workspace {
+    /// Reads it; none where there is none.
+    pub(super) fn read(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Option<Self>, ConfigError> {
+        let Some(id) = id(env, "WORKSPACE_ID")? else { return Ok(None) };
+        let folder = env.get("WORKSPACE_CONFIG_PATH").or_else(|| env.get("CONFIGS_DIR"));
+        let folder = PathBuf::from(folder.as_deref().unwrap_or(FOLDER));
+        let places = Places {
+            id,
+            folder: folder.clone(),
+            shared_plugins: env.get("PLUGINS_DIR").unwrap_or_else(|| SHARED_PLUGINS.into()).into(),
+            model: env.get("MODEL_PROVIDER").map(|model| model.trim().to_owned()),
+        };
+        let assembly = Assembly::open(places)
+            .map_err(|trouble| ConfigError::file(&folder.join(talaria_workspace::MANIFEST), trouble.what))?;
+        warnings.extend(assembly.current().troubles.iter().map(ToString::to_string));
+        let token = secret::by_name("MOLECULE_WORKSPACE_TOKEN", env);
+        let token = token.map_err(|what| ConfigError::variable("MOLECULE_WORKSPACE_TOKEN", what))?;
+        let hostname = env.get("HOSTNAME").filter(|name| is_id(name));
+        Ok(Some(Self {
+            assembly: Arc::new(assembly),
+            platform_url: platform_url(env)?,
+            parent: id_or_none(env, "PARENT_ID")?,
+            token,
+            snapshot: env
+                .get("AGENT_SNAPSHOT_PATH")
+                .map_or_else(|| folder.join(".agent_snapshot.json"), PathBuf::from),
+            smoke: env.is_yes("MOLECULE_SMOKE_MODE"),
+            hostname,
+        }))
+    }
+
+    /// Its id.
+    pub(crate) fn id(&self) -> &str {
+        &self.assembly.places().id
+    }
+
+    /// What the card says, where `talaria.toml` does not say otherwise.
+    pub(super) fn describe(&self, card: &mut Card, file: &file::Card) {
+        let (default, assembled) = (file::Card::default(), self.assembly.current());
+        let manifest = &assembled.manifest;
+        if let Some(name) = manifest.name.as_ref().filter(|_| file.name == default.name) {
+            card.name.clone_from(name);
+        }
+        if file.description == default.description {
+            card.description = manifest.description.clone().unwrap_or_else(|| card.name.clone());
+        }
+        if let Some(version) = manifest.version.as_ref().filter(|_| file.version.is_none()) {
+            card.version.clone_from(version);
+        }
+        if file.skills.is_none() && !assembled.skills.is_empty() {
+            let skill = |skill: &talaria_workspace::Skill| Skill {
+                id: skill.id.clone(),
+                name: skill.name.clone(),
+                description: if skill.description.is_empty() {
+                    skill.name.clone()
+                } else {
+                    skill.description.clone()
+                },
+                tags: skill.tags.clone(),
+                examples: skill.examples.clone(),
+            };
+            card.skills = assembled.skills.iter().map(skill).collect();
+        }
+        card.streaming &= manifest.streaming;
+        card.push_notifications &= manifest.push_notifications;
+    }
+}
+
+fn id(env: &Env<'_>, name: &str) -> Result<Option<String>, ConfigError> {
+    let Some(id) = env.get(name) else { return Ok(None) };
+    let id = id.trim().to_owned();
+    match is_id(&id) {
+        true => Ok(Some(id)),
+        false => Err(ConfigError::variable(
+            name,
+            format!("{id:?} is no id; give at most 128 letters, digits, dots, dashes and underscores"),
+        )),
+    }
+}
+
+fn id_or_none(env: &Env<'_>, name: &str) -> Result<Option<String>, ConfigError> {
+    match env.get(name).is_some_and(|id| id.trim().is_empty()) {
+        true => Ok(None),
+        false => id(env, name),
+    }
+}
+
+fn platform_url(env: &Env<'_>) -> Result<HttpUrl, ConfigError> {
+    const NAME: &str = "PLATFORM_URL";
+    // As the platform's own runtime finds it: a container sees its host under a name.
+    let in_docker = || env.get("DOCKER_VERSION").is_some() || Path::new("/.dockerenv").exists();
+    let url = env.get(NAME).unwrap_or_else(|| {
+        let host = if in_docker() { "host.docker.internal" } else { "localhost" };
+        format!("http://{host}:8080")
+    });
+    url.trim().trim_end_matches('/').parse().map_err(|what: String| ConfigError::variable(NAME, what))
+}

@@ -1,0 +1,189 @@
+//! Ports, folders, clock, and the platform.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tokio::net::TcpListener;
+
+use super::{Examination, header, json};
+use crate::config::StoreUrl;
+
+/// How far clocks may be apart before tokens and logs disagree.
+const SKEW: Duration = Duration::from_secs(60);
+
+impl Examination<'_> {
+    pub(super) async fn machine(&mut self) {
+        self.port("A2A port", self.config.a2a.listen, "`a2a.listen` or --listen").await;
+        if let Some(callback) = &self.config.callback {
+            self.port("callback port", callback.listen, "`callback.listen` or MOLECULE_A2A_CALLBACK_PORT")
+                .await;
+        }
+        self.store();
+        self.volumes();
+        self.platform().await;
+    }
+
+    /// Whether a port can be listened on, or a bridge of ours is there already.
+    async fn port(&mut self, name: &'static str, at: SocketAddr, key: &str) {
+        let error = match TcpListener::bind(at).await {
+            Ok(_) => return self.ok(name, format!("{at} is free")),
+            Err(error) => error,
+        };
+        let here = match at.ip().is_unspecified() {
+            true => SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), at.port()),
+            false => at,
+        };
+        let card = self.get(&format!("http://{here}/.well-known/agent-card.json"), None).await;
+        let ours = card.is_ok_and(|card| {
+            json(&card).get("name").and_then(serde_json::Value::as_str)
+                == Some(self.config.a2a.card.name.as_str())
+        });
+        let callback = self.get(&format!("http://{here}/a2a/reply"), None).await;
+        // The callback listener answers 405 to a GET.
+        if ours || (name == "callback port" && callback.is_ok_and(|answer| answer.status == 405)) {
+            return self.ok(name, format!("a bridge serves at {at} already"));
+        }
+        self.fail(
+            name,
+            format!("cannot listen on {at}: {error}"),
+            format!("end what listens there, or choose another with {key}"),
+        );
+    }
+
+    fn store(&mut self) {
+        const NAME: &str = "store";
+        let StoreUrl::Sqlite(path) = &self.config.store else {
+            return self.warn(
+                NAME,
+                "tasks are kept in memory, and are gone when the process ends",
+                "set `store.url` to a file",
+            );
+        };
+        match writable(parent(path)) {
+            Ok(()) => self.ok(NAME, format!("{} can be written", path.display())),
+            Err(error) => {
+                let fix =
+                    "give the folder to the user that runs talaria, or set `store.url` to another place";
+                self.fail(NAME, format!("{} cannot be written: {error}", path.display()), fix);
+            }
+        }
+    }
+
+    /// In a container, what must outlive it must lie on a volume.
+    fn volumes(&mut self) {
+        const NAME: &str = "volume";
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        if !is_layered(&mounts) {
+            return self.ok(NAME, "this is no container whose files go with it");
+        }
+        let mut kept: Vec<(&str, PathBuf)> = Vec::new();
+        if let StoreUrl::Sqlite(path) = &self.config.store {
+            kept.push(("the store", path.clone()));
+        }
+        if let Some(workspace) = &self.config.workspace {
+            kept.push(("the workspace's folder", workspace.assembly.places().folder.clone()));
+        }
+        if let Some(home) = self.home() {
+            kept.push(("the gateway's home, with sessions and skills,", home));
+        }
+        for (what, path) in kept {
+            let Ok(absolute) = std::path::absolute(&path) else { continue };
+            match mount_of(&mounts, &absolute) {
+                Some("/") | None => {
+                    let finding =
+                        format!("{what} is at {}, which goes with the container", absolute.display());
+                    self.warn(NAME, finding, format!("mount a volume at {}", parent(&absolute).display()));
+                }
+                Some(mount) => self.ok(NAME, format!("{what} is on the volume {mount}")),
+            }
+        }
+    }
+
+    async fn platform(&mut self) {
+        const NAME: &str = "platform";
+        let Some(workspace) = &self.config.workspace else { return };
+        let (url, folder) = (workspace.platform_url.clone(), workspace.assembly.places().folder.clone());
+        match self.get(&format!("{}/health", url.as_str().trim_end_matches('/')), None).await {
+            Ok(answer) => {
+                self.ok(NAME, format!("{url} answers ({})", answer.status));
+                self.clock(header(&answer, "date"), url.as_str());
+            }
+            Err(error) => self.fail(
+                NAME,
+                format!("{url} does not answer: {error}"),
+                "correct PLATFORM_URL, or start the platform",
+            ),
+        }
+        match writable(&folder) {
+            Ok(()) => self.ok("workspace folder", format!("{} can be written", folder.display())),
+            Err(error) => {
+                let finding = format!("{} cannot be written: {error}", folder.display());
+                self.fail(
+                    "workspace folder",
+                    finding,
+                    "tokens and snapshots are kept there: mount it writable, or set WORKSPACE_CONFIG_PATH",
+                );
+            }
+        }
+    }
+
+    /// Whether this machine and another agree on the time.
+    pub(super) fn clock(&mut self, date: Option<&str>, whose: &str) {
+        let Some(theirs) = date.and_then(|date| httpdate::parse_http_date(date).ok()) else { return };
+        let now = SystemTime::now();
+        let apart = now.duration_since(theirs).or_else(|_| theirs.duration_since(now)).unwrap_or_default();
+        let finding = format!("this clock and that of {whose} are {} s apart", apart.as_secs());
+        match apart > SKEW {
+            true => self.warn("clock", finding, "set the clock of this machine by NTP"),
+            false => self.ok("clock", finding),
+        }
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Whether a file can be made in a folder. It is gone again at once.
+fn writable(folder: &Path) -> std::io::Result<()> {
+    let path = folder.join(format!(".talaria-doctor-{}", uuid::Uuid::new_v4().simple()));
+    fs::File::options().write(true).create_new(true).open(&path)?;
+    fs::remove_file(&path)
+}
+
+/// Whether the root of the file system is a container's layers.
+fn is_layered(mounts: &str) -> bool {
+    mounts.lines().any(|line| {
+        let (left, right) = line.split_once(" - ").unwrap_or((line, ""));
+        left.split(' ').nth(4) == Some("/") && right.starts_with("overlay")
+    })
+}
+
+/// The mount that a path is on.
+fn mount_of<'m>(mounts: &'m str, path: &Path) -> Option<&'m str> {
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    points.filter(|point| path.starts_with(point)).max_by_key(|point| point.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+22 1 0:30 / / rw,relatime - overlay overlay rw,lowerdir=/a
+30 22 0:31 / /proc rw - proc proc rw
+40 22 8:1 /vol /configs rw,relatime - ext4 /dev/sda1 rw";
+
+    #[test]
+    fn a_path_is_on_the_nearest_mount() {
+        assert!(is_layered(MOUNTS));
+        assert!(!is_layered("22 1 8:1 / / rw - ext4 /dev/sda1 rw"));
+        assert_eq!(mount_of(MOUNTS, Path::new("/configs/a/b")), Some("/configs"));
+        assert_eq!(mount_of(MOUNTS, Path::new("/configs2/a")), Some("/"));
+    }
+}

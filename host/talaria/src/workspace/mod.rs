@@ -1,0 +1,206 @@
+//! The workspace bridge in this binary: everything of `talaria-workspace`, put between the server and the executors.
+//!
+//! It is there only where `WORKSPACE_ID` is set, and `app` knows three moments of it: [`Bridge::open`] before anything
+//! else reads the workspace, [`Bridge::start`] when turns can be taken, [`Bridge::snapshot`] when the process is told to
+//! stop. None of them can end the process.
+
+mod pages;
+pub(crate) mod prompt;
+mod recorded;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+use talaria_a2a::{Auth, Token};
+use talaria_observe::Redactor;
+use talaria_turns::Store;
+use talaria_workspace::{
+    Contact, Host, Initiative, Keys, Pulse, Reading, Snapshot, Status, Timing, Transcript,
+};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use crate::config::{self, Card, PLATFORM};
+use crate::executors::{Executors, Readiness, Table};
+use pages::Pages;
+use recorded::Recorded;
+
+/// How long the start waits for the platform: so that the first turn knows the peers where that is possible, and a
+/// platform that is down costs little.
+const FIRST_CONTACT: Duration = Duration::from_secs(3);
+
+/// The bridge of one workspace.
+pub(crate) struct Bridge {
+    config: config::Workspace,
+    keys: Keys,
+    pub(crate) pulse: Arc<Pulse>,
+    transcript: Arc<Transcript>,
+}
+
+/// What heartbeats ask.
+struct Seat {
+    executors: Arc<Executors>,
+    auth: Auth,
+}
+
+// === impl Bridge ===
+
+impl Bridge {
+    /// Reads what the last process left, and installs plugins.
+    pub(crate) fn open(config: &config::Workspace) -> Self {
+        let folder = &config.assembly.places().folder;
+        let keys = Keys::open(folder, config.token.clone());
+        let snapshot = Snapshot::read(&config.snapshot);
+        if let Some(Snapshot { timestamp, active_tasks, .. }) = &snapshot {
+            info!(timestamp, active_tasks, "read the snapshot of the last stop");
+        }
+        let adapter = snapshot.map(|snapshot| snapshot.adapter).unwrap_or_default();
+        let transcript = Transcript::new(redactor(&keys), adapter.transcript_lines, adapter.cursor);
+        config.assembly.install_plugins();
+        Self { config: config.clone(), keys, pulse: Arc::default(), transcript: Arc::new(transcript) }
+    }
+
+    /// A store whose events are in the transcript too.
+    pub(crate) fn record(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Recorded::new(store, Arc::clone(&self.transcript)))
+    }
+
+    /// What is served beside A2A.
+    pub(crate) fn pages(&self, executors: &Arc<Executors>, auth: Auth) -> Arc<dyn talaria_a2a::Pages> {
+        let runtime = self.config.assembly.current().manifest.runtime.clone();
+        Arc::new(Pages {
+            runtime: runtime.unwrap_or_else(|| "talaria".into()),
+            keys: self.keys.clone(),
+            auth,
+            transcript: Arc::clone(&self.transcript),
+            executors: Arc::clone(executors),
+        })
+    }
+
+    /// Tells the platform, from now on until `shutdown`.
+    pub(crate) async fn start(
+        &self,
+        card: &Card,
+        url: &str,
+        (executors, auth): (&Arc<Executors>, Auth),
+        (tracker, shutdown): (&TaskTracker, &CancellationToken),
+    ) -> anyhow::Result<()> {
+        if self.config.smoke {
+            info!("MOLECULE_SMOKE_MODE is set: the platform is not called");
+            return Ok(());
+        }
+        let assembly = &self.config.assembly;
+        let platform_url = self.config.platform_url.as_str().to_owned();
+        let timing = Timing { beat: assembly.current().manifest.heartbeat, ..Timing::default() };
+        let contact = Contact {
+            platform_url: platform_url.clone(),
+            url: url.to_owned(),
+            card: card_of(card, url),
+            parent: self.config.parent.clone(),
+            timing,
+        };
+        let seat = Arc::new(Seat { executors: Arc::clone(executors), auth });
+        let threads = (tracker, shutdown.clone());
+        let started =
+            contact.start(assembly, &self.keys, Arc::clone(&self.pulse), seat, threads, FIRST_CONTACT);
+        started.await.map_err(anyhow::Error::msg)?;
+        let initiative =
+            Initiative::new(&platform_url, &self.keys, Arc::clone(assembly), Arc::clone(&self.pulse));
+        let (initiative, shutdown) = (initiative.map_err(anyhow::Error::msg)?, shutdown.clone());
+        tracker.spawn(async move { shutdown.run_until_cancelled(initiative.run()).await });
+        Ok(())
+    }
+
+    /// Writes down what is going on, as it was at `reading`.
+    pub(crate) fn snapshot(&self, reading: &Reading) {
+        let snapshot = Snapshot::take(self.config.id(), reading, &self.transcript);
+        snapshot.write(&self.config.snapshot, &redactor(&self.keys));
+    }
+}
+
+fn redactor(keys: &Keys) -> Redactor {
+    let known: Vec<_> = keys.known().collect();
+    Redactor::new(known.iter().map(|secret| secret.expose_secret()))
+}
+
+/// The card in the shape of the registry, which is that of A2A 0.3, shortened.
+fn card_of(card: &Card, url: &str) -> Value {
+    let skill = |skill: &config::Skill| json!({ "id": skill.id, "name": skill.name, "description": skill.description, "tags": skill.tags });
+    json!({
+        "name": card.name,
+        "description": card.description,
+        "version": card.version,
+        "url": url,
+        "skills": card.skills.iter().map(skill).collect::<Vec<_>>(),
+        "capabilities": { "streaming": card.streaming, "pushNotifications": card.push_notifications },
+    })
+}
+
+// === impl Seat ===
+
+impl Host for Seat {
+    fn status(&self) -> Option<Status> {
+        Some(status(&self.executors.table()))
+    }
+
+    fn admit(&self, secret: &SecretString) {
+        if !self.auth.is_required() {
+            return;
+        }
+        let token = Token::new(PLATFORM, secret.clone()).map_err(|error| error.to_string());
+        let renewed = token.and_then(|token| match self.auth.renew(&[token]).first() {
+            None => Ok(()),
+            Some(why) => Err(why.to_string()),
+        });
+        match renewed {
+            Ok(()) => info!(caller = PLATFORM, "the platform's secret counts from now on"),
+            Err(why) => warn!(caller = PLATFORM, why, "the platform's secret is not used"),
+        }
+    }
+}
+
+/// How whoever takes the turns is doing.
+fn status(executors: &Table) -> Status {
+    let default = executors.default_name();
+    let why = |readiness: Readiness| match readiness {
+        Readiness::Ready => None,
+        Readiness::NotReady(reason) | Readiness::Quarantined(reason) => Some(reason),
+    };
+    let known = executors.loaded().find(|(name, _)| *name == default);
+    let refused = executors.refused().find(|(name, _)| *name == default);
+    let trouble = match (known, refused) {
+        (Some((_, loaded)), _) => why(loaded.readiness()),
+        (None, refused) => {
+            Some(refused.map_or_else(|| "it is not there".into(), |(_, reason)| reason.to_owned()))
+        }
+    };
+    let trouble = trouble.map(|reason| format!("{default} is not ready: {reason}"));
+    let Some((name, taking)) = executors.stand_in(default) else {
+        return Status { executor: default.to_string(), wedged: trouble, ..Status::default() };
+    };
+    let description = taking.executor.component().description();
+    let (wedged, note) = match (taking.is_ready(), name == default) {
+        (true, true) => (None, None),
+        (true, false) => (None, trouble.map(|trouble| format!("{trouble}; {name} takes its turns"))),
+        (false, _) => (trouble, None),
+    };
+    let able = description.capabilities;
+    Status {
+        executor: name.to_string(),
+        capabilities: vec![
+            ("heartbeat", able.heartbeat),
+            ("scheduler", able.scheduler),
+            ("session", able.session),
+            ("status_mgmt", able.status_mgmt),
+            ("retry", able.retry),
+            ("activity_decoration", able.activity_decoration),
+            ("channel_dispatch", able.channel_dispatch),
+        ],
+        idle_timeout_seconds: description.idle_timeout_seconds,
+        wedged,
+        note,
+    }
+}

@@ -1,0 +1,280 @@
+//! Registration and heartbeat.
+//!
+//! The promise: as long as this process lives, the platform hears of it every [`Timing::beat`], and within a second of a
+//! turn that begins or ends, whatever else is busy. So it has a thread and a runtime of its own, shares nothing with the
+//! turns but the counters, and no failure ends it: a platform that is down, slow, or answers nonsense costs a line in the
+//! log, and the next beat is tried.
+//!
+//! A registration that fails is tried again with growing pauses; until one succeeds, every heartbeat carries the card,
+//! which is what the platform fills its registry from. A platform that answers 404 to a heartbeat has lost the workspace:
+//! it is registered again. What the platform gives (`auth_token`, `platform_inbound_secret`, `generation`) is taken from
+//! either answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use secrecy::SecretString;
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::keys::Key;
+use crate::platform::{Platform, Unanswered};
+use crate::pulse::Pulse;
+use crate::surroundings::Surroundings;
+
+/// When things are done. The numbers are the platform's own runtime's; tests have shorter ones.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// The pause between two heartbeats.
+    pub beat: Duration,
+    /// The shortest pause between two, however much happens.
+    pub least: Duration,
+    /// The longest wait for an answer.
+    pub timeout: Duration,
+    /// How often peers and instructions are asked for again.
+    pub refresh: Duration,
+}
+
+/// The host, seen from here.
+pub trait Host: Send + Sync + 'static {
+    /// How the executor that takes the turns is doing; none where that is not known.
+    fn status(&self) -> Option<Status>;
+
+    /// What the platform proves itself with from now on.
+    fn admit(&self, secret: &SecretString);
+}
+
+/// The executor that takes the turns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Its name.
+    pub executor: String,
+    /// What it owns instead of the platform, by the names on the wire.
+    pub capabilities: Vec<(&'static str, bool)>,
+    /// Silence that is normal for it.
+    pub idle_timeout_seconds: Option<u32>,
+    /// Why no turn can succeed now, if that is so.
+    pub wedged: Option<String>,
+    /// What else the operator should know: a fallback that took over, an executor that was refused.
+    pub note: Option<String>,
+}
+
+/// Keeps the platform informed.
+pub(crate) struct Heart {
+    pub(crate) platform: Platform,
+    pub(crate) workspace: String,
+    pub(crate) parent: Option<String>,
+    /// Where the platform reaches this workspace.
+    pub(crate) url: String,
+    /// The card, in the shape of the registry.
+    pub(crate) card: Value,
+    pub(crate) token: Arc<Key>,
+    pub(crate) secret: Arc<Key>,
+    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) surroundings: Arc<ArcSwap<Surroundings>>,
+    pub(crate) timing: Timing,
+    /// Turns true after the first try to reach the platform, however it ended.
+    pub(crate) tried: watch::Sender<bool>,
+}
+
+/// What is remembered between beats.
+#[derive(Default)]
+struct Memory {
+    registered: bool,
+    failures: u32,
+    generation: Option<i64>,
+    /// Why the surroundings were not refreshed, as it was told last.
+    told: Option<String>,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            beat: Duration::from_secs(30),
+            least: Duration::from_secs(1),
+            timeout: Duration::from_secs(10),
+            refresh: Duration::from_secs(60),
+        }
+    }
+}
+
+// === impl Status ===
+
+impl Status {
+    /// `runtime_metadata` of a heartbeat. The platform ignores what it does not know.
+    fn metadata(&self) -> Value {
+        let capabilities: Map<_, _> =
+            self.capabilities.iter().map(|(name, is)| ((*name).to_owned(), json!(is))).collect();
+        let mut metadata = json!({ "capabilities": capabilities, "executor": self.executor });
+        if let (Value::Object(metadata), Some(seconds @ 1..)) = (&mut metadata, self.idle_timeout_seconds) {
+            metadata.insert("idle_timeout_seconds".into(), json!(seconds));
+        }
+        metadata
+    }
+}
+
+// === impl Heart ===
+
+impl Heart {
+    /// Beats until `shutdown`.
+    pub(crate) async fn run(self, shutdown: CancellationToken) {
+        shutdown.run_until_cancelled(self.beat_for_ever()).await;
+    }
+
+    async fn beat_for_ever(self) {
+        let mut memory = Memory::default();
+        let mut refresh_at = Instant::now();
+        if let Some(secret) = self.secret.get() {
+            self.host.admit(&secret);
+        }
+        loop {
+            let began = Instant::now();
+            if !memory.registered {
+                self.register(&mut memory).await;
+            }
+            if Instant::now() >= refresh_at {
+                self.refresh(&mut memory).await;
+                // Without the platform the beat decides when it is asked again.
+                refresh_at =
+                    Instant::now() + if memory.registered { self.timing.refresh } else { Duration::ZERO };
+            }
+            self.tried.send_replace(true);
+            self.beat(&mut memory).await;
+            // A first registration should not wait for a whole beat.
+            let pause = match memory.registered {
+                true => self.timing.beat,
+                false => {
+                    (self.timing.least * 2_u32.saturating_pow(memory.failures.min(10))).min(self.timing.beat)
+                }
+            };
+            let due = sleep_until(began + pause);
+            let woken = async {
+                self.pulse.changed().await;
+                sleep_until(began + self.timing.least).await;
+            };
+            tokio::select! {
+                () = due => {}
+                () = woken => {}
+            }
+        }
+    }
+
+    async fn register(&self, memory: &mut Memory) {
+        let body = json!({ "id": self.workspace, "url": self.url, "agent_card": self.card });
+        match self.platform.post("/registry/register", &body, self.timing.timeout).await {
+            Ok(answer) => {
+                memory.registered = true;
+                info!(workspace = self.workspace, url = self.url, "registered with the platform");
+                self.take(&answer, memory);
+            }
+            Err(error) => {
+                let fix = advice(&error);
+                warn!(workspace = self.workspace, %error, fix, "not registered with the platform; it is tried again");
+            }
+        }
+    }
+
+    async fn beat(&self, memory: &mut Memory) {
+        let reading = self.pulse.read();
+        let mut body = json!({
+            "workspace_id": self.workspace,
+            "error_rate": reading.error_rate,
+            "sample_error": reading.sample_error,
+            "active_tasks": reading.active,
+            "current_task": reading.current,
+            "uptime_seconds": reading.uptime,
+        });
+        if let Value::Object(body) = &mut body {
+            if let Some(status) = self.host.status() {
+                let word = status
+                    .wedged
+                    .as_ref()
+                    .or(status.note.as_ref().filter(|_| reading.sample_error.is_empty()));
+                if let Some(word) = word {
+                    body.insert("sample_error".into(), json!(word));
+                }
+                if status.wedged.is_some() {
+                    body.insert("runtime_state".into(), json!("wedged"));
+                }
+                body.insert("runtime_metadata".into(), status.metadata());
+            }
+            if !memory.registered {
+                body.insert("agent_card".into(), self.card.clone());
+            }
+            if let Some(generation) = memory.generation {
+                body.insert("observed_generation".into(), json!(generation));
+            }
+        }
+        match self.platform.post("/registry/heartbeat", &body, self.timing.timeout).await {
+            Ok(answer) => {
+                self.pulse.delivered(&reading);
+                if memory.failures > 0 {
+                    info!(failures = memory.failures, "heartbeats reach the platform again");
+                }
+                memory.failures = 0;
+                self.take(&answer, memory);
+            }
+            Err(error) => {
+                memory.failures = memory.failures.saturating_add(1);
+                if let Unanswered::Refused { status: 404, .. } = error {
+                    memory.registered = false;
+                }
+                if memory.failures == 1 || memory.failures.is_multiple_of(10) {
+                    let fix = advice(&error);
+                    warn!(%error, failures = memory.failures, fix, "a heartbeat did not reach the platform");
+                }
+            }
+        }
+    }
+
+    /// What the platform gives along with an answer.
+    fn take(&self, answer: &Value, memory: &mut Memory) {
+        let text =
+            |name: &str| answer.get(name)?.as_str().filter(|text| !text.is_empty()).map(SecretString::from);
+        if let Some(token) = text("auth_token") {
+            self.token.take(token);
+        }
+        if let Some(secret) = text("platform_inbound_secret")
+            && self.secret.take(secret)
+            && let Some(secret) = self.secret.get()
+        {
+            self.host.admit(&secret);
+        }
+        memory.generation = answer.get("generation").and_then(Value::as_i64).or(memory.generation);
+    }
+
+    /// Asks for what the prompt needs. What cannot be had stays as it was.
+    async fn refresh(&self, memory: &mut Memory) {
+        let before = self.surroundings.load_full();
+        let all = Surroundings::ask(&self.platform, &self.workspace, self.parent.as_deref(), &before);
+        let Ok((fresh, problem)) = timeout(self.timing.timeout, all).await else { return };
+        if fresh != *before {
+            self.surroundings.store(Arc::new(fresh));
+        }
+        if problem != memory.told {
+            if let Some(problem) = &problem {
+                warn!(problem, "the prompt lacks what the platform did not say, or has what it said before");
+            }
+            memory.told = problem;
+        }
+    }
+}
+
+/// What to do about a refusal.
+fn advice(error: &Unanswered) -> &'static str {
+    match error {
+        Unanswered::Refused { status: 401 | 403, .. } => {
+            "the token in .auth_token is not this workspace's; restart the workspace from the platform, which writes a new one"
+        }
+        Unanswered::Refused { status: 409, .. } => {
+            "the platform knows this workspace otherwise; check WORKSPACE_ID and that no other bridge runs for it"
+        }
+        Unanswered::Refused { status: 400, .. } => "the platform does not take this address; set `a2a.url`",
+        _ => "check PLATFORM_URL",
+    }
+}

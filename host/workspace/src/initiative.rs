@@ -1,0 +1,124 @@
+//! What a workspace says by itself: a first prompt, once, and one whenever it has been idle for a while.
+//!
+//! Both go through the platform's proxy, so that they appear in the conversation like everybody's messages, and come back
+//! as ordinary turns. The first prompt is marked as sent *before* it is sent: one that makes the agent crash must not do so
+//! at every start.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tracing::{info, warn};
+
+use crate::contact::Keys;
+use crate::platform::{Platform, Unanswered};
+use crate::prompt::Assembly;
+use crate::pulse::Pulse;
+
+/// The marker's name.
+const MARKER: &str = ".initial_prompt_done";
+
+/// How often a prompt is tried: a container's network takes a moment to settle.
+const TRIES: u32 = 5;
+
+/// How long a turn may take, as the seeds bound it.
+const TURN: Duration = Duration::from_secs(600);
+
+/// How long an idle prompt is awaited at least and at most.
+const IDLE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(300));
+
+/// Sends prompts for as long as it runs.
+pub struct Initiative {
+    platform: Platform,
+    assembly: Arc<Assembly>,
+    pulse: Arc<Pulse>,
+}
+
+// === impl Initiative ===
+
+impl Initiative {
+    /// Through this platform.
+    ///
+    /// # Errors
+    /// When the platform's address is none.
+    pub fn new(
+        platform_url: &str,
+        keys: &Keys,
+        assembly: Arc<Assembly>,
+        pulse: Arc<Pulse>,
+    ) -> Result<Self, String> {
+        let platform = Platform::new(platform_url, &assembly.places().id, keys.token())?;
+        Ok(Self { platform, assembly, pulse })
+    }
+
+    /// Sends the first prompt, if it was not sent ever, and then idle ones, for ever.
+    pub async fn run(self) {
+        let manifest = self.assembly.current().manifest.clone();
+        if let Some(prompt) = manifest.initial_prompt {
+            match mark(&self.assembly.places().folder) {
+                Ok(true) => self.send("initial", &prompt, TURN).await,
+                Ok(false) => {}
+                Err(error) => {
+                    warn!(%error, file = MARKER, "the first prompt is not sent: it could not be marked as sent");
+                }
+            }
+        }
+        loop {
+            let manifest = self.assembly.current().manifest.clone();
+            tokio::time::sleep(manifest.idle_interval).await;
+            let Some(prompt) = manifest.idle_prompt.filter(|_| self.pulse.read().active == 0) else {
+                continue;
+            };
+            self.send("idle", &prompt, manifest.idle_interval.clamp(IDLE.0, IDLE.1)).await;
+        }
+    }
+
+    async fn send(&self, kind: &str, prompt: &str, within: Duration) {
+        let message = json!({
+            "role": "user",
+            "messageId": format!("{kind}-{}", uuid::Uuid::new_v4().simple()),
+            "parts": [{ "kind": "text", "text": prompt }],
+        });
+        let body = json!({ "method": "message/send", "params": { "message": message } });
+        let path = format!("/workspaces/{}/a2a", self.assembly.places().id);
+        for attempt in 0..TRIES {
+            match self.platform.post(&path, &body, within).await {
+                Ok(_) => return info!(kind, "a prompt of the workspace was answered"),
+                // It got through; the answer did not.
+                Err(Unanswered::NotJson(_)) => return,
+                Err(error) if attempt + 1 == TRIES => {
+                    return warn!(kind, %error, "a prompt of the workspace was given up");
+                }
+                Err(error) => {
+                    info!(kind, %error, "a prompt of the workspace is tried again");
+                    tokio::time::sleep(Duration::from_secs(1 << attempt)).await;
+                }
+            }
+        }
+    }
+}
+
+/// Marks the first prompt as sent; false where it was before.
+fn mark(folder: &Path) -> io::Result<bool> {
+    match fs::File::options().write(true).create_new(true).open(folder.join(MARKER)) {
+        Ok(file) => file.sync_all().map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_prompt_is_marked_once() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(mark(folder.path()).unwrap());
+        assert!(!mark(folder.path()).unwrap());
+        assert!(mark(&folder.path().join("missing")).is_err());
+    }
+}

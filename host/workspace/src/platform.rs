@@ -1,0 +1,155 @@
+//! Calls to the platform.
+//!
+//! Every call is bounded in time and size, follows no redirect, and goes through egress like every other call of the
+//! product, so the token reaches nobody but the platform. A 401 reads the token's file again and tries once more: the
+//! platform may have written it after this process began. What the platform answers is not trusted: it can be HTML, empty
+//! or endless, which is an error with a reason and nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use serde_json::Value;
+use talaria_egress::{Access, Bounds, Egress, Pattern, Request, Secrets};
+use talaria_observe::scrub;
+
+use crate::keys::Key;
+
+/// The most that the platform may answer. A list of a hundred peers with their cards is some hundred KiB.
+const ANSWER_BYTES: usize = 4 << 20;
+
+/// Failed calls in a row after which the connections are thrown away: one of them may be stuck in a state that the
+/// kernel believes in and the network does not.
+const GIVE_UP: u32 = 10;
+
+/// The name of the token in a header.
+const TOKEN: &str = "WORKSPACE_TOKEN";
+
+/// The platform, seen from one workspace.
+#[derive(Debug)]
+pub(crate) struct Platform {
+    base: String,
+    pattern: Pattern,
+    workspace: String,
+    token: Arc<Key>,
+    egress: ArcSwap<Egress>,
+    failures: AtomicU32,
+}
+
+/// Why a call gave nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unanswered {
+    /// No answer.
+    #[error("{0}")]
+    Down(String),
+    /// An answer that is a refusal.
+    #[error("HTTP {status}{said}")]
+    Refused { status: u16, said: String },
+    /// An answer that is no JSON object or list.
+    #[error("HTTP {0} with something that is no JSON")]
+    NotJson(u16),
+}
+
+// === impl Platform ===
+
+impl Platform {
+    /// For calls below `base`, as this workspace.
+    ///
+    /// # Errors
+    /// When `base` is no address to call.
+    pub(crate) fn new(base: &str, workspace: &str, token: Arc<Key>) -> Result<Self, String> {
+        let base = base.trim_end_matches('/').to_owned();
+        let pattern = format!("* {base}/*").parse().map_err(|error| format!("{error}"))?;
+        Ok(Self {
+            base,
+            pattern,
+            workspace: workspace.to_owned(),
+            token,
+            egress: ArcSwap::from_pointee(client()),
+            failures: AtomicU32::new(0),
+        })
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value, within: Duration) -> Result<Value, Unanswered> {
+        self.call("POST", path, body.to_string(), within).await
+    }
+
+    pub(crate) async fn get(&self, path: &str, within: Duration) -> Result<Value, Unanswered> {
+        self.call("GET", path, String::new(), within).await
+    }
+
+    async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        body: String,
+        within: Duration,
+    ) -> Result<Value, Unanswered> {
+        let result = match self.once(method, path, body.clone(), within).await {
+            Err(Unanswered::Refused { status: 401, .. }) => {
+                self.token.reread();
+                self.once(method, path, body, within).await
+            }
+            result => result,
+        };
+        if let Err(Unanswered::Down(_)) = &result {
+            if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= GIVE_UP {
+                self.failures.store(0, Ordering::Relaxed);
+                self.egress.store(Arc::new(client()));
+            }
+        } else {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+        result
+    }
+
+    async fn once(
+        &self,
+        method: &str,
+        path: &str,
+        body: String,
+        within: Duration,
+    ) -> Result<Value, Unanswered> {
+        let down = |what: String| Unanswered::Down(what);
+        let mut headers = vec![("x-workspace-id".to_owned(), self.workspace.clone())];
+        if !body.is_empty() {
+            headers.push(("content-type".into(), "application/json".into()));
+        }
+        let mut secrets = Secrets::new();
+        if let Some(token) = self.token.get() {
+            let bound = secrets.insert(TOKEN, token, vec![self.pattern.clone()]);
+            bound.map_err(|error| down(error.to_string()))?;
+            headers.push(("authorization".into(), format!("Bearer {{secret:{TOKEN}}}")));
+        }
+        let bounds = Bounds { timeout: within, response_body: ANSWER_BYTES, ..Bounds::default() };
+        let access =
+            Access { executor: "workspace".into(), patterns: vec![self.pattern.clone()], secrets, bounds };
+        let (method, url) = (method.to_owned(), format!("{}{path}", self.base));
+        let request = Request { method, url, headers, body: body.into(), ..Request::default() };
+        let response = self.egress.load_full().fetch(&access, request).await;
+        let response = response.map_err(|error| down(error.to_string()))?;
+        if !(200..300).contains(&response.status) {
+            return Err(Unanswered::Refused { status: response.status, said: said(&response.body) });
+        }
+        match serde_json::from_slice(&response.body) {
+            Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(value),
+            _ => Err(Unanswered::NotJson(response.status)),
+        }
+    }
+}
+
+fn client() -> Egress {
+    Egress::new(talaria_egress::Config::default())
+}
+
+/// What an error's body says, for the log: `error` of a JSON object, else nothing, since it may be a page.
+fn said(body: &[u8]) -> String {
+    let value: Option<Value> = serde_json::from_slice(body).ok();
+    let error = value.as_ref().and_then(|value| value.get("error")?.as_str());
+    error.map_or_else(String::new, |error| {
+        let error: String =
+            scrub(error).chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        format!(": {error}")
+    })
+}

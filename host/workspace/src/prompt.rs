@@ -1,0 +1,367 @@
+//! The system prompt and the tools, put together from files and from what the platform says.
+//!
+//! The order is the Python runtime's, so that an agent reads the same text: the platform's instructions, the prompt
+//! files, memory, what the parent shares, rules and fragments of plugins, the team, skills, peers. Every piece knows
+//! where it came from; `talaria workspace prompt` shows that.
+//!
+//! An edit reaches the next turn: [`Assembly::workspace`] looks whether a file that counted has changed, which takes
+//! some dozens of `stat` calls, and reads again where one has. Why not `notify`: see `tokens.rs` in the binary; here
+//! it would also be a turn too late.
+//!
+//! What cannot be used is left out with one warning, until it is something else that cannot be used. A `config.yaml`
+//! that turns bad counts as it was when it was good.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use async_trait::async_trait;
+use serde::Serialize;
+use serde_json::Value;
+use talaria_turns::{Workspace, Workspaces};
+use tracing::{info, warn};
+
+use crate::folder::{self, Reader, Seen, Trouble};
+use crate::manifest::Manifest;
+use crate::plugins::{self, Plugin};
+use crate::skills::{self, Skill};
+use crate::surroundings::{Peer, Surroundings};
+
+/// The longest file of a prompt. A book is about that.
+pub(crate) const FILE_BYTES: usize = 1 << 20;
+
+/// The longest prompt. It is copied into every turn's instance.
+const PROMPT_BYTES: usize = 4 << 20;
+
+/// How long looking at the files may take before a turn goes on with what was there last: a hung network file system
+/// must not hang turns.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The file that is read where `prompt_files` names none.
+const DEFAULT_FILE: &str = "system-prompt.md";
+
+/// Files that are read where they are, after the others.
+const MEMORY: [&str; 2] = ["MEMORY.md", "USER.md"];
+
+const TEAM: &str = "### Coordination rules
+1. You coordinate. Delegate and synthesise; do not do the members' work yourself.
+2. Send every task to the member or members that fit it, with `delegate_to_workspace`, before you write anything on it.
+3. A task for several members goes to all of them at once; put their results together.
+4. When all members are offline or paused, say which; do not attempt the work yourself.
+5. When a delegation fails, try another member. Answer by yourself, briefly, only if none can. Never pass on raw errors.
+6. Answer in the language of the caller.";
+
+const FAILURES: &str = "
+## Handling delegation failures
+If a delegation fails:
+1. Check if the task is blocking; if not, continue other work
+2. Retry transient failures (connection errors) after 30 seconds
+3. For persistent failures, report to the caller with context
+4. Never silently drop a failed task
+";
+
+/// Where everything of a workspace is.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The workspace's id.
+    pub id: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The plugins that workspaces share.
+    pub shared_plugins: PathBuf,
+    /// The model, where the environment says it.
+    pub model: Option<String>,
+}
+
+/// A piece of the prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Piece {
+    /// The file, or the question to the platform, that it came from.
+    pub source: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// What was put together.
+#[derive(Debug)]
+pub struct Assembled {
+    /// What turns are given.
+    pub workspace: Arc<Workspace>,
+    /// What its prompt is made of.
+    pub pieces: Vec<Piece>,
+    /// The skills.
+    pub skills: Vec<Skill>,
+    /// The configuration.
+    pub manifest: Manifest,
+    /// What could not be used.
+    pub troubles: Vec<Trouble>,
+    plugins: Vec<Plugin>,
+    seen: Seen,
+    surroundings: Arc<Surroundings>,
+}
+
+/// Puts it together, and again when something changed.
+#[derive(Debug)]
+pub struct Assembly {
+    places: Places,
+    surroundings: Arc<ArcSwap<Surroundings>>,
+    /// The manifest that was good last.
+    manifest: Mutex<Manifest>,
+    last: ArcSwapOption<Assembled>,
+}
+
+// === impl Assembly ===
+
+impl Assembly {
+    /// For this workspace, whose `config.yaml` was read.
+    pub fn new(places: Places, manifest: Manifest) -> Self {
+        let surroundings = Arc::default();
+        Self { places, surroundings, manifest: Mutex::new(manifest), last: ArcSwapOption::empty() }
+    }
+
+    /// For a workspace that is read for the first time. What cannot be used of it is in [`Assembled::troubles`], and not in
+    /// the log: whoever asks tells it.
+    ///
+    /// # Errors
+    /// When its `config.yaml` cannot be used at all.
+    pub fn open(places: Places) -> Result<Self, Trouble> {
+        let (mut manifest, _) = Manifest::read(&places.folder)?;
+        let surroundings = Arc::default();
+        let first = assemble(&places, &mut manifest, Arc::clone(&surroundings));
+        let assembly = Self {
+            surroundings: Arc::new(ArcSwap::new(surroundings)),
+            last: ArcSwapOption::from_pointee(first),
+            ..Self::new(places, manifest)
+        };
+        Ok(assembly)
+    }
+
+    /// Where the workspace's things are.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    pub(crate) fn surroundings(&self) -> Arc<ArcSwap<Surroundings>> {
+        Arc::clone(&self.surroundings)
+    }
+
+    /// What there is now. It reads files.
+    pub fn current(&self) -> Arc<Assembled> {
+        // One at a time; the others take what it made.
+        let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        let surroundings = self.surroundings.load_full();
+        let last = self.last.load_full();
+        if let Some(last) = last
+            .as_ref()
+            .filter(|last| Arc::ptr_eq(&last.surroundings, &surroundings) && last.seen.is_current())
+        {
+            return Arc::clone(last);
+        }
+        let fresh = Arc::new(assemble(&self.places, &mut manifest, surroundings));
+        let told = last.as_ref().map(|last| last.troubles.as_slice()).unwrap_or_default();
+        for trouble in fresh.troubles.iter().filter(|trouble| !told.contains(trouble)) {
+            warn!(%trouble, "part of the workspace cannot be used");
+        }
+        self.last.store(Some(Arc::clone(&fresh)));
+        fresh
+    }
+
+    /// Writes the plugins' texts into the memory file, where they are not there yet.
+    pub fn install_plugins(&self) {
+        let plugins = &self.current().plugins;
+        let memory = self.places.folder.join(plugins::MEMORY_FILE);
+        match plugins::install(plugins, &memory) {
+            Ok(0) => {}
+            Ok(blocks) => {
+                info!(blocks, file = %memory.display(), "plugins were written into the memory file")
+            }
+            Err(trouble) => warn!(%trouble, "plugins were not installed"),
+        }
+    }
+}
+
+#[async_trait]
+impl Workspaces for Assembly {
+    async fn workspace(self: Arc<Self>) -> Option<Arc<Workspace>> {
+        let assembly = Arc::clone(&self);
+        let look = tokio::task::spawn_blocking(move || assembly.current());
+        match tokio::time::timeout(LOOK, look).await {
+            Ok(Ok(assembled)) => Some(Arc::clone(&assembled.workspace)),
+            _ => {
+                warn!(within = ?LOOK, "the workspace's folder does not answer; the turn gets what was there last");
+                self.last.load().as_ref().map(|last| Arc::clone(&last.workspace))
+            }
+        }
+    }
+}
+
+// === putting it together ===
+
+fn assemble(places: &Places, manifest: &mut Manifest, surroundings: Arc<Surroundings>) -> Assembled {
+    let mut reader = Reader::default();
+    match Manifest::read_with(&places.folder, &mut reader) {
+        Ok(fresh) => *manifest = fresh,
+        Err(trouble) => {
+            reader.trouble(&trouble.path, format!("{}; it counts as it was before", trouble.what))
+        }
+    }
+    let own = places.folder.join("plugins");
+    let plugins = plugins::load(&[&own, &places.shared_plugins], &mut reader);
+    let mut skills = Vec::new();
+    let runtime = manifest.runtime.as_deref();
+    skills::load(&places.folder.join("skills"), &manifest.skills, runtime, &mut reader, &mut skills);
+    for plugin in &plugins {
+        skills::load(&plugin.folder.join("skills"), &plugin.skills, runtime, &mut reader, &mut skills);
+    }
+    let mut pieces = Vec::new();
+    if !surroundings.instructions.is_empty() {
+        piece(
+            &mut pieces,
+            "platform: instructions",
+            ["# Platform Instructions\n", &surroundings.instructions],
+        );
+    }
+    prompt_files(places, manifest, &mut reader, &mut pieces);
+    from_parent(&surroundings.parent, &mut pieces);
+    from_plugins(&plugins, &surroundings.children, &mut pieces);
+    from_skills(&skills, &mut pieces);
+    if !surroundings.peers.is_empty() {
+        let (heading, instruction) = (
+            "## Your Peers (workspaces you can delegate to)",
+            "Use the `delegate_to_workspace` tool to send tasks to peers. Only delegate to peers listed above.",
+        );
+        piece(&mut pieces, "platform: peers", [members(&surroundings.peers, heading, instruction)]);
+        piece(&mut pieces, "built in: delegation", [FAILURES]);
+    }
+    let (seen, mut troubles) = reader.seen();
+    let named = manifest.tools.iter().map(|tool| (crate::manifest::FILE, tool));
+    let tools = skills.iter().flat_map(|skill| skill.tools.iter().map(|tool| (skill.source.as_str(), tool)));
+    let tools = skills::tools(named.chain(tools), &mut troubles);
+    let prompt = join(&mut pieces, &mut troubles);
+    let workspace = Workspace {
+        id: places.id.clone(),
+        model: places.model.clone().or_else(|| manifest.model.clone()),
+        system_prompt: (!prompt.is_empty()).then_some(prompt),
+        tools: Value::Array(tools).to_string(),
+    };
+    Assembled {
+        workspace: Arc::new(workspace),
+        pieces,
+        skills,
+        manifest: manifest.clone(),
+        troubles,
+        plugins,
+        seen,
+        surroundings,
+    }
+}
+
+fn piece<T: AsRef<str>, const N: usize>(pieces: &mut Vec<Piece>, source: &str, lines: [T; N]) {
+    let lines: Vec<&str> = lines.iter().map(AsRef::as_ref).collect();
+    pieces.push(Piece { source: source.into(), text: lines.join("\n") });
+}
+
+fn prompt_files(places: &Places, manifest: &Manifest, reader: &mut Reader, pieces: &mut Vec<Piece>) {
+    let default = [DEFAULT_FILE.to_owned()];
+    let named =
+        if manifest.prompt_files.is_empty() { default.as_slice() } else { manifest.prompt_files.as_slice() };
+    let memory =
+        MEMORY.iter().filter(|name| !named.iter().any(|named| named == *name)).map(|name| (false, *name));
+    for (must, name) in
+        named.iter().map(|name| (!manifest.prompt_files.is_empty(), name.as_str())).chain(memory)
+    {
+        let path = match folder::inside(&places.folder, name) {
+            Ok(path) => path,
+            Err(trouble) => {
+                reader.troubles.push(trouble);
+                continue;
+            }
+        };
+        let before = reader.troubles.len();
+        match reader.text(&path, FILE_BYTES) {
+            Some(text) if text.trim().is_empty() => {}
+            Some(text) => piece(pieces, &path.to_string_lossy(), [text.trim()]),
+            None if must && reader.troubles.len() == before => {
+                reader.trouble(&path, "there is no such file; the prompt lacks it");
+            }
+            None => {}
+        }
+    }
+}
+
+fn from_parent(files: &[(String, String)], pieces: &mut Vec<Piece>) {
+    for (index, (path, text)) in files.iter().enumerate() {
+        let heading = "\n## Parent Context\n\nThe following context was shared by your parent workspace:\n\n";
+        let heading = if index == 0 { heading } else { "" };
+        let path = if path.is_empty() { "unknown" } else { path };
+        piece(
+            pieces,
+            &format!("platform: shared context: {path}"),
+            [&format!("{heading}### {path}"), text.as_str(), ""],
+        );
+    }
+}
+
+fn from_plugins(plugins: &[Plugin], children: &[Peer], pieces: &mut Vec<Piece>) {
+    let all = |of: fn(&Plugin) -> &Vec<plugins::Text>| plugins.iter().flat_map(of);
+    for (index, rule) in all(|plugin| &plugin.rules).enumerate() {
+        let heading = if index == 0 { "\n## Platform Rules\n\n" } else { "" };
+        piece(pieces, &rule.source, [&format!("{heading}{}", rule.text), ""]);
+    }
+    let fragments =
+        all(|plugin| &plugin.fragments).map(|fragment| (fragment.source.clone(), fragment.text.clone()));
+    let team = (!children.is_empty()).then(|| {
+        let (heading, instruction) = (
+            "## Your Team (sub-workspaces you coordinate)",
+            "Use the `delegate_to_workspace` tool to send tasks to the chosen member. Only delegate to members listed above.",
+        );
+        ("platform: children".to_owned(), format!("{}\n\n{TEAM}", members(children, heading, instruction)))
+    });
+    for (index, (source, text)) in fragments.chain(team).enumerate() {
+        let heading = if index == 0 { "\n## Platform Guidelines\n\n" } else { "" };
+        piece(pieces, &source, [&format!("{heading}{text}"), ""]);
+    }
+}
+
+fn from_skills(skills: &[Skill], pieces: &mut Vec<Piece>) {
+    for (index, skill) in skills.iter().enumerate() {
+        let heading = if index == 0 { "\n## Your Skills\n\n" } else { "" };
+        let description =
+            if skill.description.is_empty() { String::new() } else { format!("\n{}", skill.description) };
+        let head = format!("{heading}### {}{description}", skill.name);
+        piece(pieces, &skill.source, [&head, skill.instructions.as_str(), ""]);
+    }
+}
+
+fn members(peers: &[Peer], heading: &str, instruction: &str) -> String {
+    let mut text = format!("{heading}\n");
+    for Peer { id, name, status, skills } in peers {
+        text.push_str(&format!("\n- **{name}** (id: `{id}`, status: {status})"));
+        if !skills.is_empty() {
+            text.push_str(&format!("\n  Skills: {}", skills.join(", ")));
+        }
+        text.push('\n');
+    }
+    text.push_str(&format!("\n{instruction}"));
+    text
+}
+
+/// The whole prompt. What would make it too long is left out, the last first.
+fn join(pieces: &mut Vec<Piece>, troubles: &mut Vec<Trouble>) -> String {
+    let mut length = 0;
+    let fit = pieces.iter().take_while(|piece| {
+        length += piece.text.len() + 1;
+        length <= PROMPT_BYTES
+    });
+    let fit = fit.count();
+    for dropped in pieces.drain(fit..) {
+        let what = format!("the prompt would be longer than {PROMPT_BYTES} bytes; left out");
+        troubles.push(Trouble::new(&dropped.source, what));
+    }
+    let texts: Vec<_> = pieces.iter().map(|piece| piece.text.as_str()).collect();
+    texts.join("\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! What a prompt is made of, in which order, and what happens to what cannot be used.
+
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, path: &str, text: impl AsRef<[u8]>) -> &Self {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    fn assembly(&self) -> Arc<Assembly> {
+        let folder = self.0.path().join("configs");
+        fs::create_dir_all(&folder).unwrap();
+        let places =
+            Places { id: "ws-1".into(), folder, shared_plugins: self.0.path().join("shared"), model: None };
+        Arc::new(Assembly::new(places, Manifest::default()))
+    }
+
+    /// The sources, without the way to the folder.
+    fn sources(&self, assembled: &Assembled) -> Vec<String> {
+        let root = format!("{}/", self.0.path().display());
+        assembled.pieces.iter().map(|piece| piece.source.replace(&root, "")).collect()
+    }
+}
+
+fn peer(name: &str) -> Peer {
+    Peer {
+        id: format!("id-{name}"),
+        name: name.into(),
+        status: "online".into(),
+        skills: vec!["x".into(), "y".into()],
+    }
+}
+
+#[test]
+fn everything_is_in_its_place_and_says_where_it_is_from() {
+    let folder = Folder::new();
+    folder
+        .write("configs/config.yaml", "model: m\nprompt_files: [a.md, sub/b.md]\nskills: [own, both]\n")
+        .write("configs/a.md", "  text of a \n")
+        .write("configs/sub/b.md", "text of b")
+        .write("configs/MEMORY.md", "remembered")
+        .write("configs/skills/own/SKILL.md", "---\nname: Own skill\ndescription: does\n---\nhow to\n")
+        .write("configs/skills/both/SKILL.md", "the workspace's")
+        .write("configs/skills/own/tools.json", r#"[{"type":"function","function":{"name":"look"}}]"#)
+        .write("configs/skills/unnamed/SKILL.md", "not asked for")
+        .write("configs/plugins/p/rules/r.md", "rule")
+        .write("shared/q/hint.md", "hint")
+        .write("shared/q/skills/both/SKILL.md", "the plugin's")
+        .write("shared/q/skills/third/SKILL.md", "third");
+    let assembly = folder.assembly();
+    assembly.surroundings.store(Arc::new(Surroundings {
+        instructions: "be kind".into(),
+        peers: vec![peer("ann")],
+        children: vec![peer("ben")],
+        parent: vec![("plan.md".into(), "the plan".into())],
+    }));
+    let assembled = assembly.current();
+    assert_eq!(assembled.troubles, []);
+    let expected = [
+        "platform: instructions",
+        "configs/a.md",
+        "configs/sub/b.md",
+        "configs/MEMORY.md",
+        "platform: shared context: plan.md",
+        "configs/plugins/p/rules/r.md",
+        "shared/q/hint.md",
+        "platform: children",
+        "configs/skills/own/SKILL.md",
+        "configs/skills/both/SKILL.md",
+        "shared/q/skills/third/SKILL.md",
+        "platform: peers",
+        "built in: delegation",
+    ];
+    assert_eq!(folder.sources(&assembled), expected);
+    let prompt = assembled.workspace.system_prompt.clone().unwrap();
+    // What the Python runtime makes of the same files.
+    let begin = "# Platform Instructions\n\nbe kind\ntext of a\ntext of b\nremembered\n\n## Parent Context\n\n\
+                 The following context was shared by your parent workspace:\n\n### plan.md\nthe plan\n\n\
+                 \n## Platform Rules\n\nrule\n\n\n## Platform Guidelines\n\nhint\n\n## Your Team";
+    assert!(prompt.starts_with(begin), "{prompt}");
+    let skills = "\n## Your Skills\n\n### Own skill\ndoes\nhow to\n\n### both\nthe workspace's\n\n### third\nthird\n\n## Your Peers";
+    assert!(prompt.contains(skills), "{prompt}");
+    assert!(
+        prompt.contains("- **ann** (id: `id-ann`, status: online)\n  Skills: x, y\n\nUse the"),
+        "{prompt}"
+    );
+    assert_eq!(assembled.workspace.model.as_deref(), Some("m"));
+    assert_eq!(assembled.workspace.tools, r#"[{"type":"function","function":{"name":"look"}}]"#);
+}
+
+#[tokio::test]
+async fn an_edit_reaches_the_next_turn_and_quiet_costs_nothing() {
+    let folder = Folder::new();
+    folder.write("configs/config.yaml", "").write("configs/system-prompt.md", "one");
+    let assembly = folder.assembly();
+    let prompt = async || Arc::clone(&assembly).workspace().await.unwrap().system_prompt.clone();
+    assert_eq!(prompt().await.as_deref(), Some("one"));
+    folder.write("configs/system-prompt.md", "two");
+    assert_eq!(prompt().await.as_deref(), Some("two"));
+    folder.write("configs/config.yaml", "prompt_files: [new.md]\n").write("configs/new.md", "three");
+    assert_eq!(prompt().await.as_deref(), Some("three"));
+    let far = std::time::SystemTime::now() - Duration::from_secs(60);
+    for name in ["config.yaml", "new.md", ""] {
+        fs::File::open(folder.0.path().join("configs").join(name)).unwrap().set_modified(far).unwrap();
+    }
+    let one = assembly.current();
+    assert!(Arc::ptr_eq(&one, &assembly.current()), "nothing is read again");
+}
+
+#[test]
+fn what_cannot_be_used_is_one_warning_and_the_rest_works() {
+    let folder = Folder::new();
+    folder
+        .write("configs/config.yaml", "prompt_files: [good.md, missing.md, ../out.md, huge.md, binary.md, \"a\\nb\"]\nskills: [gone, bad, ../up]\ntools: [{no: tool}]\n")
+        .write("configs/good.md", "good")
+        .write("configs/huge.md", vec![b'x'; FILE_BYTES + 1])
+        .write("configs/binary.md", b"\x00\xff")
+        .write("configs/skills/bad/SKILL.md", "---\na: [\n---\nstill instructions");
+    let assembly = folder.assembly();
+    let assembled = assembly.current();
+    assert_eq!(folder.sources(&assembled), ["configs/good.md", "configs/skills/bad/SKILL.md"]);
+    let said: Vec<_> = assembled.troubles.iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), 9, "{said:#?}");
+    assert!(said.iter().all(|said| !said.contains('\n')), "{said:#?}");
+
+    // A manifest that turns bad counts as it was.
+    folder.write("configs/config.yaml", "a: [");
+    let assembled = assembly.current();
+    assert!(folder.sources(&assembled).contains(&"configs/good.md".to_owned()));
+    assert!(assembled.troubles.iter().any(|trouble| trouble.to_string().contains("counts as it was before")));
+}
+
+#[test]
+fn a_folder_that_is_not_there_gives_no_prompt_and_no_end() {
+    let places = Places {
+        id: "ws-1".into(),
+        folder: Path::new("/no/such/folder").into(),
+        shared_plugins: Path::new("/no/such/plugins").into(),
+        model: Some("given".into()),
+    };
+    let assembled = Assembly::new(places, Manifest::default()).current();
+    assert_eq!(
+        (assembled.workspace.system_prompt.as_deref(), assembled.workspace.model.as_deref()),
+        (None, Some("given"))
+    );
+    assert_eq!(assembled.workspace.tools, "[]");
+}
+
+#[test]
+fn a_prompt_has_an_end() {
+    let folder = Folder::new();
+    let names: Vec<_> = (0..6).map(|n| format!("f{n}.md")).collect();
+    folder.write("configs/config.yaml", format!("prompt_files: [{}]", names.join(", ")));
+    for name in &names {
+        folder.write(&format!("configs/{name}"), vec![b'x'; FILE_BYTES]);
+    }
+    let assembled = folder.assembly().current();
+    assert_eq!((assembled.pieces.len(), assembled.troubles.len()), (3, 3));
+    assert!(assembled.workspace.system_prompt.as_ref().unwrap().len() <= PROMPT_BYTES);
+}

@@ -1,0 +1,180 @@
+//! What is going on, counted for heartbeats: turns under way, how many failed, and with what words.
+//!
+//! Counters are taken back only by what a delivered heartbeat said, so that nothing is lost between two of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use talaria_observe::scrub;
+use tokio::sync::Notify;
+
+/// How much of a message stands for its task, in characters: what fits the banner that shows it.
+const BRIEF: usize = 60;
+
+/// How much of an error is told.
+const SAMPLE: usize = 500;
+
+/// Counts turns. One for the whole host.
+#[derive(Debug)]
+pub struct Pulse {
+    began: Instant,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Turns under way, by their number, and what each is about.
+    running: BTreeMap<u64, String>,
+    started: u64,
+    ended: u64,
+    failed: u64,
+    sample: String,
+}
+
+/// A turn under way. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Beat {
+    pulse: Arc<Pulse>,
+    number: u64,
+    failure: Option<String>,
+}
+
+/// What a heartbeat says of turns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    /// Turns under way.
+    pub active: usize,
+    /// What the newest of them is about; empty without one.
+    pub current: String,
+    /// Failed turns among those that ended since the last delivered heartbeat, from 0 to 1.
+    pub error_rate: f64,
+    /// The words of the last failure since then; empty without one.
+    pub sample_error: String,
+    /// Seconds since the start.
+    pub uptime: u64,
+    ended: u64,
+    failed: u64,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self { began: Instant::now(), state: Mutex::default(), changed: Notify::new() }
+    }
+}
+
+// === impl Pulse ===
+
+impl Pulse {
+    /// A turn begins.
+    pub fn begin(self: &Arc<Self>, text: &str) -> Beat {
+        let brief = brief(text);
+        let mut state = self.state();
+        state.started += 1;
+        let number = state.started;
+        state.running.insert(number, brief);
+        drop(state);
+        self.changed.notify_one();
+        Beat { pulse: Arc::clone(self), number, failure: None }
+    }
+
+    /// What is going on now.
+    pub fn read(&self) -> Reading {
+        let state = self.state();
+        #[expect(clippy::cast_precision_loss, reason = "a rate")]
+        let error_rate = if state.ended == 0 { 0.0 } else { state.failed as f64 / state.ended as f64 };
+        Reading {
+            active: state.running.len(),
+            current: state.running.last_key_value().map(|(_, text)| text.clone()).unwrap_or_default(),
+            error_rate,
+            sample_error: state.sample.clone(),
+            uptime: self.began.elapsed().as_secs(),
+            ended: state.ended,
+            failed: state.failed,
+        }
+    }
+
+    /// That reading was delivered: what it counted is not counted again.
+    pub(crate) fn delivered(&self, reading: &Reading) {
+        let mut state = self.state();
+        state.ended = state.ended.saturating_sub(reading.ended);
+        state.failed = state.failed.saturating_sub(reading.failed);
+        if state.failed == 0 {
+            state.sample.clear();
+        }
+    }
+
+    /// Resolves when turns began or ended since the last call.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Beat ===
+
+impl Beat {
+    /// The turn failed, with these words.
+    pub fn fail(&mut self, why: &str) {
+        self.failure = Some(scrub(why).chars().take(SAMPLE).collect());
+    }
+}
+
+impl Drop for Beat {
+    fn drop(&mut self) {
+        let mut state = self.pulse.state();
+        state.running.remove(&self.number);
+        state.ended += 1;
+        if let Some(failure) = self.failure.take() {
+            state.failed += 1;
+            state.sample = failure;
+        }
+        drop(state);
+        self.pulse.changed.notify_one();
+    }
+}
+
+/// The begin of a message, on one line, without secrets.
+fn brief(text: &str) -> String {
+    let text = scrub(text);
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut brief: String = line.chars().take(BRIEF).collect();
+    if brief.len() < line.len() {
+        brief.push_str("...");
+    }
+    brief
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_delivered_is_not_counted_again() {
+        let pulse = Arc::new(Pulse::default());
+        let first = pulse.begin("look at\nOPENAI_API_KEY=abcdefgh12345678");
+        let mut second = pulse.begin(&"x".repeat(100));
+        let now = pulse.read();
+        assert_eq!((now.active, now.error_rate, now.current.len()), (2, 0.0, 63));
+        second.fail("upstream said GITHUB_TOKEN=abcdefgh1");
+        drop(second);
+        drop(first);
+        let now = pulse.read();
+        assert_eq!((now.active, now.error_rate), (0, 0.5));
+        assert_eq!(now.sample_error, "upstream said GITHUB_TOKEN=[REDACTED:token]");
+        drop(pulse.begin("in between"));
+        pulse.delivered(&now);
+        let now = pulse.read();
+        assert_eq!((now.error_rate, now.sample_error.as_str(), now.ended), (0.0, "", 1));
+    }
+
+    #[test]
+    fn a_brief_is_one_line_without_secrets() {
+        assert_eq!(brief("a\n b\tOPENAI_API_KEY=abcdefgh12345678"), "a b OPENAI_API_KEY=[REDACTED:api_key]");
+        assert_eq!(brief(""), "");
+    }
+}

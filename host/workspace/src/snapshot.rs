@@ -1,0 +1,190 @@
+//! What was going on when the process was told to stop, for whoever starts it again.
+//!
+//! Every text in it is scrubbed, and what came out of a sandbox is left out: the file lies on a volume that others may
+//! read. It is written whole or not at all, and a stop never waits for it or fails by it. At the start it is read back; one
+//! that cannot be read is set aside under another name, told of, and forgotten.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use talaria_observe::Redactor;
+use tracing::{info, warn};
+
+use crate::folder;
+use crate::pulse::Reading;
+use crate::transcript::Transcript;
+
+/// Most lines of the transcript in it.
+const LINES: usize = 200;
+
+/// The largest one that is read: `LINES` times the longest line, with room.
+const BYTES: usize = 8 << 20;
+
+/// What names the output of a sandbox, in a text.
+const SANDBOX: [&str; 3] = ["source=sandbox", "tool=run_code", "[sandbox_output]"];
+
+/// The file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The workspace.
+    pub workspace_id: String,
+    /// When it was taken.
+    pub timestamp: String,
+    /// What was being done.
+    #[serde(default)]
+    pub current_task: String,
+    /// How many turns were under way.
+    #[serde(default)]
+    pub active_tasks: usize,
+    /// How long the process had run.
+    #[serde(default)]
+    pub uptime_seconds: u64,
+    /// The conversation of the last line.
+    #[serde(default)]
+    pub session_id: String,
+    /// The rest.
+    #[serde(default)]
+    pub adapter: Adapter,
+}
+
+/// The part that runtimes differ in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Adapter {
+    /// The conversation of the last line.
+    #[serde(default)]
+    pub session_id: String,
+    /// The last lines of the transcript.
+    #[serde(default)]
+    pub transcript_lines: Vec<Value>,
+    /// The number after the last of them.
+    #[serde(default)]
+    pub cursor: u64,
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// As things are.
+    pub fn take(workspace: &str, reading: &Reading, transcript: &Transcript) -> Self {
+        let (transcript_lines, cursor, session) = transcript.last(LINES);
+        Self {
+            workspace_id: workspace.into(),
+            timestamp: talaria_turns::Timestamp::now().to_string(),
+            current_task: reading.current.clone(),
+            active_tasks: reading.active,
+            uptime_seconds: reading.uptime,
+            session_id: session.clone(),
+            adapter: Adapter { session_id: session, transcript_lines, cursor },
+        }
+    }
+
+    /// Writes it down. What goes wrong is told and ends nothing.
+    pub fn write(&self, path: &Path, redactor: &Redactor) {
+        let written = serde_json::to_value(self).map_err(std::io::Error::other).and_then(|mut value| {
+            clean(&mut value, redactor);
+            folder::write_private(path, &format!("{value:#}\n"))
+        });
+        match written {
+            Ok(()) => info!(file = %path.display(), "a snapshot was written"),
+            Err(error) => warn!(file = %path.display(), %error, "no snapshot was written"),
+        }
+    }
+
+    /// Reads it back, if there is one that can be read.
+    pub fn read(path: &Path) -> Option<Self> {
+        let problem = match folder::text(path, BYTES) {
+            Ok(None) => return None,
+            Ok(Some(text)) => match serde_json::from_str::<Self>(&text) {
+                Ok(mut snapshot) => {
+                    snapshot.adapter.transcript_lines.truncate(LINES);
+                    return Some(snapshot);
+                }
+                Err(error) => format!("not a snapshot (line {}, column {})", error.line(), error.column()),
+            },
+            Err(trouble) => trouble.what,
+        };
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(".broken");
+        let moved = fs::rename(path, &aside).is_ok();
+        let aside = Path::new(&aside).display().to_string();
+        warn!(file = %path.display(), problem, moved_to = moved.then_some(aside), "the last snapshot cannot be used");
+        None
+    }
+}
+
+/// Scrubs every text, and drops from lists what came out of a sandbox.
+fn clean(value: &mut Value, redactor: &Redactor) {
+    match value {
+        Value::String(text) => *text = redactor.redact(text).into_owned(),
+        Value::Array(items) => {
+            items.retain(|item| !is_sandbox(item));
+            items.iter_mut().for_each(|item| clean(item, redactor));
+        }
+        Value::Object(fields) => fields.values_mut().for_each(|field| clean(field, redactor)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn is_sandbox(item: &Value) -> bool {
+    match item {
+        Value::String(text) => SANDBOX.iter().any(|mark| text.contains(mark)),
+        Value::Object(fields) => {
+            let is = |name: &str, value: &str| fields.get(name).and_then(Value::as_str) == Some(value);
+            is("source", "sandbox") || is("tool", "run_code") || fields.values().any(is_sandbox)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::pulse::Pulse;
+
+    #[test]
+    fn it_is_read_back_without_secrets_and_without_what_a_sandbox_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".agent_snapshot.json");
+        let pulse = Arc::new(Pulse::default());
+        let _turn = pulse.begin("deploy");
+        let transcript = Transcript::new(Redactor::default(), Vec::new(), 0);
+        transcript.say("user", "t", "ctx", "use sk-proj-abcdefghijklmnop");
+        transcript.say("tool", "t", "ctx", "[sandbox_output] anything at all");
+        transcript.say("assistant", "t", "ctx", "done");
+        let redactor = Redactor::new(["known-secret-value"]);
+        let mut snapshot = Snapshot::take("ws-1", &pulse.read(), &transcript);
+        snapshot.adapter.transcript_lines.push(json!({ "tool": "run_code", "output": "x" }));
+        snapshot.adapter.transcript_lines.push(json!({ "content": ["known-secret-value"] }));
+        snapshot.write(&path, &redactor);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(
+            !text.contains("sk-proj") && !text.contains("sandbox") && !text.contains("known-secret"),
+            "{text}"
+        );
+        let read = Snapshot::read(&path).unwrap();
+        assert_eq!(
+            (read.workspace_id.as_str(), read.active_tasks, read.current_task.as_str()),
+            ("ws-1", 1, "deploy")
+        );
+        assert_eq!((read.session_id.as_str(), read.adapter.transcript_lines.len()), ("ctx", 3));
+    }
+
+    #[test]
+    fn a_broken_one_is_set_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("snapshot.json");
+        assert_eq!(Snapshot::read(&path), None);
+        for broken in [b"{\"workspace_id\": 7".as_slice(), b"[]", b"\0\xff", b""] {
+            fs::write(&path, broken).unwrap();
+            assert_eq!(Snapshot::read(&path), None);
+            assert!(!path.exists());
+            assert_eq!(fs::read(folder.path().join("snapshot.json.broken")).unwrap(), broken);
+        }
+    }
+}

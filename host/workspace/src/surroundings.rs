@@ -1,0 +1,115 @@
+//! What the platform adds to the prompt: its instructions, the peers, and what the parent shares.
+//!
+//! Each is asked for on its own, and what cannot be had stays as it was: a platform that is down changes no prompt.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::platform::{Platform, Unanswered};
+
+/// One question to the platform. Short: a prompt without peers is better than a bridge that waits.
+const QUESTION: Duration = Duration::from_secs(3);
+
+/// Most peers that are named in a prompt.
+const PEERS: usize = 200;
+
+/// What is known of the workspaces around this one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Surroundings {
+    /// The platform's instructions.
+    pub(crate) instructions: String,
+    /// Other workspaces that it may delegate to.
+    pub(crate) peers: Vec<Peer>,
+    /// Those among them that it coordinates.
+    pub(crate) children: Vec<Peer>,
+    /// Files that the parent shares: their paths and texts.
+    pub(crate) parent: Vec<(String, String)>,
+}
+
+/// Another workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) status: String,
+    pub(crate) skills: Vec<String>,
+}
+
+// === impl Surroundings ===
+
+impl Surroundings {
+    /// Asks for everything. The second half says what could not be had.
+    pub(crate) async fn ask(
+        platform: &Platform,
+        workspace: &str,
+        parent: Option<&str>,
+        before: &Self,
+    ) -> (Self, Option<String>) {
+        let mut fresh = before.clone();
+        let mut problems = Vec::new();
+        let path = format!("/workspaces/{workspace}/instructions/resolve");
+        match platform.get(&path, QUESTION).await {
+            Ok(answer) => fresh.instructions = text(&answer, "instructions").trim().to_owned(),
+            // Older platforms have no instructions.
+            Err(Unanswered::Refused { status: 404, .. }) => fresh.instructions.clear(),
+            Err(error) => problems.push(format!("instructions: {error}")),
+        }
+        match platform.get(&format!("/registry/{workspace}/peers"), QUESTION).await {
+            Ok(answer) => {
+                let all = answer.as_array().map(Vec::as_slice).unwrap_or_default();
+                let is_child =
+                    |peer: &&Value| peer.get("parent_id").and_then(Value::as_str) == Some(workspace);
+                fresh.peers = all.iter().filter_map(Peer::of).take(PEERS).collect();
+                fresh.children = all.iter().filter(is_child).filter_map(Peer::of).take(PEERS).collect();
+            }
+            Err(error) => problems.push(format!("peers: {error}")),
+        }
+        if let Some(parent) = parent {
+            match platform.get(&format!("/workspaces/{parent}/shared-context"), QUESTION).await {
+                Ok(answer) => {
+                    let files = answer.as_array().map(Vec::as_slice).unwrap_or_default();
+                    let file = |file: &Value| {
+                        (text(file, "path").to_owned(), text(file, "content").trim().to_owned())
+                    };
+                    fresh.parent = files.iter().map(file).filter(|(_, text)| !text.is_empty()).collect();
+                }
+                Err(Unanswered::Refused { status: 404, .. }) => fresh.parent.clear(),
+                Err(error) => problems.push(format!("shared context: {error}")),
+            }
+        }
+        (fresh, (!problems.is_empty()).then(|| problems.join("; ")))
+    }
+}
+
+// === impl Peer ===
+
+impl Peer {
+    /// None for one without a card, which nobody can delegate to.
+    fn of(value: &Value) -> Option<Self> {
+        let card = match value.get("agent_card")? {
+            Value::String(text) => serde_json::from_str(text).ok()?,
+            card => card.clone(),
+        };
+        let card = card.as_object()?;
+        let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let or =
+            |text: &str, otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { line(text) };
+        let name = card.get("name").and_then(Value::as_str).unwrap_or_else(|| text(value, "name"));
+        let skills = card.get("skills").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let skill = |skill: &Value| {
+            let name = text(skill, "name");
+            Some(line(if name.is_empty() { text(skill, "id") } else { name })).filter(|name| !name.is_empty())
+        };
+        Some(Self {
+            id: or(text(value, "id"), "unknown"),
+            name: or(name, "Unknown"),
+            status: or(text(value, "status"), "unknown"),
+            skills: skills.iter().filter_map(skill).collect(),
+        })
+    }
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}

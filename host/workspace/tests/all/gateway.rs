@@ -1,0 +1,238 @@
+//! The gateway's supervision, with a gateway that does what a file tells it.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use secrecy::ExposeSecret as _;
+use talaria_egress::Egress;
+use talaria_testkit::soon;
+use talaria_workspace::gateway::{Config, Launch, Plugin, Supervisor, Wanted, is_healthy, key_in};
+use talaria_workspace::{Assembly, Places};
+use tokio_util::sync::CancellationToken;
+
+/// Serves `/health` on the port of its `.env`, unless a file says how to fail.
+const FAKE: &str = r#"
+import http.server, os, signal, sys, time
+home = os.environ["HERMES_HOME"]
+with open(os.path.join(home, "starts"), "a") as starts: starts.write(f"{os.getpid()}\n")
+def says(name): return os.path.exists(os.path.join(home, name))
+if says("fail"):
+    print(open(os.path.join(home, "fail")).read(), flush=True)
+    sys.exit(3)
+if says("hang"): time.sleep(600)
+env = dict(line.strip().split("=", 1) for line in open(os.path.join(home, ".env")) if "=" in line)
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"{}")
+    def log_message(self, *_): pass
+http.server.HTTPServer.allow_reuse_address = True
+def stop(*_):
+    with open(os.path.join(home, "stopped"), "w") as stopped: stopped.write("in order")
+    os._exit(0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN if says("stubborn") else stop)
+http.server.HTTPServer(("127.0.0.1", int(env["API_SERVER_PORT"])), Handler).serve_forever()
+"#;
+
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn say(line: String) {
+    SAID.lock().unwrap().push(line);
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn config(home: &Path, wait: Duration) -> Config {
+    let script = home.join("fake.py");
+    fs::write(&script, FAKE).unwrap();
+    Config {
+        launch: Launch {
+            command: vec!["python3".into(), script.to_string_lossy().into_owned()],
+            home: home.to_owned(),
+            log: home.join("gateway.log"),
+            user: None,
+        },
+        wanted: Wanted {
+            port: free_port(),
+            key: "a-key-of-twenty-chars".into(),
+            variables: vec![("OPENAI_API_KEY".into(), "sk-of-the-provider-1234".into())],
+            model: None,
+            provider: None,
+            plugin: None,
+        },
+        wait,
+    }
+}
+
+fn starts(home: &Path) -> Vec<String> {
+    fs::read_to_string(home.join("starts")).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn signal(name: &str, id: &str) {
+    assert!(Command::new("kill").args([name, id]).status().unwrap().success());
+}
+
+async fn healthy(port: u16, wanted: bool) {
+    let egress = Egress::new(talaria_egress::Config::default());
+    let url = format!("http://127.0.0.1:{port}/health");
+    soon("the gateway's health", async {
+        while is_healthy(&egress, &url).await != wanted {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+const PATIENT: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_gateway_is_started_restarted_and_stopped_in_order() {
+    let home = tempfile::tempdir().unwrap();
+    let config = config(home.path(), PATIENT);
+    let port = config.wanted.port;
+    let mut supervisor = Supervisor::new(config, None, say);
+    assert!(supervisor.up().await, "{}", fs::read_to_string(home.path().join("gateway.log")).unwrap());
+    assert_eq!(key_in(home.path()).unwrap().expose_secret(), "a-key-of-twenty-chars");
+    assert!(home.path().join(".clean_shutdown").exists());
+    let stop = CancellationToken::new();
+    let running = supervisor.run(stop.clone());
+    let driving = async {
+        signal("-KILL", &starts(home.path())[0]);
+        soon("it is started again", async {
+            while starts(home.path()).len() < 2 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        healthy(port, true).await;
+        stop.cancel();
+    };
+    tokio::join!(running, driving);
+    assert_eq!(fs::read_to_string(home.path().join("stopped")).unwrap(), "in order");
+    healthy(port, false).await;
+}
+
+#[tokio::test]
+async fn one_that_fails_is_explained_and_ends_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(
+        home.path().join("fail"),
+        "ERROR Refusing to start: API_SERVER_KEY=abcdefgh12345678 is a placeholder",
+    )
+    .unwrap();
+    let config = config(home.path(), PATIENT);
+    let port = config.wanted.port;
+    let mut supervisor = Supervisor::new(config, None, say);
+    assert!(!supervisor.up().await);
+    let said = SAID.lock().unwrap().join("\n");
+    assert!(said.contains("likely cause: the API server does not take its key"), "{said}");
+    assert!(
+        said.contains("API_SERVER_KEY=[REDACTED:key] is a placeholder"),
+        "its last words, without secrets: {said}"
+    );
+    // Once what was wrong is put right, it comes up by itself.
+    fs::remove_file(home.path().join("fail")).unwrap();
+    let stop = CancellationToken::new();
+    let driving = async {
+        healthy(port, true).await;
+        stop.cancel();
+    };
+    tokio::join!(supervisor.run(stop.clone()), driving);
+}
+
+#[tokio::test]
+async fn one_that_never_answers_is_given_up_on_after_the_wait() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("hang"), "").unwrap();
+    let config = config(home.path(), Duration::from_millis(300));
+    let mut supervisor = Supervisor::new(config, None, say);
+    assert!(!supervisor.up().await);
+    let note = fs::read_to_string(home.path().join(".talaria-gateway")).unwrap();
+    let id = note.split(' ').next().unwrap();
+    let stop = CancellationToken::new();
+    stop.cancel();
+    supervisor.run(stop).await;
+    let nobody = Command::new("kill").args(["-0", id]).status().unwrap();
+    assert!(!nobody.success(), "nothing stays behind");
+}
+
+#[tokio::test]
+async fn what_an_earlier_bridge_left_behind_is_ended_first() {
+    let home = tempfile::tempdir().unwrap();
+    let config = config(home.path(), PATIENT);
+    let mut first = Supervisor::new(config.clone(), None, say);
+    assert!(first.up().await);
+    // A bridge that is killed drops nothing.
+    std::mem::forget(first);
+    let mut second = Supervisor::new(config, None, say);
+    assert!(second.up().await);
+    assert_eq!(fs::read_to_string(home.path().join("stopped")).unwrap(), "in order");
+    assert_eq!(starts(home.path()).len(), 2);
+    let stop = CancellationToken::new();
+    stop.cancel();
+    second.run(stop).await;
+}
+
+#[tokio::test]
+async fn a_change_of_the_workspaces_model_and_prompt_reaches_it() {
+    let home = tempfile::tempdir().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(workspace.path().join(name), text).unwrap();
+    write("config.yaml", "model: first\n");
+    write("system-prompt.md", "You are one.");
+    let mut config = config(home.path(), PATIENT);
+    // A program that serves, and that takes `config set` down.
+    let script = home.path().join("hermes");
+    let python = format!(
+        "#!/bin/sh\n[ \"$1\" = config ] && echo \"$@\" > {0}/told && exit 0\nexec python3 {0}/fake.py\n",
+        home.path().display()
+    );
+    fs::write(&script, python).unwrap();
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    config.launch.command = vec![script.to_string_lossy().into_owned(), "gateway".into()];
+    config.wanted.model = Some("first".into());
+    config.wanted.plugin = Some(Plugin {
+        host: "127.0.0.1".into(),
+        port: 8645,
+        callback_url: "http://127.0.0.1:1/".into(),
+        secret: None,
+    });
+    let places = Places {
+        id: "ws-1".into(),
+        folder: workspace.path().to_owned(),
+        shared_plugins: home.path().join("none"),
+        model: None,
+    };
+    let assembly = Arc::new(Assembly::open(places).unwrap());
+    let mut supervisor = Supervisor::new(config, Some(assembly), say);
+    assert!(supervisor.up().await);
+    let soul = || fs::read_to_string(home.path().join("SOUL.md")).unwrap_or_default();
+    assert_eq!(soul(), "You are one.");
+    let stop = CancellationToken::new();
+    let driving = async {
+        write("config.yaml", "model: second\n");
+        write("system-prompt.md", "You are two.");
+        soon("the gateway is told", async {
+            while soul() != "You are two." || !home.path().join("told").exists() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        stop.cancel();
+    };
+    tokio::join!(supervisor.run(stop.clone()), driving);
+    assert_eq!(fs::read_to_string(home.path().join("told")).unwrap(), "config set model.default second\n");
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let mut config = config(home.path(), PATIENT);
+    config.launch.command = vec!["/no/such/hermes".into(), "gateway".into()];
+    assert!(!Supervisor::new(config, None, say).up().await);
+}

@@ -1,0 +1,270 @@
+//! Registration and heartbeat, over a platform's good and bad days.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+use talaria_testkit::{FakePlatform, Mood, soon};
+use talaria_workspace::{Assembly, Contact, Host, Keys, Manifest, Places, Pulse, Status, Timing};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The host: how it is, and what it was told.
+#[derive(Default)]
+struct Bridge {
+    status: Mutex<Option<Status>>,
+    admitted: Mutex<Vec<String>>,
+}
+
+impl Host for Bridge {
+    fn status(&self) -> Option<Status> {
+        self.status.lock().unwrap().clone()
+    }
+
+    fn admit(&self, secret: &SecretString) {
+        self.admitted.lock().unwrap().push(secret.expose_secret().to_owned());
+    }
+}
+
+/// A workspace in contact with a platform; it lets go when it is dropped.
+struct Workspace {
+    bridge: Arc<Bridge>,
+    pulse: Arc<Pulse>,
+    assembly: Arc<Assembly>,
+    tracker: TaskTracker,
+    shutdown: CancellationToken,
+}
+
+impl Workspace {
+    async fn start(platform: &FakePlatform, folder: &Path) -> Self {
+        let places = Places {
+            id: "ws-1".into(),
+            folder: folder.to_owned(),
+            shared_plugins: folder.join("none"),
+            model: None,
+        };
+        let assembly = Arc::new(Assembly::new(places, Manifest::default()));
+        let (bridge, pulse) = (Arc::new(Bridge::default()), Arc::new(Pulse::default()));
+        let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
+        let contact = Contact {
+            platform_url: platform.url(),
+            url: "http://ws-1:8000".into(),
+            card: json!({ "name": "Researcher", "skills": [] }),
+            parent: None,
+            timing: Timing {
+                beat: Duration::from_millis(40),
+                least: Duration::from_millis(5),
+                timeout: Duration::from_millis(500),
+                refresh: Duration::from_millis(20),
+            },
+        };
+        let keys = Keys::open(folder, None);
+        let wait = Duration::from_secs(30);
+        let host = Arc::clone(&bridge) as Arc<dyn Host>;
+        let threads = (&tracker, shutdown.clone());
+        contact.start(&assembly, &keys, Arc::clone(&pulse), host, threads, wait).await.unwrap();
+        Self { bridge, pulse, assembly, tracker, shutdown }
+    }
+
+    async fn stop(self) {
+        self.shutdown.cancel();
+        self.tracker.close();
+        soon("the heart stops", self.tracker.wait()).await;
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}
+
+fn any(_: &Value) -> bool {
+    true
+}
+
+#[tokio::test]
+async fn the_first_registration_gives_a_token_that_lasts() {
+    let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
+    let workspace = Workspace::start(&platform, folder.path()).await;
+    let expected = json!({ "id": "ws-1", "url": "http://ws-1:8000", "agent_card": { "name": "Researcher", "skills": [] } });
+    assert_eq!(platform.registrations(), [expected]);
+    for (file, text) in
+        [(".auth_token", "workspace-token-1"), (".platform_inbound_secret", "inbound-secret-1")]
+    {
+        let path = folder.path().join(file);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600, "{file}");
+    }
+    assert_eq!(*workspace.bridge.admitted.lock().unwrap(), ["inbound-secret-1"]);
+    let (beat, _) = platform.heartbeat(0, "a heartbeat", any).await;
+    assert_eq!(beat["workspace_id"], "ws-1");
+    for (key, value) in [
+        ("error_rate", json!(0.0)),
+        ("sample_error", json!("")),
+        ("active_tasks", json!(0)),
+        ("current_task", json!("")),
+        ("uptime_seconds", json!(0)),
+    ] {
+        assert_eq!(beat[key], value, "{key}");
+    }
+    for absent in ["runtime_state", "runtime_metadata", "agent_card"] {
+        assert!(beat.get(absent).is_none(), "{absent}: {beat}");
+    }
+    let (_, _) = platform.heartbeat(1, "what it observed", |beat| beat["observed_generation"] == 7).await;
+    workspace.stop().await;
+
+    // After a restart the token is there, and the platform gives none.
+    let again = Workspace::start(&platform, folder.path()).await;
+    platform.registered(2).await;
+    assert_eq!(platform.token().as_deref(), Some("workspace-token-1"));
+    again.stop().await;
+}
+
+#[tokio::test]
+async fn turns_and_the_executor_are_told_of_at_once() {
+    let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
+    let workspace = Workspace::start(&platform, folder.path()).await;
+    let mut turn = workspace.pulse.begin("find papers");
+    let (beat, at) = platform.heartbeat(0, "a busy beat", |beat| beat["active_tasks"] == 1).await;
+    assert_eq!(beat["current_task"], "find papers");
+    turn.fail("[hermes-agent unreachable] no");
+    drop(turn);
+    let (beat, at) = platform.heartbeat(at, "the failure", |beat| beat["error_rate"] == 1.0).await;
+    assert_eq!(
+        (&beat["sample_error"], &beat["active_tasks"]),
+        (&json!("[hermes-agent unreachable] no"), &json!(0))
+    );
+    let (_, at) = platform
+        .heartbeat(at, "counters that begin again", |beat| {
+            beat["error_rate"] == 0.0 && beat["sample_error"] == ""
+        })
+        .await;
+
+    let status = Status {
+        executor: "hermes-runs".into(),
+        capabilities: vec![("heartbeat", false), ("session", true)],
+        idle_timeout_seconds: Some(900),
+        wedged: None,
+        note: Some("plugin-callback is not ready: down; hermes-runs takes its turns".into()),
+    };
+    *workspace.bridge.status.lock().unwrap() = Some(status.clone());
+    let (beat, at) =
+        platform.heartbeat(at, "capabilities", |beat| beat.get("runtime_metadata").is_some()).await;
+    let metadata = json!({ "capabilities": { "heartbeat": false, "session": true }, "executor": "hermes-runs", "idle_timeout_seconds": 900 });
+    assert_eq!(beat["runtime_metadata"], metadata);
+    assert!(beat["sample_error"].as_str().unwrap().contains("takes its turns"), "{beat}");
+    assert!(beat.get("runtime_state").is_none());
+
+    let wedged =
+        Status { idle_timeout_seconds: Some(0), wedged: Some("the gateway is down".into()), ..status };
+    *workspace.bridge.status.lock().unwrap() = Some(wedged);
+    let (beat, _) = platform.heartbeat(at, "the wedge", |beat| beat["runtime_state"] == "wedged").await;
+    assert_eq!(beat["sample_error"], "the gateway is down");
+    assert!(beat["runtime_metadata"].get("idle_timeout_seconds").is_none(), "only when positive: {beat}");
+    workspace.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_that_was_rotated_is_read_again() {
+    let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
+    let workspace = Workspace::start(&platform, folder.path()).await;
+    let before = platform.heartbeat(0, "a heartbeat", any).await.1;
+    // The platform writes the new token after it counts: for a while every beat is refused.
+    let token = platform.rotate();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    fs::write(folder.path().join(".auth_token"), &token).unwrap();
+    platform.heartbeat(before + 2, "beats with the new token", any).await;
+    platform.set_secret("inbound-secret-2");
+    soon("the new secret", async {
+        while workspace.bridge.admitted.lock().unwrap().last().map(String::as_str) != Some("inbound-secret-2")
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    workspace.stop().await;
+}
+
+#[tokio::test]
+async fn a_platform_on_a_bad_day_ends_nothing() {
+    let (mut platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
+    platform.be(Mood::Refuses(409));
+    let workspace = Workspace::start(&platform, folder.path()).await;
+    assert_eq!(platform.registrations().len(), 0);
+    for mood in [Mood::Refuses(500), Mood::Html, Mood::Empty, Mood::Huge, Mood::Hangs, Mood::Refuses(401)] {
+        platform.be(mood);
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    platform.be(Mood::Well);
+    platform.registered(1).await;
+    let at = platform.heartbeat(0, "a heartbeat", any).await.1;
+
+    platform.go_down();
+    let mut turn = workspace.pulse.begin("while it is down");
+    turn.fail("lost");
+    drop(turn);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    platform.come_back().await;
+    let (beat, at) =
+        platform.heartbeat(at, "what happened meanwhile", |beat| beat["error_rate"] == 1.0).await;
+    assert_eq!(beat["sample_error"], "lost");
+
+    platform.forget();
+    platform.registered(2).await;
+    platform.heartbeat(at, "beats after the second registration", any).await;
+    workspace.stop().await;
+}
+
+#[tokio::test]
+async fn a_first_heartbeat_carries_the_card_when_nobody_could_be_registered() {
+    let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
+    fs::write(folder.path().join(".auth_token"), "stale").unwrap();
+    platform.be(Mood::Refuses(400));
+    let workspace = Workspace::start(&platform, folder.path()).await;
+    platform.be(Mood::Well);
+    let (beat, _) = platform.heartbeat(0, "a heartbeat", any).await;
+    // Either the card came along, or the registration got through before.
+    assert!(beat["agent_card"].is_object() || !platform.registrations().is_empty(), "{beat}");
+    workspace.stop().await;
+}
+
+#[tokio::test]
+async fn peers_and_instructions_reach_the_prompt_and_stay_when_the_platform_goes() {
+    let (mut platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
+    fs::write(folder.path().join("config.yaml"), "").unwrap();
+    let peers = json!([
+        { "id": "p1", "status": "online", "agent_card": { "name": "Ann", "skills": [{ "id": "s", "name": "Search" }] } },
+        { "id": "p2", "status": "paused", "parent_id": "ws-1", "agent_card": "{\"name\":\"Ben\"}" },
+        { "id": "p3", "agent_card": null }, "nonsense", 7,
+    ]);
+    platform.set_surroundings(peers, "be kind");
+    let workspace = Workspace::start(&platform, folder.path()).await;
+    let prompt = || workspace.assembly.current().workspace.system_prompt.clone().unwrap_or_default();
+    let first = prompt();
+    for part in [
+        "# Platform Instructions\n\nbe kind",
+        "**Ann** (id: `p1`, status: online)\n  Skills: Search",
+        "## Your Team",
+        "**Ben**",
+    ] {
+        assert!(first.contains(part), "{part}: {first}");
+    }
+    platform.go_down();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(prompt(), first);
+    platform.set_surroundings(json!([]), "be brief");
+    platform.come_back().await;
+    soon("the new instructions", async {
+        while !prompt().contains("be brief") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(!prompt().contains("Ann"), "{}", prompt());
+    workspace.stop().await;
+}

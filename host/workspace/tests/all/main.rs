@@ -1,0 +1,11 @@
+//! What the workspace bridge promises, against a platform that misbehaves.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "in tests a panic is the failure"
+)]
+
+mod gateway;
+mod heartbeat;

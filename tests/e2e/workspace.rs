@@ -1,0 +1,326 @@
+//! The bridge as a workspace: the platform registers it, calls it, reads it, and stops it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use talaria_egress::Response;
+use talaria_testkit::{FakeGateway, FakePlatform, Reply, soon};
+
+use crate::bridge::{Bridge, Start, run, stderr, stdout, talaria};
+
+/// A workspace's folders.
+struct Folders {
+    root: tempfile::TempDir,
+}
+
+impl Folders {
+    fn new(config: &str) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("bridge")).unwrap();
+        let folders = Self { root };
+        folders.write("config.yaml", config);
+        folders
+    }
+
+    fn configs(&self) -> PathBuf {
+        self.root.path().join("configs")
+    }
+
+    fn bridge(&self) -> PathBuf {
+        self.root.path().join("bridge")
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.configs().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+fn start<'a>(
+    bridge: &'a Path,
+    folders: &Folders,
+    platform: &FakePlatform,
+    gateway: &FakeGateway,
+) -> Start<'a> {
+    Start::new(bridge)
+        .env("WORKSPACE_ID", "ws-1")
+        .env("WORKSPACE_CONFIG_PATH", &folders.configs().to_string_lossy())
+        .env("PLUGINS_DIR", &folders.root.path().join("shared").to_string_lossy())
+        .env("PLATFORM_URL", &platform.url())
+        .env("HERMES_API_BASE", &gateway.base_url())
+}
+
+/// A message as the platform's proxy sends it, and the text that it finds in the answer.
+async fn proxied(bridge: &Bridge, secret: Option<&str>, text: &str) -> (u16, Option<String>) {
+    let message = json!({ "kind": "message", "messageId": format!("m-{text}"), "role": "user", "parts": [{ "kind": "text", "text": text }], "contextId": "canvas-ws-1" });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": "1", "method": "message/send", "params": { "message": message } });
+    let bearer = secret.map(|secret| format!("Bearer {secret}"));
+    let mut headers = vec![("content-type", "application/json")];
+    headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+    let response = bridge.request("POST", "/", &headers, &body.to_string()).await;
+    let answer: Value = serde_json::from_slice(&response.body).unwrap();
+    // It reads `result.parts[].kind`.
+    let parts = answer["result"]["parts"].as_array().cloned().unwrap_or_default();
+    let text = parts.iter().find(|part| part["kind"] == "text").and_then(|part| part["text"].as_str());
+    (response.status, text.map(str::to_owned))
+}
+
+async fn get(bridge: &Bridge, path: &str, token: Option<&str>) -> Response {
+    let bearer = token.map(|token| format!("Bearer {token}"));
+    let headers: Vec<_> = bearer.as_deref().map(|bearer| ("authorization", bearer)).into_iter().collect();
+    bridge.request("GET", path, &headers, "").await
+}
+
+fn body(response: &Response) -> Value {
+    serde_json::from_slice(&response.body).unwrap()
+}
+
+const CONFIG: &str = "name: Researcher\ndescription: Finds papers.\nversion: 2.0.0\nruntime: hermes\nmodel: hermes-4\n\
+                      prompt_files: [system.md]\nskills: [papers]\ninitial_prompt: say hello\n";
+
+// The bridge is waited for in a way that blocks its thread.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_platform_registers_a_workspace_and_calls_it() {
+    let folders = Folders::new(CONFIG);
+    folders.write("system.md", "You find papers.");
+    folders.write(
+        "skills/papers/SKILL.md",
+        "---\nname: Papers\ndescription: Finds papers\ntags: [search]\n---\nSearch first.",
+    );
+    let platform = FakePlatform::start().await;
+    platform.set_surroundings(json!([]), "Be kind.");
+    let gateway = FakeGateway::always(Reply::completion("found")).await;
+    let at = folders.bridge();
+    let bridge = start(&at, &folders, &platform, &gateway).up();
+    platform.registered(1).await;
+    let registration = &platform.registrations()[0];
+    assert_eq!((&registration["id"], &registration["url"]), (&json!("ws-1"), &json!(bridge.url())));
+    let card = &registration["agent_card"];
+    assert_eq!(
+        (&card["name"], &card["version"], &card["skills"][0]["name"]),
+        (&json!("Researcher"), &json!("2.0.0"), &json!("Papers"))
+    );
+    let (_, heard) = platform
+        .heartbeat(0, "the executor's capabilities", |beat| {
+            beat["runtime_metadata"]["capabilities"].is_object()
+        })
+        .await;
+    let token = fs::read_to_string(folders.configs().join(".auth_token")).unwrap();
+    assert_eq!(Some(token.as_str()), platform.token().as_deref());
+    assert_eq!(folders.configs().join(".auth_token").metadata().unwrap().mode() & 0o777, 0o600);
+
+    assert_eq!(proxied(&bridge, None, "papers on fish").await, (200, Some("found".into())));
+    let request = gateway
+        .requests()
+        .into_iter()
+        .find(|request| request.json().to_string().contains("fish"))
+        .unwrap()
+        .json();
+    assert_eq!(request["model"], "hermes-4");
+    let system = request["messages"][0]["content"].as_str().unwrap();
+    for part in
+        ["# Platform Instructions\n\nBe kind.", "You find papers.", "### Papers\nFinds papers\nSearch first."]
+    {
+        assert!(system.contains(part), "{part}: {system}");
+    }
+    let (beat, _) = platform.heartbeat(heard, "the end of the turn", |beat| beat["active_tasks"] == 0).await;
+    assert_eq!(
+        (&beat["error_rate"], &beat["runtime_metadata"]["executor"]),
+        (&json!(0.0), &json!("chat-completions"))
+    );
+
+    // The first prompt went through the proxy, once.
+    let sent = platform.message().await;
+    assert_eq!(sent["params"]["message"]["parts"][0]["text"], "say hello");
+    assert!(folders.configs().join(".initial_prompt_done").exists());
+
+    // An edit reaches the next turn.
+    folders.write("system.md", "You find books.");
+    proxied(&bridge, None, "books on fish").await;
+    let request = gateway
+        .requests()
+        .into_iter()
+        .find(|request| request.json().to_string().contains("books on fish"))
+        .unwrap();
+    assert!(request.json()["messages"][0]["content"].as_str().unwrap().contains("You find books."));
+
+    let card = body(&get(&bridge, "/.well-known/agent.json", None).await);
+    assert_eq!((&card["name"], &card["skills"][0]["id"]), (&json!("Researcher"), &json!("papers")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_platform_reads_is_for_the_platform() {
+    let folders = Folders::new("runtime: hermes\n");
+    let platform = FakePlatform::start().await;
+    let gateway = FakeGateway::always(Reply::completion("the answer")).await;
+    let at = folders.bridge();
+    let bridge = start(&at, &folders, &platform, &gateway).config("[a2a.auth]\nopen = false\n").up();
+    platform.registered(1).await;
+    assert_eq!(proxied(&bridge, None, "let me in").await.0, 401);
+    soon("the platform's secret", async {
+        while proxied(&bridge, Some("inbound-secret-1"), "from the proxy").await.0 == 401 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    for (path, token) in [
+        ("/transcript", None),
+        ("/transcript", Some("wrong")),
+        ("/capabilities", None),
+        ("/config-schema", Some("workspace-token-1")),
+    ] {
+        assert_eq!(get(&bridge, path, token).await.status, 401, "{path} {token:?}");
+    }
+    let page = body(&get(&bridge, "/transcript", Some("workspace-token-1")).await);
+    assert_eq!(
+        (&page["runtime"], &page["supported"], &page["more"]),
+        (&json!("hermes"), &json!(true), &json!(false))
+    );
+    let said: Vec<_> = page["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| (line["type"].as_str().unwrap(), line["content"].as_str().unwrap()))
+        .collect();
+    assert_eq!(said[0], ("user", "from the proxy"), "{said:?}");
+    assert!(said.contains(&("assistant", "the answer")), "{said:?}");
+    let next = format!("/transcript?since={}&limit=5", page["cursor"]);
+    assert_eq!(body(&get(&bridge, &next, Some("workspace-token-1")).await)["lines"], json!([]));
+    for bad in ["since=x", "limit=-1", "since=1.5"] {
+        assert_eq!(
+            get(&bridge, &format!("/transcript?{bad}"), Some("workspace-token-1")).await.status,
+            400,
+            "{bad}"
+        );
+    }
+    assert_eq!(bridge.request("POST", "/transcript", &[], "").await.status, 405);
+
+    let able = body(&get(&bridge, "/capabilities", Some("inbound-secret-1")).await);
+    assert_eq!(able["capabilities"].as_object().unwrap().len(), 7, "{able}");
+    let schema = body(&get(&bridge, "/config-schema", Some("inbound-secret-1")).await);
+    assert!(schema["properties"]["base_url"].is_object(), "{schema}");
+
+    // Another secret counts from the heartbeat that brought it.
+    platform.set_secret("inbound-secret-2");
+    proxied(&bridge, Some("inbound-secret-1"), "wake up").await;
+    soon("the new secret", async {
+        while get(&bridge, "/capabilities", Some("inbound-secret-2")).await.status == 401 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(get(&bridge, "/capabilities", Some("inbound-secret-1")).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_leaves_a_snapshot_and_a_start_reads_it() {
+    let folders = Folders::new("");
+    let platform = FakePlatform::start().await;
+    let gateway = FakeGateway::always(Reply::completion("use sk-proj-abcdefghijklmnop")).await;
+    let at = folders.bridge();
+    let bridge = start(&at, &folders, &platform, &gateway).up();
+    proxied(&bridge, None, "before the stop").await;
+    bridge.terminate();
+    let (code, said) = bridge.end();
+    assert_eq!(code, Some(0), "{said}");
+    let path = folders.configs().join(".agent_snapshot.json");
+    let snapshot: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!((&snapshot["workspace_id"], &snapshot["active_tasks"]), (&json!("ws-1"), &json!(0)));
+    assert_eq!(snapshot["session_id"], "canvas-ws-1");
+    let text = snapshot.to_string();
+    assert!(
+        text.contains("before the stop") && text.contains("[REDACTED:sk_token]") && !text.contains("sk-proj"),
+        "{text}"
+    );
+
+    let again = start(&at, &folders, &platform, &gateway).up();
+    let page = body(&get(&again, "/transcript", Some("workspace-token-1")).await);
+    assert_eq!(page["lines"][0]["content"], "before the stop");
+    again.terminate();
+    again.end();
+
+    fs::write(&path, "{ half").unwrap();
+    let again = start(&at, &folders, &platform, &gateway).up();
+    assert_eq!(proxied(&again, None, "it works").await.0, 200);
+    assert!(folders.configs().join(".agent_snapshot.json.broken").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_that_is_down_is_told_in_words_and_in_heartbeats() {
+    let folders = Folders::new("");
+    let platform = FakePlatform::start().await;
+    let gone = FakeGateway::always(Reply::completion("x")).await;
+    let base = gone.base_url();
+    drop(gone);
+    let at = folders.bridge();
+    let other = FakeGateway::always(Reply::completion("x")).await;
+    let bridge = start(&at, &folders, &platform, &other).env("HERMES_API_BASE", &base).up();
+    let (beat, _) = platform.heartbeat(0, "the wedge", |beat| beat["runtime_state"] == "wedged").await;
+    assert!(beat["sample_error"].as_str().unwrap().starts_with("chat-completions is not ready:"), "{beat}");
+    let (status, text) = proxied(&bridge, None, "anybody there").await;
+    assert_eq!(status, 200, "never what the platform takes for a dead container");
+    assert!(text.unwrap().starts_with("[hermes-agent unreachable]"));
+    platform.heartbeat(0, "the failed turn", |beat| beat["error_rate"] == 1.0).await;
+}
+
+#[test]
+fn the_prompt_is_printed_with_the_source_of_every_part() {
+    let folders = Folders::new("name: R\nmodel: m\nprompt_files: [a.md, missing.md]\n");
+    folders.write("a.md", "text of a");
+    folders.write("plugins/style/rules/r.md", "rule of r");
+    let prompt = |extra: &[&str]| {
+        let mut command = talaria(&folders.bridge());
+        command
+            .args(["workspace", "prompt"])
+            .args(extra)
+            .env("WORKSPACE_ID", "ws-1")
+            .env("WORKSPACE_CONFIG_PATH", folders.configs());
+        run(&mut command)
+    };
+    let text = stdout(&prompt(&[]));
+    for part in [
+        "configs/a.md (9 bytes)\ntext of a",
+        "plugins/style/rules/r.md",
+        "left out: ",
+        "missing.md: there is no such file",
+        "workspace ws-1, model m",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let report: Value = serde_json::from_str(&stdout(&prompt(&["--output", "json"]))).unwrap();
+    assert_eq!(
+        (&report["workspace"], &report["model"], &report["tools"]),
+        (&json!("ws-1"), &json!("m"), &json!([]))
+    );
+    assert_eq!(report["parts"][0]["text"], "text of a");
+    let none = run(talaria(&folders.bridge()).args(["workspace", "prompt"]));
+    assert_eq!(none.status.code(), Some(1));
+    assert!(stderr(&none).contains("set WORKSPACE_ID"), "{}", stderr(&none));
+}
+
+#[test]
+fn a_workspace_that_cannot_be_used_ends_with_64() {
+    let folders = Folders::new("a: [");
+    let check = |variables: &[(&str, &str)]| {
+        let mut command = talaria(&folders.bridge());
+        command.args(["check"]).env("WORKSPACE_CONFIG_PATH", folders.configs());
+        run(command.envs(variables.iter().copied()))
+    };
+    for (variables, said) in [
+        (vec![("WORKSPACE_ID", "ws-1")], "config.yaml: not YAML"),
+        (vec![("WORKSPACE_ID", "../ws")], "WORKSPACE_ID"),
+        (vec![("WORKSPACE_ID", "a b")], "is no id"),
+        (
+            vec![("WORKSPACE_ID", "w"), ("WORKSPACE_CONFIG_PATH", "/nowhere"), ("PLATFORM_URL", "nonsense")],
+            "PLATFORM_URL",
+        ),
+    ] {
+        let output = check(&variables);
+        assert_eq!(output.status.code(), Some(64), "{variables:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{said}: {}", stderr(&output));
+    }
+}

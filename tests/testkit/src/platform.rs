@@ -1,0 +1,263 @@
+//! The platform that workspaces register with, as far as a workspace sees it.
+//!
+//! It gives a token at the first registration and asks for it from then on, gives the inbound secret with every answer,
+//! and remembers what it was told. It can be moody, lose its memory, rotate the token, go down and come back.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::gateway::{FakeGateway, Recorded};
+use crate::reply::Reply;
+use crate::soon;
+
+/// How it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mood {
+    /// As it should.
+    Well,
+    /// With this status.
+    Refuses(u16),
+    /// 200, with a page of HTML.
+    Html,
+    /// 200, with nothing.
+    Empty,
+    /// 200, with ten megabytes.
+    Huge,
+    /// Never.
+    Hangs,
+}
+
+/// The platform. It is gone when it is dropped.
+pub struct FakePlatform {
+    state: Arc<Mutex<State>>,
+    told: watch::Sender<usize>,
+    server: Option<FakeGateway>,
+    address: SocketAddr,
+}
+
+struct State {
+    mood: Mood,
+    token: Option<String>,
+    tokens: usize,
+    secret: String,
+    registered: bool,
+    generation: u64,
+    peers: Value,
+    instructions: String,
+    registrations: Vec<Value>,
+    heartbeats: Vec<Value>,
+    sent: Vec<Value>,
+}
+
+// === impl FakePlatform ===
+
+impl FakePlatform {
+    /// One that knows no workspace yet.
+    pub async fn start() -> Self {
+        let state = Arc::new(Mutex::new(State {
+            mood: Mood::Well,
+            token: None,
+            tokens: 0,
+            secret: "inbound-secret-1".into(),
+            registered: false,
+            generation: 7,
+            peers: json!([]),
+            instructions: String::new(),
+            registrations: Vec::new(),
+            heartbeats: Vec::new(),
+            sent: Vec::new(),
+        }));
+        let told = watch::Sender::default();
+        let server = serve("127.0.0.1:0", &state, &told).await;
+        let address = server.address();
+        Self { state, told, server: Some(server), address }
+    }
+
+    /// What `PLATFORM_URL` should be.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Answers like this from now on.
+    pub fn be(&self, mood: Mood) {
+        self.state().mood = mood;
+    }
+
+    /// Closes its port and all connections.
+    pub fn go_down(&mut self) {
+        self.server = None;
+    }
+
+    /// Comes back at the same address, with everything that it knew.
+    pub async fn come_back(&mut self) {
+        self.server = Some(serve(&self.address.to_string(), &self.state, &self.told).await);
+    }
+
+    /// Loses the registry, not the tokens.
+    pub fn forget(&self) {
+        self.state().registered = false;
+    }
+
+    /// Another token counts from now on; it is returned, for the test to put it where the platform would.
+    #[must_use]
+    pub fn rotate(&self) -> String {
+        let mut state = self.state();
+        state.tokens += 1;
+        let token = format!("workspace-token-{}", state.tokens);
+        state.token = Some(token.clone());
+        token
+    }
+
+    /// Another inbound secret, given with the next answer.
+    pub fn set_secret(&self, secret: &str) {
+        self.state().secret = secret.into();
+    }
+
+    /// What it says of the peers, and its instructions.
+    pub fn set_surroundings(&self, peers: Value, instructions: &str) {
+        let mut state = self.state();
+        (state.peers, state.instructions) = (peers, instructions.into());
+    }
+
+    /// The token that counts now.
+    #[must_use]
+    pub fn token(&self) -> Option<String> {
+        self.state().token.clone()
+    }
+
+    /// The registrations that it took.
+    #[must_use]
+    pub fn registrations(&self) -> Vec<Value> {
+        self.state().registrations.clone()
+    }
+
+    /// The heartbeats that it took.
+    #[must_use]
+    pub fn heartbeats(&self) -> Vec<Value> {
+        self.state().heartbeats.clone()
+    }
+
+    /// The messages that workspaces sent through it.
+    #[must_use]
+    pub fn sent(&self) -> Vec<Value> {
+        self.state().sent.clone()
+    }
+
+    /// The first heartbeat, of those from the number `from` on, of which this is true, and the number after it.
+    pub async fn heartbeat(&self, from: usize, what: &str, is: impl Fn(&Value) -> bool) -> (Value, usize) {
+        self.until(what, |state| {
+            let found = state.heartbeats.iter().enumerate().skip(from).find(|(_, beat)| is(beat));
+            found.map(|(index, beat)| (beat.clone(), index + 1))
+        })
+        .await
+    }
+
+    /// Returns once that many registrations were taken.
+    pub async fn registered(&self, times: usize) {
+        self.until("a registration", |state| (state.registrations.len() >= times).then_some(())).await;
+    }
+
+    /// The first message that a workspace sent through it.
+    pub async fn message(&self) -> Value {
+        self.until("a message through the proxy", |state| state.sent.first().cloned()).await
+    }
+
+    async fn until<T>(&self, what: &str, found: impl Fn(&State) -> Option<T>) -> T {
+        let mut told = self.told.subscribe();
+        soon(what, async {
+            loop {
+                if let Some(found) = found(&self.state()) {
+                    return found;
+                }
+                told.changed().await.expect("it lives as long as this");
+            }
+        })
+        .await
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
+
+async fn serve(address: &str, state: &Arc<Mutex<State>>, told: &watch::Sender<usize>) -> FakeGateway {
+    let (state, told) = (Arc::clone(state), told.clone());
+    let script = move |request: &Recorded| {
+        let reply = state.lock().unwrap().answer(request);
+        told.send_modify(|told| *told += 1);
+        reply
+    };
+    FakeGateway::start_at(address, script).await
+}
+
+// === impl State ===
+
+impl State {
+    fn answer(&mut self, request: &Recorded) -> Reply {
+        match self.mood {
+            Mood::Well => {}
+            Mood::Refuses(status) => return refuse(status, "in no mood"),
+            Mood::Html => return Reply::status(200, "text/html", "<html>a captive portal</html>"),
+            Mood::Empty => return Reply::status(200, "application/json", ""),
+            Mood::Huge => {
+                return Reply::status(200, "application/json", format!("\"{}\"", "x".repeat(10 << 20)));
+            }
+            Mood::Hangs => return Reply::hang(),
+        }
+        let allowed = match &self.token {
+            None => true,
+            Some(token) => request.header("authorization") == Some(&format!("Bearer {token}")),
+        };
+        if !allowed {
+            return refuse(401, "invalid workspace token");
+        }
+        match (request.method.as_str(), request.path.as_str()) {
+            ("POST", "/registry/register") => self.register(request.json()),
+            ("POST", "/registry/heartbeat") => self.heartbeat(request.json()),
+            ("GET", path) if path.ends_with("/peers") => Reply::json(&self.peers),
+            ("GET", path) if path.ends_with("/instructions/resolve") => {
+                Reply::json(&json!({ "instructions": self.instructions }))
+            }
+            ("GET", path) if path.ends_with("/shared-context") => Reply::json(&json!([])),
+            ("POST", path) if path.ends_with("/a2a") => {
+                self.sent.push(request.json());
+                Reply::json(&json!({ "result": { "parts": [] } }))
+            }
+            _ => refuse(404, "no such route"),
+        }
+    }
+
+    fn register(&mut self, body: Value) -> Reply {
+        let text = |name: &str| body.get(name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+        if !text("id") || !text("url") || !body.pointer("/agent_card/name").is_some_and(Value::is_string) {
+            return refuse(400, "id, url and agent_card are required");
+        }
+        self.registrations.push(body);
+        self.registered = true;
+        let mut answer = json!({ "status": "registered", "platform_inbound_secret": self.secret });
+        if self.token.is_none() {
+            self.tokens += 1;
+            let token = format!("workspace-token-{}", self.tokens);
+            answer.as_object_mut().unwrap().insert("auth_token".into(), json!(token));
+            self.token = Some(token);
+        }
+        Reply::json(&answer)
+    }
+
+    fn heartbeat(&mut self, body: Value) -> Reply {
+        if !self.registered && !body.get("agent_card").is_some_and(Value::is_object) {
+            return refuse(404, "workspace not found");
+        }
+        self.heartbeats.push(body);
+        let (generation, secret) = (self.generation, &self.secret);
+        Reply::json(&json!({ "status": "ok", "generation": generation, "platform_inbound_secret": secret }))
+    }
+}
+
+fn refuse(status: u16, error: &str) -> Reply {
+    Reply::status(status, "application/json", json!({ "error": error }).to_string())
+}
