@@ -150,6 +150,11 @@ impl Server {
         resident(self.child.id())
     }
 
+    /// The same, with a page that is mapped many times counted once, as it is there once.
+    pub(crate) fn proportional(&self) -> Result<f64> {
+        kibibytes(self.child.id(), "smaps_rollup", "Pss:")
+    }
+
     /// Time that it has spent computing, in the kernel too.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         cpu(self.child.id())
@@ -182,8 +187,12 @@ pub(crate) fn cpu(process: u32) -> Result<Duration> {
 
 /// Resident memory of a process, in KiB.
 pub(crate) fn resident(process: u32) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    kibibytes(process, "status", "VmRSS:")
+}
+
+fn kibibytes(process: u32, file: &str, name: &str) -> Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{process}/{file}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
