@@ -46,6 +46,18 @@ impl Connection {
         Ok(())
     }
 
+    /// Hands one turn in and does not wait for its answer.
+    pub(crate) async fn hand_in(&mut self) -> Result<()> {
+        let mut params = message();
+        if let Some(params) = params.as_object_mut() {
+            params.insert("configuration".into(), json!({ "returnImmediately": true }));
+        }
+        let (status, body) = self.send(self.call("SendMessage", &params)?).await?;
+        let answer: Value = serde_json::from_slice(&body)?;
+        ensure!(answer.pointer("/result/task/id").is_some(), "{status}: {answer}");
+        Ok(())
+    }
+
     /// Cancels a task.
     pub(crate) async fn cancel(&mut self, task: &str) -> Result<()> {
         let (status, body) = self.send(self.call("CancelTask", &json!({ "id": task }))?).await?;

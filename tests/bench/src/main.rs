@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod baseline;
+mod callback;
+mod callback_baseline;
 mod durable;
 mod first;
 mod gateway;
@@ -13,6 +15,7 @@ mod http1;
 mod inside;
 mod load;
 mod mark;
+mod plugin;
 mod process;
 mod scripted;
 mod slow;
@@ -45,6 +48,9 @@ struct Cli {
     /// Measure this only; may be given more than once.
     #[arg(long, value_enum, value_name = "WHAT")]
     only: Vec<What>,
+    /// How many turns wait for their callbacks.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
+    turns: usize,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -81,6 +87,10 @@ enum What {
     SlowReaders,
     /// Turns while their executor is swapped.
     Swap,
+    /// A round trip through a plugin that answers by callback, against the baseline.
+    Callback,
+    /// Resident memory of turns that wait for their callbacks.
+    WaitingCallbacks,
 }
 
 #[derive(Debug, Subcommand)]
@@ -93,6 +103,14 @@ enum Command {
         /// Where the upstream listens.
         gateway: SocketAddr,
     },
+    /// Be the baseline that is answered by callback.
+    #[command(hide = true)]
+    CallbackBaseline {
+        /// Where to listen.
+        listen: SocketAddr,
+        /// Where the plugin listens.
+        plugin: SocketAddr,
+    },
 }
 
 fn main() -> Result<()> {
@@ -101,10 +119,13 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match cli.command {
         Some(Command::Baseline { listen, gateway }) => runtime.block_on(baseline::serve(listen, gateway)),
+        Some(Command::CallbackBaseline { listen, plugin }) => {
+            runtime.block_on(callback_baseline::serve(listen, plugin))
+        }
         None => {
             let talaria = cli.talaria.map_or_else(beside, Ok)?;
             let mut table = Table::new();
-            let measured = runtime.block_on(measure(talaria, &cli.only, &mut table));
+            let measured = runtime.block_on(measure(talaria, &cli.only, cli.turns, &mut table));
             let text = match cli.output {
                 Format::Text => table.to_string(),
                 Format::Json => serde_json::to_string_pretty(&table)? + "\n",
@@ -117,11 +138,11 @@ fn main() -> Result<()> {
 }
 
 /// One after the other: nothing else runs while something is measured.
-async fn measure(talaria: PathBuf, only: &[What], table: &mut Table) -> Result<()> {
+async fn measure(talaria: PathBuf, only: &[What], turns: usize, table: &mut Table) -> Result<()> {
     let bridge = Bridge::new(talaria)?;
     for what in What::value_variants() {
         if only.is_empty() || only.contains(what) {
-            table.extend(what.measure(&bridge).await?);
+            table.extend(what.measure(&bridge, turns).await?);
         }
     }
     Ok(())
@@ -137,7 +158,7 @@ fn beside() -> Result<PathBuf> {
 // === impl What ===
 
 impl What {
-    async fn measure(self, bridge: &Bridge) -> Result<Vec<Row>> {
+    async fn measure(self, bridge: &Bridge, turns: usize) -> Result<Vec<Row>> {
         if let Some(name) = self.to_possible_value() {
             eprintln!("measuring: {}", name.get_help().unwrap_or_default());
         }
@@ -159,6 +180,8 @@ impl What {
             Self::Streams => streams::open(bridge).await?,
             Self::SlowReaders => vec![slow::readers(bridge).await?],
             Self::Swap => vec![swap::under_load(bridge).await?],
+            Self::Callback => vec![callback::round_trip(bridge).await?],
+            Self::WaitingCallbacks => vec![callback::waiting(bridge, turns).await?],
         })
     }
 }

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
+use crate::callback::Settings;
 use crate::http1::Connection;
 
 /// How to start the bridge.
@@ -85,25 +86,53 @@ impl Bridge {
     }
 
     fn start_configured(&self, upstream: &str, store: &str, more: &str) -> Result<Server> {
-        let address = free_address()?;
-        let config = self.home.path().join(format!("bridge-{}.toml", address.port()));
         let cache = self.home.path().join("cache");
-        let text = format!(
+        self.start_as(&format!(
             "[store]\nurl = {store:?}\n\n[engine]\ncache_dir = {cache:?}\n\n\
              [executor.chat-completions.settings]\nbase_url = {upstream:?}\n\n{more}"
-        );
+        ))
+    }
+
+    fn start_as(&self, text: &str) -> Result<Server> {
+        let address = free_address()?;
+        let config = self.home.path().join(format!("bridge-{}.toml", address.port()));
         fs::write(&config, text)?;
         let mut command = Command::new(&self.binary);
         command.args(["serve", "--listen", &address.to_string(), "--config"]).arg(&config);
         Server::start(command, address, config.with_extension("log"))
     }
 
+    /// Starts it with a plugin behind it.
+    pub(crate) fn start_plugin(&self, inbound: &str, settings: &Settings<'_>) -> Result<Server> {
+        let Settings { more, executor } = settings;
+        // Beside the sections that the caller gives, which may be this one too.
+        let cache = format!("cache_dir = {:?}\n", self.home.path().join("cache"));
+        let engine = match more.contains("[engine]\n") {
+            true => more.replacen("[engine]\n", &format!("[engine]\n{cache}"), 1),
+            false => format!("{more}[engine]\n{cache}"),
+        };
+        self.start_as(&format!(
+            "[store]\nurl = \"memory:\"\n[executors]\ndefault = \"plugin-callback\"\n\
+             [callback]\nlisten = \"127.0.0.1:0\"\n{engine}[executor.plugin-callback]\n{executor}\
+             settings = {{ inbound_url = {inbound:?} }}\n"
+        ))
+    }
+
     /// Starts the baseline.
     pub(crate) fn start_baseline(&self, gateway: SocketAddr) -> Result<Server> {
+        self.start_native("baseline", gateway)
+    }
+
+    /// Starts the baseline that is answered by callback.
+    pub(crate) fn start_callback_baseline(&self, plugin: SocketAddr) -> Result<Server> {
+        self.start_native("callback-baseline", plugin)
+    }
+
+    fn start_native(&self, which: &str, upstream: SocketAddr) -> Result<Server> {
         let address = free_address()?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["baseline", &address.to_string(), &gateway.to_string()]);
-        Server::start(command, address, self.home.path().join("baseline.log"))
+        command.args([which, &address.to_string(), &upstream.to_string()]);
+        Server::start(command, address, self.home.path().join(format!("{which}.log")))
     }
 }
 
@@ -144,6 +173,11 @@ impl Server {
         resident(self.child.id())
     }
 
+    /// The same, with a page that is mapped many times counted once, as it is there once.
+    pub(crate) fn proportional(&self) -> Result<f64> {
+        kibibytes(self.child.id(), "smaps_rollup", "Pss:")
+    }
+
     /// Time that it has spent computing, in the kernel too.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         cpu(self.child.id())
@@ -176,8 +210,12 @@ pub(crate) fn cpu(process: u32) -> Result<Duration> {
 
 /// Resident memory of a process, in KiB.
 pub(crate) fn resident(process: u32) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    kibibytes(process, "status", "VmRSS:")
+}
+
+fn kibibytes(process: u32, file: &str, name: &str) -> Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{process}/{file}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 

@@ -229,6 +229,24 @@ pub(crate) async fn an_illegal_event_changes_nothing(store: Arc<dyn Store>) {
     assert_eq!(store.task(&never).await.unwrap(), None);
 }
 
+pub(crate) async fn a_late_reply_leaves_the_end_where_it_was(store: Arc<dyn Store>) {
+    let Event::Artifact { artifact, .. } = delta("late") else { panic!("an artifact") };
+    let late = Event::Late(artifact.clone());
+    let failed = create(&*store, "a", &[accepted("m1"), Event::moved(State::Failed)]).await;
+    let before = task(&*store, &failed).await;
+    store.append(&failed, 2, std::slice::from_ref(&late)).await.unwrap();
+    let after = task(&*store, &failed).await;
+    assert_eq!((&after.status, after.version, &after.artifacts), (&before.status, 3, &vec![artifact]));
+    assert_eq!(*store.events(&failed, 2, 10).await.unwrap()[0].event, late);
+    // It ended when it ended.
+    let just_after = Timestamp::from_millis(before.status.at.millis() + 1);
+    assert_eq!(store.forget(just_after, usize::MAX).await.unwrap(), 1);
+
+    let done = create(&*store, "a", &[accepted("m1"), Event::moved(State::Completed)]).await;
+    let result = store.append(&done, 2, &[late]).await;
+    assert!(matches!(result, Err(StoreError::Illegal(_))), "{result:?}");
+}
+
 pub(crate) async fn a_long_task_is_the_same_as_its_events(store: Arc<dyn Store>) {
     let key = create(&*store, "a", &[accepted("m1"), Event::moved(State::Working)]).await;
     let mut folded = (*task(&*store, &key).await).clone();

@@ -26,6 +26,7 @@ macro_rules! every_promise {
             log::only_one_of_eight_writers_wins,
             log::writers_that_try_again_all_get_through,
             log::an_illegal_event_changes_nothing,
+            log::a_late_reply_leaves_the_end_where_it_was,
             log::a_long_task_is_the_same_as_its_events,
             log::another_owners_task_is_absent,
             log::state_belongs_to_owner_context_and_executor,

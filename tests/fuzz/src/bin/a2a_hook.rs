@@ -41,7 +41,11 @@ fn shown(dialect: Dialect, task: &TaskId, hook: &Hook) {
         authentication.credentials = None;
     }
     let again = fuzz::read_hook(dialect, seen);
-    assert_eq!(again, Some((task.clone(), public)), "what is shown is what was set, without secrets: {written}");
+    assert_eq!(
+        again,
+        Some((task.clone(), public)),
+        "what is shown is what was set, without secrets: {written}"
+    );
 }
 
 /// What its receiver is sent can be sent, and has each secret once.

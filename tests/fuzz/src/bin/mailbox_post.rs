@@ -16,13 +16,15 @@ fuzz_target!(|body: &[u8]| {
         }
         Err(_) => {
             let fits = |value: &Value| {
-                let text = |name: &str| matches!(value.get(name), None | Some(Value::Null | Value::String(_)));
+                let text =
+                    |name: &str| matches!(value.get(name), None | Some(Value::Null | Value::String(_)));
                 value.get("content").is_some_and(Value::is_string) && text("reply_to") && text("chat_id")
             };
             // A member that is there twice is refused, and a tree of values cannot tell.
             let doubled = ["\"content\"", "\"reply_to\"", "\"chat_id\"", "\\u"];
             let text = String::from_utf8_lossy(body);
-            let may_be_doubled = doubled.iter().any(|name| text.matches(name).count() > 1) || text.contains("\\u");
+            let may_be_doubled =
+                doubled.iter().any(|name| text.matches(name).count() > 1) || text.contains("\\u");
             assert!(may_be_doubled || !json.as_ref().is_some_and(fits), "{json:?} is a post");
             return;
         }
