@@ -10,7 +10,6 @@
 //! A version that took over and is ready is kept on disk. At the start, a version that is refused makes room for the one
 //! that was kept.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,11 +17,11 @@ use talaria_oci::Progress;
 use tracing::{info, warn};
 
 use super::audit::{Audit, Entry, What, Who};
-use super::kept::{Content, Id, Kept, write_whole};
+use super::kept::{Content, Id, Kept};
 use super::loaded::Loaded;
 use super::watch::{self, Change, Watch};
 use super::{Executors, Seat, Table};
-use crate::config::{ComponentRef, Config, Executor, ExecutorName, FailMode, Files};
+use crate::config::{ComponentRef, Config, Executor, ExecutorName, FailMode};
 
 /// The built-in components, by the name after `builtin:`.
 const BUILTIN: [(&str, &[u8]); 5] = [
@@ -36,17 +35,10 @@ const BUILTIN: [(&str, &[u8]); 5] = [
 /// What a change needs besides the table.
 #[derive(Default)]
 pub(super) struct Keeper {
-    watch: Watch,
+    pub(super) watch: Watch,
     /// None where nothing is kept.
-    kept: Option<Kept>,
-    audit: Option<Audit>,
-}
-
-/// What an operator uploads; what is absent stays as it is in the folder.
-#[derive(Debug, Default)]
-pub(crate) struct Upload {
-    pub(crate) component: Option<Vec<u8>>,
-    pub(crate) policy: Option<String>,
+    pub(super) kept: Option<Kept>,
+    pub(super) audit: Option<Audit>,
 }
 
 /// What came of a change.
@@ -58,21 +50,8 @@ pub(crate) enum Taken {
     WhenReady,
 }
 
-/// Why nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NotChanged {
-    #[error("there is no executor `{0}`")]
-    Unknown(String),
-    #[error("{0}")]
-    Refused(String),
-    #[error("{0}")]
-    Conflict(String),
-    #[error("{0}")]
-    Failed(String),
-}
-
 /// Hears of what takes a while.
-type Report<'a> = &'a (dyn Fn(String) + Sync);
+pub(super) type Report<'a> = &'a (dyn Fn(String) + Sync);
 
 // === impl Keeper ===
 
@@ -94,7 +73,7 @@ impl Keeper {
         Self { watch: Watch::default(), kept, audit }
     }
 
-    async fn note(&self, entry: Entry) {
+    pub(super) async fn note(&self, entry: Entry) {
         let Entry { who, what, executor, digest, reason, .. } = &entry;
         info!(?who, ?what, executor, digest, reason, "executor changed");
         if let Some(audit) = &self.audit {
@@ -103,7 +82,7 @@ impl Keeper {
     }
 
     /// Keeps a version that takes turns and is ready.
-    async fn keep(&self, loaded: &Loaded) {
+    pub(super) async fn keep(&self, loaded: &Loaded) {
         if loaded.is_kept.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -116,7 +95,7 @@ impl Keeper {
     }
 
     /// What is kept of an executor, by `which` of its versions.
-    async fn kept(
+    pub(super) async fn kept(
         &self,
         name: &ExecutorName,
         which: fn(&Kept, &ExecutorName) -> Option<Id>,
@@ -129,11 +108,11 @@ impl Keeper {
     }
 
     /// The version in the folder that is passed over until it changes.
-    fn passes_over(&self, name: &ExecutorName, id: &Id) -> bool {
+    pub(super) fn passes_over(&self, name: &ExecutorName, id: &Id) -> bool {
         self.kept.as_ref().and_then(|kept| kept.passed_over(name)).as_ref() == Some(id)
     }
 
-    fn pass_over(&self, name: &ExecutorName, id: Option<&Id>) {
+    pub(super) fn pass_over(&self, name: &ExecutorName, id: Option<&Id>) {
         let Some(kept) = &self.kept else { return };
         if let Err(error) = kept.pass_over(name, id) {
             warn!(%error, executor = name.as_str(), "a restart will not know of the rollback");
@@ -218,7 +197,7 @@ impl Executors {
     }
 
     /// Loads a version of an executor whose component is in the folder, and lets it take over.
-    async fn take_content(
+    pub(super) async fn take_content(
         &self,
         keeper: &Keeper,
         name: &ExecutorName,
@@ -237,7 +216,7 @@ impl Executors {
     }
 
     /// The configuration of an executor in the folder.
-    fn configure(&self, name: &ExecutorName, policy: Option<&str>) -> Result<Executor, String> {
+    pub(super) fn configure(&self, name: &ExecutorName, policy: Option<&str>) -> Result<Executor, String> {
         let mut warnings = Vec::new();
         let config = self.folder.executor(name, policy, &|name| self.variable(name), &mut warnings);
         let config = config.map_err(|error| error.to_string())?;
@@ -260,7 +239,7 @@ impl Executors {
     }
 
     /// Loads a version, and lets it take over as the head of this file says.
-    async fn take(
+    pub(super) async fn take(
         &self,
         keeper: &Keeper,
         config: Executor,
@@ -281,7 +260,7 @@ impl Executors {
     }
 
     /// Lets a version take over, or wait.
-    async fn settle(&self, keeper: &Keeper, loaded: &Arc<Loaded>, who: &Who) -> Taken {
+    pub(super) async fn settle(&self, keeper: &Keeper, loaded: &Arc<Loaded>, who: &Who) -> Taken {
         let name = &loaded.config.name;
         let before = self.table().seat(name).and_then(|seat| seat.current.clone());
         let is_worse = !loaded.is_ready() && before.as_ref().is_some_and(|before| before.is_ready());
@@ -304,7 +283,7 @@ impl Executors {
     }
 
     /// Gives a version the turns of its name.
-    async fn seat(&self, keeper: &Keeper, loaded: &Arc<Loaded>, what: What, who: &Who) {
+    pub(super) async fn seat(&self, keeper: &Keeper, loaded: &Arc<Loaded>, what: What, who: &Who) {
         let name = &loaded.config.name;
         let before = self.table().seat(name).and_then(|seat| seat.current.clone());
         self.change(name, |seat| {
@@ -380,7 +359,7 @@ impl Executors {
         }
     }
 
-    async fn load_kept(
+    pub(super) async fn load_kept(
         &self,
         name: &ExecutorName,
         content: Content,
@@ -395,7 +374,7 @@ impl Executors {
     }
 
     /// What was in the folder is not any more.
-    async fn gone(&self, keeper: &Keeper, name: &ExecutorName, who: &Who, report: Report<'_>) {
+    pub(super) async fn gone(&self, keeper: &Keeper, name: &ExecutorName, who: &Who, report: Report<'_>) {
         if let Some(config) = self.fixed.get(name) {
             if let Ok((wasm, content)) = read_component(config, &self.oci, report).await {
                 let _ = self.take(keeper, config.clone(), wasm, content, who, report).await;
@@ -456,161 +435,6 @@ impl Executors {
         }
     }
 
-    /// Reads an executor's files again, whatever was refused or rolled back before.
-    pub(crate) async fn reload(&self, name: &ExecutorName, who: &Who) -> Result<Taken, NotChanged> {
-        let mut keeper = self.keeper.lock().await;
-        let files =
-            Files { component: Some(self.folder.component(name)), policy: Some(self.folder.policy(name)) };
-        let files = present(files);
-        if files.component.is_some() {
-            let content = blocking(move || watch::read(&files)).await;
-            let content = content.map_err(|error| NotChanged::Failed(error.to_string()))?;
-            keeper.watch.was_tried(name, content.id());
-            keeper.pass_over(name, None);
-            let taken = self.take_content(&keeper, name, content, who, &super::log).await;
-            return taken.map_err(NotChanged::Refused);
-        }
-        let config = self.fixed.get(name).ok_or_else(|| NotChanged::Unknown(name.to_string()))?;
-        let read = read_component(config, &self.oci, &super::log).await;
-        let (wasm, content) = read.map_err(NotChanged::Failed)?;
-        keeper.pass_over(name, None);
-        let taken = self.take(&keeper, config.clone(), wasm, content, who, &super::log).await;
-        taken.map_err(NotChanged::Refused)
-    }
-
-    /// Goes back to the version before the one that takes turns, and stays there until a file changes.
-    pub(crate) async fn rollback(&self, name: &ExecutorName, who: &Who) -> Result<(), NotChanged> {
-        let mut keeper = self.keeper.lock().await;
-        self.go_back(&mut keeper, name, who, &super::log).await
-    }
-
-    async fn go_back(
-        &self,
-        keeper: &mut Keeper,
-        name: &ExecutorName,
-        who: &Who,
-        report: Report<'_>,
-    ) -> Result<(), NotChanged> {
-        let table = self.table();
-        let seat = table.seat(name).ok_or_else(|| NotChanged::Unknown(name.to_string()))?;
-        let Some(kept) = keeper.kept.clone() else {
-            return Err(NotChanged::Conflict("no versions are kept; set `executors.state`".into()));
-        };
-        let taking = seat.current.as_ref().and_then(|loaded| loaded.content.as_ref()).map(Content::id);
-        // A version that never was ready is not kept: then the one that was is the one to go back to.
-        let which = if kept.current(name) == taking { Kept::previous } else { Kept::current };
-        let content = keeper.kept(name, which).await.map_err(NotChanged::Failed)?;
-        let Some(content) = content else {
-            return Err(NotChanged::Conflict(format!("no earlier good version of `{name}` is kept")));
-        };
-        let loaded = self.load_kept(name, content, report).await.map_err(NotChanged::Refused)?;
-        self.seat(keeper, &loaded, What::RolledBack, who).await;
-        let passed_over = match keeper.watch.tried(name) {
-            Some(id) => Some(id.clone()),
-            None => taking,
-        };
-        keeper.pass_over(name, passed_over.as_ref());
-        Ok(())
-    }
-
-    /// Loads an upload and, where it is good, writes it into the folder.
-    pub(crate) async fn put(
-        &self,
-        name: &ExecutorName,
-        upload: Upload,
-        who: &Who,
-    ) -> Result<Taken, NotChanged> {
-        let mut keeper = self.keeper.lock().await;
-        if self.fixed.get(name).is_some_and(|config| !is_builtin(config)) {
-            let what = format!("`{name}` is configured in talaria.toml; change it there");
-            return Err(NotChanged::Conflict(what));
-        }
-        let (component, policy) = (self.folder.component(name), self.folder.policy(name));
-        let content = {
-            let (component, policy) = (component.clone(), policy.clone());
-            blocking(move || {
-                let wasm = match upload.component {
-                    Some(wasm) => wasm,
-                    None => watch::read_component(&component)?,
-                };
-                let policy = match upload.policy {
-                    Some(text) => Some(text),
-                    None => watch::read_policy(&policy)?,
-                };
-                Ok(Content { wasm: wasm.into(), policy })
-            })
-        };
-        let content = content.await.map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                NotChanged::Conflict(format!("`{name}` has no component yet; upload one"))
-            }
-            _ => NotChanged::Failed(error.to_string()),
-        })?;
-        let config = self.configure(name, content.policy.as_deref()).map_err(NotChanged::Refused)?;
-        // Tried before anything is written: what is refused leaves no trace in the folder.
-        let wasm = Arc::clone(&content.wasm);
-        let loaded = self.loader.load(config, wasm, Some(content.clone()), &super::log).await;
-        let loaded = Arc::new(loaded.map_err(NotChanged::Refused)?);
-        let (folder, id) = (self.folder.path().to_owned(), content.id());
-        blocking(move || {
-            std::fs::create_dir_all(&folder)?;
-            if let Some(text) = &content.policy {
-                write_whole(&policy, text.as_bytes())?;
-            }
-            write_whole(&component, &content.wasm)
-        })
-        .await
-        .map_err(|error| {
-            NotChanged::Failed(format!("cannot write to {}: {error}", self.folder.path().display()))
-        })?;
-        keeper.watch.was_tried(name, id);
-        keeper.pass_over(name, None);
-        Ok(self.settle(&keeper, &loaded, who).await)
-    }
-
-    /// Removes an executor's files, and takes it out of service.
-    pub(crate) async fn remove(&self, name: &ExecutorName, who: &Who) -> Result<(), NotChanged> {
-        let keeper = self.keeper.lock().await;
-        let files = present(Files {
-            component: Some(self.folder.component(name)),
-            policy: Some(self.folder.policy(name)),
-        });
-        if files.component.is_none() {
-            return Err(match self.table().seat(name) {
-                Some(_) => {
-                    NotChanged::Conflict(format!("`{name}` does not come from the folder of executors"))
-                }
-                None => NotChanged::Unknown(name.to_string()),
-            });
-        }
-        if *name == self.table().default && !self.fixed.contains_key(name) {
-            return Err(NotChanged::Conflict(format!(
-                "`{name}` is the default executor; choose another with `executors.default` first"
-            )));
-        }
-        blocking(move || {
-            for path in [files.component, files.policy].into_iter().flatten() {
-                std::fs::remove_file(path)?;
-            }
-            Ok(())
-        })
-        .await
-        .map_err(|error| {
-            NotChanged::Failed(format!("cannot change {}: {error}", self.folder.path().display()))
-        })?;
-        self.gone(&keeper, name, who, &super::log).await;
-        Ok(())
-    }
-
-    /// What was changed last, oldest first.
-    pub(crate) async fn audit(&self, most: usize) -> Result<Vec<Entry>, NotChanged> {
-        let keeper = self.keeper.lock().await;
-        match &keeper.audit {
-            Some(audit) => audit.last(most).await.map_err(|error| NotChanged::Failed(error.to_string())),
-            None => Err(NotChanged::Conflict("no log of changes is kept; set `executors.state`".into())),
-        }
-    }
-
     /// Replaces a seat; one that is not there is made.
     fn change(&self, name: &ExecutorName, change: impl FnOnce(&mut Seat)) {
         let mut table = Table::clone(&self.table());
@@ -621,18 +445,12 @@ impl Executors {
     }
 }
 
-fn is_builtin(config: &Executor) -> bool {
+pub(super) fn is_builtin(config: &Executor) -> bool {
     matches!(config.component, ComponentRef::Builtin(_))
 }
 
-/// The files that are there.
-fn present(files: Files) -> Files {
-    let there = |path: &PathBuf| path.exists();
-    Files { component: files.component.filter(there), policy: files.policy.filter(there) }
-}
-
 /// A component that does not come from the folder. What can change is kept.
-async fn read_component(
+pub(super) async fn read_component(
     config: &Executor,
     oci: &talaria_oci::Options,
     report: Report<'_>,
@@ -656,7 +474,7 @@ async fn read_component(
 }
 
 /// Files are read and written off the threads that serve.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))

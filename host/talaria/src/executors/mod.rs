@@ -10,7 +10,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `change` | every change of a seat, one at a time: from the folder, from the operator, after crashes |
+//! | `change` | every change of a seat, one at a time: at the start, from the folder, after probes and crashes |
+//! | `operator` | the changes that an operator asks for |
 //! | `watch` | what is in the folder of executors, looked at every second |
 //! | `loaded` | one version: how it is loaded, whether it is ready, how it has fared |
 //! | `faults` | when a version is in quarantine |
@@ -22,6 +23,7 @@ mod change;
 mod faults;
 mod kept;
 mod loaded;
+mod operator;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -40,8 +42,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 pub(crate) use audit::Who;
-pub(crate) use change::{NotChanged, Taken, Upload};
+pub(crate) use change::Taken;
 pub(crate) use loaded::{Loaded, Loader, Readiness};
+pub(crate) use operator::{NotChanged, Upload};
 
 use change::Keeper;
 use loaded::Closed;
