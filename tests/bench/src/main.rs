@@ -9,6 +9,7 @@ mod baseline;
 mod durable;
 mod first;
 mod gateway;
+mod hostile;
 mod http1;
 mod inside;
 mod load;
@@ -75,6 +76,8 @@ enum What {
     Streams,
     /// Turns beside readers that hang.
     SlowReaders,
+    /// Turns beside guests that attack.
+    Hostile,
 }
 
 #[derive(Debug, Subcommand)]
@@ -147,6 +150,7 @@ impl What {
             Self::FirstEvent => vec![first::event(bridge).await?],
             Self::Streams => streams::open(bridge).await?,
             Self::SlowReaders => vec![slow::readers(bridge).await?],
+            Self::Hostile => hostile::beside().await?,
         })
     }
 }
