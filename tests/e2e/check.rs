@@ -1,7 +1,7 @@
 //! `talaria check`: 0 if all is well, 1 if an executor is not, with what to do about it.
 
 use serde_json::Value;
-use talaria_testkit::{FakeGateway, Reply};
+use talaria_testkit::{FakeGateway, Reply, guest};
 
 use crate::bridge::{run, stderr, stdout, talaria};
 
@@ -57,4 +57,38 @@ fn the_grant_of_a_built_in_executor_covers_what_its_component_needs() {
             assert_eq!(need["granted"], true, "{}: {need}", executor["name"]);
         }
     }
+}
+
+/// A component that no executor has yet: what it needs, and the lines of a grant that gives it.
+#[test]
+fn inspect_shows_what_a_component_needs_and_the_lines_that_grant_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.wasm");
+    std::fs::write(&file, guest("hostile")).unwrap();
+    let shown = run(talaria(folder.path()).args(["executor", "inspect", "mine.wasm"]));
+    assert_eq!(shown.status.code(), Some(0), "{}{}", stdout(&shown), stderr(&shown));
+    let text = stdout(&shown);
+    assert!(text.contains("denied; add egress = [\"* http://127.0.0.1:9/*\"]"), "{text}");
+    let lines = "[executor.mine.grant]\negress = [\"* http://127.0.0.1:9/*\"]\nsecrets = [\"PROBE_KEY\"]\ncallbacks = true";
+    assert!(text.contains(lines), "{text}");
+
+    // With exactly these lines nothing is missing.
+    std::fs::create_dir(folder.path().join("executors")).unwrap();
+    std::fs::rename(&file, folder.path().join("executors/mine.wasm")).unwrap();
+    std::fs::write(folder.path().join("executors/mine.toml"), lines.replace("executor.mine.", "")).unwrap();
+    let shown = run(talaria(folder.path()).args(["executor", "inspect", "mine", "--output", "json"]));
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!((&shown["executor"], &shown["add"]), (&"mine".into(), &serde_json::json!([])), "{shown}");
+    let denied = shown["needs"].as_array().unwrap().iter().filter(|need| need.get("add").is_some()).count();
+    assert_eq!(denied, 0, "{shown}");
+
+    let listed = run(talaria(folder.path()).args(["executor", "list", "--output", "json"]));
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let names: Vec<&str> = listed["executors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|listed| listed["name"].as_str().unwrap())
+        .collect();
+    assert!(names.contains(&"mine") && names.contains(&"chat-completions"), "{listed}");
 }

@@ -11,6 +11,7 @@ mod callback_baseline;
 mod durable;
 mod first;
 mod gateway;
+mod hostile;
 mod http1;
 mod inside;
 mod load;
@@ -91,6 +92,8 @@ enum What {
     Callback,
     /// Resident memory of turns that wait for their callbacks.
     WaitingCallbacks,
+    /// Turns beside guests that attack.
+    Hostile,
 }
 
 #[derive(Debug, Subcommand)]
@@ -182,6 +185,7 @@ impl What {
             Self::Swap => vec![swap::under_load(bridge).await?],
             Self::Callback => vec![callback::round_trip(bridge).await?],
             Self::WaitingCallbacks => vec![callback::waiting(bridge, turns).await?],
+            Self::Hostile => hostile::beside().await?,
         })
     }
 }

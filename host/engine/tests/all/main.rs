@@ -14,6 +14,7 @@ mod contained;
 mod contract;
 mod hermes;
 mod hermes_runs;
+mod hostile;
 mod loads;
 mod plugin_callback;
 mod reach;

@@ -1,0 +1,153 @@
+//! Attacks the host as its prompt says: `VERB [ARGUMENT]`. For the host's tests; each verb is an attack on one promise.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use talaria_guest::events::{self, Event};
+use talaria_guest::{
+    Description, Executor, Failure, FailureKind, Needs, Outcome, Request, Turn, control, http, log, state,
+};
+
+struct Hostile;
+
+impl Executor for Hostile {
+    fn describe() -> Description {
+        Description {
+            settings_schema: r#"{"properties":{"base_url":{"type":"string","default":"http://127.0.0.1:9"}}}"#.into(),
+            needs: Needs {
+                egress: vec!["* {setting:base_url}/*".into()],
+                secrets: vec!["PROBE_KEY".into()],
+                callbacks: true,
+            },
+            streaming: true,
+            ..Description::new("hostile", env!("CARGO_PKG_VERSION"), "Attacks the host")
+        }
+    }
+
+    fn execute(turn: Turn) -> Result<Outcome, Failure> {
+        let (verb, argument) = turn.text.split_once(' ').unwrap_or((&turn.text, ""));
+        let (first, second) = argument.split_once(' ').unwrap_or((argument, ""));
+        let number = first.parse().unwrap_or(0_usize);
+        Ok(Outcome::text(match verb {
+            "spin" => loop {
+                core::hint::black_box(0);
+            },
+            // How many of so many events were taken.
+            "emit" => {
+                let event = Event::TextDelta("x".repeat(second.parse().unwrap_or(1)));
+                (0..number).take_while(|_| events::emit(&event).is_ok()).count().to_string()
+            }
+            "panic-halfway" => {
+                events::emit(&Event::TextDelta("half of it, ".into())).map_err(over)?;
+                core::arch::wasm32::unreachable()
+            }
+            "log" => {
+                for _ in 0..number {
+                    log::write(log::Level::Warn, "x", None);
+                }
+                "logged".into()
+            }
+            "headers" => {
+                let mut request = Request::new("GET", second);
+                for header in 0..number {
+                    request = request.header(&format!("x-{header}"), "x".repeat(100));
+                }
+                told(request.fetch())
+            }
+            "call" => told(Request::new(first, second).fetch()),
+            // Goes where a redirect leads.
+            "follow" => {
+                let response = Request::new("GET", first).fetch().map_err(failed)?;
+                let location = response.headers.iter().find(|(name, _)| name == "location");
+                match location {
+                    Some((_, location)) => told(Request::new("GET", location.as_str()).fetch()),
+                    None => format!("{} without a location", response.status),
+                }
+            }
+            "upgrade" => {
+                let request = Request::new("GET", first).header("upgrade", "h2c");
+                told(request.header("connection", "upgrade, http2-settings").fetch())
+            }
+            "secret-in-url" => told(Request::new("GET", format!("{first}?key={{secret:PROBE_KEY}}")).fetch()),
+            "secret-in-body" => {
+                told(Request::new("POST", first).body("text/plain", "key={secret:PROBE_KEY}").fetch())
+            }
+            "secret-in-header" => told(Request::new("GET", first).header("x-key", "{secret:PROBE_KEY}").fetch()),
+            // How many calls were open at once.
+            "open" => {
+                let mut open = Vec::new();
+                let error = loop {
+                    match Request::new("GET", second).open() {
+                        Ok(exchange) => open.push(exchange),
+                        Err(error) => break error.message,
+                    }
+                    if open.len() == number {
+                        break "no bound".into();
+                    }
+                };
+                format!("{}: {error}", open.len())
+            }
+            // Holds a response open for ever.
+            "hold" => {
+                let exchange = Request::new("GET", first).open().map_err(failed)?;
+                let read = exchange.read(1 << 20).map_err(failed)?;
+                control::sleep(u32::MAX);
+                format!("{read:?}")
+            }
+            // How many calls were made, one after the other.
+            "calls" => {
+                let mut made = 0;
+                let error = loop {
+                    match Request::new("GET", second).fetch() {
+                        Ok(_) => made += 1,
+                        Err(error) => break error.message,
+                    }
+                    if made == number {
+                        break "no bound".into();
+                    }
+                };
+                format!("{made}: {error}")
+            }
+            "send" => told(Request::new("POST", second).body("text/plain", vec![b'x'; number]).fetch()),
+            // How many values of so many bytes were remembered.
+            "remember" => {
+                let value = vec![1; number];
+                let mut kept = 0;
+                while state::set(&format!("k{kept}"), Some(&value)).is_ok() && kept < 10_000 {
+                    kept += 1;
+                }
+                kept.to_string()
+            }
+            "recall" => format!("{:?}", state::get(argument).ok().flatten()),
+            // Nanoseconds below a millisecond that the clock tells.
+            "clock" => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                (now.subsec_nanos() % 1_000_000).to_string()
+            }
+            "read" => std::fs::read_to_string(argument).unwrap_or_else(|error| format!("error: {error}")),
+            "write" => std::fs::write(argument, "x").map_or_else(|error| format!("error: {error}"), |()| "written".into()),
+            // Hash tables need random numbers of some kind.
+            "hash" => {
+                use std::hash::{BuildHasher as _, RandomState};
+                RandomState::new().hash_one(1).to_string()
+            }
+            _ => return Err(Failure::new(FailureKind::InvalidTurn, format!("no verb {verb}"))),
+        }))
+    }
+}
+
+fn told(response: Result<http::Response, http::Error>) -> String {
+    match response {
+        Ok(response) => format!("{} {}", response.status, String::from_utf8_lossy(&response.body)),
+        Err(error) => format!("{:?}: {}", error.kind, error.message),
+    }
+}
+
+fn failed(error: http::Error) -> Failure {
+    Failure::new(FailureKind::Upstream, format!("{:?}: {}", error.kind, error.message))
+}
+
+fn over(error: events::Error) -> Failure {
+    Failure::new(FailureKind::Cancelled, error.message)
+}
+
+talaria_guest::export!(Hostile);
