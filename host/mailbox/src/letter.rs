@@ -91,14 +91,16 @@ impl Posted {
     /// # Errors
     /// [`Invalid`], which says what the peer is told.
     pub fn parse(body: &[u8]) -> Result<Self, Invalid> {
-        serde_json::from_slice::<IgnoredAny>(body).map_err(|_| Invalid::NotJson)?;
+        // What is skipped is not looked into, so that it is text at all is seen here.
+        let body = std::str::from_utf8(body).map_err(|_| Invalid::NotJson)?;
+        serde_json::from_str::<IgnoredAny>(body).map_err(|_| Invalid::NotJson)?;
         // An array would be read as the fields in their order.
-        if body.trim_ascii_start().first() != Some(&b'{') {
+        if !body.trim_ascii_start().starts_with('{') {
             return Err(Invalid::NoContent);
         }
         let Wire { reply_to, chat_id, content } =
-            serde_json::from_slice(body).map_err(|_| Invalid::NoContent)?;
-        let is_last = serde_json::from_slice(body).is_ok_and(|LastWord { metadata }| metadata.notify);
+            serde_json::from_str(body).map_err(|_| Invalid::NoContent)?;
+        let is_last = serde_json::from_str(body).is_ok_and(|LastWord { metadata }| metadata.notify);
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
         let reply_to = given(reply_to);
         let (kind, content) = match classify(&content) {
@@ -235,6 +237,8 @@ mod tests {
         for body in ["", "{", "x", "{}{}", &"[".repeat(10_000)] {
             assert_eq!(Posted::parse(body.as_bytes()), Err(Invalid::NotJson), "{body}");
         }
+        let no_text = b"{\"content\":\"x\",\"skipped\":\"\xff\"}";
+        assert_eq!(Posted::parse(no_text), Err(Invalid::NotJson), "also where nobody reads it");
     }
 
     proptest! {

@@ -29,7 +29,9 @@ fuzz_target!(|body: &[u8]| {
             return;
         }
     };
-    let json = json.expect("only JSON is a post");
+    assert!(std::str::from_utf8(body).is_ok(), "only text is a post");
+    // What is skipped may hold a number, or a depth, that a tree of values cannot.
+    let Some(json) = json else { return };
     let said = json["content"].as_str().expect("only a text is content");
     assert!(said.ends_with(post.content()), "only what the gateway put before it is taken off");
     let given = |name: &str| json[name].as_str().filter(|text| !text.is_empty());
