@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use talaria_egress::{Access, Bounds, Egress, Request, Response, Secrets};
+use talaria_egress::{Access, Bounds, Egress, HostPattern, Request, Response, Secrets};
 
 use crate::config::{Config, Env};
 
@@ -133,7 +133,10 @@ impl Examination<'_> {
             secrets.insert("KEY", key, vec![pattern.clone()]).map_err(|error| error.to_string())?;
             headers.push(("authorization".into(), "Bearer {secret:KEY}".into()));
         }
-        let access = Access { executor: "doctor".into(), patterns: vec![pattern], secrets, bounds };
+        // The operator named the address, wherever it leads.
+        let private = vec![HostPattern::from(&pattern)];
+        let (executor, patterns) = ("doctor".into(), vec![pattern]);
+        let access = Access { executor, patterns, private, secrets, bounds, ..Access::default() };
         let request = Request { method: "GET".into(), url: url.into(), headers, ..Request::default() };
         self.egress.fetch(&access, request).await.map_err(|error| error.to_string())
     }

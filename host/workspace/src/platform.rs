@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde_json::Value;
-use talaria_egress::{Access, Bounds, Egress, Pattern, Request, Secrets};
+use talaria_egress::{Access, Bounds, Egress, HostPattern, Pattern, Request, Secrets};
 use talaria_observe::scrub;
 
 use crate::keys::Key;
@@ -123,8 +123,15 @@ impl Platform {
             headers.push(("authorization".into(), format!("Bearer {{secret:{TOKEN}}}")));
         }
         let bounds = Bounds { timeout: within, response_body: ANSWER_BYTES, ..Bounds::default() };
-        let access =
-            Access { executor: "workspace".into(), patterns: vec![self.pattern.clone()], secrets, bounds };
+        let access = Access {
+            executor: "workspace".into(),
+            patterns: vec![self.pattern.clone()],
+            // The operator named the platform, wherever its name leads.
+            private: vec![HostPattern::from(&self.pattern)],
+            secrets,
+            bounds,
+            ..Access::default()
+        };
         let (method, url) = (method.to_owned(), format!("{}{path}", self.base));
         let request = Request { method, url, headers, body: body.into(), ..Request::default() };
         let response = self.egress.load_full().fetch(&access, request).await;

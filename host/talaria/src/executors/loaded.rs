@@ -68,7 +68,7 @@ pub(crate) struct Loader {
 impl Loader {
     /// For a version that has no seat: nobody hears of its quarantine.
     pub(crate) fn alone(engine: Engine, callbacks: Arc<dyn Callbacks>) -> Self {
-        Self { engine, callbacks: Some(callbacks), quarantined: Arc::default() }
+        Self { engine, callbacks: Some(callbacks), workspaces: None, quarantined: Arc::default() }
     }
 
     /// Loads and probes a version. The error says why it takes no turns.

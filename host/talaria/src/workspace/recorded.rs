@@ -77,6 +77,7 @@ impl Recorded {
                     }
                 }
                 Event::Artifact { artifact, append: false, .. } => say("artifact", &parts(&artifact.parts)),
+                Event::Late(artifact) => say("assistant", &parts(&artifact.parts)),
                 Event::Note { name, value } => say("event", &format!("{name} {value}")),
                 Event::Artifact { .. } | Event::Checkpoint(_) => {}
             }
@@ -168,6 +169,10 @@ impl Store for Recorded {
 
     async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError> {
         self.inner.state(key).await
+    }
+
+    async fn state_beside(&self, key: &StateKey) -> Result<usize, StoreError> {
+        self.inner.state_beside(key).await
     }
 
     async fn set_state(&self, key: &StateKey, value: Option<Arc<[u8]>>) -> Result<(), StoreError> {

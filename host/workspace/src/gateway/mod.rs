@@ -16,7 +16,7 @@ mod process;
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_egress::{Access, Bounds, Egress, Request};
+use talaria_egress::{Access, Bounds, Egress, HostPattern, Pattern, Request};
 use talaria_observe::scrub;
 use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -193,9 +193,11 @@ impl Supervisor {
 
 /// Whether a gateway answers for itself.
 pub async fn is_healthy(egress: &Egress, url: &str) -> bool {
-    let Ok(pattern) = format!("GET {url}").parse() else { return false };
+    let Ok(pattern) = format!("GET {url}").parse::<Pattern>() else { return false };
     let bounds = Bounds { timeout: Duration::from_secs(2), response_body: 64 << 10, ..Bounds::default() };
-    let access = Access { executor: "gateway".into(), patterns: vec![pattern], bounds, ..Access::default() };
+    let private = vec![HostPattern::from(&pattern)];
+    let (executor, patterns) = ("gateway".into(), vec![pattern]);
+    let access = Access { executor, patterns, private, bounds, ..Access::default() };
     let request = Request { method: "GET".into(), url: url.into(), ..Request::default() };
     egress.fetch(&access, request).await.is_ok_and(|answer| answer.status == 200)
 }
