@@ -116,17 +116,17 @@ async fn what_is_dropped_in_takes_turns_and_what_is_taken_out_does_not() {
     // Its settings alone.
     site.put("mine.toml", "[settings]\nbase_url = \"http://two\"");
     until("the settings change", async || ask(&bridge, "mine", "turn").await.contains("http://two")).await;
-    // Another component.
+    // Another component, which takes no settings.
+    site.put("mine.toml", "");
     site.put("mine.wasm", guest("echo"));
     answers(&bridge, "mine", "echo hello", "echo hello").await;
 
     std::fs::remove_file(site.file("mine.wasm")).unwrap();
     until("it is gone", async || ask(&bridge, "mine", "hello").await.contains("names no executor")).await;
-    let changes = changes(&bridge, "mine").await;
-    assert_eq!(
-        changes,
-        ["folder refused", "folder loaded", "folder swapped", "folder swapped", "folder removed"]
-    );
+    let mut changes = changes(&bridge, "mine").await;
+    // Two files that change together may be one version, or two.
+    changes.dedup();
+    assert_eq!(changes, ["folder refused", "folder loaded", "folder swapped", "folder removed"]);
 }
 
 #[tokio::test]

@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_named() {
         for (args, says) in [
-            (["a2a", "--seconds", "5"], "no target a2a; there are a2a_jsonrpc, "),
+            (["a2a", "--seconds", "5"], "no target a2a; there are a2a_hook, "),
             (["a2a_rest", "--seconds", "soon"], "--seconds takes a number"),
             (["a2a_rest", "--seconds", "0"], "--seconds takes a number"),
             (["a2a_rest", "a2a_words", "--seconds"], "--seconds takes a number"),

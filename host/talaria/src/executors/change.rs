@@ -223,7 +223,7 @@ impl Executors {
         for warning in warnings {
             warn!(executor = name.as_str(), "{warning}");
         }
-        if config.grant.callbacks && self.loader.callbacks.is_none() {
+        if config.grant.callbacks && !self.takes_callbacks {
             return Err(
                 "`grant.callbacks` needs the callback listener: add a `[callback]` section to talaria.toml and restart"
                     .into(),

@@ -60,6 +60,8 @@ pub(crate) struct Executors {
     /// Those that do not come from the folder.
     fixed: BTreeMap<ExecutorName, Executor>,
     folder: Folder,
+    /// Whether there is a callback listener, or would be in a host that serves.
+    takes_callbacks: bool,
     /// How components are pulled from registries.
     oci: talaria_oci::Options,
     /// Reads the environment, for secrets.
@@ -128,6 +130,7 @@ impl Executors {
             loader: Loader { engine, callbacks, workspaces, quarantined: Arc::clone(&quarantined) },
             fixed: config.executors.clone(),
             folder: config.folder.clone(),
+            takes_callbacks: config.callback.is_some(),
             oci: config.oci.clone(),
             env,
             gateway_key: config.gateway.as_ref().map(|gateway| gateway.wanted.key.clone()),
