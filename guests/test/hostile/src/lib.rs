@@ -12,7 +12,8 @@ struct Hostile;
 impl Executor for Hostile {
     fn describe() -> Description {
         Description {
-            settings_schema: r#"{"properties":{"base_url":{"type":"string","default":"http://127.0.0.1:9"}}}"#.into(),
+            settings_schema:
+                r#"{"properties":{"base_url":{"type":"string","default":"http://127.0.0.1:9"}}}"#.into(),
             needs: Needs {
                 egress: vec!["* {setting:base_url}/*".into()],
                 secrets: vec!["PROBE_KEY".into()],
@@ -71,7 +72,9 @@ impl Executor for Hostile {
             "secret-in-body" => {
                 told(Request::new("POST", first).body("text/plain", "key={secret:PROBE_KEY}").fetch())
             }
-            "secret-in-header" => told(Request::new("GET", first).header("x-key", "{secret:PROBE_KEY}").fetch()),
+            "secret-in-header" => {
+                told(Request::new("GET", first).header("x-key", "{secret:PROBE_KEY}").fetch())
+            }
             // How many calls were open at once.
             "open" => {
                 let mut open = Vec::new();
@@ -124,7 +127,8 @@ impl Executor for Hostile {
                 (now.subsec_nanos() % 1_000_000).to_string()
             }
             "read" => std::fs::read_to_string(argument).unwrap_or_else(|error| format!("error: {error}")),
-            "write" => std::fs::write(argument, "x").map_or_else(|error| format!("error: {error}"), |()| "written".into()),
+            "write" => std::fs::write(argument, "x")
+                .map_or_else(|error| format!("error: {error}"), |()| "written".into()),
             // Hash tables need random numbers of some kind.
             "hash" => {
                 use std::hash::{BuildHasher as _, RandomState};

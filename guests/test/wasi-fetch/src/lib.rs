@@ -9,7 +9,8 @@ struct WasiFetch;
 impl Executor for WasiFetch {
     fn describe() -> Description {
         Description {
-            settings_schema: r#"{"properties":{"base_url":{"type":"string","default":"http://127.0.0.1:9"}}}"#.into(),
+            settings_schema:
+                r#"{"properties":{"base_url":{"type":"string","default":"http://127.0.0.1:9"}}}"#.into(),
             needs: Needs {
                 egress: vec!["* {setting:base_url}/*".into()],
                 secrets: vec!["PROBE_KEY".into()],
