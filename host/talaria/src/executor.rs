@@ -118,6 +118,9 @@ impl Inspected {
             inspected.executor = Some(name.as_str().to_owned());
             return Ok(inspected);
         }
+        if let Some((_, reason)) = executors.refused().find(|(name, _)| name.as_str() == file) {
+            anyhow::bail!("executor {file} was refused: {reason}");
+        }
         let wasm = std::fs::read(path).with_context(|| file.to_owned())?;
         let engine = EngineConfig { slots: 1, scripted_slots: 1, cache_dir: config.engine.cache_dir.clone() };
         let engine = Engine::new(&engine, Egress::new(talaria_egress::Config::default()))?;
