@@ -2,7 +2,8 @@
 //!
 //! A secret may be cut anywhere, so the tail that could still become one is held back. A cut is safe behind a
 //! [delimiter](crate::scrub::is_delimiter) unless something is open there that reaches across it: `Bearer ` or `NAME = `
-//! before its value, a quoted value before its closing quote, a private key before its end, a known secret that has
+//! before its value, a quoted value before the end of its line (what is taken out can take a closing quote along, so that
+//! the quote alone does not tell), a private key before its end, a known secret that has
 //! white space in it. Then the cut moves in front of what is open.
 //!
 //! **Promise:** the pieces that come out are together what [`Redactor::redact`] makes of the whole, as long as no such
@@ -178,7 +179,7 @@ impl Open {
             "(?:-----BEGIN [A-Z0-9 ]*|{PEM_BEGIN}{PEM_HEADERS}(?:{PEM_GAP}{line}{{16,}})*{PEM_GAP}{line}{{0,80}}{PEM_GAP}(?:-{{1,5}}|-----E|-----EN|-----END[A-Z0-9 ]*-{{0,4}})?)$"
         );
         let value = format!(
-            r#"(?:(?i-u:bearer)[ \t]+|{NAME}[ \t]*(?:=[ \t]*(?:(?i-u:Bearer|Basic|Token)[ \t]+|\\?"[^"\n]*|'[^'\n]*)?)?)$"#
+            r#"(?:(?i-u:bearer)[ \t]+|{NAME}[ \t]*(?:=[ \t]*(?:(?i-u:Bearer|Basic|Token)[ \t]+|\\?["'][^\n]*)?)?)$"#
         );
         Ok(Self { key: Regex::new(&key)?, value: Regex::new(&value)? })
     }
