@@ -306,6 +306,11 @@ async fn an_executor_that_crashes_again_and_again_is_out_of_service() {
     }
     let said = ask(&bridge, "mine", "echo hello").await;
     assert!(said.contains("out of service"), "{said}");
+    until("both quarantines are in the log", async || {
+        changes(&bridge, "covered").await == ["start loaded", "host quarantined"]
+    })
+    .await;
+    assert_eq!(changes(&bridge, "mine").await, ["start loaded", "host quarantined"], "each is told once");
     assert_eq!(ask(&bridge, "covered", "echo hello").await, "echo hello", "the fallback takes its turns");
     let ready = get(&bridge, "/readyz").await;
     assert_eq!(ready["executors"]["mine"]["state"], "quarantined", "{ready}");

@@ -423,7 +423,7 @@ impl Executors {
     pub(super) async fn after_crashes(&self) {
         let mut keeper = self.keeper.lock().await;
         let table = self.table();
-        for (name, loaded) in table.loaded().filter(|(_, loaded)| loaded.is_quarantined()) {
+        for (name, loaded) in table.loaded().filter(|(_, loaded)| loaded.is_newly_quarantined()) {
             let mut entry = Entry::new(Who::Host, What::Quarantined, name);
             entry.digest = Some(loaded.digest().to_owned());
             keeper.note(entry).await;

@@ -6,7 +6,7 @@
 //! [`Readiness::NotReady`].
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use async_trait::async_trait;
@@ -37,6 +37,8 @@ struct Standing {
     name: ExecutorName,
     readiness: RwLock<Readiness>,
     faults: Mutex<Faults>,
+    /// It went into quarantine, and nobody has dealt with that.
+    is_news: AtomicBool,
     /// Told when it goes into quarantine.
     quarantined: Arc<Notify>,
 }
@@ -106,6 +108,7 @@ impl Loader {
             name: config.name.clone(),
             readiness: RwLock::new(Readiness::Ready),
             faults: Mutex::new(Faults::NONE),
+            is_news: AtomicBool::new(false),
             quarantined: Arc::clone(&self.quarantined),
         });
         let hears = Arc::clone(&standing);
@@ -147,6 +150,11 @@ impl Loaded {
         self.standing.faults().is_quarantined()
     }
 
+    /// Whether it went into quarantine since this was asked last.
+    pub(super) fn is_newly_quarantined(&self) -> bool {
+        self.standing.is_news.swap(false, Ordering::AcqRel)
+    }
+
     /// The component's digest.
     pub(crate) fn digest(&self) -> &str {
         self.executor.component().digest()
@@ -186,6 +194,7 @@ impl Standing {
         let pause = self.faults().fault(Instant::now());
         if let Some(pause) = pause {
             self.now_is(Readiness::quarantined(pause));
+            self.is_news.store(true, Ordering::Release);
             self.quarantined.notify_one();
         }
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use talaria_turns::{
     Content, ContextId, Event, GivenUp, Hook, HookId, Hooked, Message, MessageId, Page, Part, Principal,
-    Query, REPLY, State, StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
+    Query, REPLY, StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
 };
 use talaria_workspace::Transcript;
 
@@ -64,12 +64,9 @@ impl Recorded {
                     match said.is_empty() {
                         false if *ends_turn => say("assistant", &said),
                         false => say("status", &said),
-                        true => say("status", state(status.state)),
+                        true => say("status", &status.state.to_string()),
                     }
-                    over = matches!(
-                        status.state,
-                        State::Completed | State::Failed | State::Canceled | State::Rejected
-                    );
+                    over = status.state.is_terminal();
                 }
                 Event::Artifact { artifact, .. } if artifact.id == REPLY => {
                     if known.answer.len() < ANSWER {
@@ -100,19 +97,6 @@ fn parts(parts: &[Part]) -> String {
         Content::Bytes(bytes) => format!("[{} bytes]", bytes.len()),
     };
     parts.iter().map(text).collect::<Vec<_>>().join(" ")
-}
-
-fn state(state: State) -> &'static str {
-    match state {
-        State::Submitted => "submitted",
-        State::Working => "working",
-        State::InputRequired => "input-required",
-        State::AuthRequired => "auth-required",
-        State::Completed => "completed",
-        State::Failed => "failed",
-        State::Canceled => "canceled",
-        State::Rejected => "rejected",
-    }
 }
 
 #[async_trait]
