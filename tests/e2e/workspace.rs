@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use talaria_egress::Response;
@@ -240,13 +242,66 @@ async fn a_stop_leaves_a_snapshot_and_a_start_reads_it() {
     let again = start(&at, &folders, &platform, &gateway).up();
     let page = body(&get(&again, "/transcript", Some("workspace-token-1")).await);
     assert_eq!(page["lines"][0]["content"], "before the stop");
-    again.terminate();
-    again.end();
+    let since = page["cursor"].clone();
+    proxied(&again, None, "before the kill").await;
+    again.kill();
 
     fs::write(&path, "{ half").unwrap();
     let again = start(&at, &folders, &platform, &gateway).up();
     assert_eq!(proxied(&again, None, "it works").await.0, 200);
     assert!(folders.configs().join(".agent_snapshot.json.broken").exists());
+    let page = body(&get(&again, &format!("/transcript?since={since}"), Some("workspace-token-1")).await);
+    assert_eq!(page["lines"][0]["content"], "before the kill", "a reader goes on where it was: {page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_transcript_is_the_agents_own_where_it_can_be_read() {
+    let folders = Folders::new("");
+    let platform = FakePlatform::start().await;
+    let remembers = Arc::new(AtomicBool::new(true));
+    let able = Arc::clone(&remembers);
+    let gateway = FakeGateway::start(move |request| match request.path.split('?').next() {
+        _ if request.method == "POST" => Reply::completion("the answer"),
+        _ if !able.load(Ordering::SeqCst) => Reply::status(404, "text/plain", "404: Not Found"),
+        Some("/api/sessions") => Reply::json(&json!({ "data": [{ "id": "talaria-1" }] })),
+        Some("/api/sessions/talaria-1/messages") => {
+            let row = |id: u32, role: &str, text: &str| json!({ "id": id, "role": role, "content": text });
+            Reply::json(&json!({ "data": [row(7, "user", "hello"), row(8, "assistant", "I remember")] }))
+        }
+        _ => Reply::json(&json!({ "status": "ok" })),
+    })
+    .await;
+    let at = folders.bridge();
+    let bridge = start(&at, &folders, &platform, &gateway).env("API_SERVER_KEY", "0123456789abcdef").up();
+    proxied(&bridge, None, "through the bridge").await;
+    let read = async |query: &str| {
+        let page = body(&get(&bridge, &format!("/transcript{query}"), Some("workspace-token-1")).await);
+        let lines = page["lines"].as_array().cloned().unwrap_or_default();
+        let texts: Vec<_> = lines.iter().map(|line| line["content"].as_str().unwrap().to_owned()).collect();
+        (texts, page)
+    };
+    let (texts, page) = read("?limit=1").await;
+    assert_eq!((texts, &page["more"]), (vec!["hello".to_owned()], &json!(true)));
+    assert_eq!(page["source"], "chat-completions: what the agent remembers");
+    let (texts, page) = read(&format!("?since={}", page["cursor"])).await;
+    assert_eq!((texts, &page["more"]), (vec!["I remember".to_owned()], &json!(false)));
+    assert_eq!(page["lines"][0]["session_id"], "talaria-1");
+    let (texts, other) = read("?source=bridge").await;
+    assert_eq!(
+        (texts[0].as_str(), &other["source"]),
+        ("through the bridge", &json!("talaria: events of tasks"))
+    );
+    let unknown = get(&bridge, "/transcript?source=nowhere", Some("workspace-token-1")).await;
+    assert_eq!(unknown.status, 400);
+
+    // An older gateway has no sessions.
+    remembers.store(false, Ordering::SeqCst);
+    let (texts, other) = read("").await;
+    assert_eq!(texts[0], "through the bridge");
+    let source = other["source"].as_str().unwrap();
+    assert!(source.contains("cannot read what the agent remembers: [hermes-agent error 404]"), "{source}");
+    let (texts, later) = read(&format!("?since={}", page["cursor"])).await;
+    assert_eq!((texts.len(), &later["cursor"]), (0, &page["cursor"]), "one who reads on keeps its place");
 }
 
 #[tokio::test(flavor = "multi_thread")]

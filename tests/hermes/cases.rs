@@ -5,9 +5,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_testkit::{PROVIDER_KEY, Provider, soon};
+use talaria_testkit::{FakePlatform, PROVIDER_KEY, Provider, soon};
 
 use crate::bridge::{Bridge, message};
+use crate::gateway::free_port;
 use crate::partner::{Partner, Shared};
 use crate::stream::Stream;
 
@@ -206,4 +207,48 @@ pub(crate) async fn survives_the_gateway(executor: &str) {
     hermes.gateway.restart().await;
     let seen = soon("the gateway answers", history(&bridge, "long")).await;
     assert_eq!(words(&seen)[..2], ["say before", "before"], "{seen:?}");
+}
+
+/// What the agent remembers of this bridge's conversations is what its workspace shows, and nothing else of the gateway.
+pub(crate) async fn shows_what_it_remembers(executor: &str) {
+    let hermes = Partner::shared().await;
+    let (folder, platform) = (tempfile::tempdir().unwrap(), FakePlatform::start().await);
+    let bridge = hermes
+        .bridge(folder.path(), executor)
+        .env("WORKSPACE_ID", "ws-1")
+        .env("WORKSPACE_CONFIG_PATH", &folder.path().to_string_lossy())
+        .env("PLATFORM_URL", &platform.url())
+        .env("HERMES_API_BASE", &hermes.gateway.api());
+    // The plugin itself shows nothing; what stands in for it does.
+    let inbound = hermes.gateway.inbound();
+    let port = inbound.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let bridge = match executor {
+        "plugin-callback" => {
+            let on = bridge.env("MOLECULE_A2A_PLATFORM_ENABLED", "true");
+            on.env("MOLECULE_A2A_PLATFORM_PORT", port)
+                .env("MOLECULE_A2A_CALLBACK_PORT", &free_port().to_string())
+        }
+        _ => bridge,
+    };
+    let bridge = bridge.up();
+    platform.registered(1).await;
+    let (said, name) = Provider::turn("say I was here");
+    assert_eq!(answer(&bridge, message(&said)).await, "I was here");
+    let (token, mut since) = (format!("Bearer {}", platform.token().unwrap()), json!(0));
+    let mut lines = Vec::new();
+    soon("the agent remembers", async {
+        while !lines.iter().any(|line: &Value| line["content"] == "I was here") {
+            let path = format!("/transcript?since={since}&limit=1000");
+            let page = bridge.request("GET", &path, &[("authorization", &token)], "").await;
+            let page: Value = serde_json::from_slice(&page.body).unwrap();
+            let source = page["source"].as_str().unwrap_or_default();
+            assert!(source.ends_with(": what the agent remembers"), "{page}");
+            lines.extend(page["lines"].as_array().cloned().unwrap_or_default());
+            since = page["cursor"].clone();
+        }
+    })
+    .await;
+    let mine = |line: &&Value| line["type"] == "user" && line["content"].to_string().contains(&name);
+    assert_eq!(lines.iter().filter(mine).count(), 1, "each message once");
+    assert!(lines.iter().all(|line| line["timestamp"].is_string() && line["session_id"].is_string()));
 }

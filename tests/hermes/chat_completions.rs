@@ -26,6 +26,11 @@ async fn a_tool_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_the_agent_remembers_is_shown() {
+    cases::shows_what_it_remembers(EXECUTOR).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_goes_on() {
     cases::continues(EXECUTOR).await;
 }

@@ -34,6 +34,11 @@ async fn a_tool_runs_without_a_word() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_the_agent_remembers_is_shown() {
+    cases::shows_what_it_remembers(EXECUTOR).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_goes_on() {
     cases::continues(EXECUTOR).await;
 }

@@ -7,10 +7,10 @@
 use serde::Deserialize;
 use serde_json::json;
 use talaria_guest::{
-    Capabilities, Description, Executor, Failure, Needs, Outcome, Request, SetupContext, Turn, http, log,
-    settings,
+    Capabilities, Description, Executor, Failure, Needs, Outcome, Page, Query, Request, SetupContext,
+    Transcript, Turn, http, log, settings,
 };
-use talaria_upstream::hermes_agent::{Chat, EMPTY_PROMPT, KEY, error_status, unreachable};
+use talaria_upstream::hermes_agent::{Chat, EMPTY_PROMPT, KEY, error_status, transcript, unreachable};
 use talaria_upstream::{PROBE_TIMEOUT_MS, base};
 
 #[derive(Deserialize)]
@@ -57,6 +57,7 @@ impl Executor for ChatCompletions {
                 egress: vec![
                     "POST {setting:base_url}/chat/completions".into(),
                     "GET {setting:base_url}/health".into(),
+                    "GET {parent:base_url}/api/sessions*".into(),
                 ],
                 secrets: vec![KEY.into()],
                 callbacks: false,
@@ -98,4 +99,12 @@ impl Executor for ChatCompletions {
     }
 }
 
+impl Transcript for ChatCompletions {
+    fn read(query: Query) -> Result<Page, Failure> {
+        let settings: Settings = settings(&query.settings)?;
+        transcript::read(&settings.base_url, &query)
+    }
+}
+
 talaria_guest::export!(ChatCompletions);
+talaria_guest::export_transcript!(ChatCompletions);

@@ -6,9 +6,10 @@
 use serde_json::{Value, json};
 use talaria_guest::{Content, Message, Role, Turn, log};
 use talaria_upstream::hermes_agent::Session;
+use talaria_upstream::hermes_agent::transcript::{is_id, messages};
 use talaria_upstream::{is_success, text};
 
-use crate::gateway::{Gateway, is_id};
+use crate::gateway::Gateway;
 
 /// The most messages that are sent along, the newest ones.
 const MOST: usize = 200;
@@ -34,7 +35,7 @@ pub(crate) fn so_far(gateway: &Gateway, session: &Session, turn: &Turn) -> (Stri
 
 /// What the gateway has of the session, and the id that it goes by now.
 fn of_session(gateway: &Gateway, session: &str) -> Option<(String, Vec<Value>)> {
-    let response = match gateway.messages(session) {
+    let response = match messages(gateway.base(), session) {
         Ok(response) if is_success(response.status) => response,
         // A session of which nothing was kept.
         Ok(response) if response.status == 404 => return None,

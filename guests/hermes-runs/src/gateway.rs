@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use talaria_guest::{Failure, Request, control, http};
+use talaria_upstream::hermes_agent::transcript::is_id;
 use talaria_upstream::hermes_agent::{self, KEY, Session, error_status, unreachable};
 use talaria_upstream::{PROBE_TIMEOUT_MS, base, bearer, is_success, text};
 
@@ -15,10 +16,6 @@ const SUBMIT_TIMEOUT_MS: u32 = 30_000;
 const STOP_TIMEOUT_MS: u32 = 4_000;
 /// The largest status: its output is a reply.
 const STATUS_BYTES: u32 = 8 << 20;
-/// The largest conversation that is read; only its end is used.
-const MESSAGES_BYTES: u32 = 8 << 20;
-/// The longest id of a run or a session; the gateway's have 36 characters.
-const LONGEST_ID: usize = 256;
 
 /// A gateway.
 pub(crate) struct Gateway {
@@ -28,6 +25,11 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn new(base_url: &str) -> Self {
         Self { base: base(base_url).to_owned() }
+    }
+
+    /// Where it is.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
     }
 
     fn request(&self, method: &str, path: &str) -> Request {
@@ -80,26 +82,5 @@ impl Gateway {
             200..300 | 404 | 409 => Ok(()),
             status => Err(error_status(status, &response.body)),
         }
-    }
-
-    /// The messages of a session. They are beside the API, not in it.
-    pub(crate) fn messages(&self, session: &str) -> Result<http::Response, http::Error> {
-        let url = format!("{}/api/sessions/{session}/messages", above(&self.base));
-        bearer(Request::new("GET", url), KEY).timeout_ms(CALL_TIMEOUT_MS).max_bytes(MESSAGES_BYTES).fetch()
-    }
-}
-
-/// Whether a text can be an id in a path.
-pub(crate) fn is_id(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    (1..=LONGEST_ID).contains(&text.len()) && text.bytes().all(plain)
-}
-
-/// The address one step above, as `{parent:base_url}` in the needs has it.
-fn above(base: &str) -> &str {
-    let path = base.find("://").map_or(0, |at| at + "://".len());
-    match base.rfind('/') {
-        Some(at) if at > path => base.get(..at).unwrap_or(base),
-        _ => base,
     }
 }

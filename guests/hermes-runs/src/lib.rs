@@ -26,11 +26,11 @@ mod run;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use talaria_guest::{
-    Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, SetupContext, Turn, settings,
-    types::SetupReason,
+    Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, Page, Query, SetupContext,
+    Transcript, Turn, settings, types::SetupReason,
 };
 use talaria_upstream::first;
-use talaria_upstream::hermes_agent::{Chat, EMPTY_PROMPT, KEY, Session};
+use talaria_upstream::hermes_agent::{Chat, EMPTY_PROMPT, KEY, Session, transcript};
 
 use crate::checkpoint::Checkpoint;
 use crate::gateway::Gateway;
@@ -84,7 +84,7 @@ impl Executor for HermesRuns {
                     "POST {setting:base_url}/runs".into(),
                     "GET {setting:base_url}/runs/*".into(),
                     "POST {setting:base_url}/runs/*".into(),
-                    "GET {parent:base_url}/api/sessions/*".into(),
+                    "GET {parent:base_url}/api/sessions*".into(),
                     "POST {setting:base_url}/chat/completions".into(),
                     "GET {setting:base_url}/models".into(),
                 ],
@@ -173,4 +173,12 @@ fn cancelled() -> Failure {
     Failure::new(FailureKind::Cancelled, "[hermes-agent unreachable] the turn was cancelled")
 }
 
+impl Transcript for HermesRuns {
+    fn read(query: Query) -> Result<Page, Failure> {
+        let settings: Settings = settings(&query.settings)?;
+        transcript::read(&settings.base_url, &query)
+    }
+}
+
 talaria_guest::export!(HermesRuns);
+talaria_guest::export_transcript!(HermesRuns);

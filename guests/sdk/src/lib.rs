@@ -38,11 +38,29 @@ pub mod bindings {
     });
 }
 
+/// The generated bindings of what a component may export beside its strategy.
+#[expect(missing_docs, reason = "generated; the documentation is in the WIT files")]
+#[allow(clippy::all, clippy::indexing_slicing, unreachable_pub, reason = "generated")]
+pub mod transcript_bindings {
+    wit_bindgen::generate!({
+        path: "../../wit/0.1.0",
+        inline: "package talaria:guest; world transcribed { export talaria:executor/transcript@0.1.0; }",
+        world: "talaria:guest/transcribed",
+        with: { "talaria:executor/types@0.1.0": crate::bindings::talaria::executor::types },
+        pub_export_macro: true,
+        export_macro_name: "export_transcript_of",
+        default_bindings_module: "talaria_guest::transcript_bindings",
+        additional_derives: [Clone],
+    });
+}
+
 pub use bindings::talaria::executor::{callback, config, control, events, http, log, span, state, types};
 pub use types::{
     Capabilities, Content, Description, Failure, FailureKind, FinalState, Message, Needs, Outcome, Part,
     Role, SetupContext, Turn, Usage,
 };
+
+pub use transcript_bindings::exports::talaria::executor::transcript::{Line, Page, Query};
 
 mod request;
 pub use request::Request;
@@ -74,6 +92,29 @@ pub trait Executor {
     fn cancel(turn: Turn, checkpoint: Option<Vec<u8>>) -> Result<(), Failure> {
         let _ = (turn, checkpoint);
         Ok(())
+    }
+}
+
+/// What an executor may show beside its turns: its upstream's own record of the conversations.
+pub trait Transcript {
+    /// Lines of it, oldest first: those from `query.since` on, at most `query.limit`.
+    ///
+    /// # Errors
+    /// A [`Failure`] that says why it cannot be read.
+    fn read(query: Query) -> Result<Page, Failure>;
+}
+
+/// Makes a type that implements [`Transcript`] a further export of the component.
+#[macro_export]
+macro_rules! export_transcript {
+    ($executor:ident) => {
+        $crate::transcript_bindings::export_transcript_of!($executor with_types_in $crate::transcript_bindings);
+    };
+}
+
+impl<T: Transcript> transcript_bindings::exports::talaria::executor::transcript::Guest for T {
+    fn read(query: Query) -> Result<Page, Failure> {
+        T::read(query)
     }
 }
 

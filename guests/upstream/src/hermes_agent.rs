@@ -4,6 +4,7 @@
 mod chat;
 mod reply;
 mod session;
+pub mod transcript;
 
 use talaria_guest::{Failure, FailureKind, events, http};
 

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use crate::contract::{self, bindings};
+use crate::contract::{self, bindings, transcript};
 use crate::host::{Ctx, Purpose};
 use crate::limits::Limits;
 use crate::pool::{Engine, Pool};
@@ -24,6 +24,7 @@ use crate::{Description, executor};
 pub struct Component {
     pub(crate) engine: Engine,
     pub(crate) pre: bindings::ExecutorPre<Ctx>,
+    pub(crate) transcript: Option<transcript::TranscribedPre<Ctx>>,
     digest: String,
     description: Description,
     schema: Schema,
@@ -136,15 +137,16 @@ impl Component {
         let fits = contract::check(&wasm)?;
         let digest = hex(&Sha256::digest(&wasm));
         let (pool, loaded) = Self::code(engine, &wasm, &digest, progress).await?;
-        let pre = pool
-            .linker
-            .instantiate_pre(&loaded)
-            .and_then(bindings::ExecutorPre::new)
-            .map_err(|error| LoadError::Mismatch(format!("{error:#}")))?;
-        let description = describe(engine, &pool.engine, &pre).await?;
+        let mismatch = |error: wasmtime::Error| LoadError::Mismatch(format!("{error:#}"));
+        let pre = pool.linker.instantiate_pre(&loaded).map_err(mismatch)?;
+        let transcript = fits.transcript.then(|| transcript::TranscribedPre::new(pre.clone()));
+        let transcript = transcript.transpose().map_err(mismatch)?;
+        let pre = bindings::ExecutorPre::new(pre).map_err(mismatch)?;
+        let description = describe(engine, &pool.engine, &pre, fits.transcript).await?;
         let schema = Schema::read(&description.settings_schema)
             .map_err(|why| LoadError::Describe(format!("`settings-schema`: {why}")))?;
-        Ok(Self { engine: engine.clone(), pre, digest, description, schema, wasi_http: fits.wasi_http })
+        let wasi_http = fits.wasi_http;
+        Ok(Self { engine: engine.clone(), pre, transcript, digest, description, schema, wasi_http })
     }
 
     /// The component's digest, sha256 in hex.
@@ -163,6 +165,12 @@ impl Component {
     #[must_use]
     pub fn uses_wasi_http(&self) -> bool {
         self.wasi_http
+    }
+
+    /// Whether it shows what its upstream remembers.
+    #[must_use]
+    pub fn has_transcript(&self) -> bool {
+        self.transcript.is_some()
     }
 
     /// Settings for an executor of this component: those given, above the defaults of its schema.
@@ -290,13 +298,20 @@ async fn describe(
     engine: &Engine,
     pool: &wasmtime::Engine,
     pre: &bindings::ExecutorPre<Ctx>,
+    transcribed: bool,
 ) -> Result<Description, LoadError> {
     let limits = Limits { deadline: DESCRIBE, cpu: DESCRIBE, ..Limits::default() };
     let ctx = Ctx::new(Purpose::Describe, &limits, engine.computing());
     let described = executor::call(pool, ctx, limits.deadline, async |store| {
         let instance = pre.instance_pre().instantiate_async(&mut *store).await?;
         // The types of exports are checked here, against an instance.
-        match bindings::Executor::new(&mut *store, &instance) {
+        let checked = bindings::Executor::new(&mut *store, &instance).and_then(|executor| {
+            if transcribed {
+                transcript::Transcribed::new(&mut *store, &instance)?;
+            }
+            Ok(executor)
+        });
+        match checked {
             Ok(executor) => executor.talaria_executor_strategy().call_describe(store).await.map(Ok),
             Err(error) => Ok(Err(LoadError::Mismatch(format!("{error:#}")))),
         }

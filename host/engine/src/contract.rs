@@ -33,8 +33,21 @@ pub(crate) mod bindings {
     });
 }
 
+/// The export that a component may have beside it.
+pub(crate) mod transcript {
+    wasmtime::component::bindgen!({
+        path: "../../wit/0.1.0",
+        inline: "package talaria:host; world transcribed { export talaria:executor/transcript@0.1.0; }",
+        world: "talaria:host/transcribed",
+        exports: { default: async },
+        with: { "talaria:executor/types": super::bindings::talaria::executor::types },
+    });
+}
+
 /// The export that makes a component an executor, without its version.
 const STRATEGY: &str = "talaria:executor/strategy";
+/// The export of a component that shows what its upstream remembers, without its version.
+const TRANSCRIPT: &str = "talaria:executor/transcript@";
 /// The contract's version on this side.
 const VERSION: (u32, u32, u32) = (0, 1, 0);
 /// What the contract imports.
@@ -52,10 +65,12 @@ const CODE: usize = 64 << 20;
 /// WASI packages that are linked, at any 0.2 version.
 const WASI: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
 
-/// What a component that fits says of itself by its imports.
+/// What a component that fits says of itself by the names on its outside.
 pub(crate) struct Fits {
     /// It brings calls of its own, by `wasi:http`.
     pub(crate) wasi_http: bool,
+    /// It shows what its upstream remembers.
+    pub(crate) transcript: bool,
 }
 
 /// Checks the shape of `wasm` against the contract.
@@ -72,9 +87,10 @@ pub(crate) fn check(wasm: &[u8]) -> Result<Fits, LoadError> {
         return Err(LoadError::OtherVersion { found, offered: version_text(VERSION) });
     }
     let wasi_http = surface.imports.iter().any(|name| name.starts_with(WASI_HTTP));
+    let transcript = surface.exports.iter().any(|name| name.starts_with(TRANSCRIPT));
     match surface.imports.into_iter().find(|name| !is_offered(name)) {
         Some(import) => Err(LoadError::UnknownImport { import, found, offered: version_text(VERSION) }),
-        None => Ok(Fits { wasi_http }),
+        None => Ok(Fits { wasi_http, transcript }),
     }
 }
 

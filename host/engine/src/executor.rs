@@ -44,8 +44,8 @@ pub struct Spec {
 
 /// A named, configured component.
 pub struct Executor {
-    shared: Arc<Shared>,
-    component: Arc<Component>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) component: Arc<Component>,
     room: Semaphore,
     waiting: AtomicUsize,
     on_fault: Option<Box<OnFault>>,
@@ -193,7 +193,7 @@ impl Executor {
             budget_ms: convert::millis(SETUP),
             metadata: None,
         };
-        let ctx = Ctx::new(Purpose::Setup(Arc::clone(&self.shared)), &limits, self.places());
+        let ctx = Ctx::new(Purpose::Aside(Arc::clone(&self.shared)), &limits, self.places());
         let result = call(self.component.pre.engine(), ctx, SETUP, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
             instance.talaria_executor_strategy().call_setup(store, &context).await
@@ -237,18 +237,18 @@ impl Executor {
         }
     }
 
-    fn places(&self) -> &Arc<Semaphore> {
+    pub(crate) fn places(&self) -> &Arc<Semaphore> {
         self.component.engine.computing()
     }
 
-    fn blame(&self, fault: Fault) {
+    pub(crate) fn blame(&self, fault: Fault) {
         if let Some(tell) = &self.on_fault {
             tell(fault);
         }
     }
 
     /// A guest's failure, fit for a caller. Its details are for the log.
-    fn review(&self, failure: wit::Failure) -> Failure {
+    pub(crate) fn review(&self, failure: wit::Failure) -> Failure {
         if let Some(details) = &failure.details {
             let details = self.shared.redactor.redact(details);
             debug!(executor = self.shared.name, %details, "the guest gave details of a failure");
@@ -261,7 +261,7 @@ impl Executor {
     }
 
     /// What a caller reads of a guest that was stopped. The trap itself is for the log.
-    fn ended(&self, end: &End) -> Failure {
+    pub(crate) fn ended(&self, end: &End) -> Failure {
         warn!(executor = self.shared.name, %end, "a guest was stopped");
         if let Some(fault) = end.fault() {
             self.blame(fault);

@@ -19,6 +19,7 @@ mod pool;
 mod schema;
 mod session;
 mod settings;
+mod transcript;
 
 pub use cache::UntrustedFolder;
 pub use component::{Component, LoadError, Stage};
@@ -28,6 +29,7 @@ pub use limits::{FOLDER, Limits, Wasi};
 pub use pool::{Engine, EngineConfig, EngineError};
 pub use schema::InvalidSettings;
 pub use settings::{UnknownSetting, fill_in};
+pub use transcript::{Line, Page};
 
 /// The contract that this host speaks, as the WIT package names it.
 pub const CONTRACT: &str = "talaria:executor@0.1.0";

@@ -17,6 +17,20 @@ pub use memory::Memory;
 pub use sqlite::fuzz;
 pub use sqlite::{Config as SqliteConfig, OpenError, Sqlite, Synchronous};
 
+/// The number in the log of all tasks that an event has, by its append and its place there. Both stores count alike, and
+/// JavaScript can hold the numbers of 137 billion appends.
+fn number(append: u64, place: usize) -> u64 {
+    (append << PLACES) | (place as u64).min((1 << PLACES) - 1)
+}
+
+/// The append that a number belongs to.
+fn append_of(number: u64) -> u64 {
+    number >> PLACES
+}
+
+/// Bits of a number that tell the place within an append.
+const PLACES: u32 = 16;
+
 /// The message of the caller that an event took in, if it took one in: to begin a turn, or as an answer to one.
 fn taken_in(event: &Event) -> Option<&MessageId> {
     match event {

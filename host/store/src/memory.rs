@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use talaria_turns::{
-    ContextId, Entry, Event, GivenUp, Hook, HookId, Hooked, MessageId, Page, Place, Principal, Query, State,
-    StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
+    Begin, ContextId, Entry, Event, GivenUp, Hook, HookId, Hooked, Logged, MessageId, Page, Place, Principal,
+    Query, State, StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
 };
 
-use crate::taken_in;
+use crate::{append_of, number, taken_in};
 
 /// A store that is gone with the process.
 pub struct Memory {
@@ -34,6 +34,8 @@ struct Inner {
     tasks: HashMap<TaskKey, Record>,
     /// Tasks that ended, longest ago first.
     ended: BTreeMap<Ended, TaskKey>,
+    /// Appends so far, to all tasks.
+    appends: u64,
     accepted: HashMap<(Principal, MessageId), TaskId>,
     state: HashMap<StateKey, Arc<[u8]>>,
     /// Keys of `state`, in the order in which they were first set.
@@ -43,6 +45,8 @@ struct Inner {
 struct Record {
     task: Arc<Task>,
     events: Vec<Arc<Event>>,
+    /// Where in `events` each append begins, its number among all, and when it was.
+    appends: Vec<(usize, u64, Timestamp)>,
     /// In the order of their ids.
     hooks: Vec<Hooked>,
 }
@@ -81,7 +85,9 @@ impl Store for Memory {
             inner.remove(&oldest);
         }
         let task = Arc::new(Task::new(key.task.clone(), context.clone()));
-        inner.tasks.insert(key.clone(), Record { task, events: Vec::new(), hooks: Vec::new() });
+        inner
+            .tasks
+            .insert(key.clone(), Record { task, events: Vec::new(), appends: Vec::new(), hooks: Vec::new() });
         inner.append(key, 0, events)
     }
 
@@ -99,6 +105,19 @@ impl Store for Memory {
         let skipped = usize::try_from(after).unwrap_or(usize::MAX);
         let entries = record.events.iter().skip(skipped).take(limit).zip(after.saturating_add(1)..);
         Ok(entries.map(|(event, sequence)| Entry { sequence, event: Arc::clone(event) }).collect())
+    }
+
+    async fn log(&self, begin: Begin, limit: usize) -> Result<Vec<Logged>, StoreError> {
+        let inner = self.inner();
+        let first = match begin {
+            Begin::At(number) => number,
+            Begin::Last(appends) => number((inner.appends + 1).saturating_sub(appends as u64), 0),
+        };
+        let mut found: Vec<_> =
+            inner.tasks.iter().flat_map(|(key, record)| record.since(key, first)).collect();
+        found.sort_unstable_by_key(|logged| logged.number);
+        found.truncate(limit);
+        Ok(found)
     }
 
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
@@ -263,6 +282,29 @@ impl Store for Memory {
     }
 }
 
+// === impl Record ===
+
+impl Record {
+    /// Events with this number or a greater one.
+    fn since<'a>(&'a self, key: &'a TaskKey, first: u64) -> impl Iterator<Item = Logged> + 'a {
+        let from = self.appends.partition_point(|(_, append, _)| *append < append_of(first));
+        let appends = self.appends.get(from..).unwrap_or_default().iter().enumerate();
+        let each = move |(nth, (begin, append, at)): (usize, &(usize, u64, Timestamp))| {
+            let end = self.appends.get(from + nth + 1).map_or(self.events.len(), |(next, ..)| *next);
+            let (begin, append, at) = (*begin, *append, *at);
+            let events = self.events.get(begin..end).unwrap_or_default().iter().enumerate();
+            events.map(move |(place, event)| Logged {
+                number: number(append, place),
+                at,
+                key: key.clone(),
+                context: self.task.context.clone(),
+                entry: Entry { sequence: (begin + place + 1) as u64, event: Arc::clone(event) },
+            })
+        };
+        appends.flat_map(each).filter(move |logged| logged.number >= first)
+    }
+}
+
 // === impl Inner ===
 
 impl Inner {
@@ -279,6 +321,10 @@ impl Inner {
         let task = Arc::make_mut(&mut record.task);
         for event in events {
             task.apply(event)?;
+        }
+        if !events.is_empty() {
+            self.appends += 1;
+            record.appends.push((record.events.len(), self.appends, Timestamp::now()));
         }
         record.events.extend(events.iter().cloned().map(Arc::new));
         for message in events.iter().filter_map(taken_in) {

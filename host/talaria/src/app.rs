@@ -139,7 +139,6 @@ impl App {
             })?),
             None => None,
         };
-        let workspace = config.workspace.as_ref().map(workspace::Bridge::open);
         let keep = usize::try_from(config.limits.tasks.get())?;
         let (store, letters): (Arc<dyn Store>, Arc<dyn Letters>) = match &config.store {
             StoreUrl::Memory => both(Arc::new(Memory::new(keep))),
@@ -148,10 +147,9 @@ impl App {
                     .with_context(|| format!("cannot open the store {}", path.display()))?,
             )),
         };
-        let store = match &workspace {
-            Some(workspace) => workspace.record(store),
-            None => store,
-        };
+        let forgets = matches!(config.store, StoreUrl::Memory);
+        let open = |workspace| workspace::Bridge::open(workspace, Arc::clone(&store), forgets);
+        let workspace = config.workspace.as_ref().map(open);
         let (mailbox, listener_of_callbacks) = match (&config.callback, callback) {
             (Some(callback), Some(listener)) => {
                 let (mailbox, serving) = open_mailbox(callback, listener, letters, &shutdown).await?;
@@ -222,7 +220,7 @@ impl App {
         let snapshot = self.workspace.as_ref().map(|workspace| (workspace, workspace.pulse.read()));
         // Now, in case the grace is not granted, and with everything that was said at the end.
         if let Some((workspace, reading)) = &snapshot {
-            workspace.snapshot(reading);
+            workspace.snapshot(reading).await;
         }
         // Whoever waits for a reply hears in time that none will come, and says so in its own words.
         let last_call = async {
@@ -240,7 +238,7 @@ impl App {
             warn!(failed, "turns did not end within the grace");
         }
         if let Some((workspace, reading)) = &snapshot {
-            workspace.snapshot(reading);
+            workspace.snapshot(reading).await;
         }
         self.shutdown.cancel();
         self.tracker.close();

@@ -46,6 +46,8 @@ pub(crate) struct Inspected {
     digest: String,
     contract: &'static str,
     streaming: bool,
+    /// Whether it shows what its upstream remembers.
+    transcript: bool,
     settings_schema: Value,
     /// The executor whose grant it is put against; none where no executor has this component.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,6 +144,7 @@ impl Inspected {
             digest: component.digest().to_owned(),
             contract: talaria_engine::CONTRACT,
             streaming: description.streaming,
+            transcript: component.has_transcript(),
             settings_schema: serde_json::from_str(&description.settings_schema).unwrap_or_default(),
             executor: None,
             add: policy::lines(executor, &needs),
@@ -157,6 +160,11 @@ impl fmt::Display for Inspected {
         writeln!(f, "digest     sha256:{}", self.digest)?;
         writeln!(f, "contract   {}", self.contract)?;
         writeln!(f, "executor   {}", self.executor.as_deref().unwrap_or("(none has it)"))?;
+        let offers = [(self.streaming, "deltas"), (self.transcript, "a transcript")];
+        let offers: Vec<_> = offers.into_iter().filter_map(|(is, what)| is.then_some(what)).collect();
+        if !offers.is_empty() {
+            writeln!(f, "offers     {}", offers.join(", "))?;
+        }
         if let Some(Value::Object(settings)) = self.settings_schema.get("properties") {
             for (name, setting) in settings {
                 let default = setting.get("default").map(|default| format!("  default {default}"));

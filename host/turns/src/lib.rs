@@ -40,7 +40,7 @@ pub use model::{
 };
 pub use refused::Refused;
 pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns};
-pub use store::{Entry, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
+pub use store::{Begin, Entry, Logged, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
 pub use text::message_text;
 pub use workspace::{Workspace, Workspaces};

@@ -3,7 +3,8 @@
 //! Three rules shape the trait, so that memory, SQLite and a shared database can all keep it:
 //! - **append only**: a task changes by events, each with the next sequence number of that task;
 //! - **compare and set**: an append names the version that it builds on, and loses if another came first;
-//! - **an owner on every key**: a store cannot be asked for a task without saying whose. Another's task is absent.
+//! - **an owner on every key**: a store cannot be asked for a task without saying whose. Another's task is absent. What the
+//!   host itself asks for all of them (at its start, and for the operator) says so.
 //!
 //! When a method returns, what it wrote survives the end of the process, where the store is durable at all.
 
@@ -44,6 +45,30 @@ pub struct Entry {
     pub sequence: u64,
     /// What happened.
     pub event: Arc<Event>,
+}
+
+/// An event of any task, in the order in which all were appended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Logged {
+    /// Greater than those of all events before it; there are gaps.
+    pub number: u64,
+    /// When it was appended.
+    pub at: Timestamp,
+    /// Whose task, and which.
+    pub key: TaskKey,
+    /// The conversation that the task belongs to.
+    pub context: ContextId,
+    /// The event, in its place in the task.
+    pub entry: Entry,
+}
+
+/// Where to begin to read what happened to all tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// With the first event that has this number or a greater one.
+    At(u64),
+    /// With the first event of the last so many appends.
+    Last(usize),
 }
 
 /// Which tasks to list.
@@ -125,6 +150,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Events of a task after sequence number `after`, at most `limit`, in order.
     async fn events(&self, key: &TaskKey, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError>;
+
+    /// What happened to all tasks, whoever owns them, oldest first, at most `limit`. Those that were forgotten are absent.
+    async fn log(&self, begin: Begin, limit: usize) -> Result<Vec<Logged>, StoreError>;
 
     /// Tasks of an owner: newest status first, then by id, descending.
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError>;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use subtle::ConstantTimeEq as _;
+use talaria_observe::Redactor;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +58,12 @@ impl Keys {
     /// What the platform and this workspace know and nobody else does.
     pub fn known(&self) -> impl Iterator<Item = SecretString> {
         [self.token.get(), self.secret.get()].into_iter().flatten()
+    }
+
+    /// What takes them out of texts.
+    pub fn redactor(&self) -> Redactor {
+        let known: Vec<_> = self.known().collect();
+        Redactor::new(known.iter().map(|secret| secret.expose_secret()))
     }
 
     /// Whether whoever sends this is the platform. Nobody is while there is no token.

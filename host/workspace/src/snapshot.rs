@@ -58,17 +58,17 @@ pub struct Adapter {
     /// The last lines of the transcript.
     #[serde(default)]
     pub transcript_lines: Vec<Value>,
-    /// The number after the last of them.
-    #[serde(default)]
-    pub cursor: u64,
 }
 
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// As things are.
-    pub fn take(workspace: &str, reading: &Reading, transcript: &Transcript) -> Self {
-        let (transcript_lines, cursor, session) = transcript.last(LINES);
+    /// As things are. What cannot be read from the store is told of, and missing.
+    pub async fn take(workspace: &str, reading: &Reading, transcript: &Transcript) -> Self {
+        let (transcript_lines, session) = transcript.last(LINES).await.unwrap_or_else(|error| {
+            warn!(%error, "the snapshot has no transcript");
+            Default::default()
+        });
         Self {
             workspace_id: workspace.into(),
             timestamp: talaria_turns::Timestamp::now().to_string(),
@@ -76,7 +76,7 @@ impl Snapshot {
             active_tasks: reading.active,
             uptime_seconds: reading.uptime,
             session_id: session.clone(),
-            adapter: Adapter { session_id: session, transcript_lines, cursor },
+            adapter: Adapter { session_id: session, transcript_lines },
         }
     }
 
@@ -143,22 +143,24 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::json;
+    use talaria_store::Memory;
 
     use super::*;
+    use crate::contact::Keys;
     use crate::pulse::Pulse;
 
-    #[test]
-    fn it_is_read_back_without_secrets_and_without_what_a_sandbox_said() {
+    #[tokio::test]
+    async fn it_is_read_back_without_secrets_and_without_what_a_sandbox_said() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(".agent_snapshot.json");
         let pulse = Arc::new(Pulse::default());
         let _turn = pulse.begin("deploy");
-        let transcript = Transcript::new(Redactor::default(), Vec::new(), 0);
-        transcript.say("user", "t", "ctx", "use sk-proj-abcdefghijklmnop");
-        transcript.say("tool", "t", "ctx", "[sandbox_output] anything at all");
-        transcript.say("assistant", "t", "ctx", "done");
+        let line = |text: &str| json!({ "context_id": "ctx", "content": text });
+        let said = ["use sk-proj-abcdefghijklmnop", "[sandbox_output] anything at all", "done"].map(line);
+        let keys = Keys::open(folder.path(), None);
+        let transcript = Transcript::new(Arc::new(Memory::new(1)), keys, said.to_vec());
         let redactor = Redactor::new(["known-secret-value"]);
-        let mut snapshot = Snapshot::take("ws-1", &pulse.read(), &transcript);
+        let mut snapshot = Snapshot::take("ws-1", &pulse.read(), &transcript).await;
         snapshot.adapter.transcript_lines.push(json!({ "tool": "run_code", "output": "x" }));
         snapshot.adapter.transcript_lines.push(json!({ "content": ["known-secret-value"] }));
         snapshot.write(&path, &redactor);

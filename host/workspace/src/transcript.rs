@@ -1,21 +1,23 @@
 //! What was said and done lately, line by line, for those who look over the agent's shoulder.
 //!
-//! A line has a number that only grows, over restarts too: numbers begin at the milliseconds of the start, and a process
-//! does not say a thousand things a second. A reader passes the number after the last line that it has. One that is
-//! beyond all numbers belongs to a clock that was set back: its reader gets everything.
+//! The lines are made of the log of all tasks when they are asked for, so they are complete, and survive whatever the store
+//! survives. A line has the number of its event, which only grows; a reader passes the number after the last line that it
+//! has. One who begins, or whose number is beyond the end (the store was replaced), gets the last [`LATELY`] appends. Pieces
+//! of an answer are one line, at the end of their turn.
 //!
-//! What bounds it: [`LINES`] lines, each cut to [`LINE`] characters of text. It is not the log of the tasks, which is in
-//! the store and complete.
+//! What bounds it: [`LINE`] characters of a line, [`ANSWER`] bytes of an answer to the reader, [`SCAN`] events that are
+//! looked at for one: a page may be short, or empty, and say that there is more.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use talaria_observe::Redactor;
+use talaria_turns::{Begin, Content, Event, Logged, Message, Part, REPLY, Store, StoreError};
 
-/// Most lines that are kept.
-const LINES: usize = 2_000;
+use crate::contact::Keys;
+
+/// Appends that one who begins is shown.
+const LATELY: usize = 5_000;
 
 /// Most characters of one line's text.
 const LINE: usize = 8 * 1024;
@@ -23,17 +25,18 @@ const LINE: usize = 8 * 1024;
 /// Most bytes of one answer: the platform's proxy takes 1 MiB.
 const ANSWER: usize = 900 << 10;
 
-/// The lines.
-#[derive(Debug)]
-pub struct Transcript {
-    redactor: Redactor,
-    lines: Mutex<Lines>,
-}
+/// Most events that are looked at for one answer, and at a time.
+const SCAN: (usize, usize) = (20_000, 1_000);
 
-#[derive(Debug)]
-struct Lines {
-    kept: VecDeque<(u64, Value)>,
-    next: u64,
+/// Most events of a turn that its answer is gathered from.
+const PIECES: u64 = 4_096;
+
+/// The lines.
+pub struct Transcript {
+    store: Arc<dyn Store>,
+    keys: Keys,
+    /// What a process before said, where the store does not have it: numbered from 1, below everything in a store.
+    before: Vec<Value>,
 }
 
 /// Some of the lines.
@@ -50,102 +53,281 @@ pub struct Page {
 // === impl Transcript ===
 
 impl Transcript {
-    /// An empty one, or one that goes on after these lines, of which the last has the number before `cursor`.
-    pub fn new(redactor: Redactor, before: Vec<Value>, cursor: u64) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = u64::try_from(now.as_millis()).unwrap_or_default();
-        let first = cursor.saturating_sub(before.len() as u64);
-        let kept = before.into_iter().enumerate().map(|(index, line)| (first + index as u64, line)).collect();
-        Self { redactor, lines: Mutex::new(Lines { kept, next: cursor.max(now) }) }
-    }
-
-    /// Adds a line about a task. `text` is scrubbed and cut.
-    pub fn say(&self, kind: &str, task: &str, context: &str, text: &str) {
-        let text = self.redactor.redact(text);
-        let cut: String = text.chars().take(LINE).collect();
-        let at = talaria_turns::Timestamp::now().to_string();
-        let line =
-            json!({ "type": kind, "timestamp": at, "task_id": task, "context_id": context, "content": cut });
-        let mut lines = self.lines();
-        let number = lines.next;
-        lines.next += 1;
-        lines.kept.push_back((number, line));
-        if lines.kept.len() > LINES {
-            lines.kept.pop_front();
-        }
+    /// Of what is in this store, after what was said `before`. What the platform and this workspace know is in no line.
+    pub fn new(store: Arc<dyn Store>, keys: Keys, before: Vec<Value>) -> Self {
+        Self { store, keys, before }
     }
 
     /// At most `limit` lines from the number `since` on.
-    pub fn read(&self, since: u64, limit: usize) -> Page {
-        let lines = self.lines();
-        let since = if since > lines.next { 0 } else { since };
+    ///
+    /// # Errors
+    /// As the store has it.
+    pub async fn read(&self, since: u64, limit: usize) -> Result<Page, StoreError> {
+        let redactor = self.keys.redactor();
+        let (since, mut begin) = self.begin(since).await?;
         let mut page = Page { lines: Vec::new(), cursor: since, more: false };
-        let mut bytes = 0;
-        for (number, line) in lines.kept.iter().skip_while(|(number, _)| *number < since) {
-            bytes += line.to_string().len();
-            if page.lines.len() == limit || (bytes > ANSWER && !page.lines.is_empty()) {
-                page.more = true;
-                break;
+        let mut room = Room { lines: limit, bytes: ANSWER };
+        for (number, line) in (1..).zip(&self.before).filter(|(number, _)| *number >= since) {
+            if !room.takes(line) {
+                return Ok(Page { more: true, ..page });
             }
             page.lines.push(line.clone());
             page.cursor = number + 1;
         }
-        page
+        for _ in 0..SCAN.0 / SCAN.1 {
+            let events = self.store.log(begin, SCAN.1).await?;
+            for logged in &events {
+                if let Some(line) = self.line(logged, &redactor).await? {
+                    if !room.takes(&line) {
+                        return Ok(Page { more: true, ..page });
+                    }
+                    page.lines.push(line);
+                }
+                page.cursor = logged.number + 1;
+            }
+            if events.len() < SCAN.1 {
+                return Ok(page);
+            }
+            begin = Begin::At(page.cursor);
+        }
+        Ok(Page { more: true, ..page })
     }
 
-    /// The last lines, the number after them, and the conversation that they belong to.
-    pub(crate) fn last(&self, most: usize) -> (Vec<Value>, u64, String) {
-        let lines = self.lines();
-        let skipped = lines.kept.len().saturating_sub(most);
-        let last: Vec<_> = lines.kept.iter().skip(skipped).map(|(_, line)| line.clone()).collect();
-        let context =
-            last.last().and_then(|line| line.get("context_id")?.as_str()).unwrap_or_default().to_owned();
-        (last, lines.kept.back().map_or(lines.next, |(number, _)| number + 1), context)
+    /// The last lines, and the conversation that the last of them belongs to.
+    pub(crate) async fn last(&self, most: usize) -> Result<(Vec<Value>, String), StoreError> {
+        let redactor = self.keys.redactor();
+        let (mut lines, mut begin) = (self.before.clone(), Begin::Last(most.saturating_mul(4)));
+        loop {
+            let events = self.store.log(begin, SCAN.1).await?;
+            let Some(last) = events.last() else { break };
+            begin = Begin::At(last.number + 1);
+            for logged in &events {
+                lines.extend(self.line(logged, &redactor).await?);
+            }
+            lines.drain(..lines.len().saturating_sub(most));
+        }
+        let context = lines.last().and_then(|line| line.get("context_id")?.as_str());
+        let context = context.unwrap_or_default().to_owned();
+        Ok((lines, context))
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Where one goes on who asks for this number, and where that is in the store.
+    async fn begin(&self, since: u64) -> Result<(u64, Begin), StoreError> {
+        let last = self.store.log(Begin::Last(1), usize::MAX).await?;
+        let last = last.last().map_or(self.before.len() as u64, |last| last.number);
+        Ok(match since {
+            0 => (0, Begin::Last(LATELY)),
+            beyond if beyond > last + 1 => (0, Begin::Last(LATELY)),
+            since => (since, Begin::At(since)),
+        })
     }
+
+    async fn line(&self, logged: &Logged, redactor: &Redactor) -> Result<Option<Value>, StoreError> {
+        let (kind, text) = match &*logged.entry.event {
+            Event::Accepted { message, .. } | Event::Answered(message) => ("user", text(message)),
+            Event::Status { status, ends_turn, .. } => {
+                let answer = if *ends_turn { self.answer(logged).await? } else { String::new() };
+                let said = status.message.as_ref().map(text).unwrap_or_default();
+                match (answer.is_empty(), said.is_empty()) {
+                    (true, true) => ("status", status.state.to_string()),
+                    (true, false) => (if *ends_turn { "assistant" } else { "status" }, said),
+                    (false, true) => ("assistant", answer),
+                    (false, false) => ("assistant", format!("{answer}\n\n{said}")),
+                }
+            }
+            Event::Artifact { artifact, append: false, .. } if artifact.id != REPLY => {
+                ("artifact", parts(&artifact.parts))
+            }
+            Event::Late(artifact) => ("assistant", parts(&artifact.parts)),
+            Event::Note { name, value } => ("event", format!("{name} {value}")),
+            Event::Artifact { .. } | Event::Checkpoint(_) => return Ok(None),
+        };
+        let cut: String = redactor.redact(&text).chars().take(LINE).collect();
+        let line = json!({
+            "type": kind,
+            "timestamp": logged.at.to_string(),
+            "task_id": logged.key.task.as_str(),
+            "context_id": logged.context.as_str(),
+            "content": cut,
+        });
+        Ok((!cut.is_empty()).then_some(line))
+    }
+
+    /// The pieces of the answer that this status ends.
+    async fn answer(&self, end: &Logged) -> Result<String, StoreError> {
+        let last = end.entry.sequence.saturating_sub(1);
+        let first = last.saturating_sub(PIECES);
+        let limit = usize::try_from(last - first).unwrap_or_default();
+        let events = match self.store.events(&end.key, first, limit).await {
+            // It was forgotten in between.
+            Err(StoreError::NotFound) => return Ok(String::new()),
+            events => events?,
+        };
+        let turn = events.iter().rev().take_while(|entry| !ends_turn(&entry.event)).count();
+        let mut answer = String::new();
+        for entry in events.iter().skip(events.len() - turn) {
+            if let Event::Artifact { artifact, .. } = &*entry.event
+                && artifact.id == REPLY
+                && answer.len() <= 4 * LINE
+            {
+                answer.push_str(&parts(&artifact.parts));
+            }
+        }
+        Ok(answer)
+    }
+}
+
+/// What a page can still take.
+struct Room {
+    lines: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// Takes a line, if there is room. The first one always fits: a line is bounded.
+    fn takes(&mut self, line: &Value) -> bool {
+        let bytes = line.to_string().len();
+        let fits = self.lines > 0 && bytes <= self.bytes;
+        if fits {
+            (self.lines, self.bytes) = (self.lines - 1, self.bytes - bytes);
+        }
+        fits
+    }
+}
+
+fn ends_turn(event: &Event) -> bool {
+    matches!(event, Event::Status { ends_turn: true, .. })
+}
+
+fn text(message: &Message) -> String {
+    parts(&message.parts)
+}
+
+fn parts(parts: &[Part]) -> String {
+    let text = |part: &Part| match &part.content {
+        Content::Text(text) => text.clone(),
+        Content::Data(data) => data.to_string(),
+        Content::Uri(uri) => uri.clone(),
+        Content::Bytes(bytes) => format!("[{} bytes]", bytes.len()),
+    };
+    parts.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
+    use secrecy::SecretString;
+    use talaria_store::Memory;
+    use talaria_turns::{Artifact, ContextId, Metadata, Principal, State, TaskId, TaskKey};
+
     use super::*;
+
+    const SECRET: &str = "what-only-the-platform-knows";
+
+    fn keys() -> Keys {
+        let folder = tempfile::tempdir().unwrap();
+        Keys::open(folder.path(), Some(SecretString::from(SECRET)))
+    }
+
+    fn key() -> TaskKey {
+        TaskKey { owner: Principal::anyone(), task: TaskId::fresh() }
+    }
+
+    fn accepted(text: &str) -> Event {
+        let message = Message { role: talaria_turns::Role::User, ..Message::agent(vec![Part::text(text)]) };
+        Event::Accepted { message, executor: "it".into(), metadata: None::<Metadata> }
+    }
+
+    fn piece(text: &str) -> Event {
+        let artifact = Artifact {
+            id: REPLY.into(),
+            name: None,
+            description: None,
+            parts: vec![Part::text(text)],
+            metadata: None,
+            extensions: Vec::new(),
+        };
+        Event::Artifact { artifact, append: true, last: false }
+    }
 
     fn texts(page: &Page) -> Vec<&str> {
         page.lines.iter().map(|line| line["content"].as_str().unwrap()).collect()
     }
 
-    #[test]
-    fn a_reader_gets_every_line_once_over_a_restart_too() {
-        let transcript = Transcript::new(Redactor::default(), Vec::new(), 0);
-        assert_eq!(transcript.read(0, 10), Page { lines: Vec::new(), cursor: 0, more: false });
-        for text in ["one", "two", "OPENAI_API_KEY=abcdefgh12345678"] {
-            transcript.say("user", "t", "c", text);
-        }
-        let first = transcript.read(0, 2);
-        assert_eq!((texts(&first), first.more), (vec!["one", "two"], true));
-        let rest = transcript.read(first.cursor, 2);
-        assert_eq!((texts(&rest), rest.more), (vec!["OPENAI_API_KEY=[REDACTED:api_key]"], false));
-        assert_eq!(transcript.read(rest.cursor, 2).lines, [Value::Null; 0]);
+    #[tokio::test]
+    async fn a_reader_gets_every_line_once() {
+        let store = Arc::new(Memory::new(100));
+        let transcript = Transcript::new(Arc::clone(&store) as _, keys(), Vec::new());
+        let nothing = transcript.read(0, 10).await.unwrap();
+        assert_eq!(nothing, Page { lines: Vec::new(), cursor: 0, more: false });
+        let (first, second) = (key(), key());
+        store.create(&first, &ContextId::fresh(), &[accepted("one")]).await.unwrap();
+        store.create(&second, &ContextId::fresh(), &[accepted(&format!("two {SECRET}"))]).await.unwrap();
+        store.append(&first, 1, &[Event::moved(State::Working), piece("thr")]).await.unwrap();
+        store.append(&second, 1, &[piece("another"), piece("'s")]).await.unwrap();
+        store.append(&first, 3, &[piece("ee")]).await.unwrap();
+        store.append(&first, 4, &[Event::ended(State::Completed, vec![], None)]).await.unwrap();
+        let failed = vec![Part::text("OPENAI_API_KEY=abcdefgh12345678")];
+        store.append(&second, 3, &[Event::ended(State::Failed, failed, None)]).await.unwrap();
 
-        let (last, cursor, context) = transcript.last(2);
-        assert_eq!((last.len(), cursor, context.as_str()), (2, rest.cursor, "c"));
-        let again = Transcript::new(Redactor::default(), last, cursor);
-        again.say("user", "t", "c", "four");
-        assert_eq!(texts(&again.read(rest.cursor, 10)), ["four"]);
-        assert_eq!(again.read(0, 10).lines.len(), 3);
-        assert_eq!(again.read(u64::MAX, 10).lines.len(), 3, "a clock was set back");
+        let all = transcript.read(0, 100).await.unwrap();
+        let expected = [
+            "one",
+            "two [REDACTED:secret]",
+            "working",
+            "three",
+            "another's\n\nOPENAI_API_KEY=[REDACTED:api_key]",
+        ];
+        assert_eq!((texts(&all), all.more), (expected.to_vec(), false));
+        let kinds: Vec<_> = all.lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["user", "user", "status", "assistant", "assistant"]);
+        let (mut since, mut one_by_one) = (0, Vec::new());
+        loop {
+            let page = transcript.read(since, 1).await.unwrap();
+            one_by_one.extend(page.lines);
+            since = page.cursor;
+            if !page.more {
+                break;
+            }
+        }
+        assert_eq!(one_by_one, all.lines);
+        assert_eq!(transcript.read(since, 10).await.unwrap().lines, [Value::Null; 0], "nothing is new");
+        assert_eq!(transcript.read(1 << 50, 10).await.unwrap().lines, all.lines, "a number of another store");
+        let (last, context) = transcript.last(2).await.unwrap();
+        assert_eq!(last, all.lines[3..]);
+        assert_eq!(context, all.lines[4]["context_id"].as_str().unwrap());
     }
 
-    #[test]
-    fn it_has_an_end() {
-        let transcript = Transcript::new(Redactor::default(), Vec::new(), 0);
-        for _ in 0..LINES + 5 {
-            transcript.say("user", "t", "c", &"x".repeat(LINE + 1));
+    #[tokio::test]
+    async fn what_was_said_before_comes_first_where_the_store_forgot_it() {
+        let store = Arc::new(Memory::new(100));
+        let before = ["a", "b"].map(|text| json!({ "type": "user", "content": text }));
+        let transcript = Transcript::new(Arc::clone(&store) as _, keys(), before.to_vec());
+        store.create(&key(), &ContextId::fresh(), &[accepted("c"), accepted("d")]).await.unwrap();
+        let (mut since, mut seen) = (0, Vec::new());
+        for text in ["a", "b", "c", "d"] {
+            let page = transcript.read(since, 1).await.unwrap();
+            assert_eq!((texts(&page), page.more), (vec![text], text != "d"));
+            since = page.cursor;
+            seen.extend(page.lines);
         }
-        let page = transcript.read(0, 1_000);
-        assert!(page.more && page.lines.len() < 200, "an answer has one too: {}", page.lines.len());
-        assert_eq!(transcript.lines().kept.len(), LINES);
+        assert_eq!(transcript.last(3).await.unwrap().0, seen[1..]);
+    }
+
+    #[tokio::test]
+    async fn a_page_is_bounded_in_bytes_and_a_line_in_characters() {
+        let store = Arc::new(Memory::new(1_000));
+        let transcript = Transcript::new(Arc::clone(&store) as _, keys(), Vec::new());
+        for _ in 0..200 {
+            store.create(&key(), &ContextId::fresh(), &[accepted(&"é\"".repeat(LINE))]).await.unwrap();
+        }
+        let (mut since, mut lines, mut more) = (0, 0, true);
+        while more {
+            let page = transcript.read(since, 1_000).await.unwrap();
+            assert!(json!(page.lines).to_string().len() <= 1 << 20);
+            assert!(page.lines.iter().all(|line| line["content"].as_str().unwrap().chars().count() == LINE));
+            assert!(!page.lines.is_empty());
+            (since, more, lines) = (page.cursor, page.more, lines + page.lines.len());
+        }
+        assert_eq!(lines, 200);
     }
 }

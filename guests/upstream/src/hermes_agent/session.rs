@@ -19,6 +19,8 @@ use super::KEY;
 const ID: &str = "x-hermes-session-id";
 const SCOPE: &str = "x-hermes-session-key";
 const STATE: &str = "session";
+/// What ids begin with.
+pub(super) const OURS: &str = "talaria-";
 /// The longest id, and the longest scope, that the gateway takes.
 const LONGEST: usize = 256;
 
@@ -36,7 +38,7 @@ impl Session {
         let known = state::get(STATE).ok().flatten().and_then(|id| String::from_utf8(id).ok());
         let is_new = known.is_none();
         let id = known.unwrap_or_else(|| {
-            let id = format!("talaria-{}", turn.task_id);
+            let id = format!("{OURS}{}", turn.task_id);
             // Before the request: the gateway keeps what it was told, also of a turn that does not end well.
             keep(&id);
             id

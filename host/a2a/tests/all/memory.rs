@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    ContextId, Entry, Event, GivenUp, Hook, HookId, Hooked, MessageId, Page, Principal, Query, StateKey,
-    Store, StoreError, Task, TaskId, TaskKey, Timestamp,
+    Begin, ContextId, Entry, Event, GivenUp, Hook, HookId, Hooked, Logged, MessageId, Page, Principal, Query,
+    StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -52,6 +52,10 @@ impl Store for Counted {
             return Err(StoreError::Unavailable("/var/lib/secret.db".into()));
         }
         self.inner.events(key, after, limit).await
+    }
+
+    async fn log(&self, begin: Begin, limit: usize) -> Result<Vec<Logged>, StoreError> {
+        self.inner.log(begin, limit).await
     }
 
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {

@@ -15,7 +15,7 @@ impl wit::Host for Ctx {
             Purpose::Execute { deadline, .. } => {
                 convert::millis(deadline.saturating_duration_since(Instant::now()))
             }
-            Purpose::Describe | Purpose::Setup(_) | Purpose::Cancel { .. } => {
+            Purpose::Describe | Purpose::Aside(_) | Purpose::Cancel { .. } => {
                 convert::millis(self.limits.deadline)
             }
         })

@@ -36,9 +36,18 @@ use crate::session::Session;
 /// Why the guest was called.
 pub(crate) enum Purpose {
     Describe,
-    Setup(Arc<Shared>),
-    Cancel { shared: Arc<Shared>, of: About },
-    Execute { shared: Arc<Shared>, of: About, scope: Scope, deadline: Instant },
+    /// A probe, or a look at the transcript: no turn.
+    Aside(Arc<Shared>),
+    Cancel {
+        shared: Arc<Shared>,
+        of: About,
+    },
+    Execute {
+        shared: Arc<Shared>,
+        of: About,
+        scope: Scope,
+        deadline: Instant,
+    },
 }
 
 /// The turn that a call is about.
@@ -68,7 +77,7 @@ impl Ctx {
     pub(crate) fn new(purpose: Purpose, limits: &Limits, places: &Arc<Semaphore>) -> Self {
         let cancelled = match &purpose {
             Purpose::Execute { scope, .. } => Some(scope.cancelled().clone()),
-            Purpose::Describe | Purpose::Setup(_) | Purpose::Cancel { .. } => None,
+            Purpose::Describe | Purpose::Aside(_) | Purpose::Cancel { .. } => None,
         };
         let outbound = outbound::Outbound::new(purpose.shared().cloned(), cancelled, limits);
         let mut table = ResourceTable::new();
@@ -113,7 +122,7 @@ impl Ctx {
     fn scope(&self) -> Option<&Scope> {
         match &self.purpose {
             Purpose::Execute { scope, .. } => Some(scope),
-            Purpose::Describe | Purpose::Setup(_) | Purpose::Cancel { .. } => None,
+            Purpose::Describe | Purpose::Aside(_) | Purpose::Cancel { .. } => None,
         }
     }
 
@@ -121,7 +130,7 @@ impl Ctx {
     fn about(&self) -> Option<&About> {
         match &self.purpose {
             Purpose::Execute { of, .. } | Purpose::Cancel { of, .. } => Some(of),
-            Purpose::Describe | Purpose::Setup(_) => None,
+            Purpose::Describe | Purpose::Aside(_) => None,
         }
     }
 
@@ -158,7 +167,7 @@ impl Purpose {
     fn shared(&self) -> Option<&Arc<Shared>> {
         match self {
             Self::Describe => None,
-            Self::Setup(shared) | Self::Cancel { shared, .. } | Self::Execute { shared, .. } => Some(shared),
+            Self::Aside(shared) | Self::Cancel { shared, .. } | Self::Execute { shared, .. } => Some(shared),
         }
     }
 }

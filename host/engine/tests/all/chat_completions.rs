@@ -9,6 +9,7 @@ mod request;
 mod session;
 mod shapes;
 mod streamed;
+mod transcript;
 
 use talaria_testkit::{FakeGateway, Reply, Rig};
 

@@ -19,7 +19,9 @@ fn every_item_is_explained() {
             }
             let plain = line.is_empty()
                 || line == "}"
-                || ["package ", "use ", "import ", "export "].iter().any(|start| line.starts_with(start));
+                || ["package ", "use ", "import ", "export ", "include "]
+                    .iter()
+                    .any(|start| line.starts_with(start));
             if !plain {
                 items += 1;
                 assert!(explained, "{}:{}: nothing explains `{line}`", path.display(), number + 1);

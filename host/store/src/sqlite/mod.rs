@@ -42,8 +42,8 @@ use async_trait::async_trait;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use talaria_turns::{
-    ContextId, Entry, Event, GivenUp, Hook, HookId, Hooked, MessageId, Page, Principal, Query, StateKey,
-    Store, StoreError, Task, TaskId, TaskKey, Timestamp,
+    Begin, ContextId, Entry, Event, GivenUp, Hook, HookId, Hooked, Logged, MessageId, Page, Principal, Query,
+    StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
 };
 
 pub use self::fault::OpenError;
@@ -239,8 +239,8 @@ fn connect(path: &Path, flags: OpenFlags, config: &Config) -> rusqlite::Result<C
 #[async_trait]
 impl Store for Sqlite {
     async fn create(&self, key: &TaskKey, context: &ContextId, events: &[Event]) -> Result<(), StoreError> {
-        let (key, context, at) = (key.clone(), context.clone(), Timestamp::now());
-        self.writer.write(Write::Create { key, context, at, change: Change::of(events)? }).await?;
+        let (key, context) = (key.clone(), context.clone());
+        self.writer.write(Write::Create { key, context, change: Change::of(events)? }).await?;
         Ok(())
     }
 
@@ -261,6 +261,10 @@ impl Store for Sqlite {
     async fn events(&self, key: &TaskKey, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         let key = key.clone();
         self.readers.read(move |connection| read::events(connection, &key, after, limit)).await
+    }
+
+    async fn log(&self, begin: Begin, limit: usize) -> Result<Vec<Logged>, StoreError> {
+        self.readers.read(move |connection| read::log(connection, begin, limit)).await
     }
 
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {

@@ -6,13 +6,14 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 use serde::de::DeserializeOwned;
 use talaria_turns::{
-    ContextId, Entry, Event, Hooked, MessageId, Page, Place, Principal, Query, StateKey, StoreError, Task,
-    TaskId, TaskKey, Timestamp,
+    Begin, ContextId, Entry, Event, Hooked, Logged, MessageId, Page, Place, Principal, Query, StateKey,
+    StoreError, Task, TaskId, TaskKey, Timestamp,
 };
 
 use super::fault::Fault;
 use super::schema;
 use super::write::{Ended, integer, is_worth_a_snapshot, millis, natural, owner};
+use crate::{append_of, number};
 
 /// A task's row, as far as it takes to fold the task.
 struct Found {
@@ -127,6 +128,42 @@ pub(super) fn events(
             .extend(numbered.take(room).map(|(sequence, event)| Entry { sequence, event: Arc::new(event) }));
     }
     Ok(entries)
+}
+
+pub(super) fn log(connection: &Connection, begin: Begin, limit: usize) -> Result<Vec<Logged>, Fault> {
+    let begin = match begin {
+        Begin::At(number) => number,
+        Begin::Last(appends) => {
+            let last = connection
+                .prepare_cached("SELECT coalesce(max(rowid), 0) FROM events")?
+                .query_one([], |row| row.get(0))?;
+            number((natural(last) + 1).saturating_sub(appends as u64), 0)
+        }
+    };
+    let mut select = connection.prepare_cached(
+        "SELECT owner, id, context, events.rowid, first, iif(at = 0, status_at, at), events
+         FROM events JOIN tasks ON tasks.key = events.task WHERE events.rowid >= ?1 ORDER BY events.rowid",
+    )?;
+    let mut rows = select.query([integer(append_of(begin))])?;
+    let mut log = Vec::new();
+    while log.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        let (append, first) = (natural(row.get(3)?), natural(row.get(4)?));
+        let (key, at) = (key_of(row)?, Timestamp::from_millis(natural(row.get(5)?)));
+        let context: ContextId = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?.parse()?;
+        let events: Vec<Event> = parse(bytes(row, 6)?)?;
+        let logged = (first..).zip(events).enumerate().map(|(place, (sequence, event))| Logged {
+            number: number(append, place),
+            at,
+            key: key.clone(),
+            context: context.clone(),
+            entry: Entry { sequence, event: Arc::new(event) },
+        });
+        let room = limit - log.len();
+        log.extend(logged.filter(|logged| logged.number >= begin).take(room));
+    }
+    Ok(log)
 }
 
 pub(super) fn list(connection: &Connection, owner: &Principal, query: &Query) -> Result<Page, Fault> {

@@ -22,7 +22,7 @@ pub(super) const FIRST_SNAPSHOT: u64 = 64;
 /// One thing to write.
 pub(super) enum Write {
     /// A new task.
-    Create { key: TaskKey, context: ContextId, at: Timestamp, change: Change },
+    Create { key: TaskKey, context: ContextId, change: Change },
     /// More events. Answers how many events the task has beyond its snapshot.
     Append { key: TaskKey, expected: u64, change: Change },
     /// A task as its events added up to a version that it has reached.
@@ -52,6 +52,7 @@ pub(super) struct Ended {
 /// What events do to a task's row.
 pub(super) struct Change {
     count: u64,
+    at: Timestamp,
     pub(super) json: String,
     /// For each state that the task may be in: the state after the events, or which of them is not legal.
     moves: [(State, Result<State, IllegalMove>); 8],
@@ -71,6 +72,7 @@ impl Change {
             .map_err(|error| StoreError::Unavailable(format!("an event cannot be written: {error}")))?;
         let mut change = Self {
             count: events.len() as u64,
+            at: Timestamp::now(),
             json,
             moves: schema::states().map(|from| (from, from.check(events))),
             status_at: None,
@@ -109,7 +111,7 @@ impl Write {
     /// Writes it, within the transaction that is open. What is refused has written nothing.
     pub(super) fn run(&self, connection: &Connection) -> Result<u64, Fault> {
         match self {
-            Self::Create { key, context, at, change } => create(connection, key, context, *at, change),
+            Self::Create { key, context, change } => create(connection, key, context, change),
             Self::Append { key, expected, change } => append(connection, key, *expected, change),
             Self::Snapshot { key, version, json } => snapshot(connection, key, *version, json),
             Self::State { key, value } => set_state(connection, key, value.as_deref()),
@@ -128,11 +130,10 @@ fn create(
     connection: &Connection,
     key: &TaskKey,
     context: &ContextId,
-    at: Timestamp,
     change: &Change,
 ) -> Result<u64, Fault> {
     let state = change.after(State::Submitted)?;
-    let status_at = change.status_at.unwrap_or(at);
+    let status_at = change.status_at.unwrap_or(change.at);
     let created = connection
         .prepare_cached(
             "INSERT INTO tasks (owner, id, context, version, state, status_at, created_at, ended_at, pending)
@@ -145,7 +146,7 @@ fn create(
             integer(change.count),
             schema::word(state),
             millis(status_at),
-            millis(at),
+            millis(change.at),
             state.is_terminal().then(|| millis(status_at)),
             change.turns(0),
         ])?;
@@ -207,8 +208,10 @@ fn append(connection: &Connection, key: &TaskKey, expected: u64, change: &Change
 fn insert_events(connection: &Connection, row: i64, version: i64, change: &Change) -> Result<(), Fault> {
     if change.count > 0 {
         connection
-            .prepare_cached("INSERT INTO events (task, first, count, events) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![row, version + 1, integer(change.count), change.json])?;
+            .prepare_cached(
+                "INSERT INTO events (task, first, count, events, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![row, version + 1, integer(change.count), change.json, millis(change.at)])?;
     }
     Ok(())
 }

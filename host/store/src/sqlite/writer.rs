@@ -158,7 +158,7 @@ impl Thread {
 
 #[cfg(test)]
 mod tests {
-    use talaria_turns::{ContextId, TaskKey, Timestamp};
+    use talaria_turns::{ContextId, TaskKey};
 
     use super::*;
     use crate::sqlite::schema;
@@ -172,9 +172,9 @@ mod tests {
     }
 
     fn create(key: &TaskKey, size: usize) -> Job {
-        let (context, at) = (ContextId::fresh(), Timestamp::now());
+        let context = ContextId::fresh();
         let change = Change::of(&[note(&"x".repeat(size))]).unwrap();
-        Job { write: Write::Create { key: key.clone(), context, at, change }, answer: oneshot::channel().0 }
+        Job { write: Write::Create { key: key.clone(), context, change }, answer: oneshot::channel().0 }
     }
 
     fn tasks(thread: &Thread) -> i64 {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use talaria_turns::{
-    Artifact, Content, ContextId, Event, Message, Part, Principal, Role, State, StateKey, Status, Store,
-    StoreError, Task, TaskKey, Timestamp,
+    Artifact, Begin, Content, ContextId, Event, Logged, Message, Part, Principal, Role, State, StateKey,
+    Status, Store, StoreError, Task, TaskKey, Timestamp,
 };
 
 use super::{accepted, create, delta, key, message, note, status, task};
@@ -365,4 +365,40 @@ pub(crate) async fn a_turn_that_is_not_over_is_unfinished(store: Arc<dyn Store>)
             store.append(&next, version, &[Event::ended(State::Completed, vec![], None)]).await.unwrap();
         }
     }
+}
+
+pub(crate) async fn everything_that_happened_can_be_read_in_its_order(store: Arc<dyn Store>) {
+    let earliest = Timestamp::now();
+    assert_eq!(store.log(Begin::At(0), 10).await.unwrap(), vec![]);
+    assert_eq!(store.log(Begin::Last(10), 10).await.unwrap(), vec![]);
+    let (mine, theirs, context) = (key("a"), key("b"), ContextId::fresh());
+    store.create(&mine, &context, &[accepted("m1"), note("1")]).await.unwrap();
+    store.create(&theirs, &ContextId::fresh(), &[note("2")]).await.unwrap();
+    store.append(&mine, 2, &[]).await.unwrap();
+    store.append(&mine, 2, &[note("3"), note("4"), Event::moved(State::Completed)]).await.unwrap();
+    store.append(&theirs, 1, &[note("5")]).await.unwrap();
+
+    let all = store.log(Begin::At(0), 100).await.unwrap();
+    let place = |logged: &Logged| (logged.key.clone(), logged.entry.sequence);
+    let expected = [(&mine, 1), (&mine, 2), (&theirs, 1), (&mine, 3), (&mine, 4), (&mine, 5), (&theirs, 2)];
+    assert_eq!(all.iter().map(place).collect::<Vec<_>>(), expected.map(|(key, n)| (key.clone(), n)));
+    assert!(all.is_sorted_by(|a, b| a.number < b.number));
+    assert!(all.iter().all(|logged| logged.at >= earliest && logged.at <= Timestamp::now()));
+    assert_eq!((&all[0].context, &*all[3].entry.event), (&context, &note("3")));
+    for (from, logged) in all.iter().enumerate() {
+        for limit in 0..=8 {
+            let rest = store.log(Begin::At(logged.number), limit).await.unwrap();
+            assert_eq!(rest, all[from..(from + limit).min(7)], "from {from}, at most {limit}");
+        }
+        let rest = store.log(Begin::At(logged.number + 1), 100).await.unwrap();
+        assert_eq!(rest, all[from + 1..], "after {from}");
+    }
+    for (appends, events) in [(0, 0), (1, 1), (2, 4), (3, 5), (4, 7), (usize::MAX, 7)] {
+        let last = store.log(Begin::Last(appends), 100).await.unwrap();
+        assert_eq!(last, all[7 - events..], "the last {appends} appends");
+    }
+    assert_eq!(store.log(Begin::At(u64::MAX), 10).await.unwrap(), vec![]);
+    store.forget(Timestamp::from_millis(u64::MAX >> 1), 0).await.unwrap();
+    let left: Vec<_> = store.log(Begin::At(0), 10).await.unwrap().iter().map(place).collect();
+    assert_eq!(left, [(theirs.clone(), 1), (theirs, 2)], "a task that is forgotten leaves a gap");
 }

@@ -32,6 +32,7 @@ macro_rules! every_promise {
             log::state_belongs_to_owner_context_and_executor,
             log::a_message_leads_to_the_task_that_took_it_in,
             log::a_turn_that_is_not_over_is_unfinished,
+            log::everything_that_happened_can_be_read_in_its_order,
             letters::letters_come_back_in_the_order_in_which_they_came,
             letters::an_announcement_is_kept_as_it_is_and_replaced_as_a_whole,
             letters::what_is_discarded_takes_its_letters_along,

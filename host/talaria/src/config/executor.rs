@@ -52,7 +52,11 @@ const UPSTREAMS: [Upstream; 3] = [
         name: CHAT_COMPLETIONS,
         base: GATEWAY,
         from: |seeds| seeds.api_base.as_ref(),
-        calls: &["POST {setting:base_url}/chat/completions", "GET {setting:base_url}/health"],
+        calls: &[
+            "POST {setting:base_url}/chat/completions",
+            "GET {setting:base_url}/health",
+            "GET {parent:base_url}/api/sessions*",
+        ],
         key: GATEWAY_KEY,
     },
     Upstream {
@@ -71,7 +75,7 @@ const UPSTREAMS: [Upstream; 3] = [
             "POST {setting:base_url}/runs",
             "GET {setting:base_url}/runs/*",
             "POST {setting:base_url}/runs/*",
-            "GET {parent:base_url}/api/sessions/*",
+            "GET {parent:base_url}/api/sessions*",
             "POST {setting:base_url}/chat/completions",
             "GET {setting:base_url}/models",
         ],

@@ -6,15 +6,14 @@
 
 mod pages;
 pub(crate) mod prompt;
-mod recorded;
+mod transcript;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use serde_json::{Value, json};
 use talaria_a2a::{Auth, Token};
-use talaria_observe::Redactor;
 use talaria_turns::Store;
 use talaria_workspace::{
     Contact, Host, Initiative, Keys, Pulse, Reading, Snapshot, Status, Timing, Transcript,
@@ -26,7 +25,7 @@ use tracing::{info, warn};
 use crate::config::{self, Card, PLATFORM};
 use crate::executors::{Executors, Readiness, Table};
 use pages::Pages;
-use recorded::Recorded;
+use transcript::Records;
 
 /// How long the start waits for the platform: so that the first turn knows the peers where that is possible, and a
 /// platform that is down costs little.
@@ -49,23 +48,19 @@ struct Seat {
 // === impl Bridge ===
 
 impl Bridge {
-    /// Reads what the last process left, and installs plugins.
-    pub(crate) fn open(config: &config::Workspace) -> Self {
+    /// Reads what the last process left, and installs plugins. What was said then is in the snapshot too, for a store that
+    /// `forgets` with the process.
+    pub(crate) fn open(config: &config::Workspace, store: Arc<dyn Store>, forgets: bool) -> Self {
         let folder = &config.assembly.places().folder;
         let keys = Keys::open(folder, config.token.clone());
         let snapshot = Snapshot::read(&config.snapshot);
         if let Some(Snapshot { timestamp, active_tasks, .. }) = &snapshot {
             info!(timestamp, active_tasks, "read the snapshot of the last stop");
         }
-        let adapter = snapshot.map(|snapshot| snapshot.adapter).unwrap_or_default();
-        let transcript = Transcript::new(redactor(&keys), adapter.transcript_lines, adapter.cursor);
+        let before = snapshot.filter(|_| forgets).map(|snapshot| snapshot.adapter.transcript_lines);
+        let transcript = Transcript::new(store, keys.clone(), before.unwrap_or_default());
         config.assembly.install_plugins();
         Self { config: config.clone(), keys, pulse: Arc::default(), transcript: Arc::new(transcript) }
-    }
-
-    /// A store whose events are in the transcript too.
-    pub(crate) fn record(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
-        Arc::new(Recorded::new(store, Arc::clone(&self.transcript)))
     }
 
     /// What is served beside A2A.
@@ -75,7 +70,7 @@ impl Bridge {
             runtime: runtime.unwrap_or_else(|| "talaria".into()),
             keys: self.keys.clone(),
             auth,
-            transcript: Arc::clone(&self.transcript),
+            records: Records::new(Arc::clone(&self.transcript), Arc::clone(executors)),
             executors: Arc::clone(executors),
         })
     }
@@ -115,15 +110,10 @@ impl Bridge {
     }
 
     /// Writes down what is going on, as it was at `reading`.
-    pub(crate) fn snapshot(&self, reading: &Reading) {
-        let snapshot = Snapshot::take(self.config.id(), reading, &self.transcript);
-        snapshot.write(&self.config.snapshot, &redactor(&self.keys));
+    pub(crate) async fn snapshot(&self, reading: &Reading) {
+        let snapshot = Snapshot::take(self.config.id(), reading, &self.transcript).await;
+        snapshot.write(&self.config.snapshot, &self.keys.redactor());
     }
-}
-
-fn redactor(keys: &Keys) -> Redactor {
-    let known: Vec<_> = keys.known().collect();
-    Redactor::new(known.iter().map(|secret| secret.expose_secret()))
 }
 
 /// The card in the shape of the registry, which is that of A2A 0.3, shortened.

@@ -2,7 +2,7 @@
 //!
 //! | route | answers | to |
 //! |---|---|---|
-//! | `GET /transcript?since=&limit=` | what was said and done lately | the platform alone, by its token or its secret; nobody while there is none |
+//! | `GET /transcript?since=&limit=&source=` | what was said and done lately | the platform alone, by its token or its secret; nobody while there is none |
 //! | `GET /capabilities` | what the executor that takes the turns owns | whoever may call |
 //! | `GET /config-schema` | the settings of that executor, as a JSON Schema | whoever may call |
 
@@ -16,9 +16,11 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Map, Value, json};
 use talaria_a2a::Auth;
-use talaria_workspace::{Keys, Transcript};
+use talaria_workspace::Keys;
+use tracing::warn;
 
 use super::status;
+use super::transcript::{Records, Wanted};
 use crate::executors::Executors;
 
 /// How many lines an answer has where nothing is said, and at most. As the platform's own runtime.
@@ -29,7 +31,7 @@ pub(super) struct Pages {
     pub(super) runtime: String,
     pub(super) keys: Keys,
     pub(super) auth: Auth,
-    pub(super) transcript: Arc<Transcript>,
+    pub(super) records: Records,
     pub(super) executors: Arc<Executors>,
 }
 
@@ -41,14 +43,14 @@ impl talaria_a2a::Pages for Pages {
     }
 
     fn answer<'a>(&'a self, head: &'a Parts) -> BoxFuture<'a, Reply> {
-        Box::pin(std::future::ready(self.page(head)))
+        Box::pin(self.page(head))
     }
 }
 
 // === impl Pages ===
 
 impl Pages {
-    fn page(&self, head: &Parts) -> Reply {
+    async fn page(&self, head: &Parts) -> Reply {
         if !matches!(head.method, Method::GET | Method::HEAD) {
             let mut reply = failure(StatusCode::METHOD_NOT_ALLOWED, "this path takes GET");
             reply.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -65,30 +67,46 @@ impl Pages {
             return reply;
         }
         match path {
-            "/transcript" => self.read_transcript(head.uri.query().unwrap_or_default()),
+            "/transcript" => self.read_transcript(head.uri.query().unwrap_or_default()).await,
             "/capabilities" => self.capabilities(),
             _ => respond(StatusCode::OK, &self.schema()),
         }
     }
 
-    fn read_transcript(&self, query: &str) -> Reply {
-        let number = |name: &str, otherwise: u64| {
+    async fn read_transcript(&self, query: &str) -> Reply {
+        let value = |name: &str| {
             let values = query.split('&').filter_map(|pair| pair.split_once('='));
-            let value = values.filter(|(key, _)| *key == name).map(|(_, value)| value).next_back();
-            value.map_or(Ok(otherwise), str::parse)
+            values.filter(|(key, _)| *key == name).map(|(_, value)| value).next_back()
         };
+        let number = |name: &str, otherwise: u64| value(name).map_or(Ok(otherwise), str::parse);
         let (Ok(since), Ok(limit)) = (number("since", 0), number("limit", LIMIT.0)) else {
             return failure(StatusCode::BAD_REQUEST, "since and limit must be integers, not negative");
         };
-        let limit = usize::try_from(limit.min(LIMIT.1)).unwrap_or_default();
-        let page = self.transcript.read(since, limit);
+        let wanted = match value("source") {
+            None => Wanted::Any,
+            Some("bridge") => Wanted::Bridge,
+            Some(_) => {
+                return failure(
+                    StatusCode::BAD_REQUEST,
+                    "source can only be `bridge`; leave it out for the agent's",
+                );
+            }
+        };
+        let limit = u32::try_from(limit.min(LIMIT.1)).unwrap_or(u32::MAX);
+        let (page, source) = match self.records.read(wanted, since, limit).await {
+            Ok(read) => read,
+            Err(error) => {
+                warn!(%error, "the transcript cannot be read");
+                return failure(StatusCode::INTERNAL_SERVER_ERROR, "the transcript cannot be read");
+            }
+        };
         let body = json!({
             "runtime": self.runtime,
             "supported": true,
             "lines": page.lines,
             "cursor": page.cursor,
             "more": page.more,
-            "source": "talaria: events of tasks",
+            "source": source,
         });
         respond(StatusCode::OK, &body)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use talaria_turns::{
-    ContextId, Event, Part, Principal, Query, State, StateKey, Store, TaskId, TaskKey, Timestamp,
+    Begin, ContextId, Event, Part, Principal, Query, State, StateKey, Store, TaskId, TaskKey, Timestamp,
 };
 
 use super::{count, empty, file, open};
@@ -279,4 +279,7 @@ async fn a_file_of_version_1_opens_and_is_complete() {
     let query = Query { context: Some("context-1".parse().unwrap()), ..all() };
     assert_eq!(store.list(&Principal::named("platform"), &query).await.unwrap().total, 1);
     store.append(&key("", "task-2"), 103, &[Event::moved(State::Working)]).await.unwrap();
+    let log = store.log(Begin::At(0), 1_000).await.unwrap();
+    assert_eq!(log.len(), 4 + 104);
+    assert_eq!((&log[0].key, log[0].at), (&key("platform", "task-1"), ended.status.at), "as old as its task");
 }

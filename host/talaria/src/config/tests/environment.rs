@@ -20,7 +20,11 @@ fn hermes_api_base_is_the_gateway() {
     let egress: Vec<_> = chat(&config).grant.egress.iter().map(ToString::to_string).collect();
     assert_eq!(
         egress,
-        ["POST https://gw.example:9/v1/chat/completions", "GET https://gw.example:9/v1/health"]
+        [
+            "POST https://gw.example:9/v1/chat/completions",
+            "GET https://gw.example:9/v1/health",
+            "GET https://gw.example:9/api/sessions*"
+        ]
     );
     let config = Given::nothing().variable("HERMES_API_BASE", "").load();
     assert_eq!(chat(&config).settings["base_url"], "http://127.0.0.1:8642/v1", "empty is unset");
@@ -84,7 +88,7 @@ fn hermes_api_base_is_the_gateway_of_runs_too() {
             "POST http://gateway:8642/p/one/v1/runs",
             "GET http://gateway:8642/p/one/v1/runs/*",
             "POST http://gateway:8642/p/one/v1/runs/*",
-            "GET http://gateway:8642/p/one/api/sessions/*",
+            "GET http://gateway:8642/p/one/api/sessions*",
             "POST http://gateway:8642/p/one/v1/chat/completions",
             "GET http://gateway:8642/p/one/v1/models",
         ],
