@@ -19,6 +19,7 @@ pub(crate) struct Bridge {
 /// How a test starts a bridge. The working directory is empty, the environment is that of the test without ours.
 pub(crate) struct Start<'a> {
     folder: &'a Path,
+    listen: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
 }
@@ -78,12 +79,17 @@ pub(crate) fn stderr(output: &Output) -> String {
 
 impl<'a> Start<'a> {
     pub(crate) fn new(folder: &'a Path) -> Self {
-        Self { folder, args: Vec::new(), env: Vec::new() }
+        Self { folder, listen: "127.0.0.1:0".into(), args: Vec::new(), env: Vec::new() }
     }
 
     pub(crate) fn arg(mut self, arg: &str) -> Self {
         self.args.push(arg.into());
         self
+    }
+
+    /// The address of a bridge that is gone, for another in its place.
+    pub(crate) fn in_place_of(self, url: &str) -> Self {
+        Self { listen: url.trim_start_matches("http://").into(), ..self }
     }
 
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
@@ -101,7 +107,7 @@ impl<'a> Start<'a> {
     pub(crate) fn up(self) -> Bridge {
         keep_off_the_default_port(self.folder);
         let mut child = talaria(self.folder)
-            .args(["serve", "--listen", "127.0.0.1:0", "--output", "json"])
+            .args(["serve", "--listen", &self.listen, "--output", "json"])
             .args(&self.args)
             .envs(self.env)
             .stdout(Stdio::piped())

@@ -41,7 +41,11 @@ fn what_is_needed_and_not_granted_comes_with_the_line_to_add() {
     let adds: Vec<&str> = needs.iter().filter_map(|need| need["add"].as_str()).collect();
     assert_eq!(
         adds,
-        [r#"egress = ["POST http://127.0.0.1:8642/v1/chat/completions"]"#, r#"secrets = ["API_SERVER_KEY"]"#]
+        [
+            r#"egress = ["POST http://127.0.0.1:8642/v1/chat/completions"]"#,
+            r#"egress = ["GET http://127.0.0.1:8642/api/sessions*"]"#,
+            r#"secrets = ["API_SERVER_KEY"]"#
+        ]
     );
 }
 

@@ -1,8 +1,9 @@
 //! The signed card: as the configuration asks for it, or no start at all.
 
 use serde_json::Value;
+use talaria_testkit::{guest, soon};
 
-use crate::bridge::{Start, request, run, stderr, talaria};
+use crate::bridge::{Bridge, Start, request, run, stderr, talaria};
 
 const CONFIG: &str = r#"
 [a2a.auth]
@@ -19,18 +20,21 @@ const KEY: &str = "MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcr
 /// `{"alg":"EdDSA","typ":"JOSE","kid":"key-1"}`
 const PROTECTED: &str = "eyJhbGciOiJFZERTQSIsInR5cCI6IkpPU0UiLCJraWQiOiJrZXktMSJ9";
 
+/// Where the card is, and for whom.
+const FORMS: [(&str, &str); 4] = [
+    ("/.well-known/agent-card.json", "1.0"),
+    ("/.well-known/agent-card.json", "0.3"),
+    ("/extendedAgentCard", "1.0"),
+    ("/v1/card", "0.3"),
+];
+
 #[tokio::test]
 async fn the_card_is_signed_in_all_its_forms() {
     let folder = tempfile::tempdir().unwrap();
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{KEY}\n-----END PRIVATE KEY-----\n");
     std::fs::write(folder.path().join("card-key.pem"), pem).unwrap();
     let bridge = Start::new(folder.path()).config(CONFIG).arg("--demo").env("ALICE_TOKEN", "alice-1").up();
-    for (path, version) in [
-        ("/.well-known/agent-card.json", "1.0"),
-        ("/.well-known/agent-card.json", "0.3"),
-        ("/extendedAgentCard", "1.0"),
-        ("/v1/card", "0.3"),
-    ] {
+    for (path, version) in FORMS {
         let headers = [("a2a-version", version), ("authorization", "Bearer alice-1")];
         let response = request(bridge.url(), "GET", path, &headers, "").await;
         let card: Value = serde_json::from_slice(&response.body).unwrap();
@@ -40,6 +44,49 @@ async fn the_card_is_signed_in_all_its_forms() {
             assert_eq!(signature["protected"], PROTECTED, "{path} {version}");
             assert_eq!(signature["signature"].as_str().unwrap().len(), 86, "64 bytes: {path} {version}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_card_that_changed_is_signed_as_a_new_start_would_sign_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{KEY}\n-----END PRIVATE KEY-----\n");
+    std::fs::write(folder.path().join("card-key.pem"), pem).unwrap();
+    std::fs::create_dir(folder.path().join("executors")).unwrap();
+    let start = || Start::new(folder.path()).config(CONFIG).arg("--demo").env("ALICE_TOKEN", "alice-1");
+    let cards = async |bridge: &Bridge| {
+        let mut cards = Vec::new();
+        for (path, version) in FORMS {
+            let headers = [("a2a-version", version), ("authorization", "Bearer alice-1")];
+            let response = request(bridge.url(), "GET", path, &headers, "").await;
+            cards.push(serde_json::from_slice::<Value>(&response.body).unwrap());
+        }
+        cards
+    };
+    let bridge = start().up();
+    let before = cards(&bridge).await;
+    std::fs::write(
+        folder.path().join("executors/mine.toml"),
+        "[settings]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"",
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("executors/mine.wasm"), guest("hermes")).unwrap();
+    let after = soon("the card offers JSON", async {
+        loop {
+            let now = cards(&bridge).await;
+            if now.iter().all(|card| card["defaultOutputModes"][1] == "application/json") {
+                return now;
+            }
+        }
+    })
+    .await;
+    // The address is in the card.
+    let url = bridge.url().to_owned();
+    bridge.kill();
+    let again = start().in_place_of(&url).up();
+    assert_eq!(cards(&again).await, after, "Ed25519 signs the same card with the same bytes");
+    for (before, after) in before.iter().zip(&after) {
+        assert_ne!(before["signatures"], after["signatures"]);
     }
 }
 

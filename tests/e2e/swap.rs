@@ -394,3 +394,41 @@ async fn a_volume_that_is_swapped_by_a_link_is_seen() {
     std::fs::rename(folder.join("..data.new"), folder.join("..data")).unwrap();
     answers(&bridge, "mine", "echo hello", "echo hello").await;
 }
+
+/// What the card says that is answered with, to who states this version.
+async fn output_modes(bridge: &Bridge, version: &str) -> Value {
+    let headers = [("a2a-version", version)];
+    let response = bridge.request("GET", "/.well-known/agent-card.json", &headers, "").await;
+    serde_json::from_slice::<Value>(&response.body).unwrap()["defaultOutputModes"].clone()
+}
+
+#[tokio::test]
+async fn the_card_follows_what_executors_answer_with() {
+    let site = Site::new("");
+    let bridge = site.up();
+    let (text, both) = (json!(["text/plain"]), json!(["text/plain", "application/json"]));
+    assert_eq!(output_modes(&bridge, "1.0").await, text);
+    let mut wants_json = message("hello");
+    wants_json["configuration"] = json!({ "acceptedOutputModes": ["application/json"] });
+    let refused = bridge.call("SendMessage", wants_json.clone()).await;
+    assert!(refused["error"]["message"].as_str().is_some_and(|why| why.contains("text/plain")), "{refused}");
+
+    // It says of itself that it answers with JSON too.
+    site.put("mine.toml", "[settings]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"");
+    site.put("mine.wasm", guest("hermes"));
+    for version in ["1.0", "0.3"] {
+        until("the card offers JSON", async || output_modes(&bridge, version).await == both).await;
+    }
+    let answer = bridge.call("SendMessage", wants_json).await;
+    assert!(answer.get("error").is_none(), "the same card decides who is refused: {answer}");
+
+    // Another component under the same name, and none at all.
+    site.put("mine.toml", "");
+    site.put("mine.wasm", guest("echo"));
+    until("the card offers text alone", async || output_modes(&bridge, "1.0").await == text).await;
+    site.put("mine.toml", "[settings]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"");
+    site.put("mine.wasm", guest("hermes"));
+    until("the card offers JSON again", async || output_modes(&bridge, "1.0").await == both).await;
+    std::fs::remove_file(site.file("mine.wasm")).unwrap();
+    until("the card offers text alone again", async || output_modes(&bridge, "1.0").await == text).await;
+}

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use talaria_egress::Response;
@@ -152,6 +153,73 @@ async fn the_platform_registers_a_workspace_and_calls_it() {
 
     let card = body(&get(&bridge, "/.well-known/agent.json", None).await);
     assert_eq!((&card["name"], &card["skills"][0]["id"]), (&json!("Researcher"), &json!("papers")));
+}
+
+/// The card as it is served to who states this version.
+async fn card(bridge: &Bridge, version: &str) -> Value {
+    body(&bridge.request("GET", "/.well-known/agent-card.json", &[("a2a-version", version)], "").await)
+}
+
+fn skills(card: &Value) -> Vec<&str> {
+    let skills = card["skills"].as_array().into_iter().flatten();
+    skills.filter_map(|skill| skill["id"].as_str()).collect()
+}
+
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    soon(what, async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_reaches_the_card_and_the_platform_once() {
+    let folders = Folders::new("name: Researcher\nskills: [papers]\n");
+    folders.write("skills/papers/SKILL.md", "---\nname: Papers\ndescription: Finds papers\n---\nSearch.");
+    let mut platform = FakePlatform::start().await;
+    let gateway = FakeGateway::always(Reply::completion("found")).await;
+    let at = folders.bridge();
+    // What `talaria.toml` says counts before `config.yaml`, in an edited one too.
+    let bridge = start(&at, &folders, &platform, &gateway).config("[a2a.card]\nversion = \"9.9.9\"\n").up();
+    platform.registered(1).await;
+    let first = card(&bridge, "1.0").await;
+    assert_eq!((skills(&first), &first["version"]), (vec!["papers"], &json!("9.9.9")));
+
+    folders.write("skills/books/SKILL.md", "---\nname: Books\ndescription: Finds books\n---\nSearch.");
+    folders.write("config.yaml", "name: Librarian\nversion: 3.0.0\nskills: [papers, books]\n");
+    for version in ["1.0", "0.3"] {
+        until("the card has the new skill", async || {
+            skills(&card(&bridge, version).await) == ["papers", "books"]
+        })
+        .await;
+        let now = card(&bridge, version).await;
+        assert_eq!((&now["name"], &now["version"]), (&json!("Librarian"), &json!("9.9.9")), "{version}");
+    }
+    let told = platform.told_card(1).await;
+    assert_eq!((&told["name"], skills(&told)), (&json!("Librarian"), vec!["papers", "books"]));
+    assert_eq!((&told["version"], &told["url"]), (&json!("9.9.9"), &json!(bridge.url())));
+
+    // A file that says nothing to the card, and turns, which bring heartbeats: no news for the platform.
+    folders.write("system-prompt.md", "You find books.");
+    let heard = platform.heartbeats().len();
+    proxied(&bridge, None, "books on fish").await;
+    platform.heartbeat(heard, "the end of the turn", |beat| beat["active_tasks"] == 0).await;
+    // A file that turns bad, which the turn reads too, counts as it was.
+    folders.write("config.yaml", "skills: [");
+    proxied(&bridge, None, "anything else").await;
+    assert_eq!(skills(&card(&bridge, "1.0").await), ["papers", "books"]);
+    assert_eq!((platform.cards().len(), platform.registrations().len()), (1, 1));
+
+    platform.go_down();
+    folders.write("config.yaml", "name: Librarian\nskills: [books]\n");
+    until("the card lost a skill", async || skills(&card(&bridge, "1.0").await) == ["books"]).await;
+    platform.come_back().await;
+    // A turn brings the next heartbeat, which would come by itself within half a minute.
+    proxied(&bridge, None, "are you back").await;
+    assert_eq!(skills(&platform.told_card(2).await), ["books"]);
+    assert_eq!((platform.cards().len(), platform.registrations().len()), (2, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

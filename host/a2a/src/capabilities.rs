@@ -6,7 +6,7 @@
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::card::{CardConfig, Extension};
-use crate::operation::Verb;
+use crate::operation::{Configuration, Verb};
 use crate::refusal::{Kind, Refusal};
 use crate::version::Version;
 
@@ -15,7 +15,7 @@ use crate::version::Version;
 pub(crate) struct Capabilities {
     streaming: bool,
     /// Whether callers may have themselves told.
-    pub(crate) push: bool,
+    push: bool,
     extended_card: bool,
     extensions: Vec<Extension>,
     output_modes: Vec<String>,
@@ -81,8 +81,17 @@ impl Capabilities {
         }
     }
 
+    /// Refuses a caller whose wishes for the answer cannot be met.
+    pub(crate) fn serve(&self, wanted: &Configuration) -> Result<(), Refusal> {
+        if wanted.hook.is_some() && !self.push {
+            // Taking it and never calling back would leave the caller waiting for ever.
+            return Err(Refusal::no_push());
+        }
+        self.offers(&wanted.output_modes)
+    }
+
     /// Refuses a caller who can use none of the media types that are offered.
-    pub(crate) fn offers(&self, accepted: &[String]) -> Result<(), Refusal> {
+    fn offers(&self, accepted: &[String]) -> Result<(), Refusal> {
         let fits = |wanted: &String| self.output_modes.iter().any(|offered| modes_meet(wanted, offered));
         if accepted.is_empty() || self.output_modes.is_empty() || accepted.iter().any(fits) {
             return Ok(());

@@ -4,8 +4,8 @@
 //! those that only 0.3 knows (`url`, `preferredTransport`, `security`, …), since a client that looks for the first time
 //! states nothing, and each version ignores the other's. It promises only what is served.
 //!
-//! Written, and signed where that is asked for, once, when the server is made: every GET is a copy of a pointer, and the
-//! ETag changes exactly when a byte does. Both documents have the same signatures, which are of the card of 1.0. The card
+//! Written, and signed where that is asked for, once for each change: every GET is a copy of a pointer, and the ETag
+//! changes exactly when a byte does. Both documents have the same signatures, which are of the card of 1.0. The card
 //! is public, since it says how to authenticate.
 
 use std::time::SystemTime;

@@ -5,7 +5,6 @@
 //! where HTTP was content, at `info` where it was not. The line has no word of what was said, and of an unknown path
 //! not even the path.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -18,9 +17,9 @@ use tracing::{debug, info};
 
 use crate::auth::Auth;
 use crate::body;
-use crate::capabilities::{self, Capabilities};
-use crate::card::Card;
+use crate::capabilities;
 use crate::jsonrpc::{self, Call};
+use crate::offer::{LiveCard, Offer};
 use crate::operation::{Operations, Reply, Verb};
 use crate::refusal::Refusal;
 use crate::respond::{self, Body};
@@ -32,8 +31,7 @@ use crate::version::{self, Version};
 /// Where requests end.
 pub(crate) struct Endpoint {
     pub(crate) operations: Operations,
-    pub(crate) capabilities: Arc<Capabilities>,
-    pub(crate) card: Card,
+    pub(crate) card: LiveCard,
     pub(crate) auth: Auth,
     pub(crate) streaming: Streaming,
     pub(crate) max_body: usize,
@@ -61,7 +59,7 @@ impl Endpoint {
             (Route::Rpc, &Method::POST) => self.rpc(request).await,
             (Route::Rpc, _) => (wrong_method("POST"), Note::default()),
             (Route::Card, &Method::GET | &Method::HEAD) => {
-                (self.card.respond(&method, request.headers(), asked), Note::default())
+                (self.card.now().card.respond(&method, request.headers(), asked), Note::default())
             }
             (Route::Card, _) => (wrong_method("GET, HEAD"), Note::default()),
             (Route::Rest(rest), method) => match rest.verb(method) {
@@ -92,18 +90,19 @@ impl Endpoint {
         let Some(caller) = self.auth.caller(&head.headers) else {
             return (unauthenticated(), Note::default());
         };
+        let offer = self.card.offer();
         let call = match self.body(&head, body).await {
             Ok(body) => {
                 let asked = version::asked(&head.headers, head.uri.query());
-                Call::read(&self.capabilities, &head.headers, asked, &body)
+                Call::read(&offer.capabilities, &head.headers, asked, &body)
             }
             Err(refusal) => Call::refused(refusal),
         };
         let Call { id, method, request, streams_errors } = call;
-        let (reply, asked) = self.perform(caller, head, request).await;
+        let (reply, asked) = self.perform(&offer, caller, head, request).await;
         let (mut response, code) = jsonrpc::respond(id, method, streams_errors, reply, &self.streaming);
         let version = method.map_or(Version::V1, |method| method.version);
-        self.echo(&asked, version, &mut response);
+        echo(&offer, &asked, version, &mut response);
         let (rpc, version) = method.map_or(("", ""), |method| (method.name, method.version.as_str()));
         (response, Note { rpc, version, code })
     }
@@ -113,23 +112,25 @@ impl Endpoint {
         let Some(caller) = self.auth.caller(&head.headers) else {
             return (unauthenticated(), Note::default());
         };
+        let offer = self.card.offer();
         let media = Media::of(&head.headers);
         let request = async {
-            rest::admit(&self.capabilities, rest, verb, &head)?;
+            rest::admit(&offer.capabilities, rest, verb, &head)?;
             let body = if head.method == Method::POST { Some(self.body(&head, body).await?) } else { None };
             rest::read(rest, verb, &head, body.as_deref())
         };
         let request = request.await;
-        let (reply, asked) = self.perform(caller, head, request).await;
+        let (reply, asked) = self.perform(&offer, caller, head, request).await;
         let (mut response, code) = rest::respond(rest, media, reply, &self.streaming);
         let version = rest.dialect.version();
-        self.echo(&asked, version, &mut response);
+        echo(&offer, &asked, version, &mut response);
         (response, Note { rpc: "", version: version.as_str(), code })
     }
 
     /// The second half is the extensions that the caller asked for, where there are any to echo.
     async fn perform(
         &self,
+        offer: &Offer,
         caller: Principal,
         head: Parts,
         request: Result<crate::operation::Request, Refusal>,
@@ -138,22 +139,22 @@ impl Endpoint {
         // A turn may take minutes; the request's headers need not wait with it.
         drop(head);
         let reply = match request {
-            Ok(request) => self.operations.perform(caller, request).await,
+            Ok(request) => self.operations.perform(offer, caller, request).await,
             Err(refusal) => Err(refusal),
         };
         (reply, asked)
     }
 
-    fn echo(&self, asked: &[String], version: Version, response: &mut Response<Body>) {
-        if !asked.is_empty() {
-            let asked: Vec<_> = asked.iter().map(String::as_str).collect();
-            self.capabilities.echo(&asked, version, response.headers_mut());
-        }
-    }
-
     async fn body(&self, head: &Parts, body: Incoming) -> Result<Bytes, Refusal> {
         let prompted = head.headers.contains_key(EXPECT);
         body::read(body, prompted, self.max_body, self.body_timeout).await
+    }
+}
+
+fn echo(offer: &Offer, asked: &[String], version: Version, response: &mut Response<Body>) {
+    if !asked.is_empty() {
+        let asked: Vec<_> = asked.iter().map(String::as_str).collect();
+        offer.capabilities.echo(&asked, version, response.headers_mut());
     }
 }
 

@@ -4,7 +4,7 @@
 //! 1. `server`, on `talaria-listen`: sockets, connections, their bounds and the drain;
 //! 2. `endpoint` and `route`: HTTP, that is paths, methods, the caller's token, the body's size and time;
 //! 3. `jsonrpc` and `rest`: the bindings, and which version speaks;
-//! 4. `capabilities`: whether the card offers it at all;
+//! 4. `offer` and `capabilities`: whether the card of the moment offers it at all;
 //! 5. `params` and the codecs `v1`, `v03` and `v03_rest`. All read into one `Operation` and write from one `Answer` or one
 //!    `Update`, so what lies behind them, `operation` and the domain crate `talaria-turns`, has no idea of versions.
 //!
@@ -26,6 +26,7 @@ pub mod fuzz;
 mod hook;
 mod jsonrpc;
 mod moment;
+mod offer;
 mod operation;
 mod page;
 mod params;
@@ -49,6 +50,7 @@ mod write;
 pub use auth::{Auth, InvalidToken, NotRenewed, Token};
 pub use card::{CardConfig, Extension, Provider, Skill};
 pub use hook::Notification;
+pub use offer::LiveCard;
 pub use operation::{ReplyAs, TENANT};
 pub use server::{Config, Counts, Limits, Pages, Server};
 pub use sign::{CardSigner, InvalidSigningKey};

@@ -15,7 +15,7 @@ use talaria_turns::{
     State, Task, TaskId, Timestamp, Turns,
 };
 
-use crate::capabilities::Capabilities;
+use crate::offer::Offer;
 use crate::page;
 use crate::refusal::{Kind, Refusal};
 use crate::updates::Updates;
@@ -181,9 +181,6 @@ pub(crate) struct View {
 pub(crate) struct Operations {
     pub(crate) turns: Turns,
     pub(crate) reply: ReplyAs,
-    pub(crate) capabilities: Arc<Capabilities>,
-    /// In 1.0 and in 0.3.
-    pub(crate) extended_card: (Arc<Value>, Arc<Value>),
     /// See [`Updates::of_turn`].
     pub(crate) hold: Duration,
 }
@@ -214,8 +211,17 @@ impl View {
 // === impl Operations ===
 
 impl Operations {
-    pub(crate) async fn perform(&self, caller: Principal, request: Request) -> Result<Reply, Refusal> {
+    /// `offer` is the card that counted when it was asked.
+    pub(crate) async fn perform(
+        &self,
+        offer: &Offer,
+        caller: Principal,
+        request: Request,
+    ) -> Result<Reply, Refusal> {
         let Request { tenant, operation } = request;
+        if let Operation::Send(send) | Operation::Stream(send, _) = &operation {
+            offer.capabilities.serve(&send.configuration)?;
+        }
         match operation {
             Operation::Send(send) => {
                 self.send(caller, tenant, *send).await.map(Answer::Sent).map(Reply::Once)
@@ -237,8 +243,8 @@ impl Operations {
             Operation::Subscribe(subscribe) => self.subscribe(&caller, subscribe).await,
             Operation::ExtendedCard(version) => {
                 let card = match version {
-                    Version::V1 => &self.extended_card.0,
-                    Version::V03 => &self.extended_card.1,
+                    Version::V1 => &offer.extended_card.0,
+                    Version::V03 => &offer.extended_card.1,
                 };
                 Ok(Reply::Once(Answer::Card(Arc::clone(card))))
             }
@@ -272,21 +278,16 @@ impl Operations {
         self.turns.hooks(caller, id).await.map_err(|error| Refusal::lookup(id, &error))
     }
 
-    /// The message on its way in; refused where the caller asks for what there is not.
+    /// The message on its way in.
     fn incoming(
         &self,
         principal: Principal,
         tenant: Option<String>,
         send: SendMessage,
         streaming: bool,
-    ) -> Result<Incoming, Refusal> {
+    ) -> Incoming {
         let SendMessage { addressed: Addressed { message, task, context }, configuration, mut metadata } =
             send;
-        if configuration.hook.is_some() && !self.capabilities.push {
-            // Taking it and never calling back would leave the caller waiting for ever.
-            return Err(Refusal::no_push());
-        }
-        self.capabilities.offers(&configuration.output_modes)?;
         // Whoever waits in the request is gone with its answer; the others read the task.
         let async_delivery = streaming || configuration.return_immediately || configuration.hook.is_some();
         if let Some(metadata) = &mut metadata {
@@ -300,7 +301,7 @@ impl Operations {
             metadata.get_or_insert_default().insert(TENANT.into(), tenant.into());
         }
         let hook = configuration.hook;
-        Ok(Incoming { principal, message, task, context, streaming, async_delivery, metadata, hook })
+        Incoming { principal, message, task, context, streaming, async_delivery, metadata, hook }
     }
 
     async fn send(
@@ -311,7 +312,7 @@ impl Operations {
     ) -> Result<Sent, Refusal> {
         let Configuration { return_immediately, history_length, .. } = send.configuration;
         let is_hooked = send.configuration.hook.is_some();
-        let accepted = self.turns.send(self.incoming(principal, tenant, send, false)?).await?;
+        let accepted = self.turns.send(self.incoming(principal, tenant, send, false)).await?;
         if return_immediately {
             return Ok(Sent::Task(View::new(accepted.task, history_length)));
         }
@@ -335,7 +336,7 @@ impl Operations {
         after: Option<u64>,
     ) -> Result<Reply, Refusal> {
         let history_length = send.configuration.history_length;
-        let incoming = self.incoming(principal, tenant, send, true)?;
+        let incoming = self.incoming(principal, tenant, send, true);
         let Some(after) = after else {
             let accepted = self.turns.send(incoming).await?;
             return Ok(Reply::Stream(Box::new(Updates::of_turn(accepted, history_length, self.hold))));

@@ -18,9 +18,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{Auth, Token};
-use crate::capabilities::Capabilities;
-use crate::card::{Card, CardConfig};
+use crate::card::CardConfig;
 use crate::endpoint::Endpoint;
+use crate::offer::{LiveCard, Stage};
 use crate::operation::{Operations, ReplyAs};
 use crate::respond::Body;
 use crate::sign::CardSigner;
@@ -31,7 +31,7 @@ use crate::sse::Streaming;
 pub struct Config {
     /// Where clients reach the server; what the card says.
     pub url: String,
-    /// The rest of the card.
+    /// The rest of the card, at the start; see [`Server::card`].
     pub card: CardConfig,
     /// Signs the card. None: the card has no signature.
     pub card_signer: Option<CardSigner>,
@@ -133,16 +133,8 @@ impl Server {
             Some(name) => Auth::new(tokens).awaiting(&name),
             None => Auth::new(tokens),
         };
-        let capabilities = Arc::new(Capabilities::new(&card));
-        let (secured, signer) = (auth.is_required(), card_signer.as_ref());
-        let (one, union) = card.documents(&url, secured, true, signer);
-        let operations = Operations {
-            turns,
-            reply,
-            capabilities: Arc::clone(&capabilities),
-            extended_card: (Arc::new(one), Arc::new(union)),
-            hold: limits.hold,
-        };
+        let card = LiveCard::new(card, Stage { url, secured: auth.is_required(), signer: card_signer });
+        let operations = Operations { turns, reply, hold: limits.hold };
         let counts = Counts::default();
         let streaming = Streaming {
             keep_alive: limits.keep_alive,
@@ -151,8 +143,7 @@ impl Server {
         };
         let endpoint = Endpoint {
             operations,
-            capabilities,
-            card: Card::new(&card, &url, secured, signer),
+            card,
             auth,
             streaming,
             max_body: limits.body,
@@ -177,6 +168,12 @@ impl Server {
     #[must_use]
     pub fn auth(&self) -> Auth {
         self.endpoint.auth.clone()
+    }
+
+    /// What its card says. Lasts beyond the server, and changes it.
+    #[must_use]
+    pub fn card(&self) -> LiveCard {
+        self.endpoint.card.clone()
     }
 
     /// Serves until `shutdown`, and then until requests under way are answered or the grace is over.

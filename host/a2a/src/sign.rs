@@ -2,8 +2,8 @@
 //!
 //! Made once, when the card is; a GET signs nothing. The key is read and tried when the configuration is: one that
 //! cannot sign is an error with the command that makes one that can, and no card is ever served with a signature that
-//! we did not verify ourselves. Ed25519 gives the same bytes every time; P-256 does not, so with it every start has
-//! a card, and an ETag, of its own.
+//! we did not verify ourselves. Ed25519 gives the same bytes every time; P-256 does not, so with it every start, and every
+//! change, has a card, and an ETag, of its own.
 //!
 //! **What is signed.** The card without `signatures`, by the presence rules of the protocol: a field that is REQUIRED or
 //! `optional` stays as it was set, any other goes where it has its default. What the card of 1.0 does not know goes too:

@@ -10,7 +10,7 @@
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 /// A folder that somebody else could write to.
@@ -77,23 +77,13 @@ impl Cache {
     /// Keeps a compiled form.
     pub(crate) fn put(&self, digest: &str, code: &[u8]) -> io::Result<PathBuf> {
         let path = self.path(digest);
-        // A name of our own, so that two processes do not write into one file.
-        let draft = path.with_extension(format!("{}.draft", std::process::id()));
-        let written = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&draft)
-            .and_then(|mut file| file.write_all(code))
-            .and_then(|()| fs::rename(&draft, &path));
-        match written {
-            Ok(()) => Ok(path),
-            Err(error) => {
-                let _ = fs::remove_file(&draft);
-                Err(error)
-            }
-        }
+        // A name of its own, so that two processes do not write into one file; mode 0600; gone where anything fails.
+        let mut draft = tempfile::NamedTempFile::new_in(&self.folder)?;
+        draft.write_all(code)?;
+        // Machine code has no checksum: after a power cut the name must not lead to half of it.
+        draft.as_file().sync_all()?;
+        draft.persist(&path)?;
+        Ok(path)
     }
 }
 

@@ -12,8 +12,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
-use serde_json::Value;
-use talaria_a2a::{CardConfig, Counts, Extension, ReplyAs, Server, Skill, Token};
+use talaria_a2a::{CardConfig, Counts, ReplyAs, Server, Token};
 use talaria_egress::Webhooks;
 use talaria_mailbox::{Listener, Mailbox};
 use talaria_observe::Redactor;
@@ -27,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::admin::{self, Admin, Health};
+use crate::card::{self, Renewal};
 use crate::config::{Callback, Config, PLATFORM, Push, Reply, StoreUrl};
 use crate::demo;
 use crate::executors::{Executors, Readiness, Table};
@@ -42,9 +42,6 @@ const GRACE: Duration = Duration::from_secs(20);
 
 /// How long before the end of the grace those are told that wait for replies: time for them to say so.
 const LAST_CALL: Duration = Duration::from_secs(2);
-
-/// What a component's description calls the media types that it answers with.
-const OUTPUT_MODES: &str = "talaria/output-modes";
 
 /// How often old tasks are looked for.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
@@ -186,20 +183,25 @@ impl App {
             tracker.spawn(mailbox.clone().tend(turns.clone(), shutdown.clone()));
         }
         tracker.spawn(Arc::clone(&executors).tend(config.probe_every, shutdown.clone()));
-        let output_modes = output_modes(&executors.table());
         let health = Arc::new(Health::new(Arc::clone(&executors), Arc::clone(&store), draining.clone()));
         admin.show(Arc::clone(&health), turns.clone(), Arc::clone(&executors), mailbox.clone());
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
         tracker.spawn(fail_stuck(turns.clone(), config.limits.stuck_after.get(), shutdown.clone()));
-        let mut server = Server::new(server_config(&config, bound, output_modes)?, turns.clone());
+        let (first, url) = (config.a2a.card.current(), config.a2a.public_url(bound));
+        let card = card::with_output_modes(first.clone(), &executors.table());
+        let mut server = Server::new(server_config(&config, bound, card)?, turns.clone());
+        let source = config.a2a.card.clone();
+        let card = Renewal::new(source, first, url.clone(), Arc::clone(&executors), server.card());
+        let registry = card.registry();
+        tracker.spawn(card.run(shutdown.clone()));
         if let Some(watch) = Watch::new(&config.a2a.tokens, server.auth()) {
             tracker.spawn(watch.run(shutdown.clone()));
         }
         if let Some(workspace) = &workspace {
             let pages = workspace.pages(&executors, server.auth());
             server = server.with_pages(pages);
-            let (of, url) = ((&executors, server.auth()), config.a2a.public_url(bound));
-            workspace.start(&config.a2a.card, &url, of, (&tracker, &shutdown)).await?;
+            let of = (&executors, server.auth());
+            workspace.start(registry, &url, of, (&tracker, &shutdown)).await?;
         }
         let (counts, counted, letters) = (server.counts(), turns.clone(), mailbox.clone());
         metrics.watch(move || readings(&counted, &counts, &health, &routes, letters.as_ref()));
@@ -332,62 +334,14 @@ fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn Courier>, HookLimits) 
     (courier, HookLimits { tries: tries.get(), pause: pause.get(), ..HookLimits::default() })
 }
 
-/// What executors answer with beside text, as they say of themselves. One that comes later is in the card after a restart.
-fn output_modes(executors: &Table) -> Vec<String> {
-    let mut modes = CardConfig::default().default_output_modes;
-    for (_, loaded) in executors.loaded() {
-        let metadata = loaded.executor.component().description().metadata.as_deref();
-        let metadata: Value = metadata.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
-        let said = metadata.get(OUTPUT_MODES).and_then(Value::as_array).into_iter().flatten();
-        for mode in said.filter_map(Value::as_str) {
-            if !modes.iter().any(|known| known == mode) {
-                modes.push(mode.to_owned());
-            }
-        }
-    }
-    modes
-}
-
 fn server_config(
     config: &Config,
     bound: SocketAddr,
-    default_output_modes: Vec<String>,
+    card: CardConfig,
 ) -> anyhow::Result<talaria_a2a::Config> {
-    let card = &config.a2a.card;
     let tokens = config.a2a.tokens.iter().map(|token| Token::new(token.name.clone(), token.token.clone()));
     let mut server = talaria_a2a::Config::new(config.a2a.public_url(bound));
-    server.card = CardConfig {
-        name: card.name.clone(),
-        description: card.description.clone(),
-        version: card.version.clone(),
-        skills: card
-            .skills
-            .iter()
-            .map(|skill| Skill {
-                id: skill.id.clone(),
-                name: skill.name.clone(),
-                description: skill.description.clone(),
-                tags: skill.tags.clone(),
-                examples: skill.examples.clone(),
-                input_modes: Vec::new(),
-                output_modes: Vec::new(),
-            })
-            .collect(),
-        streaming: card.streaming,
-        push_notifications: card.push_notifications,
-        extended_card: card.extended_card,
-        extensions: card
-            .extensions
-            .iter()
-            .map(|extension| Extension {
-                uri: extension.uri.clone(),
-                required: extension.required,
-                description: None,
-            })
-            .collect(),
-        default_output_modes,
-        ..CardConfig::default()
-    };
+    server.card = card;
     server.card_signer = config.a2a.card_signer.clone();
     server.tokens = tokens.collect::<Result<_, _>>()?;
     server.awaited = config.a2a.platform_calls.then(|| PLATFORM.to_owned());

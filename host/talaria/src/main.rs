@@ -4,6 +4,7 @@
 mod admin;
 mod app;
 mod author;
+mod card;
 mod check;
 mod cli;
 mod config;

@@ -34,8 +34,8 @@ pub struct Contact {
     pub platform_url: String,
     /// Where it reaches this workspace.
     pub url: String,
-    /// The card, in the shape of the registry.
-    pub card: Value,
+    /// The card, in the shape of the registry, as it changes.
+    pub card: watch::Receiver<Value>,
     /// The workspace that this one belongs to.
     pub parent: Option<String>,
     /// When things are done.

@@ -10,7 +10,7 @@
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -192,19 +192,12 @@ pub(crate) fn inside(folder: &Path, name: &str) -> Result<PathBuf, Trouble> {
 
 /// Replaces a file that only its owner may read: whoever looks sees the old one or the new one, whole.
 pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
-    let beside =
-        path.with_file_name(format!(".{}.{}", name.trim_start_matches('.'), uuid::Uuid::new_v4().simple()));
-    let written = (|| {
-        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
+    // Made with mode 0600, and gone again where anything fails.
+    let mut draft = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("")))?;
+    draft.write_all(text.as_bytes())?;
+    draft.as_file().sync_all()?;
+    draft.persist(path)?;
+    Ok(())
 }
 
 /// Whether others than its owner may read or write a file.

@@ -9,6 +9,13 @@
 //! which is what the platform fills its registry from. A platform that answers 404 to a heartbeat has lost the workspace:
 //! it is registered again. What the platform gives (`auth_token`, `platform_inbound_secret`, `generation`) is taken from
 //! either answer.
+//!
+//! **The card.** The platform is told of one that changed (`/registry/update-card`) right after the next heartbeat that
+//! gets through, which a change brings on, and again after each one until it took it. It is told once: what it was told
+//! last is remembered, and a registration tells it too. A platform that answers 404, 405 or 501 has lost the workspace
+//! or does not know that route, which cannot be told apart; both are answered by registering again, and since that
+//! carries the card, nothing is left to tell. So a platform without the route costs two calls and a line in the log for
+//! each change, and nothing in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,8 +77,8 @@ pub(crate) struct Heart {
     pub(crate) parent: Option<String>,
     /// Where the platform reaches this workspace.
     pub(crate) url: String,
-    /// The card, in the shape of the registry.
-    pub(crate) card: Value,
+    /// The card, in the shape of the registry, as it changes.
+    pub(crate) card: watch::Receiver<Value>,
     pub(crate) token: Arc<Key>,
     pub(crate) secret: Arc<Key>,
     pub(crate) pulse: Arc<Pulse>,
@@ -86,7 +93,14 @@ pub(crate) struct Heart {
 #[derive(Default)]
 struct Memory {
     registered: bool,
+    /// The card that the platform took last.
+    card: Option<Value>,
+    /// Heartbeats that failed, in a row.
     failures: u32,
+    /// Registrations that failed, in a row.
+    unregistered: u32,
+    /// Cards that it did not take, in a row.
+    untold: u32,
     generation: Option<i64>,
     /// Why the surroundings were not refreshed, as it was told last.
     told: Option<String>,
@@ -127,7 +141,7 @@ impl Heart {
     }
 
     async fn beat_for_ever(self) {
-        let mut memory = Memory::default();
+        let (mut memory, mut card) = (Memory::default(), self.card.clone());
         let mut refresh_at = Instant::now();
         if let Some(secret) = self.secret.get() {
             self.host.admit(&secret);
@@ -144,17 +158,23 @@ impl Heart {
                     Instant::now() + if memory.registered { self.timing.refresh } else { Duration::ZERO };
             }
             self.tried.send_replace(true);
-            self.beat(&mut memory).await;
+            if self.beat(&mut memory).await {
+                self.tell_card(&mut memory).await;
+            }
             // A first registration should not wait for a whole beat.
             let pause = match memory.registered {
                 true => self.timing.beat,
                 false => {
-                    (self.timing.least * 2_u32.saturating_pow(memory.failures.min(10))).min(self.timing.beat)
+                    let tries = memory.failures.max(memory.unregistered);
+                    (self.timing.least * 2_u32.saturating_pow(tries.min(10))).min(self.timing.beat)
                 }
             };
             let due = sleep_until(began + pause);
             let woken = async {
-                self.pulse.changed().await;
+                tokio::select! {
+                    () = self.pulse.changed() => {}
+                    () = changed(&mut card) => {}
+                }
                 sleep_until(began + self.timing.least).await;
             };
             tokio::select! {
@@ -165,21 +185,27 @@ impl Heart {
     }
 
     async fn register(&self, memory: &mut Memory) {
-        let body = json!({ "id": self.workspace, "url": self.url, "agent_card": self.card });
+        let card = self.card.borrow().clone();
+        let body = json!({ "id": self.workspace, "url": self.url, "agent_card": card });
         match self.platform.post("/registry/register", &body, self.timing.timeout).await {
             Ok(answer) => {
-                memory.registered = true;
+                (memory.registered, memory.card) = (true, Some(card));
+                (memory.unregistered, memory.untold) = (0, 0);
                 info!(workspace = self.workspace, url = self.url, "registered with the platform");
                 self.take(&answer, memory);
             }
             Err(error) => {
-                let fix = advice(&error);
-                warn!(workspace = self.workspace, %error, fix, "not registered with the platform; it is tried again");
+                memory.unregistered = memory.unregistered.saturating_add(1);
+                if is_news(memory.unregistered) {
+                    let (workspace, tries, fix) = (&self.workspace, memory.unregistered, advice(&error));
+                    warn!(workspace, %error, tries, fix, "not registered with the platform; it is tried again");
+                }
             }
         }
     }
 
-    async fn beat(&self, memory: &mut Memory) {
+    /// Says whether it reached the platform.
+    async fn beat(&self, memory: &mut Memory) -> bool {
         let reading = self.pulse.read();
         let mut body = json!({
             "workspace_id": self.workspace,
@@ -204,7 +230,7 @@ impl Heart {
                 body.insert("runtime_metadata".into(), status.metadata());
             }
             if !memory.registered {
-                body.insert("agent_card".into(), self.card.clone());
+                body.insert("agent_card".into(), self.card.borrow().clone());
             }
             if let Some(generation) = memory.generation {
                 body.insert("observed_generation".into(), json!(generation));
@@ -218,15 +244,42 @@ impl Heart {
                 }
                 memory.failures = 0;
                 self.take(&answer, memory);
+                true
             }
             Err(error) => {
                 memory.failures = memory.failures.saturating_add(1);
                 if let Unanswered::Refused { status: 404, .. } = error {
                     memory.registered = false;
                 }
-                if memory.failures == 1 || memory.failures.is_multiple_of(10) {
+                if is_news(memory.failures) {
                     let fix = advice(&error);
                     warn!(%error, failures = memory.failures, fix, "a heartbeat did not reach the platform");
+                }
+                false
+            }
+        }
+    }
+
+    /// Tells the platform of the card, where it knows another.
+    async fn tell_card(&self, memory: &mut Memory) {
+        let card = self.card.borrow().clone();
+        if !memory.registered || memory.card.as_ref() == Some(&card) {
+            return;
+        }
+        let body = json!({ "workspace_id": self.workspace, "agent_card": card });
+        match self.platform.post("/registry/update-card", &body, self.timing.timeout).await {
+            Ok(_) => {
+                info!("the platform knows the new card");
+                (memory.card, memory.untold) = (Some(card), 0);
+            }
+            Err(error @ Unanswered::Refused { status: 404 | 405 | 501, .. }) => {
+                info!(%error, "the platform takes no new card; registering again tells it");
+                memory.registered = false;
+            }
+            Err(error) => {
+                memory.untold = memory.untold.saturating_add(1);
+                if is_news(memory.untold) {
+                    warn!(%error, tries = memory.untold, "the platform did not take the new card; it is tried again");
                 }
             }
         }
@@ -263,6 +316,18 @@ impl Heart {
             memory.told = problem;
         }
     }
+}
+
+/// Resolves when the card changed; never again where nobody is left to change it.
+async fn changed(card: &mut watch::Receiver<Value>) {
+    if card.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// Whether so many failures in a row are worth a line: the first, and every tenth.
+fn is_news(failures: u32) -> bool {
+    failures == 1 || failures.is_multiple_of(10)
 }
 
 /// What to do about a refusal.

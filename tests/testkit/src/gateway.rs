@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -58,12 +59,20 @@ impl FakeGateway {
         Self::start_at("127.0.0.1:0", script).await
     }
 
-    /// The same at an address that was known before.
+    /// The same at an address that was known before, as soon as whoever had it has let go of it.
     pub async fn start_at(
         address: &str,
         script: impl Fn(&Recorded) -> Reply + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind(address).await.expect("a free port on loopback");
+        let bound = soon("a free port on loopback", async {
+            loop {
+                match TcpListener::bind(address).await {
+                    Err(error) if error.kind() == ErrorKind::AddrInUse => tokio::task::yield_now().await,
+                    bound => return bound,
+                }
+            }
+        });
+        let listener = bound.await.expect("a port on loopback");
         let address = listener.local_addr().unwrap();
         let seen = watch::Sender::default();
         let mut accepting = JoinSet::new();

@@ -3,6 +3,7 @@
 //! It gives a token at the first registration and asks for it from then on, gives the inbound secret with every answer,
 //! and remembers what it was told. It can be moody, lose its memory, rotate the token, go down and come back.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -49,6 +50,10 @@ struct State {
     instructions: String,
     registrations: Vec<Value>,
     heartbeats: Vec<Value>,
+    /// What it was told by `/registry/update-card`.
+    cards: Vec<Value>,
+    /// Routes that it refuses, and with what.
+    closed: BTreeMap<String, u16>,
     sent: Vec<Value>,
 }
 
@@ -68,6 +73,8 @@ impl FakePlatform {
             instructions: String::new(),
             registrations: Vec::new(),
             heartbeats: Vec::new(),
+            cards: Vec::new(),
+            closed: BTreeMap::new(),
             sent: Vec::new(),
         }));
         let told = watch::Sender::default();
@@ -100,6 +107,15 @@ impl FakePlatform {
     /// Loses the registry, not the tokens.
     pub fn forget(&self) {
         self.state().registered = false;
+    }
+
+    /// Answers like this to one route, whatever the mood; as it should again with none.
+    pub fn close(&self, path: &str, status: impl Into<Option<u16>>) {
+        let mut state = self.state();
+        match status.into() {
+            Some(status) => state.closed.insert(path.into(), status),
+            None => state.closed.remove(path),
+        };
     }
 
     /// Another token counts from now on; it is returned, for the test to put it where the platform would.
@@ -141,6 +157,12 @@ impl FakePlatform {
         self.state().heartbeats.clone()
     }
 
+    /// The cards that it was told of after registrations.
+    #[must_use]
+    pub fn cards(&self) -> Vec<Value> {
+        self.state().cards.clone()
+    }
+
     /// The messages that workspaces sent through it.
     #[must_use]
     pub fn sent(&self) -> Vec<Value> {
@@ -159,6 +181,11 @@ impl FakePlatform {
     /// Returns once that many registrations were taken.
     pub async fn registered(&self, times: usize) {
         self.until("a registration", |state| (state.registrations.len() >= times).then_some(())).await;
+    }
+
+    /// The last of that many cards that it was told of after registrations.
+    pub async fn told_card(&self, times: usize) -> Value {
+        self.until("a new card", |state| state.cards.get(times.checked_sub(1)?).cloned()).await
     }
 
     /// The first message that a workspace sent through it.
@@ -215,9 +242,13 @@ impl State {
         if !allowed {
             return refuse(401, "invalid workspace token");
         }
+        if let Some(status) = self.closed.get(&request.path) {
+            return refuse(*status, "not here");
+        }
         match (request.method.as_str(), request.path.as_str()) {
             ("POST", "/registry/register") => self.register(request.json()),
             ("POST", "/registry/heartbeat") => self.heartbeat(request.json()),
+            ("POST", "/registry/update-card") => self.update_card(&request.json()),
             ("GET", path) if path.ends_with("/peers") => Reply::json(&self.peers),
             ("GET", path) if path.ends_with("/instructions/resolve") => {
                 Reply::json(&json!({ "instructions": self.instructions }))
@@ -246,6 +277,17 @@ impl State {
             self.token = Some(token);
         }
         Reply::json(&answer)
+    }
+
+    fn update_card(&mut self, body: &Value) -> Reply {
+        match (self.registered, body.get("workspace_id"), body.get("agent_card")) {
+            (false, ..) => refuse(404, "workspace not found"),
+            (true, Some(Value::String(_)), Some(card @ Value::Object(_))) => {
+                self.cards.push(card.clone());
+                Reply::json(&json!({ "status": "updated" }))
+            }
+            _ => refuse(400, "workspace_id and agent_card are required"),
+        }
     }
 
     fn heartbeat(&mut self, body: Value) -> Reply {

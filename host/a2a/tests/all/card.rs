@@ -5,10 +5,11 @@ use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublic
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use secrecy::SecretString;
+use serde_json::Value;
 use talaria_a2a::{CardConfig, CardSigner, Config, Extension, Provider, Skill, Token};
 use talaria_turns::Limits;
 
-use crate::kit::Host;
+use crate::kit::{Answer, Host};
 use crate::wire::{ALL, Ask};
 
 const PATH: &str = "/.well-known/agent-card.json";
@@ -161,6 +162,19 @@ fn signer() -> (CardSigner, Vec<u8>) {
     (CardSigner::from_pem(&SecretString::from(pem), "key-1", None).unwrap(), public)
 }
 
+/// The card without its signature, which fits it. Only for a card that has no field that is empty, so that the rules about
+/// those do not matter.
+fn verified(answer: &Answer, public: &[u8]) -> Value {
+    let mut card = answer.json();
+    let signatures = card.as_object_mut().unwrap().remove("signatures").unwrap();
+    let text = |name: &str| signatures[0][name].as_str().unwrap();
+    let payload = serde_json_canonicalizer::to_vec(&card).unwrap();
+    let input = format!("{}.{}", text("protected"), URL_SAFE_NO_PAD.encode(payload));
+    let signature = URL_SAFE_NO_PAD.decode(text("signature")).unwrap();
+    UnparsedPublicKey::new(&ED25519, public).verify(input.as_bytes(), &signature).unwrap();
+    card
+}
+
 #[tokio::test]
 async fn a_signed_card_verifies_by_its_bytes_alone() {
     let (signer, public) = signer();
@@ -170,14 +184,7 @@ async fn a_signed_card_verifies_by_its_bytes_alone() {
     };
     let host = Host::with(sign, Limits::default()).await;
     let answer = host.request("GET", PATH, &[("A2A-Version", "1.0")], b"").await;
-    let mut card = answer.json();
-    let signatures = card.as_object_mut().unwrap().remove("signatures").unwrap();
-    let text = |name: &str| signatures[0][name].as_str().unwrap();
-    // This card has no field that is empty, so the rules about those do not matter.
-    let payload = serde_json_canonicalizer::to_vec(&card).unwrap();
-    let input = format!("{}.{}", text("protected"), URL_SAFE_NO_PAD.encode(payload));
-    let signature = URL_SAFE_NO_PAD.decode(text("signature")).unwrap();
-    UnparsedPublicKey::new(&ED25519, &public).verify(input.as_bytes(), &signature).unwrap();
+    let card = verified(&answer, &public);
 
     let etag = answer.header("etag").unwrap();
     let known = host.request("GET", PATH, &[("A2A-Version", "1.0"), ("if-none-match", etag)], b"").await;
@@ -211,4 +218,63 @@ async fn every_form_of_the_card_is_signed() {
     }
     assert!(extended[0].is_array() && extended[0] != one["signatures"], "it has more to sign");
     assert!(extended.iter().all(|signatures| *signatures == extended[0]), "{extended:?}");
+}
+
+#[tokio::test]
+async fn a_renewed_card_is_served_in_every_form_and_held_to() {
+    let host = Host::with(full, Limits::default()).await;
+    let headers = [("A2A-Extensions", "urn:acme:sign"), ("authorization", "Bearer s3cret")];
+    let mut config = Config::new("");
+    full(&mut config);
+    let mut card = config.card;
+    let before = host.request("GET", PATH, &[], b"").await;
+    assert!(!host.card.renew(card.clone()), "it says the same");
+    let same = host.request("GET", PATH, &[], b"").await;
+    assert_eq!((same.header("etag"), &same.body), (before.header("etag"), &before.body));
+
+    card.skills.push(skill("cite", "Cites a paper"));
+    card.default_output_modes.push("application/json".into());
+    card.streaming = false;
+    assert!(host.card.renew(card));
+    for version in ["1.0", "0.3"] {
+        let answer = host.request("GET", PATH, &[("A2A-Version", version)], b"").await;
+        assert_eq!(answer.json()["skills"][1]["id"], "cite", "{version}");
+        assert_eq!(answer.json()["capabilities"]["streaming"], false, "{version}");
+        assert_ne!(answer.header("etag"), before.header("etag"), "{version}");
+        assert_eq!(answer.json()["supportedInterfaces"], before.json()["supportedInterfaces"], "{version}");
+        assert!(answer.json()["securitySchemes"].is_object(), "{version}");
+    }
+    let known = [("if-none-match", before.header("etag").unwrap())];
+    assert_eq!(host.request("GET", PATH, &known, b"").await.status, 200, "who has the old one gets the new");
+    for wire in ALL {
+        let answer = wire.ask_as(&host, &headers, &Ask::Card).await;
+        let card = if wire.is_rest() { answer.json() } else { answer.json()["result"].clone() };
+        let ids: Vec<_> = card["skills"].as_array().unwrap().iter().map(|skill| &skill["id"]).collect();
+        assert_eq!(ids, ["search", "cite", "restart"], "{wire:?}");
+    }
+    let of_tenant = [headers[0], headers[1], ("A2A-Version", "1.0")];
+    let tenant = host.request("GET", "/acme/extendedAgentCard", &of_tenant, b"").await;
+    assert_eq!(tenant.json()["skills"][1]["id"], "cite", "{tenant:?}");
+    let message = serde_json::json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] } });
+    let refused = host.call_as(&headers, "SendStreamingMessage", &message).await;
+    assert!(refused.json()["error"]["message"].as_str().unwrap().contains("no streams"), "{refused:?}");
+    let mut wants_json = message;
+    wants_json["configuration"] = serde_json::json!({ "acceptedOutputModes": ["application/json"] });
+    let answer = host.call_as(&headers, "SendMessage", &wants_json).await;
+    assert!(answer.json().get("error").is_none(), "it is offered now: {answer:?}");
+}
+
+#[tokio::test]
+async fn a_renewed_card_is_signed_anew() {
+    let (signer, public) = signer();
+    let host = Host::with(|config| config.card_signer = Some(signer), Limits::default()).await;
+    let first = host.request("GET", PATH, &[("A2A-Version", "1.0")], b"").await;
+    let mut card = CardConfig::default();
+    card.skills.push(skill("cite", "Cites a paper"));
+    assert!(host.card.renew(card));
+    let answer = host.request("GET", PATH, &[("A2A-Version", "1.0")], b"").await;
+    assert_eq!(verified(&answer, &public)["skills"][1]["id"], "cite");
+    assert_ne!(answer.json()["signatures"], first.json()["signatures"]);
+    let union = host.request("GET", PATH, &[], b"").await;
+    assert_eq!(union.json()["signatures"], answer.json()["signatures"]);
 }

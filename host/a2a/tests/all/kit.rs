@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_a2a::{Auth, Config, Counts, Server};
+use talaria_a2a::{Auth, Config, Counts, LiveCard, Server};
 use talaria_turns::{Courier, HookLimits, Limits, Route, Store, TaskId, Turns};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -30,6 +30,7 @@ pub(crate) struct Host {
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
     pub(crate) auth: Auth,
+    pub(crate) card: LiveCard,
     /// Ids of tasks whose turns wait, in the order they began.
     pub(crate) waiting: tokio::sync::Mutex<mpsc::UnboundedReceiver<TaskId>>,
 }
@@ -81,10 +82,10 @@ impl Host {
         change(&mut config);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
         let server = Server::new(config, turns);
-        let (auth, counts) = (server.auth(), server.counts());
+        let (auth, card, counts) = (server.auth(), server.card(), server.counts());
         tasks.spawn(server.serve(listener, shutdown.clone()));
         let waiting = tokio::sync::Mutex::new(waiting);
-        Self { address, store, script, counts, shutdown, tasks, auth, waiting }
+        Self { address, store, script, counts, shutdown, tasks, auth, card, waiting }
     }
 
     /// Tasks ever made.

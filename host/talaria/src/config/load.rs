@@ -1,12 +1,12 @@
 //! Putting file, environment and flags together, and checking that they fit.
 //!
-//! The order of precedence is here and nowhere else. The first thing that does not fit ends the loading; what has no
+//! The order of precedence is here and nowhere else, but for the card's, which is in `card`. The first thing that does not fit ends the loading; what has no
 //! effect, or an effect that is easily overlooked, becomes a warning.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use secrecy::{ExposeSecret, SecretString};
 use talaria_a2a::CardSigner;
@@ -279,21 +279,8 @@ impl Loader<'_> {
         }
         let file::A2a { url, reply, max_body, card, .. } = file;
         let card_signer = card.signing.as_ref().map(|signing| self.card_signer(signing)).transpose()?;
-        let mut described = Card::from(card.clone());
-        if let Some(workspace) = workspace {
-            workspace.describe(&mut described, &card);
-        }
-        Ok(A2a {
-            listen,
-            url,
-            reply,
-            max_body,
-            tokens,
-            platform_calls,
-            hostname,
-            card: described,
-            card_signer,
-        })
+        let card = Card::new(card, workspace.map(|workspace| Arc::clone(&workspace.assembly)));
+        Ok(A2a { listen, url, reply, max_body, tokens, platform_calls, hostname, card, card_signer })
     }
 
     fn card_signer(&mut self, signing: &file::Signing) -> Result<CardSigner, ConfigError> {

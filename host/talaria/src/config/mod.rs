@@ -12,6 +12,7 @@
 //! | `folder` | executors that are dropped into a folder |
 //! | `route` | `[[route]]`: which executor takes which messages |
 //! | `alone` | one executor without the rest, for a command that tries it |
+//! | `card` | what the agent card says |
 //! | `env` | the variables of the seeds |
 //! | `oci` | `[oci]`: the registries that components come from |
 //! | `plugin` | what the executor `plugin-callback` is given by itself |
@@ -23,6 +24,7 @@
 //! | `reference` | the keys, out of the schema |
 
 mod alone;
+mod card;
 mod env;
 mod executor;
 mod file;
@@ -49,9 +51,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 use talaria_a2a::CardSigner;
 
 pub(crate) use alone::{alone, cache_dir};
+pub(crate) use card::Card;
 pub(crate) use env::Env;
 pub(crate) use executor::{Executor, FailMode};
-pub(crate) use file::{Extension, Limits, Push, Reply, Skill};
+pub(crate) use file::{Limits, Push, Reply};
 pub(crate) use folder::{Files, Folder};
 pub(crate) use gateway::{KEY as GATEWAY_KEY, SHORTEST_KEY, home as gateway_home};
 pub(crate) use grant::Grant;
@@ -184,27 +187,6 @@ pub(crate) struct Token {
     pub(crate) file: Option<PathBuf>,
 }
 
-/// What the agent card says.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Card {
-    /// The agent's name.
-    pub(crate) name: String,
-    /// What it is for.
-    pub(crate) description: String,
-    /// Its version.
-    pub(crate) version: String,
-    /// What it can do; never empty.
-    pub(crate) skills: Vec<Skill>,
-    /// Whether the streaming operations are offered.
-    pub(crate) streaming: bool,
-    /// Whether push notifications are.
-    pub(crate) push_notifications: bool,
-    /// Whether the extended card is.
-    pub(crate) extended_card: bool,
-    /// The protocol extensions that it declares.
-    pub(crate) extensions: Vec<Extension>,
-}
-
 /// The WebAssembly engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Engine {
@@ -310,30 +292,6 @@ fn callable(bound: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, bound.port())
-}
-
-// === impl Card ===
-
-impl From<file::Card> for Card {
-    fn from(file: file::Card) -> Self {
-        let chat = || Skill {
-            id: "chat".into(),
-            name: "Chat".into(),
-            description: "Hands a message to the agent and returns its answer.".into(),
-            tags: vec!["chat".into()],
-            examples: Vec::new(),
-        };
-        Self {
-            name: file.name,
-            description: file.description,
-            version: file.version.unwrap_or_else(|| env!("CARGO_PKG_VERSION").into()),
-            skills: file.skills.unwrap_or_else(|| vec![chat()]),
-            streaming: file.streaming,
-            push_notifications: file.push_notifications,
-            extended_card: file.extended_card,
-            extensions: file.extensions,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use secrecy::SecretString;
 use talaria_workspace::{Assembly, Places, is_id};
 
 use super::env::Env;
+use super::secret;
 use super::source::ConfigError;
 use super::value::HttpUrl;
-use super::{Card, Skill, file, secret};
 
 /// Where the folder is when nothing is said.
 const FOLDER: &str = "/configs";
@@ -76,37 +76,6 @@ impl Workspace {
     /// Its id.
     pub(crate) fn id(&self) -> &str {
         &self.assembly.places().id
-    }
-
-    /// What the card says, where `talaria.toml` does not say otherwise.
-    pub(super) fn describe(&self, card: &mut Card, file: &file::Card) {
-        let (default, assembled) = (file::Card::default(), self.assembly.current());
-        let manifest = &assembled.manifest;
-        if let Some(name) = manifest.name.as_ref().filter(|_| file.name == default.name) {
-            card.name.clone_from(name);
-        }
-        if file.description == default.description {
-            card.description = manifest.description.clone().unwrap_or_else(|| card.name.clone());
-        }
-        if let Some(version) = manifest.version.as_ref().filter(|_| file.version.is_none()) {
-            card.version.clone_from(version);
-        }
-        if file.skills.is_none() && !assembled.skills.is_empty() {
-            let skill = |skill: &talaria_workspace::Skill| Skill {
-                id: skill.id.clone(),
-                name: skill.name.clone(),
-                description: if skill.description.is_empty() {
-                    skill.name.clone()
-                } else {
-                    skill.description.clone()
-                },
-                tags: skill.tags.clone(),
-                examples: skill.examples.clone(),
-            };
-            card.skills = assembled.skills.iter().map(skill).collect();
-        }
-        card.streaming &= manifest.streaming;
-        card.push_notifications &= manifest.push_notifications;
     }
 }
 

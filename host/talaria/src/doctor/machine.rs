@@ -38,7 +38,7 @@ impl Examination<'_> {
         let card = self.get(&format!("http://{here}/.well-known/agent-card.json"), None).await;
         let ours = card.is_ok_and(|card| {
             json(&card).get("name").and_then(serde_json::Value::as_str)
-                == Some(self.config.a2a.card.name.as_str())
+                == Some(self.config.a2a.card.current().name.as_str())
         });
         let callback = self.get(&format!("http://{here}/a2a/reply"), None).await;
         // The callback listener answers 405 to a GET.

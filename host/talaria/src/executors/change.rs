@@ -394,6 +394,7 @@ impl Executors {
             table.seats.remove(name);
             table
         });
+        self.changed.notify_one();
         if let Some(Err(error)) = keeper.kept.as_ref().map(|kept| kept.forget(name)) {
             warn!(%error, executor = name.as_str(), "its versions are still on disk");
         }
@@ -442,6 +443,7 @@ impl Executors {
         change(&mut seat);
         table.seats.insert(name.clone(), Arc::new(seat));
         self.table.store(Arc::new(table));
+        self.changed.notify_one();
     }
 }
 

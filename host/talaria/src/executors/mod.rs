@@ -72,6 +72,8 @@ pub(crate) struct Executors {
     keeper: Mutex<Keeper>,
     /// Told when a version goes into quarantine.
     quarantined: Arc<Notify>,
+    /// Told when the table changes.
+    changed: Notify,
 }
 
 /// Who takes turns, at one moment.
@@ -136,6 +138,7 @@ impl Executors {
             gateway_key: config.gateway.as_ref().map(|gateway| gateway.wanted.key.clone()),
             keeper: Mutex::new(Keeper::open(config)),
             quarantined,
+            changed: Notify::new(),
         };
         executors.load_all(report).await;
         Ok(executors)
@@ -163,6 +166,11 @@ impl Executors {
     /// Who takes turns now.
     pub(crate) fn table(&self) -> Arc<Table> {
         self.table.load_full()
+    }
+
+    /// Resolves when the table changed since the last call. For one who waits.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Which of them takes which messages.

@@ -12,17 +12,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::SecretString;
-use serde_json::{Value, json};
+use serde_json::Value;
 use talaria_a2a::{Auth, Token};
 use talaria_turns::Store;
 use talaria_workspace::{
     Contact, Host, Initiative, Keys, Pulse, Reading, Snapshot, Status, Timing, Transcript,
 };
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::config::{self, Card, PLATFORM};
+use crate::config::{self, PLATFORM};
 use crate::executors::{Executors, Readiness, Table};
 use pages::Pages;
 use transcript::Records;
@@ -75,10 +76,10 @@ impl Bridge {
         })
     }
 
-    /// Tells the platform, from now on until `shutdown`.
+    /// Tells the platform, from now on until `shutdown`. `card` is in the shape of its registry.
     pub(crate) async fn start(
         &self,
-        card: &Card,
+        card: watch::Receiver<Value>,
         url: &str,
         (executors, auth): (&Arc<Executors>, Auth),
         (tracker, shutdown): (&TaskTracker, &CancellationToken),
@@ -93,7 +94,7 @@ impl Bridge {
         let contact = Contact {
             platform_url: platform_url.clone(),
             url: url.to_owned(),
-            card: card_of(card, url),
+            card,
             parent: self.config.parent.clone(),
             timing,
         };
@@ -114,19 +115,6 @@ impl Bridge {
         let snapshot = Snapshot::take(self.config.id(), reading, &self.transcript).await;
         snapshot.write(&self.config.snapshot, &self.keys.redactor());
     }
-}
-
-/// The card in the shape of the registry, which is that of A2A 0.3, shortened.
-fn card_of(card: &Card, url: &str) -> Value {
-    let skill = |skill: &config::Skill| json!({ "id": skill.id, "name": skill.name, "description": skill.description, "tags": skill.tags });
-    json!({
-        "name": card.name,
-        "description": card.description,
-        "version": card.version,
-        "url": url,
-        "skills": card.skills.iter().map(skill).collect::<Vec<_>>(),
-        "capabilities": { "streaming": card.streaming, "pushNotifications": card.push_notifications },
-    })
 }
 
 // === impl Seat ===

@@ -10,6 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use talaria_testkit::{FakePlatform, Mood, soon};
 use talaria_workspace::{Assembly, Contact, Host, Keys, Manifest, Places, Pulse, Status, Timing};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -37,6 +38,7 @@ struct Workspace {
     assembly: Arc<Assembly>,
     tracker: TaskTracker,
     shutdown: CancellationToken,
+    card: watch::Sender<Value>,
 }
 
 impl Workspace {
@@ -50,10 +52,11 @@ impl Workspace {
         let assembly = Arc::new(Assembly::new(places, Manifest::default()));
         let (bridge, pulse) = (Arc::new(Bridge::default()), Arc::new(Pulse::default()));
         let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
+        let card = watch::Sender::new(json!({ "name": "Researcher", "skills": [] }));
         let contact = Contact {
             platform_url: platform.url(),
             url: "http://ws-1:8000".into(),
-            card: json!({ "name": "Researcher", "skills": [] }),
+            card: card.subscribe(),
             parent: None,
             timing: Timing {
                 beat: Duration::from_millis(40),
@@ -67,7 +70,14 @@ impl Workspace {
         let host = Arc::clone(&bridge) as Arc<dyn Host>;
         let threads = (&tracker, shutdown.clone());
         contact.start(&assembly, &keys, Arc::clone(&pulse), host, threads, wait).await.unwrap();
-        Self { bridge, pulse, assembly, tracker, shutdown }
+        Self { bridge, pulse, assembly, tracker, shutdown, card }
+    }
+
+    /// Gives it a card with this skill; what the platform should hear.
+    fn learn(&self, skill: &str) -> Value {
+        let card = json!({ "name": "Researcher", "skills": [{ "id": skill }] });
+        self.card.send_replace(card.clone());
+        card
     }
 
     async fn stop(self) {
@@ -266,5 +276,87 @@ async fn peers_and_instructions_reach_the_prompt_and_stay_when_the_platform_goes
     })
     .await;
     assert!(!prompt().contains("Ann"), "{}", prompt());
+    workspace.stop().await;
+}
+
+const UPDATE_CARD: &str = "/registry/update-card";
+
+/// Returns after some more heartbeats.
+async fn some_beats(platform: &FakePlatform) {
+    let heard = platform.heartbeats().len();
+    platform.heartbeat(heard + 2, "more heartbeats", any).await;
+}
+
+#[tokio::test]
+async fn a_card_that_changed_is_told_once() {
+    let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
+    let workspace = Workspace::start(&platform, folder.path()).await;
+    some_beats(&platform).await;
+    assert_eq!(platform.cards(), Vec::<Value>::new(), "the registration told it");
+    let search = workspace.learn("search");
+    assert_eq!(platform.told_card(1).await, search);
+    workspace.learn("search");
+    some_beats(&platform).await;
+    assert_eq!(platform.cards(), [search], "the same is no news");
+    let cite = workspace.learn("cite");
+    assert_eq!(platform.told_card(2).await, cite);
+    assert_eq!(platform.registrations().len(), 1);
+    workspace.stop().await;
+}
+
+#[tokio::test]
+async fn a_card_that_was_not_taken_is_told_again_until_it_is() {
+    let (mut platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
+    let workspace = Workspace::start(&platform, folder.path()).await;
+    for status in [400, 401, 500] {
+        platform.close(UPDATE_CARD, status);
+        let card = workspace.learn(&format!("despite-{status}"));
+        some_beats(&platform).await;
+        assert!(!platform.cards().contains(&card), "{status}");
+        platform.close(UPDATE_CARD, None);
+        let told = platform.cards().len();
+        assert_eq!(platform.told_card(told + 1).await, card, "{status}");
+    }
+    let told = platform.cards().len();
+    platform.go_down();
+    workspace.learn("missed");
+    let card = workspace.learn("while-it-was-down");
+    platform.come_back().await;
+    assert_eq!(platform.told_card(told + 1).await, card, "the newest alone");
+    some_beats(&platform).await;
+    assert_eq!((platform.cards().len(), platform.registrations().len()), (told + 1, 1));
+    workspace.stop().await;
+}
+
+#[tokio::test]
+async fn a_platform_that_takes_no_cards_is_registered_with_again_once_for_each() {
+    for status in [404, 405, 501] {
+        let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
+        platform.close(UPDATE_CARD, status);
+        let workspace = Workspace::start(&platform, folder.path()).await;
+        for (skill, times) in [("search", 2), ("cite", 3)] {
+            let card = workspace.learn(skill);
+            platform.registered(times).await;
+            assert_eq!(platform.registrations()[times - 1]["agent_card"], card, "{status}");
+            some_beats(&platform).await;
+            assert_eq!(platform.registrations().len(), times, "{status}: not again while nothing changes");
+        }
+        workspace.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_not_registered_tells_the_newest_card() {
+    let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
+    platform.close("/registry/register", 400);
+    let workspace = Workspace::start(&platform, folder.path()).await;
+    platform.heartbeat(0, "the first card", |beat| beat["agent_card"]["name"] == "Researcher").await;
+    let card = workspace.learn("search");
+    platform.heartbeat(0, "the newest card", |beat| beat["agent_card"] == card).await;
+    platform.close("/registry/register", None);
+    platform.registered(1).await;
+    assert_eq!(platform.registrations()[0]["agent_card"], card);
+    some_beats(&platform).await;
+    assert_eq!(platform.cards(), Vec::<Value>::new(), "the registration told it");
     workspace.stop().await;
 }

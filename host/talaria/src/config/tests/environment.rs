@@ -295,7 +295,7 @@ fn a_workspaces_folder_says_what_it_is_where_the_file_does_not() {
         given.variable("HOSTNAME", "ws-host").variable("PLATFORM_URL", "http://platform:8080/").load()
     };
     let config = of("");
-    let card = &config.a2a.card;
+    let card = config.a2a.card.current();
     assert_eq!(
         (card.name.as_str(), card.description.as_str(), card.version.as_str()),
         ("Researcher", "Researcher", "2.1")
@@ -306,7 +306,7 @@ fn a_workspaces_folder_says_what_it_is_where_the_file_does_not() {
     assert_eq!(config.a2a.listen.port(), 8100);
     let workspace = config.workspace.unwrap();
     assert_eq!((workspace.id(), workspace.platform_url.as_str()), ("w", "http://platform:8080"));
-    assert_eq!(of("[a2a.card]\nname = \"Mine\"").a2a.card.name, "Mine");
+    assert_eq!(of("[a2a.card]\nname = \"Mine\"").a2a.card.current().name, "Mine");
 }
 
 #[test]

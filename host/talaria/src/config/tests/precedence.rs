@@ -21,7 +21,7 @@ fn nothing_at_all_is_a_configuration() {
     assert_eq!(config.a2a.reply, Reply::Message);
     assert_eq!(config.a2a.max_body.bytes(), 16 << 20);
     assert!(config.a2a.tokens.is_empty());
-    assert_eq!(config.a2a.card.skills.len(), 1, "a card without skills is not valid");
+    assert_eq!(config.a2a.card.current().skills.len(), 1, "a card without skills is not valid");
     assert!(
         matches!(&config.store, StoreUrl::Sqlite(path) if path.ends_with("talaria.db")),
         "{:?}",
