@@ -9,6 +9,8 @@
 )]
 
 mod bridge;
+mod clock;
+mod traffic;
 mod webhook;
 
 mod admin;
