@@ -4,6 +4,9 @@
 //! `config.yaml` that already says what is needed is not touched; one that does not is kept beside as
 //! `config.yaml.before-talaria` before it is written the first time, since writing YAML loses its comments. One that
 //! cannot be read is left alone and told of.
+//!
+//! Where the gateway runs as another user, the home is that user's, who could lay a link to anything there. So no link is
+//! followed then, and files are replaced, never written into.
 
 use std::fs;
 use std::path::Path;
@@ -85,6 +88,24 @@ pub struct Plugin {
     pub secret: Option<SecretString>,
 }
 
+/// Whose a gateway's home is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The user's that this process runs as.
+    Ours,
+    /// Another user's.
+    Theirs,
+}
+
+impl Whose {
+    fn text(self, path: &Path) -> Result<Option<String>, Trouble> {
+        match self {
+            Self::Ours => folder::text(path, BYTES),
+            Self::Theirs => folder::unlinked_text(path, BYTES),
+        }
+    }
+}
+
 /// The key that is in a home's `.env`, if there is one.
 pub fn key_in(home: &Path) -> Option<SecretString> {
     let text = folder::text(&home.join(".env"), BYTES).ok()??;
@@ -95,9 +116,9 @@ pub fn key_in(home: &Path) -> Option<SecretString> {
 
 /// Makes the gateway read the workspace's prompt where messages to it carry none: as its `SOUL.md`. What was there first
 /// is kept beside.
-pub(crate) fn write_soul(home: &Path, prompt: &str) -> Result<(), Trouble> {
+pub(crate) fn write_soul(home: &Path, prompt: &str, whose: Whose) -> Result<(), Trouble> {
     let path = home.join("SOUL.md");
-    let before = folder::text(&path, BYTES)?;
+    let before = whose.text(&path)?;
     if before.as_deref() == Some(prompt) {
         return Ok(());
     }
@@ -110,20 +131,20 @@ pub(crate) fn write_soul(home: &Path, prompt: &str) -> Result<(), Trouble> {
 }
 
 /// Makes both files say what is wanted.
-pub(crate) fn prepare(home: &Path, wanted: &Wanted) -> Vec<Trouble> {
+pub(crate) fn prepare(home: &Path, wanted: &Wanted, whose: Whose) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     if let Err(error) = fs::create_dir_all(home) {
         troubles.push(Trouble::new(home, format!("cannot be made ({error})")));
         return troubles;
     }
-    troubles.extend(write_env(home, wanted).err());
-    troubles.extend(write_config(home, wanted).err());
+    troubles.extend(write_env(home, wanted, whose).err());
+    troubles.extend(write_config(home, wanted, whose).err());
     troubles
 }
 
-fn write_env(home: &Path, wanted: &Wanted) -> Result<(), Trouble> {
+fn write_env(home: &Path, wanted: &Wanted, whose: Whose) -> Result<(), Trouble> {
     let path = home.join(".env");
-    let before = folder::text(&path, BYTES)?.unwrap_or_default();
+    let before = whose.text(&path)?.unwrap_or_default();
     let port = wanted.port.to_string();
     let mut set: Vec<(&str, &str)> = vec![
         ("API_SERVER_ENABLED", "true"),
@@ -168,9 +189,9 @@ fn merged_env(before: &str, set: &[(&str, &str)]) -> String {
     lines.join("\n") + "\n"
 }
 
-fn write_config(home: &Path, wanted: &Wanted) -> Result<(), Trouble> {
+fn write_config(home: &Path, wanted: &Wanted, whose: Whose) -> Result<(), Trouble> {
     let path = home.join("config.yaml");
-    let text = folder::text(&path, BYTES)?;
+    let text = whose.text(&path)?;
     let cannot = |what: String| {
         Trouble::new(&path, format!("{what}; it is left as it is, and the gateway may lack its plugin"))
     };
@@ -322,7 +343,7 @@ mod tests {
         fs::write(path(".env"), "# mine\nexport API_SERVER_KEY=old\nOTHER=x\nAPI_SERVER_KEY=older\n")
             .unwrap();
         fs::write(path("config.yaml"), "# a comment\nmodel: old-model\nplugins:\n  enabled: [mine, molecule-a2a]\ncompression: {enabled: false}\n").unwrap();
-        assert_eq!(prepare(home.path(), &wanted()), []);
+        assert_eq!(prepare(home.path(), &wanted(), Whose::Ours), []);
         let env = fs::read_to_string(path(".env")).unwrap();
         assert_eq!(
             env,
@@ -342,7 +363,7 @@ mod tests {
         // Once more changes nothing.
         let inode = |name: &str| path(name).metadata().unwrap().ino();
         let before = (inode(".env"), inode("config.yaml"));
-        assert_eq!(prepare(home.path(), &wanted()), []);
+        assert_eq!(prepare(home.path(), &wanted(), Whose::Ours), []);
         assert_eq!((inode(".env"), inode("config.yaml")), before);
     }
 
@@ -352,7 +373,7 @@ mod tests {
         let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap();
         fs::write(home.path().join("SOUL.md"), "theirs").unwrap();
         for prompt in ["one", "two", "two"] {
-            write_soul(home.path(), prompt).unwrap();
+            write_soul(home.path(), prompt, Whose::Ours).unwrap();
             assert_eq!(
                 (read("SOUL.md").as_str(), read("SOUL.md.before-talaria").as_str()),
                 (prompt, "theirs")
@@ -365,9 +386,24 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         for bad in ["a: [", "plugins: 7", "plugins: {enabled: x}"] {
             fs::write(home.path().join("config.yaml"), bad).unwrap();
-            assert_eq!(prepare(home.path(), &wanted()).len(), 1, "{bad}");
+            assert_eq!(prepare(home.path(), &wanted(), Whose::Ours).len(), 1, "{bad}");
             assert_eq!(fs::read_to_string(home.path().join("config.yaml")).unwrap(), bad);
         }
+    }
+
+    #[test]
+    fn in_the_home_of_another_nothing_is_read_through_a_link() {
+        let home = tempfile::tempdir().unwrap();
+        let secret = tempfile::NamedTempFile::new().unwrap();
+        fs::write(secret.path(), "root:secret").unwrap();
+        for name in [".env", "config.yaml", "SOUL.md"] {
+            std::os::unix::fs::symlink(secret.path(), home.path().join(name)).unwrap();
+        }
+        let troubles = prepare(home.path(), &wanted(), Whose::Theirs);
+        assert_eq!(troubles.len(), 2, "{troubles:?}");
+        assert!(write_soul(home.path(), "prompt", Whose::Theirs).is_err());
+        assert_eq!(fs::read_to_string(secret.path()).unwrap(), "root:secret");
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 3, "nothing was kept beside");
     }
 
     #[test]
