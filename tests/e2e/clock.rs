@@ -25,8 +25,7 @@ pub(crate) struct Clock {
 impl Clock {
     /// Begins now.
     pub(crate) fn start() -> Self {
-        let library = library().expect("libfaketime; `cargo xtask clock` fetches it");
-        Self { library, began: Instant::now() }
+        Self { library: library(), began: Instant::now() }
     }
 
     /// A bridge by this clock.
@@ -62,12 +61,10 @@ impl Clock {
 }
 
 /// Where `cargo xtask clock` leaves it, below a folder that has the name of the machine's architecture.
-fn library() -> Option<PathBuf> {
+pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().nth(3).unwrap_or(Path::new("target"));
-    let folders = std::fs::read_dir(target.join("libfaketime/usr/lib")).ok()?;
-    folders
-        .flatten()
-        .map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"))
-        .find(|path| path.is_file())
+    let folders = std::fs::read_dir(target.join("libfaketime/usr/lib")).into_iter().flatten().flatten();
+    let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    libraries.find(|path| path.is_file()).expect("libfaketime; `cargo xtask clock` fetches it")
 }

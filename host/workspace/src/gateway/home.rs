@@ -108,10 +108,25 @@ impl Whose {
 
 /// The key that is in a home's `.env`, if there is one.
 pub fn key_in(home: &Path) -> Option<SecretString> {
+    variable_in(home, "API_SERVER_KEY")
+}
+
+/// What a home's `.env` sets a variable to; none where it does not, or to nothing.
+pub fn variable_in(home: &Path, name: &str) -> Option<SecretString> {
     let text = folder::text(&home.join(".env"), BYTES).ok()??;
-    let mut keys = text.lines().filter_map(|line| line.trim().strip_prefix("API_SERVER_KEY="));
-    let key = keys.next_back()?.trim().trim_matches(['"', '\'']);
-    (!key.is_empty()).then(|| key.into())
+    let value_of = |line: &str| {
+        let line = line.trim();
+        let (known, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
+        (known.trim() == name).then(|| value.trim().trim_matches(['"', '\'']).to_owned())
+    };
+    let value = text.lines().filter_map(value_of).next_back()?;
+    (!value.is_empty()).then(|| value.into())
+}
+
+/// What a home's `config.yaml` says; nothing where it is missing or cannot be read.
+pub fn config_in(home: &Path) -> Value {
+    let text = folder::text(&home.join("config.yaml"), BYTES).ok().flatten().unwrap_or_default();
+    Value::Object(yaml::mapping(&text).unwrap_or_default())
 }
 
 /// Makes the gateway read the workspace's prompt where messages to it carry none: as its `SOUL.md`. What was there first
@@ -351,6 +366,9 @@ mod tests {
         );
         assert_eq!(path(".env").metadata().unwrap().mode() & 0o777, 0o600);
         assert_eq!(key_in(home.path()).unwrap().expose_secret(), "a-key-of-twenty-chars");
+        assert_eq!(variable_in(home.path(), "OTHER").unwrap().expose_secret(), "x");
+        assert!(variable_in(home.path(), "API_SERVER").is_none());
+        assert_eq!(config_in(home.path())["model"]["default"], "hermes-4");
         let config = yaml::mapping(&fs::read_to_string(path("config.yaml")).unwrap()).unwrap();
         assert_eq!(config["plugins"]["enabled"], json!(["mine", "molecule_a2a"]));
         assert_eq!(config["platforms"]["molecule-a2a"]["extra"]["port"], 8645);

@@ -22,7 +22,7 @@ use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use home::{FORWARDED, Plugin, Wanted, key_in, plugin_trouble};
+pub use home::{FORWARDED, Plugin, Wanted, config_in, key_in, plugin_trouble, variable_in};
 pub use process::{Launch, User};
 
 use crate::prompt::Assembly;
@@ -185,7 +185,7 @@ impl Supervisor {
 
     /// Tells why it is not up, in its own words and in ours.
     fn last_words(&self, what: &str) {
-        let tail = self.config.launch.tail(LAST_WORDS);
+        let tail = process::tail(&self.config.launch.log, LAST_WORDS);
         let words = scrub(&tail);
         let cause = causes::likely(&format!("{tail}\n{what}"));
         let (log, cause) =
@@ -195,6 +195,11 @@ impl Supervisor {
         ));
         warn!(what, cause, log = %log, "the gateway is not up");
     }
+}
+
+/// Why a gateway is not up, as far as its log tells: the likely cause with its fix.
+pub fn likely_cause(log: &std::path::Path) -> Option<String> {
+    causes::likely(&process::tail(log, LAST_WORDS))
 }
 
 /// Whether a gateway answers for itself.

@@ -185,21 +185,6 @@ impl Launch {
         Some(id)
     }
 
-    /// The last lines of the log.
-    pub(super) fn tail(&self, lines: usize) -> String {
-        let read = || -> io::Result<String> {
-            let mut file = File::open(&self.log)?;
-            let length = file.metadata()?.len();
-            file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
-            let mut bytes = Vec::new();
-            file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        let text = read().unwrap_or_default();
-        let skipped = text.lines().count().saturating_sub(lines);
-        text.lines().skip(skipped).collect::<Vec<_>>().join("\n")
-    }
-
     fn note(&self) -> PathBuf {
         self.home.join(".talaria-gateway")
     }
@@ -254,6 +239,21 @@ impl Drop for Process {
             let _ = self.child.wait();
         }
     }
+}
+
+/// The last lines of a log; none where it cannot be read.
+pub(super) fn tail(log: &Path, lines: usize) -> String {
+    let read = || -> io::Result<String> {
+        let mut file = File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let text = read().unwrap_or_default();
+    let skipped = text.lines().count().saturating_sub(lines);
+    text.lines().skip(skipped).collect::<Vec<_>>().join("\n")
 }
 
 /// When a process began, in the kernel's ticks; none where there is no such process, or only its shell.
