@@ -253,7 +253,11 @@ async fn what_is_wrong_with_the_machine_is_found() {
     let (folder, gateway) = (tempfile::tempdir().unwrap(), gateway(json!({})).await);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap();
-    let config = format!("[a2a]\nlisten = \"{at}\"\n[store]\nurl = \"sqlite:/proc/none/talaria.db\"\n");
+    let operators = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let operators_at = operators.local_addr().unwrap();
+    let config = format!(
+        "[admin]\nlisten = \"{operators_at}\"\n[a2a]\nlisten = \"{at}\"\n[store]\nurl = \"sqlite:/proc/none/talaria.db\"\n"
+    );
     let path = folder.path().join("other.toml");
     fs::write(&path, config).unwrap();
     // Nobody accepts on that port, so it is no bridge.
@@ -281,6 +285,7 @@ async fn what_is_wrong_with_the_machine_is_found() {
     assert_eq!(output.status.code(), Some(1), "{text}{}", stderr(&output));
     for part in [
         &format!("FAILURE  A2A port: cannot listen on {at}") as &str,
+        &format!("FAILURE  operator's port: cannot listen on {operators_at}"),
         "FAILURE  store:",
         "FAILURE  platform:",
         "FAILURE  workspace folder:",

@@ -10,6 +10,7 @@
 
 mod bridge;
 mod clock;
+mod gateway;
 mod traffic;
 mod webhook;
 

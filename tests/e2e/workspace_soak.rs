@@ -16,6 +16,7 @@ use talaria_testkit::{FakePlatform, Mood, soon};
 
 use crate::bridge::{Bridge, Start};
 use crate::clock::Clock;
+use crate::gateway;
 use crate::traffic::Traffic;
 
 const HOUR: u64 = 3600;
@@ -34,32 +35,6 @@ const IDLE: u64 = 600;
 
 const FIRST_PROMPT: &str = "say hello";
 const IDLE_PROMPT: &str = "anything to do?";
-
-/// A gateway: it is healthy, and answers every message with the same words.
-const GATEWAY: &str = r#"
-import http.server, json, os
-home = os.environ["HERMES_HOME"]
-env = dict(line.strip().split("=", 1) for line in open(os.path.join(home, ".env")) if "=" in line)
-answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "hermes-agent", "choices": [
-    {"index": 0, "message": {"role": "assistant", "content": "still here"}, "finish_reason": "stop"}]}
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def reply(self, status, value):
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def do_GET(self): self.reply(200, {"status": "ok"})
-    def do_POST(self):
-        self.rfile.read(int(self.headers["content-length"]))
-        allowed = self.headers["authorization"] == "Bearer " + env["API_SERVER_KEY"]
-        self.reply(200, answer) if allowed else self.reply(401, {"error": {"message": "Invalid API key"}})
-    def log_message(self, *_): pass
-http.server.ThreadingHTTPServer.daemon_threads = True
-http.server.ThreadingHTTPServer(("127.0.0.1", int(env["API_SERVER_PORT"])), Handler).serve_forever()
-"#;
 
 /// What goes wrong while the bridge lives.
 #[derive(Debug, Clone, Copy)]
@@ -124,7 +99,7 @@ async fn after_an_hour_of_trouble_all_is_well_and_every_turn_has_an_end() {
     soak.traffic.rest().await;
 
     let from = soak.platform.heartbeats().len();
-    assert_eq!(soak.say("an ordinary turn").await, "still here");
+    assert_eq!(soak.say("an ordinary turn").await, gateway::ANSWER);
     let well = |beat: &Value| beat["active_tasks"] == 0 && beat.get("runtime_state").is_none();
     soak.platform.heartbeat(from, "a heartbeat after all that", well).await;
     let times = soak.platform.registrations().len();
@@ -171,7 +146,7 @@ impl Soak {
             "name: Soak\ninitial_prompt: {FIRST_PROMPT}\nidle_prompt: {IDLE_PROMPT}\nidle_interval_seconds: {IDLE}\n"
         );
         fs::write(root.path().join("configs/config.yaml"), config).unwrap();
-        fs::write(root.path().join("gateway.py"), GATEWAY).unwrap();
+        fs::write(root.path().join("gateway.py"), gateway::SCRIPT).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (platform, traffic) = (FakePlatform::start().await, Traffic::new());
         Self {
@@ -271,7 +246,7 @@ impl Soak {
         let killed = self.kill_gateway().expect("a gateway that runs");
         soon("another gateway", async {
             while self.gateway().is_none_or(|now| now == killed)
-                || self.say("are you back").await != "still here"
+                || self.say("are you back").await != gateway::ANSWER
             {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

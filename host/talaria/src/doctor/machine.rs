@@ -20,6 +20,7 @@ impl Examination<'_> {
             self.port("callback port", callback.listen, "`callback.listen` or MOLECULE_A2A_CALLBACK_PORT")
                 .await;
         }
+        self.operators_port().await;
         self.store();
         self.volumes();
         self.platform().await;
@@ -31,10 +32,7 @@ impl Examination<'_> {
             Ok(_) => return self.ok(name, format!("{at} is free")),
             Err(error) => error,
         };
-        let here = match at.ip().is_unspecified() {
-            true => SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), at.port()),
-            false => at,
-        };
+        let here = local(at);
         let card = self.get(&format!("http://{here}/.well-known/agent-card.json"), None).await;
         let ours = card.is_ok_and(|card| {
             json(&card).get("name").and_then(serde_json::Value::as_str)
@@ -50,6 +48,28 @@ impl Examination<'_> {
             format!("cannot listen on {at}: {error}"),
             format!("end what listens there, or choose another with {key}"),
         );
+    }
+
+    /// The same for the operator's server, which is left out where nobody chose its port and it is taken.
+    async fn operators_port(&mut self) {
+        const NAME: &str = "operator's port";
+        let (at, chosen) = (self.config.admin.listen, self.config.admin.chosen);
+        let error = match TcpListener::bind(at).await {
+            Ok(_) => return self.ok(NAME, format!("{at} is free")),
+            Err(error) => error,
+        };
+        let health = self.get(&format!("http://{}/healthz", local(at)), None).await;
+        if health.is_ok_and(|answer| answer.status == 200) {
+            return self.ok(NAME, format!("a bridge serves at {at} already"));
+        }
+        let finding = format!("cannot listen on {at}: {error}");
+        let fix = "end what listens there, or choose another with `admin.listen`";
+        match chosen {
+            true => self.fail(NAME, finding, fix),
+            false => {
+                self.warn(NAME, format!("{finding}; there will be no /healthz, /readyz and /metrics"), fix)
+            }
+        }
     }
 
     fn store(&mut self) {
@@ -139,6 +159,14 @@ impl Examination<'_> {
             true => self.warn("clock", finding, "set the clock of this machine by NTP"),
             false => self.ok("clock", finding),
         }
+    }
+}
+
+/// An address that somebody listens on, as it is called from here.
+fn local(at: SocketAddr) -> SocketAddr {
+    match at.ip().is_unspecified() {
+        true => SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), at.port()),
+        false => at,
     }
 }
 
