@@ -83,7 +83,12 @@ struct Soak {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_an_hour_of_trouble_all_is_well_and_every_turn_has_an_end() {
     let mut soak = Soak::new().await;
+    // The platform comes later than the workspace does.
+    soak.platform.go_down();
     soak.start();
+    Clock::pass(TROUBLE).await;
+    assert!(!soak.configs().join(".initial_prompt_done").exists());
+    soak.platform.come_back().await;
     assert_eq!(soak.platform.message().await["params"]["message"]["parts"][0]["text"], FIRST_PROMPT);
     while soak.lived() < HOUR {
         soak.traffic.go(soak.bridge().url());
