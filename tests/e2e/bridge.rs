@@ -1,7 +1,7 @@
 //! A bridge that a test started, and a client for it.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,6 +22,7 @@ pub(crate) struct Start<'a> {
     listen: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    log: Option<PathBuf>,
 }
 
 /// The variables that a developer's shell may hold.
@@ -79,7 +80,7 @@ pub(crate) fn stderr(output: &Output) -> String {
 
 impl<'a> Start<'a> {
     pub(crate) fn new(folder: &'a Path) -> Self {
-        Self { folder, listen: "127.0.0.1:0".into(), args: Vec::new(), env: Vec::new() }
+        Self { folder, listen: "127.0.0.1:0".into(), args: Vec::new(), env: Vec::new(), log: None }
     }
 
     pub(crate) fn arg(mut self, arg: &str) -> Self {
@@ -97,6 +98,12 @@ impl<'a> Start<'a> {
         self
     }
 
+    /// Appends what it logs to a file. A pipe that nobody reads gets full in a long test.
+    pub(crate) fn log(mut self, path: &Path) -> Self {
+        self.log = Some(path.to_owned());
+        self
+    }
+
     /// Writes `talaria.toml`.
     pub(crate) fn config(self, toml: &str) -> Self {
         std::fs::write(self.folder.join("talaria.toml"), toml).unwrap();
@@ -106,12 +113,15 @@ impl<'a> Start<'a> {
     /// Starts it and waits until it says what is where.
     pub(crate) fn up(self) -> Bridge {
         keep_off_the_default_port(self.folder);
+        let log = self.log.map_or_else(Stdio::piped, |path| {
+            std::fs::File::options().create(true).append(true).open(path).unwrap().into()
+        });
         let mut child = talaria(self.folder)
             .args(["serve", "--listen", &self.listen, "--output", "json"])
             .args(&self.args)
             .envs(self.env)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(log)
             .spawn()
             .expect("the binary runs");
         // The banner is one JSON document over several lines.
@@ -120,7 +130,9 @@ impl<'a> Start<'a> {
         let banner = loop {
             let Some(Ok(line)) = lines.next() else {
                 let mut said = String::new();
-                let _ = child.stderr.take().expect("it is piped").read_to_string(&mut said);
+                if let Some(mut stderr) = child.stderr.take() {
+                    let _ = stderr.read_to_string(&mut said);
+                }
                 panic!("it ended before it was ready: {text}{said}");
             };
             text.push_str(&line);
@@ -149,6 +161,11 @@ impl Bridge {
         self.banner["url"].as_str().expect("a URL")
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to stop.
     pub(crate) fn terminate(&self) {
         let killed = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill runs");
@@ -161,10 +178,12 @@ impl Bridge {
         self.child.wait().unwrap();
     }
 
-    /// Waits for its end; its exit code, and everything that it logged.
+    /// Waits for its end; its exit code, and everything that it logged, unless that went to a file.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
-        self.child.stderr.take().expect("it is piped").read_to_string(&mut said).unwrap();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut said).unwrap();
+        }
         (self.child.wait().unwrap().code(), said)
     }
 
@@ -229,6 +248,17 @@ pub(crate) async fn request(
     headers: &[(&str, &str)],
     body: &str,
 ) -> Response {
+    try_request(url, method, path, headers, body).await.unwrap()
+}
+
+/// A request to a bridge that may be killed meanwhile.
+pub(crate) async fn try_request(
+    url: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<Response, String> {
     let access = Access { patterns: vec![format!("* {url}/*").parse().unwrap()], ..Access::default() };
     let request = Request {
         method: method.into(),
@@ -237,7 +267,8 @@ pub(crate) async fn request(
         body: body.to_owned().into(),
         ..Request::default()
     };
-    soon("the bridge answers", Egress::new(Config::default()).fetch(&access, request)).await.unwrap()
+    let answer = soon("the bridge answers", Egress::new(Config::default()).fetch(&access, request)).await;
+    answer.map_err(|error| error.to_string())
 }
 
 /// A request to the operator's server: its status and its body, as JSON where it is JSON.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use talaria_testkit::{FakeGateway, Recorded, Reply};
 
 use crate::bridge::{run, stderr, stdout, talaria};
+use crate::clock;
 
 const KEY: &str = "a-key-of-the-tests-0123";
 
@@ -30,6 +31,10 @@ fn doctor(folder: &Path, variables: &[(&str, &str)]) -> (Value, Option<i32>) {
     let config = "[a2a]\nlisten = \"127.0.0.1:0\"\n[callback]\nlisten = \"127.0.0.1:0\"\n";
     fs::write(folder.join("talaria.toml"), config).unwrap();
     let mut command = talaria(folder);
+    // A developer's keys are not what is looked for.
+    for name in talaria_workspace::gateway::FORWARDED {
+        command.env_remove(name);
+    }
     command.args(["doctor", "--output", "json"]).env("HOME", folder).envs(variables.iter().copied());
     let output = run(&mut command);
     let report = serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)));
@@ -91,8 +96,119 @@ async fn what_is_wrong_with_the_gateway_is_found() {
     assert!(!report.to_string().contains(KEY), "no key is printed");
     let report = of(&[("API_SERVER_KEY", KEY)]);
     assert!(finding(&report, "gateway state").1.contains("model"), "{report:#}");
-    let report = of(&[("API_SERVER_KEY", KEY), ("OPENAI_API_KEY", "sk-x")]);
-    assert!(finding(&report, "provider").2.contains("HERMES_INFERENCE_PROVIDER"));
+}
+
+/// A gateway of a version without `/health/detailed`, which lists these models.
+async fn older(models: &'static [&'static str]) -> FakeGateway {
+    FakeGateway::start(move |request: &Recorded| match request.path.as_str() {
+        "/v1/models" => {
+            let models: Vec<_> = models.iter().map(|id| json!({ "id": id })).collect();
+            Reply::json(&json!({ "data": models }))
+        }
+        _ => Reply::status(404, "text/plain", "404: Not Found"),
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_model_is_found_also_where_the_gateway_does_not_check_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let (configs, home) = (folder.path().join("configs"), folder.path().join(".hermes"));
+    fs::create_dir(&configs).unwrap();
+    let configs = configs.to_string_lossy();
+    let of = |gateway: &FakeGateway, model: &str| {
+        fs::write(Path::new(&*configs).join("config.yaml"), format!("name: W\n{model}")).unwrap();
+        let variables = [
+            ("HERMES_API_BASE", &gateway.base_url() as &str),
+            ("API_SERVER_KEY", KEY),
+            ("WORKSPACE_ID", "ws-1"),
+            ("WORKSPACE_CONFIG_PATH", &configs),
+            ("PLATFORM_URL", "http://127.0.0.1:1"),
+        ];
+        doctor(folder.path(), &variables).0
+    };
+    let other = older(&["gpt-x", "gpt-y"]).await;
+    assert_eq!(finding(&of(&other, "model: gpt-y"), "model").0, "ok");
+    let report = of(&other, "model: gtp-y");
+    let (verdict, said, fix) = finding(&report, "model");
+    assert!(verdict == "failure" && said.contains("model gtp-y; it lists gpt-x, gpt-y"), "{said}");
+    assert!(fix.contains("one that it lists"), "{fix}");
+
+    // hermes-agent lists itself, whatever its model is.
+    let hermes = older(&["hermes-agent"]).await;
+    let report = of(&hermes, "model: openrouter/some");
+    let (verdict, said, fix) = finding(&report, "model");
+    assert!(
+        verdict == "warning"
+            && said.contains("could not be told whether the gateway knows the model openrouter/some"),
+        "{said}"
+    );
+    assert!(fix.contains("error 400") && fix.contains("hermes model"), "{fix}");
+    fs::create_dir(&home).unwrap();
+    fs::write(home.join("config.yaml"), "compression: {enabled: false}\n").unwrap();
+    let report = of(&hermes, "");
+    assert!(finding(&report, "model").1.contains("names no model"), "{report:#}");
+    fs::write(home.join("config.yaml"), "model: {default: some-model}\n").unwrap();
+    assert!(finding(&of(&hermes, ""), "model").1.contains("the model some-model"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_providers_key_that_does_not_arrive_or_leads_astray_is_found() {
+    let (folder, gateway) = (tempfile::tempdir().unwrap(), gateway(json!({})).await);
+    let (base, home) = (gateway.base_url(), folder.path().join(".hermes"));
+    let of = |variables: &[(&str, &str)]| {
+        let always = [("HERMES_API_BASE", base.as_str()), ("API_SERVER_KEY", KEY)];
+        doctor(folder.path(), &variables.iter().copied().chain(always).collect::<Vec<_>>()).0
+    };
+    let is_quiet =
+        |report: &Value| report["checks"].as_array().unwrap().iter().all(|check| check["name"] != "provider");
+    let trap = |report: &Value| {
+        let (verdict, said, fix) = finding(report, "provider");
+        assert!(verdict == "warning" && said.contains("openai-codex"), "{said}");
+        assert!(fix.contains("HERMES_INFERENCE_PROVIDER"), "{fix}");
+    };
+    let openai = ("OPENAI_API_KEY", "sk-of-the-tests");
+    trap(&of(&[openai]));
+    trap(&of(&[openai, ("HERMES_INFERENCE_PROVIDER", "auto")]));
+    assert!(is_quiet(&of(&[openai, ("HERMES_INFERENCE_PROVIDER", "openrouter")])));
+
+    // What the gateway reads counts as well.
+    fs::create_dir(&home).unwrap();
+    fs::write(home.join(".env"), "OPENAI_API_KEY=sk-of-the-tests\n").unwrap();
+    trap(&of(&[]));
+    fs::write(home.join("config.yaml"), "model: {provider: custom}\n").unwrap();
+    assert!(is_quiet(&of(&[openai])));
+
+    for there in ["", "OPENROUTER_API_KEY=another\n"] {
+        fs::write(home.join(".env"), there).unwrap();
+        let report = of(&[("OPENROUTER_API_KEY", "sk-or-of-the-tests")]);
+        let (verdict, said, fix) = finding(&report, "provider");
+        assert!(
+            verdict == "warning" && said.starts_with("OPENROUTER_API_KEY here, but not the same in"),
+            "{said}"
+        );
+        assert!(fix.contains("restart the gateway"), "{fix}");
+        assert!(!report.to_string().contains("sk-or-of-the-tests"), "no key is printed");
+    }
+}
+
+#[test]
+fn a_gateway_that_does_not_come_up_is_explained_by_its_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = folder.path().join(".hermes/logs");
+    fs::create_dir_all(&logs).unwrap();
+    for (log, cause) in [
+        ("ModuleNotFoundError: No module named 'aiohttp'", "aiohttp is missing"),
+        ("ERROR Refusing to start: API_SERVER_KEY is a placeholder", "does not take its key"),
+        ("OSError: [Errno 98] Address already in use", "its port is taken"),
+        ("MemoryError", "out of memory"),
+    ] {
+        fs::write(logs.join("gateway.log"), format!("INFO starting\n{log}\n")).unwrap();
+        let (report, code) = doctor(folder.path(), &[("HERMES_API_BASE", "http://127.0.0.1:1/v1")]);
+        let (verdict, _, fix) = finding(&report, "gateway");
+        assert_eq!((verdict, code), ("failure", Some(1)));
+        assert!(fix.contains("gateway.log says why") && fix.contains(cause), "{log}: {fix}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,6 +234,16 @@ async fn the_plugins_traps_are_found() {
         "{said} {fix}"
     );
     assert!(finding(&of("", "127.0.0.1"), "plugin").1.contains("does not name"));
+    let wrong = "plugins: {enabled: [molecule_a2a]}\nplatforms: {molecule_a2a: {enabled: true}}";
+    let report = of(wrong, "127.0.0.1");
+    let (_, said, fix) = finding(&report, "plugin");
+    assert!(said.contains("with an underscore") && fix.contains("with a hyphen"), "{said} {fix}");
+    let elsewhere = "platforms: {molecule-a2a: {extra: {callback_url: \"http://127.0.0.1:9/a2a/reply\"}}}";
+    let report = of(elsewhere, "127.0.0.1");
+    let (verdict, said, fix) = finding(&report, "callback");
+    assert!(verdict == "failure" && said.contains("to answer at http://127.0.0.1:9/"), "{said}");
+    assert!(fix.contains("callback_url: http://127.0.0.1:"), "{fix}");
+    let report = of("plugins: {enabled: [molecule-a2a]}", "127.0.0.1");
     assert_eq!(finding(&report, "callback").0, "ok");
     assert!(finding(&of("", "192.0.2.1"), "callback").1.contains("cannot reach"));
 }
@@ -127,11 +253,24 @@ async fn what_is_wrong_with_the_machine_is_found() {
     let (folder, gateway) = (tempfile::tempdir().unwrap(), gateway(json!({})).await);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap();
-    let config = format!("[a2a]\nlisten = \"{at}\"\n[store]\nurl = \"sqlite:/proc/none/talaria.db\"\n");
+    let operators = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let operators_at = operators.local_addr().unwrap();
+    let config = format!(
+        "[admin]\nlisten = \"{operators_at}\"\n[a2a]\nlisten = \"{at}\"\n[store]\nurl = \"sqlite:/proc/none/talaria.db\"\n"
+    );
     let path = folder.path().join("other.toml");
     fs::write(&path, config).unwrap();
     // Nobody accepts on that port, so it is no bridge.
     drop(gateway);
+    let occupied = folder.path().join("talaria.db");
+    fs::create_dir(&occupied).unwrap();
+    let (report, _) = doctor(folder.path(), &[("HERMES_API_BASE", "http://127.0.0.1:1/v1")]);
+    let (verdict, said, fix) = finding(&report, "store");
+    assert!(
+        verdict == "failure" && said.contains("cannot be written") && fix.contains("store.url"),
+        "{said}"
+    );
+
     let mut command = talaria(folder.path());
     command
         .args(["doctor", "--config", "other.toml"])
@@ -146,6 +285,7 @@ async fn what_is_wrong_with_the_machine_is_found() {
     assert_eq!(output.status.code(), Some(1), "{text}{}", stderr(&output));
     for part in [
         &format!("FAILURE  A2A port: cannot listen on {at}") as &str,
+        &format!("FAILURE  operator's port: cannot listen on {operators_at}"),
         "FAILURE  store:",
         "FAILURE  platform:",
         "FAILURE  workspace folder:",
@@ -153,4 +293,19 @@ async fn what_is_wrong_with_the_machine_is_found() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_wrong_is_found() {
+    let (folder, gateway) = (tempfile::tempdir().unwrap(), gateway(json!({})).await);
+    let base = gateway.base_url();
+    let variables = [("HERMES_API_BASE", base.as_str()), ("API_SERVER_KEY", KEY)];
+    let right = doctor(folder.path(), &variables).0;
+    assert_eq!(finding(&right, "clock").0, "ok", "{right:#}");
+    let library = clock::library();
+    let ahead = [("LD_PRELOAD", &*library.to_string_lossy()), ("FAKETIME", "+1h")];
+    let (wrong, code) = doctor(folder.path(), &[&variables[..], &ahead].concat());
+    let (verdict, said, fix) = finding(&wrong, "clock");
+    assert_eq!((verdict, code), ("warning", Some(2)));
+    assert!(said.contains("s apart") && fix.contains("NTP"), "{said} {fix}");
 }

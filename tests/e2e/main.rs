@@ -9,6 +9,9 @@
 )]
 
 mod bridge;
+mod clock;
+mod gateway;
+mod traffic;
 mod webhook;
 
 mod admin;

@@ -5,13 +5,13 @@
 
 mod bridge;
 mod command;
+mod debian;
 mod examples;
 mod fuzz;
 mod guests;
 mod hermes;
 mod interop;
 mod node;
-mod registry;
 mod tck;
 mod test;
 mod toolchain;
@@ -43,6 +43,7 @@ usage: cargo xtask VERB
   tck DIR --output json
   hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
   registry              fetch Debian's docker-registry for the test of components that are pulled
+  clock                 fetch Debian's libfaketime for the test of a workspace over an hour
   fuzz [TARGET...]      run fuzz targets, 60 seconds each or as --seconds N says
   bench [ARGS...]       build for release and run the benchmarks
 ";
@@ -69,7 +70,8 @@ fn main() -> ExitCode {
             ["tck", kit] => absolute(kit).and_then(|kit| tck::run(&kit, false, &root)),
             ["tck", kit, "--output", "json"] => absolute(kit).and_then(|kit| tck::run(&kit, true, &root)),
             ["hermes", filter @ ..] => hermes::test(filter, &root),
-            ["registry"] => registry::fetch(&root),
+            ["registry"] => debian::fetch(debian::REGISTRY, &root),
+            ["clock"] => debian::fetch(debian::CLOCK, &root),
             ["fuzz", args @ ..] => fuzz::fuzz(args, &root),
             ["bench", args @ ..] => bench(args, &root),
             ["help" | "--help" | "-h"] => {

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::command::{cargo, run};
-use crate::registry;
+use crate::debian;
 
 /// A cargo command that must succeed.
 #[derive(Clone, Copy)]
@@ -52,7 +52,8 @@ const INTEROP: Step = Step { name: "interop", args: &["xtask", "interop"] };
 pub(crate) fn all(root: &Path) -> Result<()> {
     let start = Instant::now();
     let mut times = Vec::new();
-    registry::fetch(root).context("no docker-registry for the test against a real one")?;
+    debian::fetch(debian::REGISTRY, root).context("no docker-registry for the test against a real one")?;
+    debian::fetch(debian::CLOCK, root).context("no libfaketime for the test of a workspace over an hour")?;
     let tests = if has_nextest() { &[NEXTEST_BUT_HERMES, HERMES][..] } else { &[TEST] };
     let first = [FORMAT, GUESTS_FORMAT, FUZZ_FORMAT, GUESTS, LINT, EXAMPLES];
     for step in first.iter().chain(tests).chain([&DOCTEST, &INTEROP, &FUZZ]) {

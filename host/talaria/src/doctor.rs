@@ -8,6 +8,7 @@
 
 mod gateway;
 mod machine;
+mod model;
 
 use std::fmt;
 use std::time::Duration;

@@ -159,6 +159,29 @@ impl Stamp {
 
 /// The text of a regular file; none where nothing is there.
 pub(crate) fn text(path: &Path, most: usize) -> Result<Option<String>, Trouble> {
+    read_text(path, most, |_| Ok(()))
+}
+
+/// The same from a folder of somebody who may do less than this process: nothing is read that a link leads to.
+pub(crate) fn unlinked_text(path: &Path, most: usize) -> Result<Option<String>, Trouble> {
+    read_text(path, most, |file| must_be(file, path))
+}
+
+/// Fails unless a file is the one at a path, and not one that a link there leads to. Asked after the file was opened, so
+/// that whoever owns the folder cannot change it in between.
+pub(crate) fn must_be(file: &File, path: &Path) -> io::Result<()> {
+    let (opened, there) = (file.metadata()?, fs::symlink_metadata(path)?);
+    match there.is_file() && (opened.dev(), opened.ino()) == (there.dev(), there.ino()) {
+        true => Ok(()),
+        false => Err(io::Error::other("it is a link, and its owner may not read what this process may")),
+    }
+}
+
+fn read_text(
+    path: &Path,
+    most: usize,
+    judge: impl Fn(&File) -> io::Result<()>,
+) -> Result<Option<String>, Trouble> {
     let trouble = |what: String| Trouble::new(path, what);
     let unreadable = |error: io::Error| trouble(format!("cannot be read ({error}); left out"));
     match path.metadata() {
@@ -169,7 +192,10 @@ pub(crate) fn text(path: &Path, most: usize) -> Result<Option<String>, Trouble> 
     }
     let mut bytes = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|file| {
+        judge(&file)?;
+        file.take(limit).read_to_end(&mut bytes)
+    });
     read.map_err(unreadable)?;
     if bytes.len() > most {
         return Err(trouble(format!("is longer than {most} bytes; left out")));
@@ -232,6 +258,20 @@ mod tests {
         let said: Vec<_> = reader.troubles.iter().map(ToString::to_string).collect();
         assert_eq!(said.len(), 4, "what is missing is no trouble: {said:?}");
         assert!(said[0].ends_with("long: is longer than 100 bytes; left out"), "{said:?}");
+    }
+
+    #[test]
+    fn links_are_followed_only_where_they_may_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "text").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for path in [&file, &link] {
+            assert_eq!(text(path, 100).unwrap().as_deref(), Some("text"));
+        }
+        assert_eq!(unlinked_text(&file, 100).unwrap().as_deref(), Some("text"));
+        assert!(unlinked_text(&link, 100).unwrap_err().to_string().contains("it is a link"));
+        assert_eq!(unlinked_text(&folder.path().join("missing"), 100).unwrap(), None);
     }
 
     #[test]

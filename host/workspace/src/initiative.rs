@@ -2,7 +2,8 @@
 //!
 //! Both go through the platform's proxy, so that they appear in the conversation like everybody's messages, and come back
 //! as ordinary turns. The first prompt is marked as sent *before* it is sent: one that makes the agent crash must not do so
-//! at every start.
+//! at every start. It waits for the first heartbeat that the platform took, so that one which starts later than the
+//! workspace, or an end of this process before that, does not lose it.
 
 use std::fs;
 use std::io;
@@ -58,6 +59,7 @@ impl Initiative {
     pub async fn run(self) {
         let manifest = self.assembly.current().manifest.clone();
         if let Some(prompt) = manifest.initial_prompt {
+            self.pulse.heard().await;
             match mark(&self.assembly.places().folder) {
                 Ok(true) => self.send("initial", &prompt, TURN).await,
                 Ok(false) => {}

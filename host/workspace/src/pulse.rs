@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use talaria_observe::scrub;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// How much of a message stands for its task, in characters: what fits the banner that shows it.
 const BRIEF: usize = 60;
@@ -21,6 +21,8 @@ pub struct Pulse {
     began: Instant,
     state: Mutex<State>,
     changed: Notify,
+    /// Whether a heartbeat was delivered.
+    heard: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +62,8 @@ pub struct Reading {
 
 impl Default for Pulse {
     fn default() -> Self {
-        Self { began: Instant::now(), state: Mutex::default(), changed: Notify::new() }
+        let heard = watch::Sender::new(false);
+        Self { began: Instant::now(), state: Mutex::default(), changed: Notify::new(), heard }
     }
 }
 
@@ -103,6 +106,14 @@ impl Pulse {
         if state.failed == 0 {
             state.sample.clear();
         }
+        drop(state);
+        self.heard.send_replace(true);
+    }
+
+    /// Resolves once the platform has heard a heartbeat.
+    pub(crate) async fn heard(&self) {
+        // The sender is here, so this does not fail.
+        let _ = self.heard.subscribe().wait_for(|heard| *heard).await;
     }
 
     /// Resolves when turns began or ended since the last call.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
-use talaria_workspace::gateway::{key_in, plugin_trouble};
+use talaria_workspace::gateway::{config_in, key_in, likely_cause, plugin_trouble};
 
 use super::{Examination, header, json};
 use crate::config::{SHORTEST_KEY, gateway_home, secret_by_name};
@@ -21,7 +21,7 @@ impl Examination<'_> {
             match name.as_str() {
                 "chat-completions" | "hermes-runs" => {
                     if let Some(base) = text("base_url") {
-                        self.api(base).await;
+                        self.api(base, text("model").filter(|model| !model.is_empty())).await;
                     }
                 }
                 "plugin-callback" => {
@@ -32,7 +32,7 @@ impl Examination<'_> {
                 _ => {}
             }
         }
-        self.routing();
+        self.provider();
     }
 
     /// Whether an executor takes turns: the default one, and its fallback.
@@ -50,7 +50,15 @@ impl Examination<'_> {
         })
     }
 
-    async fn api(&mut self, base: &str) {
+    /// What the gateway's log says of why it is not up, with the log's name.
+    fn cause(&self) -> Option<String> {
+        let supervised = self.config.gateway.as_ref().map(|gateway| gateway.launch.log.clone());
+        let logs = supervised.into_iter().chain(self.home().map(|home| home.join("logs/gateway.log")));
+        logs.chain([PathBuf::from("/var/log/hermes-gateway.log")])
+            .find_map(|log| Some(format!("{} says why, probably: {}", log.display(), likely_cause(&log)?)))
+    }
+
+    async fn api(&mut self, base: &str, model: Option<&str>) {
         let base = base.trim_end_matches('/').to_owned();
         let health = match self.get(&format!("{base}/health"), None).await {
             Ok(answer) if answer.status == 200 => answer,
@@ -63,12 +71,15 @@ impl Examination<'_> {
                 );
             }
             Err(error) => {
-                let fix = match self.config.gateway {
-                    Some(_) => "`talaria serve` starts it; its log is in `gateway.log`".to_owned(),
+                let fix = match &self.config.gateway {
+                    Some(gateway) => {
+                        format!("`talaria serve` starts it; its log is {}", gateway.launch.log.display())
+                    }
                     None => format!(
                         "start it (`hermes gateway run`), set `[gateway]` so that talaria does, or correct HERMES_API_BASE (now {base})"
                     ),
                 };
+                let fix = self.cause().unwrap_or(fix);
                 return self.fail("gateway", format!("nothing answers at {base}: {error}"), fix);
             }
         };
@@ -76,10 +87,10 @@ impl Examination<'_> {
             json(&health).get("version").and_then(Value::as_str).unwrap_or("of unknown version").to_owned();
         self.ok("gateway", format!("hermes-agent {version} answers at {base}"));
         self.clock(header(&health, "date"), &base);
-        self.key(&base).await;
+        self.key(&base, model).await;
     }
 
-    async fn key(&mut self, base: &str) {
+    async fn key(&mut self, base: &str, model: Option<&str>) {
         const NAME: &str = "gateway key";
         let given = match &self.config.gateway {
             Some(gateway) => Some(gateway.wanted.key.clone()),
@@ -113,7 +124,11 @@ impl Examination<'_> {
             }
             Ok(answer) if answer.status == 200 => {
                 self.ok(NAME, "the gateway takes our key");
-                self.model(base, key).await;
+                let listed = json(&answer);
+                let listed = listed.get("data").and_then(Value::as_array).into_iter().flatten();
+                let listed: Vec<_> =
+                    listed.filter_map(|one| Some(one.get("id")?.as_str()?.to_owned())).collect();
+                self.model(base, key, model, &listed).await;
             }
             Ok(answer) => self.warn(
                 NAME,
@@ -122,30 +137,6 @@ impl Examination<'_> {
             ),
             Err(error) => self.warn(NAME, format!("the gateway does not answer: {error}"), "look at its log"),
         }
-    }
-
-    /// What the gateway says of itself where it is asked with the key.
-    async fn model(&mut self, base: &str, key: secrecy::SecretString) {
-        let root = base.strip_suffix("/v1").unwrap_or(base);
-        let Ok(answer) = self.get(&format!("{root}/health/detailed"), Some(key)).await else { return };
-        let said = json(&answer);
-        let Some(checks) = said.pointer("/readiness/checks").and_then(Value::as_object) else { return };
-        let is_bad = |check: &Value| {
-            let word = check.get("status").or(Some(check)).and_then(Value::as_str).unwrap_or_default();
-            check.get("ok").and_then(Value::as_bool) == Some(false)
-                || matches!(word, "error" | "fail" | "failed" | "unhealthy" | "missing")
-        };
-        let bad: Vec<_> =
-            checks.iter().filter(|(_, check)| is_bad(check)).map(|(name, _)| name.as_str()).collect();
-        if bad.is_empty() {
-            return self.ok("gateway state", "all that the gateway checks of itself is well");
-        }
-        let fix = if bad.contains(&"model") {
-            "its model is unknown or has no provider: set a provider's key and `model` of the workspace; `hermes model` lists what it knows"
-        } else {
-            "look at the gateway's log"
-        };
-        self.fail("gateway state", format!("the gateway finds fault with its {}", bad.join(", ")), fix);
     }
 
     async fn plugin(&mut self, health: &str) {
@@ -170,29 +161,20 @@ impl Examination<'_> {
             told.contains("://127.") || told.contains("://localhost") || told.contains("://[::1]");
         if !near && (listen.ip().is_loopback() || told_loopback) {
             let finding = format!("the gateway at {host} cannot reach {told}, where it is told to answer");
-            self.fail("callback", finding, "set `callback.listen` beyond loopback and `callback.url` to an address that the gateway reaches");
-        } else {
-            self.ok("callback", format!("the gateway is told to answer at {told}"));
+            return self.fail("callback", finding, "set `callback.listen` beyond loopback and `callback.url` to an address that the gateway reaches");
         }
-    }
-
-    /// A key that leads the gateway to a provider that takes no keys.
-    fn routing(&mut self) {
-        let set = |name: &str| self.env.get(name).is_some();
-        let provider = self.env.get("HERMES_INFERENCE_PROVIDER").filter(|provider| provider != "auto");
-        let others = [
-            "OPENROUTER_API_KEY",
-            "ANTHROPIC_API_KEY",
-            "NOUS_API_KEY",
-            "HERMES_API_KEY",
-            "HERMES_CUSTOM_BASE_URL",
-        ];
-        if set("OPENAI_API_KEY") && provider.is_none() && !others.into_iter().any(set) {
-            self.warn(
-                "provider",
-                "with OPENAI_API_KEY alone the gateway chooses openai-codex, which takes no keys: \"401 Missing Authentication header\"",
-                "set HERMES_INFERENCE_PROVIDER=openrouter, or custom with HERMES_CUSTOM_BASE_URL=https://api.openai.com/v1",
-            );
+        // A gateway that talaria starts is told at the start.
+        let said = self.home().filter(|_| self.config.gateway.is_none()).map(|home| config_in(&home));
+        let said = said.as_ref().and_then(|config| {
+            config.pointer("/platforms/molecule-a2a/extra/callback_url").and_then(Value::as_str)
+        });
+        match said.filter(|said| *said != told) {
+            Some(said) => self.fail(
+                "callback",
+                format!("the gateway's config.yaml tells the plugin to answer at {said}, and this bridge expects answers at {told}"),
+                format!("write `callback_url: {told}` there and restart the gateway, or set `callback.listen` and `callback.url`"),
+            ),
+            None => self.ok("callback", format!("the gateway is told to answer at {told}")),
         }
     }
 }

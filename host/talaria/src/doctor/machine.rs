@@ -20,6 +20,7 @@ impl Examination<'_> {
             self.port("callback port", callback.listen, "`callback.listen` or MOLECULE_A2A_CALLBACK_PORT")
                 .await;
         }
+        self.operators_port().await;
         self.store();
         self.volumes();
         self.platform().await;
@@ -31,10 +32,7 @@ impl Examination<'_> {
             Ok(_) => return self.ok(name, format!("{at} is free")),
             Err(error) => error,
         };
-        let here = match at.ip().is_unspecified() {
-            true => SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), at.port()),
-            false => at,
-        };
+        let here = local(at);
         let card = self.get(&format!("http://{here}/.well-known/agent-card.json"), None).await;
         let ours = card.is_ok_and(|card| {
             json(&card).get("name").and_then(serde_json::Value::as_str)
@@ -52,6 +50,28 @@ impl Examination<'_> {
         );
     }
 
+    /// The same for the operator's server, which is left out where nobody chose its port and it is taken.
+    async fn operators_port(&mut self) {
+        const NAME: &str = "operator's port";
+        let (at, chosen) = (self.config.admin.listen, self.config.admin.chosen);
+        let error = match TcpListener::bind(at).await {
+            Ok(_) => return self.ok(NAME, format!("{at} is free")),
+            Err(error) => error,
+        };
+        let health = self.get(&format!("http://{}/healthz", local(at)), None).await;
+        if health.is_ok_and(|answer| answer.status == 200) {
+            return self.ok(NAME, format!("a bridge serves at {at} already"));
+        }
+        let finding = format!("cannot listen on {at}: {error}");
+        let fix = "end what listens there, or choose another with `admin.listen`";
+        match chosen {
+            true => self.fail(NAME, finding, fix),
+            false => {
+                self.warn(NAME, format!("{finding}; there will be no /healthz, /readyz and /metrics"), fix)
+            }
+        }
+    }
+
     fn store(&mut self) {
         const NAME: &str = "store";
         let StoreUrl::Sqlite(path) = &self.config.store else {
@@ -61,11 +81,15 @@ impl Examination<'_> {
                 "set `store.url` to a file",
             );
         };
-        match writable(parent(path)) {
+        // The database writes files beside its own.
+        let file = || match path.exists() {
+            true => fs::File::options().append(true).open(path).map(drop),
+            false => Ok(()),
+        };
+        match writable(parent(path)).and_then(|()| file()) {
             Ok(()) => self.ok(NAME, format!("{} can be written", path.display())),
             Err(error) => {
-                let fix =
-                    "give the folder to the user that runs talaria, or set `store.url` to another place";
+                let fix = "give the file and its folder to the user that runs talaria, or set `store.url` to another place";
                 self.fail(NAME, format!("{} cannot be written: {error}", path.display()), fix);
             }
         }
@@ -90,13 +114,9 @@ impl Examination<'_> {
         }
         for (what, path) in kept {
             let Ok(absolute) = std::path::absolute(&path) else { continue };
-            match mount_of(&mounts, &absolute) {
-                Some("/") | None => {
-                    let finding =
-                        format!("{what} is at {}, which goes with the container", absolute.display());
-                    self.warn(NAME, finding, format!("mount a volume at {}", parent(&absolute).display()));
-                }
-                Some(mount) => self.ok(NAME, format!("{what} is on the volume {mount}")),
+            match volume(&mounts, what, &absolute) {
+                Ok(finding) => self.ok(NAME, finding),
+                Err((finding, fix)) => self.warn(NAME, finding, fix),
             }
         }
     }
@@ -142,6 +162,14 @@ impl Examination<'_> {
     }
 }
 
+/// An address that somebody listens on, as it is called from here.
+fn local(at: SocketAddr) -> SocketAddr {
+    match at.ip().is_unspecified() {
+        true => SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), at.port()),
+        false => at,
+    }
+}
+
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -164,10 +192,26 @@ fn is_layered(mounts: &str) -> bool {
     })
 }
 
-/// The mount that a path is on.
-fn mount_of<'m>(mounts: &'m str, path: &Path) -> Option<&'m str> {
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    points.filter(|point| path.starts_with(point)).max_by_key(|point| point.len())
+/// What is to be said of something that is kept in a container: the volume that it is on, or a finding and its fix.
+fn volume(mounts: &str, what: &str, path: &Path) -> Result<String, (String, String)> {
+    let lost = match mount_of(mounts, path) {
+        Some((_, "tmpfs" | "ramfs")) => "is in memory",
+        Some(("/", _)) | None => "goes with the container",
+        Some((mount, _)) => return Ok(format!("{what} is on the volume {mount}")),
+    };
+    let finding = format!("{what} is at {}, which {lost}", path.display());
+    Err((finding, format!("mount a volume at {}", parent(path).display())))
+}
+
+/// The mount that a path is on, and its kind.
+fn mount_of<'m>(mounts: &'m str, path: &Path) -> Option<(&'m str, &'m str)> {
+    let of_line = |line: &'m str| {
+        let (left, right) = line.split_once(" - ").unwrap_or((line, ""));
+        Some((left.split(' ').nth(4)?, right.split(' ').next().unwrap_or_default()))
+    };
+    let points = mounts.lines().filter_map(of_line).filter(|(point, _)| path.starts_with(point));
+    // Of two on one point the later one counts.
+    points.max_by_key(|(point, _)| point.len())
 }
 
 #[cfg(test)]
@@ -177,13 +221,29 @@ mod tests {
     const MOUNTS: &str = "\
 22 1 0:30 / / rw,relatime - overlay overlay rw,lowerdir=/a
 30 22 0:31 / /proc rw - proc proc rw
-40 22 8:1 /vol /configs rw,relatime - ext4 /dev/sda1 rw";
+40 22 8:1 /vol /configs rw,relatime - ext4 /dev/sda1 rw
+41 40 0:32 / /configs/scratch rw,relatime - tmpfs tmpfs rw";
 
     #[test]
     fn a_path_is_on_the_nearest_mount() {
         assert!(is_layered(MOUNTS));
         assert!(!is_layered("22 1 8:1 / / rw - ext4 /dev/sda1 rw"));
-        assert_eq!(mount_of(MOUNTS, Path::new("/configs/a/b")), Some("/configs"));
-        assert_eq!(mount_of(MOUNTS, Path::new("/configs2/a")), Some("/"));
+        assert_eq!(mount_of(MOUNTS, Path::new("/configs/a/b")), Some(("/configs", "ext4")));
+        assert_eq!(mount_of(MOUNTS, Path::new("/configs2/a")), Some(("/", "overlay")));
+    }
+
+    #[test]
+    fn what_goes_with_the_container_is_told_with_where_to_mount_a_volume() {
+        let of = |path: &str| volume(MOUNTS, "the store", Path::new(path));
+        assert_eq!(of("/configs/talaria.db").unwrap(), "the store is on the volume /configs");
+        assert_eq!(
+            of("/home/agent/talaria.db").unwrap_err(),
+            (
+                "the store is at /home/agent/talaria.db, which goes with the container".into(),
+                "mount a volume at /home/agent".into()
+            )
+        );
+        assert!(of("/configs/scratch/talaria.db").unwrap_err().0.ends_with("which is in memory"));
+        assert!(volume("", "the store", Path::new("/x/y")).is_err());
     }
 }

@@ -4,6 +4,9 @@
 //! `config.yaml` that already says what is needed is not touched; one that does not is kept beside as
 //! `config.yaml.before-talaria` before it is written the first time, since writing YAML loses its comments. One that
 //! cannot be read is left alone and told of.
+//!
+//! Where the gateway runs as another user, the home is that user's, who could lay a link to anything there. So no link is
+//! followed then, and files are replaced, never written into.
 
 use std::fs;
 use std::path::Path;
@@ -85,19 +88,52 @@ pub struct Plugin {
     pub secret: Option<SecretString>,
 }
 
+/// Whose a gateway's home is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The user's that this process runs as.
+    Ours,
+    /// Another user's.
+    Theirs,
+}
+
+impl Whose {
+    fn text(self, path: &Path) -> Result<Option<String>, Trouble> {
+        match self {
+            Self::Ours => folder::text(path, BYTES),
+            Self::Theirs => folder::unlinked_text(path, BYTES),
+        }
+    }
+}
+
 /// The key that is in a home's `.env`, if there is one.
 pub fn key_in(home: &Path) -> Option<SecretString> {
+    variable_in(home, "API_SERVER_KEY")
+}
+
+/// What a home's `.env` sets a variable to; none where it does not, or to nothing.
+pub fn variable_in(home: &Path, name: &str) -> Option<SecretString> {
     let text = folder::text(&home.join(".env"), BYTES).ok()??;
-    let mut keys = text.lines().filter_map(|line| line.trim().strip_prefix("API_SERVER_KEY="));
-    let key = keys.next_back()?.trim().trim_matches(['"', '\'']);
-    (!key.is_empty()).then(|| key.into())
+    let value_of = |line: &str| {
+        let line = line.trim();
+        let (known, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
+        (known.trim() == name).then(|| value.trim().trim_matches(['"', '\'']).to_owned())
+    };
+    let value = text.lines().filter_map(value_of).next_back()?;
+    (!value.is_empty()).then(|| value.into())
+}
+
+/// What a home's `config.yaml` says; nothing where it is missing or cannot be read.
+pub fn config_in(home: &Path) -> Value {
+    let text = folder::text(&home.join("config.yaml"), BYTES).ok().flatten().unwrap_or_default();
+    Value::Object(yaml::mapping(&text).unwrap_or_default())
 }
 
 /// Makes the gateway read the workspace's prompt where messages to it carry none: as its `SOUL.md`. What was there first
 /// is kept beside.
-pub(crate) fn write_soul(home: &Path, prompt: &str) -> Result<(), Trouble> {
+pub(crate) fn write_soul(home: &Path, prompt: &str, whose: Whose) -> Result<(), Trouble> {
     let path = home.join("SOUL.md");
-    let before = folder::text(&path, BYTES)?;
+    let before = whose.text(&path)?;
     if before.as_deref() == Some(prompt) {
         return Ok(());
     }
@@ -110,20 +146,20 @@ pub(crate) fn write_soul(home: &Path, prompt: &str) -> Result<(), Trouble> {
 }
 
 /// Makes both files say what is wanted.
-pub(crate) fn prepare(home: &Path, wanted: &Wanted) -> Vec<Trouble> {
+pub(crate) fn prepare(home: &Path, wanted: &Wanted, whose: Whose) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     if let Err(error) = fs::create_dir_all(home) {
         troubles.push(Trouble::new(home, format!("cannot be made ({error})")));
         return troubles;
     }
-    troubles.extend(write_env(home, wanted).err());
-    troubles.extend(write_config(home, wanted).err());
+    troubles.extend(write_env(home, wanted, whose).err());
+    troubles.extend(write_config(home, wanted, whose).err());
     troubles
 }
 
-fn write_env(home: &Path, wanted: &Wanted) -> Result<(), Trouble> {
+fn write_env(home: &Path, wanted: &Wanted, whose: Whose) -> Result<(), Trouble> {
     let path = home.join(".env");
-    let before = folder::text(&path, BYTES)?.unwrap_or_default();
+    let before = whose.text(&path)?.unwrap_or_default();
     let port = wanted.port.to_string();
     let mut set: Vec<(&str, &str)> = vec![
         ("API_SERVER_ENABLED", "true"),
@@ -168,9 +204,9 @@ fn merged_env(before: &str, set: &[(&str, &str)]) -> String {
     lines.join("\n") + "\n"
 }
 
-fn write_config(home: &Path, wanted: &Wanted) -> Result<(), Trouble> {
+fn write_config(home: &Path, wanted: &Wanted, whose: Whose) -> Result<(), Trouble> {
     let path = home.join("config.yaml");
-    let text = folder::text(&path, BYTES)?;
+    let text = whose.text(&path)?;
     let cannot = |what: String| {
         Trouble::new(&path, format!("{what}; it is left as it is, and the gateway may lack its plugin"))
     };
@@ -291,103 +327,4 @@ pub fn plugin_trouble(home: &Path) -> Option<(String, String)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::MetadataExt as _;
-
-    use super::*;
-
-    fn wanted() -> Wanted {
-        Wanted {
-            port: 8642,
-            key: "a-key-of-twenty-chars".into(),
-            variables: vec![
-                ("OPENAI_API_KEY".into(), "sk-1".into()),
-                ("BAD_TOKEN".into(), "two\nlines".into()),
-            ],
-            model: Some("hermes-4".into()),
-            provider: None,
-            plugin: Some(Plugin {
-                host: "127.0.0.1".into(),
-                port: 8645,
-                callback_url: "http://127.0.0.1:8646/a2a/reply".into(),
-                secret: Some("shh".into()),
-            }),
-        }
-    }
-
-    #[test]
-    fn what_is_there_stays_and_what_is_needed_comes() {
-        let home = tempfile::tempdir().unwrap();
-        let path = |name: &str| home.path().join(name);
-        fs::write(path(".env"), "# mine\nexport API_SERVER_KEY=old\nOTHER=x\nAPI_SERVER_KEY=older\n")
-            .unwrap();
-        fs::write(path("config.yaml"), "# a comment\nmodel: old-model\nplugins:\n  enabled: [mine, molecule-a2a]\ncompression: {enabled: false}\n").unwrap();
-        assert_eq!(prepare(home.path(), &wanted()), []);
-        let env = fs::read_to_string(path(".env")).unwrap();
-        assert_eq!(
-            env,
-            "# mine\nAPI_SERVER_KEY=a-key-of-twenty-chars\nOTHER=x\nAPI_SERVER_ENABLED=true\nAPI_SERVER_HOST=127.0.0.1\nAPI_SERVER_PORT=8642\nOPENAI_API_KEY=sk-1\n"
-        );
-        assert_eq!(path(".env").metadata().unwrap().mode() & 0o777, 0o600);
-        assert_eq!(key_in(home.path()).unwrap().expose_secret(), "a-key-of-twenty-chars");
-        let config = yaml::mapping(&fs::read_to_string(path("config.yaml")).unwrap()).unwrap();
-        assert_eq!(config["plugins"]["enabled"], json!(["mine", "molecule_a2a"]));
-        assert_eq!(config["platforms"]["molecule-a2a"]["extra"]["port"], 8645);
-        assert_eq!(
-            (&config["model"]["default"], &config["compression"]["enabled"]),
-            (&json!("hermes-4"), &json!(false))
-        );
-        assert!(fs::read_to_string(path("config.yaml.before-talaria")).unwrap().starts_with("# a comment"));
-
-        // Once more changes nothing.
-        let inode = |name: &str| path(name).metadata().unwrap().ino();
-        let before = (inode(".env"), inode("config.yaml"));
-        assert_eq!(prepare(home.path(), &wanted()), []);
-        assert_eq!((inode(".env"), inode("config.yaml")), before);
-    }
-
-    #[test]
-    fn a_prompt_becomes_the_soul_and_what_was_there_first_is_kept() {
-        let home = tempfile::tempdir().unwrap();
-        let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap();
-        fs::write(home.path().join("SOUL.md"), "theirs").unwrap();
-        for prompt in ["one", "two", "two"] {
-            write_soul(home.path(), prompt).unwrap();
-            assert_eq!(
-                (read("SOUL.md").as_str(), read("SOUL.md.before-talaria").as_str()),
-                (prompt, "theirs")
-            );
-        }
-    }
-
-    #[test]
-    fn a_config_that_cannot_be_read_is_left_alone() {
-        let home = tempfile::tempdir().unwrap();
-        for bad in ["a: [", "plugins: 7", "plugins: {enabled: x}"] {
-            fs::write(home.path().join("config.yaml"), bad).unwrap();
-            assert_eq!(prepare(home.path(), &wanted()).len(), 1, "{bad}");
-            assert_eq!(fs::read_to_string(home.path().join("config.yaml")).unwrap(), bad);
-        }
-    }
-
-    #[test]
-    fn the_traps_of_the_plugins_names_are_told() {
-        let home = tempfile::tempdir().unwrap();
-        let trouble = |yaml: &str| {
-            fs::write(home.path().join("config.yaml"), yaml).unwrap();
-            plugin_trouble(home.path()).map(|(what, _)| what)
-        };
-        assert!(trouble("").unwrap().contains("does not name"));
-        assert!(trouble("plugins: {enabled: [molecule-a2a]}").unwrap().contains("hyphen"));
-        assert!(trouble("plugins: {enabled: [molecule_a2a]}").unwrap().contains("no `molecule-a2a`"));
-        assert!(
-            trouble("plugins: {enabled: [molecule_a2a]}\nplatforms: {molecule_a2a: {}}")
-                .unwrap()
-                .contains("underscore")
-        );
-        assert_eq!(
-            trouble("plugins: {enabled: [molecule_a2a]}\nplatforms: {molecule-a2a: {enabled: true}}"),
-            None
-        );
-    }
-}
+mod tests;

@@ -22,7 +22,7 @@ use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use home::{FORWARDED, Plugin, Wanted, key_in, plugin_trouble};
+pub use home::{FORWARDED, Plugin, Wanted, config_in, key_in, plugin_trouble, variable_in};
 pub use process::{Launch, User};
 
 use crate::prompt::Assembly;
@@ -84,7 +84,8 @@ impl Supervisor {
 
     /// Prepares its home, starts it, and waits for its health. Whether it is healthy.
     pub async fn up(&mut self) -> bool {
-        for trouble in home::prepare(&self.config.launch.home, &self.config.wanted) {
+        let whose = self.config.launch.whose_home();
+        for trouble in home::prepare(&self.config.launch.home, &self.config.wanted, whose) {
             warn!(%trouble, "the gateway's home is not as it should be");
         }
         give_prompt(&self.config, self.assembly.as_deref());
@@ -102,7 +103,12 @@ impl Supervisor {
             }
             Err(error) => {
                 let program = self.config.launch.command.first().map_or("", String::as_str);
-                warn!(%error, program, fix = "correct `gateway.command` and PATH", "the gateway cannot be started");
+                let fix = match error.kind() {
+                    std::io::ErrorKind::NotFound => "correct `gateway.command` and PATH",
+                    _ => "correct `gateway.command`, `gateway.user` and who owns `gateway.home`",
+                };
+                warn!(%error, program, fix, "the gateway cannot be started");
+                (self.say)(format!("gateway: {program} cannot be started: {error}"));
                 return false;
             }
         }
@@ -179,7 +185,7 @@ impl Supervisor {
 
     /// Tells why it is not up, in its own words and in ours.
     fn last_words(&self, what: &str) {
-        let tail = self.config.launch.tail(LAST_WORDS);
+        let tail = process::tail(&self.config.launch.log, LAST_WORDS);
         let words = scrub(&tail);
         let cause = causes::likely(&format!("{tail}\n{what}"));
         let (log, cause) =
@@ -189,6 +195,11 @@ impl Supervisor {
         ));
         warn!(what, cause, log = %log, "the gateway is not up");
     }
+}
+
+/// Why a gateway is not up, as far as its log tells: the likely cause with its fix.
+pub fn likely_cause(log: &std::path::Path) -> Option<String> {
+    causes::likely(&process::tail(log, LAST_WORDS))
 }
 
 /// Whether a gateway answers for itself.
@@ -206,7 +217,7 @@ pub async fn is_healthy(egress: &Egress, url: &str) -> bool {
 fn give_prompt(config: &Config, assembly: Option<&Assembly>) {
     let (Some(assembly), Some(_)) = (assembly, &config.wanted.plugin) else { return };
     let Some(prompt) = assembly.current().workspace.system_prompt.clone() else { return };
-    let written = home::write_soul(&config.launch.home, &prompt);
+    let written = home::write_soul(&config.launch.home, &prompt, config.launch.whose_home());
     if let Err(trouble) = written {
         warn!(%trouble, "the gateway does not get the workspace's prompt");
     } else if let Err(error) = config.launch.give_home() {

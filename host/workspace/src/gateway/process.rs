@@ -3,17 +3,24 @@
 //! Its group gets the signals, so that what it started ends with it. What a killed bridge left behind is found by a file
 //! that has the process id and when that process began, so that nobody else's process is ever ended. Looking every
 //! [`LOOK`] instead of waiting keeps this on the runtime that everything else is on.
+//!
+//! As another user it has that user's ids and no further groups, and its home is that user's. Only root can do that, and
+//! root must not be led by what that user lays into the home: no link there is followed, and a process that is not that
+//! user's is not ended, whatever the file says.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt as _, lchown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process};
+use rustix::process::{Pid, Signal, getuid, kill_process_group, test_kill_process};
 use tokio::time::{Instant, sleep};
+
+use super::home::Whose;
+use crate::folder;
 
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -87,20 +94,30 @@ impl Launch {
     /// Starts it.
     pub(super) fn start(&self) -> io::Result<Process> {
         let mut command = self.command(&self.command)?;
+        if let Some(user) = self.other_user().filter(|_| !getuid().is_root()) {
+            let what = format!(
+                "it is to run as `gateway.user` {:?}, which needs root; run talaria as root, or leave `gateway.user` out",
+                user.name
+            );
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
         if self.log.metadata().is_ok_and(|metadata| metadata.len() > LOG_BYTES) {
             let mut old = self.log.as_os_str().to_owned();
             old.push(".1");
             fs::rename(&self.log, old)?;
         }
         let log = File::options().create(true).append(true).open(&self.log)?;
+        if self.whose_home() == Whose::Theirs {
+            folder::must_be(&log, &self.log)?;
+        }
         // After an unclean end it would take up old turns by itself; the bridge knows better what became of them.
-        File::create(self.home.join(".clean_shutdown"))?;
+        folder::write_private(&self.home.join(".clean_shutdown"), "")?;
         self.give_home()?;
         command.stdout(log.try_clone()?).stderr(log).process_group(0);
         let child = command.spawn()?;
         let note = self.note();
         if let Some(began) = began(child.id()) {
-            let _ = fs::write(&note, format!("{} {began}\n", child.id()));
+            let _ = folder::write_private(&note, &format!("{} {began}\n", child.id()));
         }
         Ok(Process { child, note })
     }
@@ -113,15 +130,27 @@ impl Launch {
         command.args(arguments).current_dir(&self.home).env("HERMES_HOME", &self.home).stdin(Stdio::null());
         // What this workspace proves itself to the platform with is no business of an agent's tools.
         command.env_remove("MOLECULE_WORKSPACE_TOKEN");
-        if let Some(user) = &self.user {
-            command.uid(user.uid).gid(user.gid).env("HOME", &user.home).env("USER", &user.name);
+        if let Some(user) = self.other_user() {
+            // Root's further groups go with that.
+            command.uid(user.uid).gid(user.gid);
+            command.env("HOME", &user.home).env("USER", &user.name).env("LOGNAME", &user.name);
         }
         Ok(command)
     }
 
+    /// The user that it runs as, where that is another than this process's.
+    fn other_user(&self) -> Option<&User> {
+        self.user.as_ref().filter(|user| user.uid != getuid().as_raw())
+    }
+
+    /// Whose its home is.
+    pub(super) fn whose_home(&self) -> Whose {
+        if self.other_user().is_some() { Whose::Theirs } else { Whose::Ours }
+    }
+
     /// Gives the home and what was written there to the user.
     pub(super) fn give_home(&self) -> io::Result<()> {
-        let Some(user) = &self.user else { return Ok(()) };
+        let Some(user) = self.other_user() else { return Ok(()) };
         let names = [
             "",
             ".env",
@@ -132,7 +161,7 @@ impl Launch {
             "SOUL.md.before-talaria",
         ];
         for path in names.iter().map(|name| self.home.join(name)).filter(|path| path.exists()) {
-            chown(&path, Some(user.uid), Some(user.gid))?;
+            lchown(&path, Some(user.uid), Some(user.gid))?;
         }
         Ok(())
     }
@@ -142,7 +171,8 @@ impl Launch {
         let text = fs::read_to_string(self.note()).ok()?;
         let (id, then) = text.trim().split_once(' ')?;
         let id: u32 = id.parse().ok()?;
-        if began(id).as_deref() != Some(then) {
+        let is = fs::metadata(Path::new("/proc").join(id.to_string())).ok()?;
+        if self.other_user().is_some_and(|user| user.uid != is.uid()) || began(id).as_deref() != Some(then) {
             return None;
         }
         let pid = Pid::from_raw(i32::try_from(id).ok()?)?;
@@ -153,21 +183,6 @@ impl Launch {
         }
         let _ = kill_process_group(pid, Signal::KILL);
         Some(id)
-    }
-
-    /// The last lines of the log.
-    pub(super) fn tail(&self, lines: usize) -> String {
-        let read = || -> io::Result<String> {
-            let mut file = File::open(&self.log)?;
-            let length = file.metadata()?.len();
-            file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
-            let mut bytes = Vec::new();
-            file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        let text = read().unwrap_or_default();
-        let skipped = text.lines().count().saturating_sub(lines);
-        text.lines().skip(skipped).collect::<Vec<_>>().join("\n")
     }
 
     fn note(&self) -> PathBuf {
@@ -224,6 +239,21 @@ impl Drop for Process {
             let _ = self.child.wait();
         }
     }
+}
+
+/// The last lines of a log; none where it cannot be read.
+pub(super) fn tail(log: &Path, lines: usize) -> String {
+    let read = || -> io::Result<String> {
+        let mut file = File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let text = read().unwrap_or_default();
+    let skipped = text.lines().count().saturating_sub(lines);
+    text.lines().skip(skipped).collect::<Vec<_>>().join("\n")
 }
 
 /// When a process began, in the kernel's ticks; none where there is no such process, or only its shell.

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -10,15 +12,18 @@ use std::time::Duration;
 use secrecy::ExposeSecret as _;
 use talaria_egress::Egress;
 use talaria_testkit::soon;
-use talaria_workspace::gateway::{Config, Launch, Plugin, Supervisor, Wanted, is_healthy, key_in};
+use talaria_workspace::gateway::{Config, Launch, Plugin, Supervisor, User, Wanted, is_healthy, key_in};
 use talaria_workspace::{Assembly, Places};
 use tokio_util::sync::CancellationToken;
 
 /// Serves `/health` on the port of its `.env`, unless a file says how to fail.
 const FAKE: &str = r#"
-import http.server, os, signal, sys, time
+import http.server, json, os, signal, sys, time
 home = os.environ["HERMES_HOME"]
 with open(os.path.join(home, "starts"), "a") as starts: starts.write(f"{os.getpid()}\n")
+with open(os.path.join(home, "whoami"), "w") as whoami: json.dump({
+    "ids": [os.getuid(), os.geteuid(), os.getgid(), os.getegid()], "groups": os.getgroups(),
+    "variables": [os.environ.get(name) for name in ("HOME", "USER", "LOGNAME")]}, whoami)
 def says(name): return os.path.exists(os.path.join(home, name))
 if says("fail"):
     print(open(os.path.join(home, "fail")).read(), flush=True)
@@ -193,7 +198,7 @@ async fn a_change_of_the_workspaces_model_and_prompt_reaches_it() {
         home.path().display()
     );
     fs::write(&script, python).unwrap();
-    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     config.launch.command = vec![script.to_string_lossy().into_owned(), "gateway".into()];
     config.wanted.model = Some("first".into());
     config.wanted.plugin = Some(Plugin {
@@ -235,4 +240,94 @@ async fn a_program_that_is_not_there_is_told() {
     let mut config = config(home.path(), PATIENT);
     config.launch.command = vec!["/no/such/hermes".into(), "gateway".into()];
     assert!(!Supervisor::new(config, None, say).up().await);
+}
+
+/// A user that every machine has, and that owns nothing.
+const NOBODY: &str = "nobody";
+
+/// Where the test that runs as root runs itself again as somebody else.
+const AGAIN: &str = "TALARIA_TEST_AS_NOBODY";
+
+fn id_of(flag: &str) -> u32 {
+    let output = Command::new("id").args([flag, NOBODY]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn as_root_it_runs_as_its_user_and_otherwise_says_that_this_needs_root() {
+    let home = tempfile::tempdir().unwrap();
+    let is_root = home.path().metadata().unwrap().uid() == 0;
+    assert!(!is_root || std::env::var_os(AGAIN).is_none());
+    let mut config = config(home.path(), PATIENT);
+    config.launch.user = Some(User::named(if is_root { NOBODY } else { "root" }).unwrap());
+    let mut supervisor = Supervisor::new(config, None, say);
+    if !is_root {
+        assert!(!supervisor.up().await);
+        let said = SAID.lock().unwrap().join("\n");
+        assert!(said.contains("`gateway.user` \"root\", which needs root; run talaria as root"), "{said}");
+        assert!(starts(home.path()).is_empty());
+        return;
+    }
+    assert!(supervisor.up().await, "{}", fs::read_to_string(home.path().join("gateway.log")).unwrap());
+    let (uid, gid) = (id_of("-u"), id_of("-g"));
+    let whoami: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(home.path().join("whoami")).unwrap()).unwrap();
+    assert_eq!(whoami["ids"], serde_json::json!([uid, uid, gid, gid]));
+    assert_eq!(whoami["groups"], serde_json::json!([]), "none of root's");
+    assert_eq!(whoami["variables"][0], User::named(NOBODY).unwrap().home().to_str().unwrap());
+    assert_eq!((&whoami["variables"][1], &whoami["variables"][2]), (&NOBODY.into(), &NOBODY.into()));
+    // The gateway is up, so it could read the port there.
+    for name in ["", ".env", ".clean_shutdown"] {
+        let metadata = home.path().join(name).metadata().unwrap();
+        assert_eq!((metadata.uid(), metadata.gid()), (uid, gid), "{name:?}");
+        assert!(name.is_empty() || metadata.mode() & 0o777 == 0o600, "{name:?}");
+    }
+    let stop = CancellationToken::new();
+    stop.cancel();
+    supervisor.run(stop).await;
+    assert_eq!(fs::read_to_string(home.path().join("stopped")).unwrap(), "in order");
+
+    // The other branch, by somebody who is not root. The program is where that user can read it.
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("test");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let name = "gateway::as_root_it_runs_as_its_user_and_otherwise_says_that_this_needs_root";
+    let mut again = Command::new(&program);
+    again.args(["--exact", name, "--nocapture"]).env(AGAIN, "1").current_dir("/").uid(uid).gid(gid);
+    let output = again.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[tokio::test]
+async fn what_its_user_lays_into_its_home_leads_root_nowhere() {
+    let home = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let precious = outside.path().join("precious");
+    fs::write(&precious, "untouched").unwrap();
+    for name in [".clean_shutdown", ".talaria-gateway", "SOUL.md"] {
+        symlink(&precious, home.path().join(name)).unwrap();
+    }
+    let is_root = home.path().metadata().unwrap().uid() == 0;
+    let mut config = config(home.path(), PATIENT);
+    // Whoever is not root has no other user; but that nothing is written through a link holds for all.
+    config.launch.user = is_root.then(|| User::named(NOBODY).unwrap());
+    let mut supervisor = Supervisor::new(config.clone(), None, say);
+    assert!(supervisor.up().await);
+    let stop = CancellationToken::new();
+    stop.cancel();
+    supervisor.run(stop).await;
+    let metadata = precious.metadata().unwrap();
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "untouched");
+    assert_eq!(metadata.uid(), outside.path().metadata().unwrap().uid(), "it was given to nobody");
+    // Its output would be written where root may write.
+    fs::remove_file(home.path().join("gateway.log")).unwrap();
+    symlink(&precious, home.path().join("gateway.log")).unwrap();
+    assert_eq!(Supervisor::new(config, None, say).up().await, !is_root);
+    assert!(!is_root || fs::read_to_string(&precious).unwrap() == "untouched");
 }

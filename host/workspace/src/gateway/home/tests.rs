@@ -1,0 +1,109 @@
+use std::os::unix::fs::MetadataExt as _;
+
+use super::*;
+
+fn wanted() -> Wanted {
+    Wanted {
+        port: 8642,
+        key: "a-key-of-twenty-chars".into(),
+        variables: vec![("OPENAI_API_KEY".into(), "sk-1".into()), ("BAD_TOKEN".into(), "two\nlines".into())],
+        model: Some("hermes-4".into()),
+        provider: None,
+        plugin: Some(Plugin {
+            host: "127.0.0.1".into(),
+            port: 8645,
+            callback_url: "http://127.0.0.1:8646/a2a/reply".into(),
+            secret: Some("shh".into()),
+        }),
+    }
+}
+
+#[test]
+fn what_is_there_stays_and_what_is_needed_comes() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    fs::write(path(".env"), "# mine\nexport API_SERVER_KEY=old\nOTHER=x\nAPI_SERVER_KEY=older\n").unwrap();
+    fs::write(path("config.yaml"), "# a comment\nmodel: old-model\nplugins:\n  enabled: [mine, molecule-a2a]\ncompression: {enabled: false}\n").unwrap();
+    assert_eq!(prepare(home.path(), &wanted(), Whose::Ours), []);
+    let env = fs::read_to_string(path(".env")).unwrap();
+    assert_eq!(
+        env,
+        "# mine\nAPI_SERVER_KEY=a-key-of-twenty-chars\nOTHER=x\nAPI_SERVER_ENABLED=true\nAPI_SERVER_HOST=127.0.0.1\nAPI_SERVER_PORT=8642\nOPENAI_API_KEY=sk-1\n"
+    );
+    assert_eq!(path(".env").metadata().unwrap().mode() & 0o777, 0o600);
+    assert_eq!(key_in(home.path()).unwrap().expose_secret(), "a-key-of-twenty-chars");
+    assert_eq!(variable_in(home.path(), "OTHER").unwrap().expose_secret(), "x");
+    assert!(variable_in(home.path(), "API_SERVER").is_none());
+    assert_eq!(config_in(home.path())["model"]["default"], "hermes-4");
+    let config = yaml::mapping(&fs::read_to_string(path("config.yaml")).unwrap()).unwrap();
+    assert_eq!(config["plugins"]["enabled"], json!(["mine", "molecule_a2a"]));
+    assert_eq!(config["platforms"]["molecule-a2a"]["extra"]["port"], 8645);
+    assert_eq!(
+        (&config["model"]["default"], &config["compression"]["enabled"]),
+        (&json!("hermes-4"), &json!(false))
+    );
+    assert!(fs::read_to_string(path("config.yaml.before-talaria")).unwrap().starts_with("# a comment"));
+
+    // Once more changes nothing.
+    let inode = |name: &str| path(name).metadata().unwrap().ino();
+    let before = (inode(".env"), inode("config.yaml"));
+    assert_eq!(prepare(home.path(), &wanted(), Whose::Ours), []);
+    assert_eq!((inode(".env"), inode("config.yaml")), before);
+}
+
+#[test]
+fn a_prompt_becomes_the_soul_and_what_was_there_first_is_kept() {
+    let home = tempfile::tempdir().unwrap();
+    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap();
+    fs::write(home.path().join("SOUL.md"), "theirs").unwrap();
+    for prompt in ["one", "two", "two"] {
+        write_soul(home.path(), prompt, Whose::Ours).unwrap();
+        assert_eq!((read("SOUL.md").as_str(), read("SOUL.md.before-talaria").as_str()), (prompt, "theirs"));
+    }
+}
+
+#[test]
+fn a_config_that_cannot_be_read_is_left_alone() {
+    let home = tempfile::tempdir().unwrap();
+    for bad in ["a: [", "plugins: 7", "plugins: {enabled: x}"] {
+        fs::write(home.path().join("config.yaml"), bad).unwrap();
+        assert_eq!(prepare(home.path(), &wanted(), Whose::Ours).len(), 1, "{bad}");
+        assert_eq!(fs::read_to_string(home.path().join("config.yaml")).unwrap(), bad);
+    }
+}
+
+#[test]
+fn in_the_home_of_another_nothing_is_read_through_a_link() {
+    let home = tempfile::tempdir().unwrap();
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    fs::write(secret.path(), "root:secret").unwrap();
+    for name in [".env", "config.yaml", "SOUL.md"] {
+        std::os::unix::fs::symlink(secret.path(), home.path().join(name)).unwrap();
+    }
+    let troubles = prepare(home.path(), &wanted(), Whose::Theirs);
+    assert_eq!(troubles.len(), 2, "{troubles:?}");
+    assert!(write_soul(home.path(), "prompt", Whose::Theirs).is_err());
+    assert_eq!(fs::read_to_string(secret.path()).unwrap(), "root:secret");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 3, "nothing was kept beside");
+}
+
+#[test]
+fn the_traps_of_the_plugins_names_are_told() {
+    let home = tempfile::tempdir().unwrap();
+    let trouble = |yaml: &str| {
+        fs::write(home.path().join("config.yaml"), yaml).unwrap();
+        plugin_trouble(home.path()).map(|(what, _)| what)
+    };
+    assert!(trouble("").unwrap().contains("does not name"));
+    assert!(trouble("plugins: {enabled: [molecule-a2a]}").unwrap().contains("hyphen"));
+    assert!(trouble("plugins: {enabled: [molecule_a2a]}").unwrap().contains("no `molecule-a2a`"));
+    assert!(
+        trouble("plugins: {enabled: [molecule_a2a]}\nplatforms: {molecule_a2a: {}}")
+            .unwrap()
+            .contains("underscore")
+    );
+    assert_eq!(
+        trouble("plugins: {enabled: [molecule_a2a]}\nplatforms: {molecule-a2a: {enabled: true}}"),
+        None
+    );
+}
