@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, FakePlugin, Reply, Step, soon};
+use talaria_testkit::{FakeGateway, FakePlatform, FakePlugin, Inbound, Reply, Step, soon};
 
 use crate::bridge::{Bridge, Start, admin, message, request};
 use crate::webhook::Webhook;
@@ -381,6 +381,43 @@ async fn a_reply_that_comes_after_the_timeout_joins_its_task() {
     let second = start(folder.path(), &plugin, 0, more).up();
     let after = second.call("GetTask", json!({ "id": id })).await["result"].take();
     assert_eq!(after["artifacts"], late["artifacts"], "a restart changes nothing");
+}
+
+/// In a workspace nobody looks at a task that failed: the person who asked is shown the reply, and a peer is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_reply_is_shown_to_the_person_who_asked() {
+    let answers = |message: &Inbound| vec![Step::Wait, Step::Answer(format!("re: {}", message.content()))];
+    let plugin = FakePlugin::start(answers).await;
+    let (folder, platform) = (tempfile::tempdir().unwrap(), FakePlatform::start().await);
+    let more = "reply_timeout_seconds = 0.2\nchat_id = [\"context\"]\n[store]\nurl = \"sqlite:tasks.db\"\n";
+    let workspace = |start: Start<'_>| {
+        let at = folder.path().to_string_lossy();
+        start
+            .env("WORKSPACE_ID", "ws-1")
+            .env("WORKSPACE_CONFIG_PATH", &at)
+            .env("PLATFORM_URL", &platform.url())
+            .up()
+    };
+    let bridge = workspace(start(folder.path(), &plugin, 0, more));
+    for (chat, peer) in [("peers", Some("ws-2")), ("persons", None)] {
+        let mut params = message(chat);
+        params["message"]["contextId"] = json!(chat);
+        if let Some(peer) = peer {
+            params["message"]["metadata"] = json!({ "peer_id": peer });
+        }
+        let answer = bridge.call("SendMessage", params).await["result"]["message"].take();
+        assert_eq!(answer["parts"][0]["text"], "[hermes plugin reply timeout after 0s]", "{answer}");
+        let tasks = bridge.call("ListTasks", json!({ "contextId": chat })).await["result"]["tasks"].take();
+        plugin.release(chat);
+        late_reply(&bridge, &tasks[0]["id"]).await;
+    }
+    assert_eq!(platform.notices().await, [json!({ "message": "re: persons" })]);
+    drop(bridge);
+
+    let again = workspace(start(folder.path(), &plugin, 0, more));
+    platform.registered(2).await;
+    assert!(again.call("ListTasks", json!({})).await["result"]["tasks"].is_array());
+    assert_eq!(platform.notices().await.len(), 1, "once, over a restart too");
 }
 
 async fn late_reply(bridge: &Bridge, id: &Value) -> Value {

@@ -35,7 +35,7 @@ use crate::output;
 use crate::push::Post;
 use crate::route::Routes;
 use crate::tokens::Watch;
-use crate::workspace;
+use crate::workspace::{self, late::Heirs};
 
 /// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
 const GRACE: Duration = Duration::from_secs(20);
@@ -146,7 +146,7 @@ impl App {
         };
         let forgets = matches!(config.store, StoreUrl::Memory);
         let open = |workspace| workspace::Bridge::open(workspace, Arc::clone(&store), forgets);
-        let workspace = config.workspace.as_ref().map(open);
+        let workspace = config.workspace.as_ref().map(open).transpose()?;
         let (mailbox, listener_of_callbacks) = match (&config.callback, callback) {
             (Some(callback), Some(listener)) => {
                 let (mailbox, serving) = open_mailbox(callback, listener, letters, &shutdown).await?;
@@ -180,7 +180,14 @@ impl App {
         }
         let routes = Arc::clone(executors.routes());
         if let Some(mailbox) = &mailbox {
-            tracker.spawn(mailbox.clone().tend(turns.clone(), shutdown.clone()));
+            let heirs = Heirs {
+                turns: turns.clone(),
+                store: Arc::clone(&store),
+                initiative: workspace.as_ref().and_then(|workspace| workspace.initiative.clone()),
+                tracker: tracker.clone(),
+                shutdown: shutdown.clone(),
+            };
+            tracker.spawn(mailbox.clone().tend(heirs, shutdown.clone()));
         }
         tracker.spawn(Arc::clone(&executors).tend(config.probe_every, shutdown.clone()));
         let health = Arc::new(Health::new(Arc::clone(&executors), Arc::clone(&store), draining.clone()));

@@ -1,9 +1,13 @@
-//! What a workspace says by itself: a first prompt, once, and one whenever it has been idle for a while.
+//! What a workspace says by itself: a first prompt, once, one whenever it has been idle for a while, and what came too late
+//! to be an answer.
 //!
-//! Both go through the platform's proxy, so that they appear in the conversation like everybody's messages, and come back
+//! Prompts go through the platform's proxy, so that they appear in the conversation like everybody's messages, and come back
 //! as ordinary turns. The first prompt is marked as sent *before* it is sent: one that makes the agent crash must not do so
 //! at every start. It waits for the first heartbeat that the platform took, so that one which starts later than the
 //! workspace, or an end of this process before that, does not lose it.
+//!
+//! A late reply goes to the person who asked (`/notify`), who has read by then that there would be none. It is tried a few
+//! times and then given up, since it is with its task in any case.
 
 use std::fs;
 use std::io;
@@ -11,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use crate::contact::Keys;
@@ -24,6 +28,9 @@ const MARKER: &str = ".initial_prompt_done";
 
 /// How often a prompt is tried: a container's network takes a moment to settle.
 const TRIES: u32 = 5;
+
+/// How long the platform may take to pass a notice on.
+const NOTICE: Duration = Duration::from_secs(10);
 
 /// How long a turn may take, as the seeds bound it.
 const TURN: Duration = Duration::from_secs(600);
@@ -56,7 +63,7 @@ impl Initiative {
     }
 
     /// Sends the first prompt, if it was not sent ever, and then idle ones, for ever.
-    pub async fn run(self) {
+    pub async fn run(self: Arc<Self>) {
         let manifest = self.assembly.current().manifest.clone();
         if let Some(prompt) = manifest.initial_prompt {
             self.pulse.heard().await;
@@ -78,6 +85,12 @@ impl Initiative {
         }
     }
 
+    /// Shows a text to whoever uses the workspace.
+    pub async fn notify(&self, text: &str) {
+        let path = format!("/workspaces/{}/notify", self.assembly.places().id);
+        self.post("notice", &path, &json!({ "message": text }), NOTICE).await;
+    }
+
     async fn send(&self, kind: &str, prompt: &str, within: Duration) {
         let message = json!({
             "role": "user",
@@ -86,16 +99,20 @@ impl Initiative {
         });
         let body = json!({ "method": "message/send", "params": { "message": message } });
         let path = format!("/workspaces/{}/a2a", self.assembly.places().id);
+        self.post(kind, &path, &body, within).await;
+    }
+
+    async fn post(&self, kind: &str, path: &str, body: &Value, within: Duration) {
         for attempt in 0..TRIES {
-            match self.platform.post(&path, &body, within).await {
-                Ok(_) => return info!(kind, "a prompt of the workspace was answered"),
+            match self.platform.post(path, body, within).await {
+                Ok(_) => return info!(kind, "the platform took what the workspace says"),
                 // It got through; the answer did not.
                 Err(Unanswered::NotJson(_)) => return,
                 Err(error) if attempt + 1 == TRIES => {
-                    return warn!(kind, %error, "a prompt of the workspace was given up");
+                    return warn!(kind, %error, "what the workspace says was given up");
                 }
                 Err(error) => {
-                    info!(kind, %error, "a prompt of the workspace is tried again");
+                    info!(kind, %error, "what the workspace says is tried again");
                     tokio::time::sleep(Duration::from_secs(1 << attempt)).await;
                 }
             }

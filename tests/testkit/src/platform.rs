@@ -55,6 +55,7 @@ struct State {
     /// Routes that it refuses, and with what.
     closed: BTreeMap<String, u16>,
     sent: Vec<Value>,
+    notices: Vec<Value>,
 }
 
 // === impl FakePlatform ===
@@ -76,6 +77,7 @@ impl FakePlatform {
             cards: Vec::new(),
             closed: BTreeMap::new(),
             sent: Vec::new(),
+            notices: Vec::new(),
         }));
         let told = watch::Sender::default();
         let server = serve("127.0.0.1:0", &state, &told).await;
@@ -188,6 +190,11 @@ impl FakePlatform {
         self.until("a new card", |state| state.cards.get(times.checked_sub(1)?).cloned()).await
     }
 
+    /// What it showed to people for workspaces, once there is something.
+    pub async fn notices(&self) -> Vec<Value> {
+        self.until("a notice", |state| (!state.notices.is_empty()).then(|| state.notices.clone())).await
+    }
+
     /// The first message that a workspace sent through it.
     pub async fn message(&self) -> Value {
         self.until("a message through the proxy", |state| state.sent.first().cloned()).await
@@ -254,6 +261,10 @@ impl State {
                 Reply::json(&json!({ "instructions": self.instructions }))
             }
             ("GET", path) if path.ends_with("/shared-context") => Reply::json(&json!([])),
+            ("POST", path) if path.ends_with("/notify") => {
+                self.notices.push(request.json());
+                Reply::json(&json!({ "status": "sent" }))
+            }
             ("POST", path) if path.ends_with("/a2a") => {
                 self.sent.push(request.json());
                 Reply::json(&json!({ "result": { "parts": [] } }))

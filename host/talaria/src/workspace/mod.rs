@@ -4,6 +4,7 @@
 //! else reads the workspace, [`Bridge::start`] when turns can be taken, [`Bridge::snapshot`] when the process is told to
 //! stop. None of them can end the process.
 
+pub(crate) mod late;
 mod pages;
 pub(crate) mod prompt;
 mod transcript;
@@ -38,6 +39,8 @@ pub(crate) struct Bridge {
     keys: Keys,
     pub(crate) pulse: Arc<Pulse>,
     transcript: Arc<Transcript>,
+    /// What it says by itself; none where nobody is to be called.
+    pub(crate) initiative: Option<Arc<Initiative>>,
 }
 
 /// What heartbeats ask.
@@ -51,7 +54,11 @@ struct Seat {
 impl Bridge {
     /// Reads what the last process left, and installs plugins. What was said then is in the snapshot too, for a store that
     /// `forgets` with the process.
-    pub(crate) fn open(config: &config::Workspace, store: Arc<dyn Store>, forgets: bool) -> Self {
+    pub(crate) fn open(
+        config: &config::Workspace,
+        store: Arc<dyn Store>,
+        forgets: bool,
+    ) -> anyhow::Result<Self> {
         let folder = &config.assembly.places().folder;
         let keys = Keys::open(folder, config.token.clone());
         let snapshot = Snapshot::read(&config.snapshot);
@@ -61,7 +68,10 @@ impl Bridge {
         let before = snapshot.filter(|_| forgets).map(|snapshot| snapshot.adapter.transcript_lines);
         let transcript = Transcript::new(store, keys.clone(), before.unwrap_or_default());
         config.assembly.install_plugins();
-        Self { config: config.clone(), keys, pulse: Arc::default(), transcript: Arc::new(transcript) }
+        let (pulse, assembly) = (Arc::<Pulse>::default(), Arc::clone(&config.assembly));
+        let initiative = Initiative::new(config.platform_url.as_str(), &keys, assembly, Arc::clone(&pulse));
+        let initiative = Some(Arc::new(initiative.map_err(anyhow::Error::msg)?)).filter(|_| !config.smoke);
+        Ok(Self { config: config.clone(), keys, pulse, transcript: Arc::new(transcript), initiative })
     }
 
     /// What is served beside A2A.
@@ -103,10 +113,10 @@ impl Bridge {
         let started =
             contact.start(assembly, &self.keys, Arc::clone(&self.pulse), seat, threads, FIRST_CONTACT);
         started.await.map_err(anyhow::Error::msg)?;
-        let initiative =
-            Initiative::new(&platform_url, &self.keys, Arc::clone(assembly), Arc::clone(&self.pulse));
-        let (initiative, shutdown) = (initiative.map_err(anyhow::Error::msg)?, shutdown.clone());
-        tracker.spawn(async move { shutdown.run_until_cancelled(initiative.run()).await });
+        if let Some(initiative) = self.initiative.clone() {
+            let shutdown = shutdown.clone();
+            tracker.spawn(async move { shutdown.run_until_cancelled(initiative.run()).await });
+        }
         Ok(())
     }
 

@@ -1,0 +1,49 @@
+//! Replies that come after their turns have failed, in a workspace: they join their tasks, as everywhere, and the person who
+//! asked is shown them, since nobody looks at a task that failed. A peer that asked is not: it has been told, and may have
+//! gone on otherwise.
+//!
+//! A reply is shown when it joins its task, which happens once, over restarts too. Showing it is given up after a few tries.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use talaria_turns::{Heir, Late, Message, Role, Store, StoreError, Task, Turns};
+use talaria_workspace::Initiative;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Who takes late replies.
+pub(crate) struct Heirs {
+    pub(crate) turns: Turns,
+    pub(crate) store: Arc<dyn Store>,
+    /// What shows them; none where nobody is to be told.
+    pub(crate) initiative: Option<Arc<Initiative>>,
+    pub(crate) tracker: TaskTracker,
+    pub(crate) shutdown: CancellationToken,
+}
+
+#[async_trait]
+impl Heir for Heirs {
+    async fn inherit(&self, late: &Late) -> Result<bool, StoreError> {
+        let Some(initiative) = &self.initiative else { return self.turns.inherit(late).await };
+        let before = self.store.task(&late.task).await?;
+        let taken = self.turns.inherit(late).await?;
+        let after = self.store.task(&late.task).await?;
+        let results = |task: &Option<Arc<Task>>| task.as_ref().map_or(0, |task| task.artifacts.len());
+        if results(&after) > results(&before) && after.is_some_and(|task| is_of_a_person(&task)) {
+            let (initiative, text) = (Arc::clone(initiative), late.text.clone());
+            let shutdown = self.shutdown.clone();
+            self.tracker.spawn(async move { shutdown.run_until_cancelled(initiative.notify(&text)).await });
+        }
+        Ok(taken)
+    }
+}
+
+/// Whether no peer asked: the platform names the peer in the message.
+fn is_of_a_person(task: &Task) -> bool {
+    let peer = |message: &Message| {
+        let peer = message.metadata.as_ref().and_then(|metadata| metadata.get("peer_id")?.as_str());
+        peer.is_some_and(|peer| !peer.is_empty())
+    };
+    !task.history.iter().filter(|message| message.role == Role::User).any(peer)
+}
