@@ -35,6 +35,9 @@ request = "GET http://127.0.0.1:8642/v1/health"
 json = { status = "ok" }
 
 [[exchange]]
+request = "GET http://127.0.0.1:8642/v1/models"
+json = { data = [] }
+[[exchange]]
 request = "POST http://127.0.0.1:8642/v1/chat/completions"
 contains = ['"stream":true']
 events = ['{"choices":[{"delta":{"content":"Hi "}}]}', '{"choices":[{"delta":{"content":"there"}}]}', '{"choices":[{"delta":{},"finish_reason":"stop"}]}', "[DONE]"]
@@ -63,8 +66,9 @@ fn the_least_grant_is_learnt_and_then_enough() {
     assert_eq!(
         learnt,
         "[grant]\negress = [\n  \"GET http://127.0.0.1:8642/v1/health\",\n  \
-         \"POST http://127.0.0.1:8642/v1/chat/completions\",\n]\n\
-         secrets = [\n  { name = \"API_SERVER_KEY\", to = [\"POST http://127.0.0.1:8642/v1/chat/completions\"] },\n]\n"
+         \"GET http://127.0.0.1:8642/v1/models\",\n  \"POST http://127.0.0.1:8642/v1/chat/completions\",\n]\n\
+         secrets = [\n  { name = \"API_SERVER_KEY\", to = [\"GET http://127.0.0.1:8642/v1/models\", \
+         \"POST http://127.0.0.1:8642/v1/chat/completions\"] },\n]\n"
     );
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("own.toml");

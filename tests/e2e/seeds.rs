@@ -16,7 +16,9 @@ async fn the_gateway_gets_what_the_python_bridge_sent() {
         .env("API_SERVER_KEY", "a-key-of-16-chars")
         .up();
     assert_eq!(bridge.say("hi").await, "from the gateway");
-    let request = gateway.request();
+    // Before it comes the probe, which sees whether the key is taken.
+    let [probe, request] = <[_; 2]>::try_from(gateway.requests()).unwrap();
+    assert_eq!((probe.method.as_str(), probe.path.as_str()), ("GET", "/v1/models"));
     assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/chat/completions"));
     assert_eq!(request.header("authorization"), Some("Bearer a-key-of-16-chars"));
     assert_eq!(request.header("content-type"), Some("application/json"));

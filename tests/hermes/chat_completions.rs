@@ -5,7 +5,7 @@ use talaria_testkit::Provider;
 use crate::bridge::message;
 use crate::cases::{self, Case, answer};
 use crate::gateway::{KEY, Options};
-use crate::partner::Partner;
+use crate::partner::{Partner, readiness};
 use crate::stream::Stream;
 
 const EXECUTOR: &str = "chat-completions";
@@ -56,6 +56,7 @@ async fn a_wrong_key_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = "another-long-key-4411";
     let bridge = hermes.bridge(folder.path(), EXECUTOR).env("API_SERVER_KEY", wrong).up();
+    assert_eq!(readiness(&bridge, EXECUTOR), "not-ready", "{}", bridge.banner);
     let said = answer(&bridge, message(&Provider::turn("say hello").0)).await;
     assert!(said.starts_with("[hermes-agent error 401] ") && said.contains("Invalid API key"), "{said}");
     assert!(!said.contains(wrong) && !said.contains(KEY), "{said}");

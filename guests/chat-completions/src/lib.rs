@@ -7,11 +7,11 @@
 use serde::Deserialize;
 use serde_json::json;
 use talaria_guest::{
-    Capabilities, Description, Executor, Failure, Needs, Outcome, Page, Query, Request, SetupContext,
-    Transcript, Turn, http, log, settings,
+    Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, Page, Query, Request,
+    SetupContext, Transcript, Turn, config, http, log, settings,
 };
 use talaria_upstream::hermes_agent::{Chat, EMPTY_PROMPT, KEY, error_status, transcript, unreachable};
-use talaria_upstream::{PROBE_TIMEOUT_MS, base};
+use talaria_upstream::{PROBE_TIMEOUT_MS, base, bearer};
 
 #[derive(Deserialize)]
 struct Settings {
@@ -57,6 +57,7 @@ impl Executor for ChatCompletions {
                 egress: vec![
                     "POST {setting:base_url}/chat/completions".into(),
                     "GET {setting:base_url}/health".into(),
+                    "GET {setting:base_url}/models".into(),
                     "GET {parent:base_url}/api/sessions*".into(),
                 ],
                 secrets: vec![KEY.into()],
@@ -70,23 +71,28 @@ impl Executor for ChatCompletions {
         }
     }
 
+    /// Health needs no key, so that a wrong one would be found out by the first turn: the list of models wants it.
     fn setup(context: SetupContext) -> Result<(), Failure> {
         let settings: Settings = settings(&context.settings)?;
-        let probe =
-            Request::new("GET", format!("{}/health", base(&settings.base_url))).timeout_ms(PROBE_TIMEOUT_MS);
-        match probe.fetch() {
-            Ok(response) if response.status >= 500 => Err(error_status(response.status, &response.body)),
-            Ok(_) => Ok(()),
-            Err(error) if error.kind == http::ErrorKind::Denied => {
-                log::write(
-                    log::Level::Info,
-                    "not probed: the grant has no GET for the gateway's /health",
-                    None,
-                );
-                Ok(())
-            }
-            Err(error) => Err(unreachable(&error)),
+        let get = |route: &str| {
+            Request::new("GET", format!("{}{route}", base(&settings.base_url))).timeout_ms(PROBE_TIMEOUT_MS)
+        };
+        if let Some(health) = granted(get("/health").fetch())?
+            && health.status >= 500
+        {
+            return Err(error_status(health.status, &health.body));
         }
+        // No further than its head: the list of a router is long.
+        if config::has_secret(KEY)
+            && let Some(models) = granted(bearer(get("/models"), KEY).open())?
+            && let status @ (401 | 403) = models.status()
+        {
+            let at = &settings.base_url;
+            let why =
+                format!("the gateway at {at} refuses the key ({status}); set {KEY} to that of its .env");
+            return Err(Failure::new(FailureKind::Upstream, why));
+        }
+        Ok(())
     }
 
     fn execute(turn: Turn) -> Result<Outcome, Failure> {
@@ -96,6 +102,18 @@ impl Executor for ChatCompletions {
         let settings: Settings = settings(&turn.settings)?;
         let chat = Chat::new(&turn, &settings.base_url, &settings.model, &settings.system_prompt);
         if turn.streaming { chat.read(&chat.open()?) } else { chat.whole() }
+    }
+}
+
+/// What came of a call; none where it is not granted, which is no reason not to work.
+fn granted<T>(called: Result<T, http::Error>) -> Result<Option<T>, Failure> {
+    match called {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.kind == http::ErrorKind::Denied => {
+            log::write(log::Level::Info, &format!("not probed: {}", error.message), None);
+            Ok(None)
+        }
+        Err(error) => Err(unreachable(&error)),
     }
 }
 

@@ -63,7 +63,8 @@ fn main() -> ExitCode {
             output::note(format!("invalid command line: {invalid}"));
             return ExitCode::from(EXIT_USAGE);
         }
-        output::note(format!("failed to start: {error:#}"));
+        let what = if matches!(cli.command, Command::Serve(_)) { "failed to start" } else { "failed" };
+        output::note(format!("{what}: {error:#}"));
         ExitCode::FAILURE
     })
 }

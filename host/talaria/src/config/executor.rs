@@ -55,6 +55,7 @@ const UPSTREAMS: [Upstream; 3] = [
         calls: &[
             "POST {setting:base_url}/chat/completions",
             "GET {setting:base_url}/health",
+            "GET {setting:base_url}/models",
             "GET {parent:base_url}/api/sessions*",
         ],
         key: GATEWAY_KEY,

@@ -16,11 +16,31 @@ async fn a_gateway_that_answers_is_ready() {
         .setup()
         .await
         .expect("a probe that passes");
+    let asked: Vec<_> = gateway.requests().iter().map(|request| request.path.clone()).collect();
     assert_eq!(
-        (gateway.probes(), gateway.requests().len()),
-        (1, 0),
-        "its health was asked for and nothing else"
+        (gateway.probes(), asked),
+        (1, vec!["/v1/models".to_owned()]),
+        "its health, and whether it takes the key"
     );
+    let without = polite().await;
+    rig(&without).await.executor().setup().await.expect("a gateway that wants none");
+    assert_eq!((without.probes(), without.requests().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_gateway_that_refuses_the_key_is_not() {
+    for (status, is_ready) in [(401, false), (403, false), (404, true), (500, true), (200, true)] {
+        let gateway = FakeGateway::always(Reply::status(status, "text/plain", "x".repeat(100_000))).await;
+        let ready = rig(&gateway).await.secret(KEY, "k-0123456789abcdef").executor().setup().await;
+        assert_eq!(ready.is_ok(), is_ready, "{status}: {ready:?}");
+        if let Err(failure) = ready {
+            let expected = format!(
+                "the gateway at {} refuses the key ({status}); set API_SERVER_KEY to that of its .env",
+                gateway.base_url()
+            );
+            assert_eq!((failure.kind, failure.message), (FailureKind::Upstream, expected));
+        }
+    }
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ fn hermes_api_base_is_the_gateway() {
         [
             "POST https://gw.example:9/v1/chat/completions",
             "GET https://gw.example:9/v1/health",
+            "GET https://gw.example:9/v1/models",
             "GET https://gw.example:9/api/sessions*"
         ]
     );
