@@ -113,6 +113,48 @@ json = { messages = [] }
 }
 
 #[test]
+fn replies_that_come_out_of_band_are_in_the_cassette_too() {
+    let cassette = r#"
+[[turn]]
+text = "hello"
+expect = ["from the plugin"]
+[[exchange]]
+request = "GET http://127.0.0.1:8645/a2a/health"
+json = { ok = true }
+[[exchange]]
+request = "POST http://127.0.0.1:8645/a2a/inbound"
+contains = ['"content":"hello"', '"callback_url":"http://127.0.0.1:8646/a2a/reply"']
+json = { ok = true, queued = true }
+[[exchange]]
+request = "POST http://127.0.0.1:8645/a2a/inbound"
+contains = ['"content":"/stop"']
+json = { ok = true, queued = true }
+[[callback]]
+kind = "notice"
+content = "still at it"
+[[callback]]
+content = "from the plugin"
+delay = "10ms"
+"#;
+    let (code, learnt, err) = test("plugin-callback.wasm", Some(cassette), &["--learn"]);
+    assert_eq!(code, Some(0), "{learnt}{err}");
+    assert!(learnt.contains("callbacks = true"), "{learnt}");
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("own.toml");
+    std::fs::write(&own, &learnt).unwrap();
+    let grant = ["--config", own.to_str().unwrap()];
+    let (code, out, err) = test("plugin-callback.wasm", Some(cassette), &grant);
+    assert_eq!(code, Some(0), "{out}{err}");
+    for shown in ["callback.expect", "callback.wait", "notice", "passed"] {
+        assert!(out.contains(shown), "{shown:?} is not in {out}");
+    }
+    let wrong = cassette.replace("content = \"from the plugin\"", "content = \"another\"");
+    let (code, out, _) = test("plugin-callback.wasm", Some(&wrong), &grant);
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.contains("the reply lacks \"from the plugin\""), "{out}");
+}
+
+#[test]
 fn what_is_not_granted_fails_with_the_line_to_add() {
     let (code, out, _) = test("chat-completions.wasm", Some(CHAT), &[]);
     assert_eq!(code, Some(1), "{out}");

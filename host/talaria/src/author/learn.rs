@@ -39,7 +39,6 @@ struct Bound {
 
 /// Runs the trial with ever more granted; the last report, and what was learnt.
 pub(crate) async fn learn(trial: &mut Trial) -> (Policy, Report) {
-    let granted_callbacks = trial.executor.grant.callbacks;
     let mut egress: Vec<Pattern> = Vec::new();
     let mut named: BTreeSet<String> = BTreeSet::new();
     grant(trial, &egress, &named);
@@ -47,10 +46,11 @@ pub(crate) async fn learn(trial: &mut Trial) -> (Policy, Report) {
     loop {
         let report = Box::pin(trial.run()).await;
         let calls = trial.timeline.calls();
-        let before = (egress.len(), named.len());
+        let before = (egress.len(), named.len(), trial.executor.grant.callbacks);
         if let Some(needs) = &report.needs {
             // An executor that asks whether it has a secret must hear that it has, or it never names it.
             named.extend(needs.secrets.iter().cloned());
+            trial.executor.grant.callbacks |= needs.callbacks;
         }
         for call in &calls {
             named.extend(call.secrets.iter().cloned());
@@ -59,8 +59,8 @@ pub(crate) async fn learn(trial: &mut Trial) -> (Policy, Report) {
             }
         }
         round += 1;
-        if (egress.len(), named.len()) == before || round == ROUNDS {
-            let callbacks = granted_callbacks || report.needs.as_ref().is_some_and(|needs| needs.callbacks);
+        let callbacks = trial.executor.grant.callbacks;
+        if (egress.len(), named.len(), callbacks) == before || round == ROUNDS {
             let ids =
                 trial.ids().into_iter().chain(trial.cassette.iter().flat_map(|cassette| {
                     cassette.exchanges.iter().flat_map(super::cassette::Exchange::texts)
