@@ -99,14 +99,7 @@ async fn turn(store: &dyn Store, owner: &Principal) -> Result<(), StoreError> {
     let accepted = Event::Accepted { message, executor: "chat-completions".into(), metadata: None };
     store.create(&key, &ContextId::fresh(), &[accepted]).await?;
     store.append(&key, 1, &[Event::moved(State::Working)]).await?;
-    let artifact = Artifact {
-        id: REPLY.into(),
-        name: None,
-        description: None,
-        parts: vec![Part::text(ANSWER)],
-        metadata: None,
-        extensions: Vec::new(),
-    };
+    let artifact = Artifact::new(REPLY, vec![Part::text(ANSWER)]);
     let reply = Event::Artifact { artifact, append: false, last: true };
     store.append(&key, 2, &[reply, Event::ended(State::Completed, Vec::new(), None)]).await
 }

@@ -312,6 +312,16 @@ impl Part {
     }
 }
 
+// === impl Artifact ===
+
+impl Artifact {
+    /// One with nothing else said about it.
+    #[must_use]
+    pub fn new(id: impl Into<String>, parts: Vec<Part>) -> Self {
+        Self { id: id.into(), name: None, description: None, parts, metadata: None, extensions: Vec::new() }
+    }
+}
+
 // === impl Message ===
 
 impl Message {

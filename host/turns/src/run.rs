@@ -326,14 +326,7 @@ impl Progress {
 }
 
 fn reply(parts: Vec<Part>) -> Artifact {
-    Artifact {
-        id: REPLY.into(),
-        name: None,
-        description: None,
-        parts,
-        metadata: None,
-        extensions: Vec::new(),
-    }
+    Artifact::new(REPLY, parts)
 }
 
 fn unstored(error: &StoreError) -> Failure {

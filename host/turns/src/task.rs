@@ -400,14 +400,7 @@ mod tests {
     }
 
     fn delta(text: &str, append: bool) -> Event {
-        let artifact = Artifact {
-            id: REPLY.into(),
-            name: None,
-            description: None,
-            parts: vec![Part::text(text)],
-            metadata: None,
-            extensions: Vec::new(),
-        };
+        let artifact = Artifact::new(REPLY, vec![Part::text(text)]);
         Event::Artifact { artifact, append, last: false }
     }
 

@@ -238,14 +238,7 @@ mod tests {
     }
 
     fn piece(text: &str) -> Event {
-        let artifact = Artifact {
-            id: REPLY.into(),
-            name: None,
-            description: None,
-            parts: vec![Part::text(text)],
-            metadata: None,
-            extensions: Vec::new(),
-        };
+        let artifact = Artifact::new(REPLY, vec![Part::text(text)]);
         Event::Artifact { artifact, append: true, last: false }
     }
 

@@ -36,14 +36,7 @@ impl Route for OneRoute {
 }
 
 fn artifact(id: &str, part: Part) -> Artifact {
-    Artifact {
-        id: id.into(),
-        name: None,
-        description: None,
-        parts: vec![part],
-        metadata: None,
-        extensions: Vec::new(),
-    }
+    Artifact::new(id, vec![part])
 }
 
 impl Script {

@@ -88,14 +88,7 @@ pub(crate) fn status(state: State, at: u64, ends_turn: bool) -> Event {
 }
 
 pub(crate) fn delta(text: &str) -> Event {
-    let artifact = Artifact {
-        id: REPLY.into(),
-        name: None,
-        description: None,
-        parts: vec![Part::text(text)],
-        metadata: None,
-        extensions: Vec::new(),
-    };
+    let artifact = Artifact::new(REPLY, vec![Part::text(text)]);
     Event::Artifact { artifact, append: true, last: false }
 }
 
