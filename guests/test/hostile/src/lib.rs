@@ -4,7 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use talaria_guest::events::{self, Event};
 use talaria_guest::{
-    Description, Executor, Failure, FailureKind, Needs, Outcome, Request, Turn, control, http, log, state,
+    Description, Executor, Failure, FailureKind, Line, Needs, Outcome, Page, Query, Request, Transcript,
+    Turn, control, http, log, state,
 };
 
 struct Hostile;
@@ -154,4 +155,48 @@ fn over(error: events::Error) -> Failure {
     Failure::new(FailureKind::Cancelled, error.message)
 }
 
+/// As the setting `transcript` says.
+impl Transcript for Hostile {
+    fn read(query: Query) -> Result<Page, Failure> {
+        let settings: serde_json::Value = talaria_guest::settings(&query.settings)?;
+        let attack = settings.get("transcript").and_then(|value| value.as_str()).unwrap_or_default();
+        let line = |number: u32| Line {
+            number,
+            kind: "user".into(),
+            at_ms: Some(0.0),
+            session: "s".into(),
+            text: "x".into(),
+            metadata: None,
+        };
+        let first = query.since + 1;
+        let lines = match attack {
+            "spin" => loop {
+                core::hint::black_box(0);
+            },
+            "backwards" => vec![line(first + 1), line(first)],
+            "before" => vec![line(query.since.saturating_sub(1))],
+            "many" => (0..=query.limit).map(|more| line(first + more)).collect(),
+            "no-json" => vec![Line { metadata: Some("{".into()), ..line(first) }],
+            "no-object" => vec![Line { metadata: Some("[1]".into()), ..line(first) }],
+            "huge" => vec![Line { text: "x".repeat(64 << 20), ..line(first) }],
+            "times" => {
+                let times = [f64::NAN, f64::INFINITY, -1.0, 1e300];
+                (first..).zip(times).map(|(number, at)| Line { at_ms: Some(at), ..line(number) }).collect()
+            }
+            // There is no turn to talk to.
+            "turn" => {
+                let said = [
+                    events::emit(&Event::TextDelta("x".into())).is_err(),
+                    state::get("key").is_err(),
+                    state::checkpoint(b"x").is_err(),
+                ];
+                vec![Line { text: format!("{said:?}"), ..line(first) }]
+            }
+            _ => vec![line(first)],
+        };
+        Ok(Page { lines, more: false })
+    }
+}
+
 talaria_guest::export!(Hostile);
+talaria_guest::export_transcript!(Hostile);

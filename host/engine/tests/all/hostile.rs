@@ -12,6 +12,7 @@ use wasmparser::{Parser, Payload};
 
 mod loading;
 mod network;
+mod transcript;
 
 async fn hostile() -> Rig {
     Rig::new("hostile").await
