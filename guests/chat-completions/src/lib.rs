@@ -99,3 +99,4 @@ impl Executor for ChatCompletions {
 }
 
 talaria_guest::export!(ChatCompletions);
+talaria_guest::without_wasi!();

@@ -174,3 +174,4 @@ fn cancelled() -> Failure {
 }
 
 talaria_guest::export!(HermesRuns);
+talaria_guest::without_wasi!();

@@ -45,6 +45,7 @@ pub use types::{
 };
 
 mod request;
+pub mod wasi;
 pub use request::Request;
 
 /// A transport strategy: one way of reaching an agent.

@@ -41,6 +41,12 @@ impl Executor for Hostile {
                 events::emit(&Event::TextDelta("half of it, ".into())).map_err(over)?;
                 core::arch::wasm32::unreachable()
             }
+            "panic" => {
+                #[expect(clippy::panic, reason = "that is what was asked for")]
+                {
+                    panic!("{first}")
+                }
+            }
             "log" => {
                 for _ in 0..number {
                     log::write(log::Level::Warn, "x", None);
@@ -155,3 +161,4 @@ fn over(error: events::Error) -> Failure {
 }
 
 talaria_guest::export!(Hostile);
+talaria_guest::without_wasi!();
