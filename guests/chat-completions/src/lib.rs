@@ -126,3 +126,4 @@ impl Transcript for ChatCompletions {
 
 talaria_guest::export!(ChatCompletions);
 talaria_guest::export_transcript!(ChatCompletions);
+talaria_guest::without_wasi!();

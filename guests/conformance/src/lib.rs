@@ -191,3 +191,4 @@ fn file(content: Content) -> Part {
 }
 
 talaria_guest::export!(Conformance);
+talaria_guest::without_wasi!();

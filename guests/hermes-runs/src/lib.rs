@@ -182,3 +182,4 @@ impl Transcript for HermesRuns {
 
 talaria_guest::export!(HermesRuns);
 talaria_guest::export_transcript!(HermesRuns);
+talaria_guest::without_wasi!();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use talaria_guest::{Content, Failure, FailureKind, FinalState, Outcome, Part, Turn};
-use talaria_upstream::Ending;
+use talaria_upstream::{Ending, at};
 
 use crate::calls::Calls;
 use crate::fault::Fault;
@@ -31,7 +31,7 @@ impl Answer {
     pub(crate) fn parse(&mut self, body: &[u8]) -> Result<(), Fault> {
         let data: Value = serde_json::from_slice(body).map_err(|_| Fault::shape())?;
         self.ending.note(&data);
-        let message = data.pointer("/choices/0/message").filter(|message| message.is_object());
+        let message = at(&data, "/choices/0/message").filter(|message| message.is_object());
         if let Some(message) = message {
             self.take(message, false);
         }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use talaria_guest::events;
-use talaria_upstream::text;
+use talaria_upstream::{at, text};
 
 /// The most calls of one answer; models make a handful. Further ones are dropped.
 const MOST: usize = 128;
@@ -52,8 +52,8 @@ impl Calls {
                 (true, None, None) => self.0.len().checked_sub(1),
                 _ => None,
             };
-            let at = known.unwrap_or(self.0.len());
-            if at >= MOST {
+            let place = known.unwrap_or(self.0.len());
+            if place >= MOST {
                 continue;
             }
             if known.is_none() {
@@ -64,13 +64,13 @@ impl Calls {
                     index,
                 });
             }
-            let Some(call) = self.0.get_mut(at) else { continue };
+            let Some(call) = self.0.get_mut(place) else { continue };
             call.id = id.unwrap_or(core::mem::take(&mut call.id));
             if let Some(kind) = text(piece, "/type").filter(|kind| !kind.is_empty()) {
                 call.r#type = kind;
             }
             call.function.name.push_str(&text(piece, "/function/name").unwrap_or_default());
-            match piece.pointer("/function/arguments") {
+            match at(piece, "/function/arguments") {
                 Some(Value::String(more)) => call.function.arguments.push_str(more),
                 // Some servers hand the arguments over parsed.
                 Some(Value::Null) | None => {}

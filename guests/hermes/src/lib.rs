@@ -233,3 +233,4 @@ fn whole(request: Request, answer: &mut Answer) -> Result<(), Fault> {
 }
 
 talaria_guest::export!(Hermes);
+talaria_guest::without_wasi!();

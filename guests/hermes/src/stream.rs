@@ -5,7 +5,7 @@
 use talaria_guest::Request;
 use talaria_guest::events::{self, Event};
 use talaria_upstream::{
-    Chunk, ERROR_BYTES, WHOLE_BODY, is_event_stream, is_success, next_chunk, read as read_body,
+    Chunk, ERROR_BYTES, WHOLE_BODY, at, is_event_stream, is_success, next_chunk, read as read_body,
 };
 
 use crate::answer::Answer;
@@ -33,7 +33,7 @@ pub(crate) fn read(request: Request, answer: &mut Answer) -> Result<(), Fault> {
         match next_chunk(&exchange)? {
             Chunk::Data { data, .. } => {
                 answer.ending.note(&data);
-                if let Some(delta) = data.pointer("/choices/0/delta") {
+                if let Some(delta) = at(&data, "/choices/0/delta") {
                     outgoing.say(&answer.take(delta, true))?;
                 }
             }

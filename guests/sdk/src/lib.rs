@@ -63,6 +63,7 @@ pub use types::{
 pub use transcript_bindings::exports::talaria::executor::transcript::{Line, Page, Query};
 
 mod request;
+pub mod wasi;
 pub use request::Request;
 
 /// A transport strategy: one way of reaching an agent.

@@ -1,5 +1,7 @@
 //! A request, built in one expression.
 
+use serde::Serialize;
+
 use crate::http;
 
 /// A request to be sent with [`Request::fetch`] or [`Request::open`].
@@ -25,9 +27,10 @@ impl Request {
         self
     }
 
-    /// Sets a JSON body and its content type.
-    pub fn json(self, body: &serde_json::Value) -> Self {
-        self.body("application/json", body.to_string())
+    /// Sets a JSON body and its content type: a [`Value`](serde_json::Value), or any type that is an object of its own. A map
+    /// whose keys are no texts is no JSON, and an empty body.
+    pub fn json(self, body: &impl Serialize) -> Self {
+        self.body("application/json", serde_json::to_vec(body).unwrap_or_default())
     }
 
     /// Sets a body and its content type.

@@ -19,12 +19,16 @@ impl Ending {
     /// Takes what a body, or a chunk, says.
     pub fn note(&mut self, data: &Value) {
         self.finish_reason = text(data, "/choices/0/finish_reason").or(self.finish_reason.take());
-        self.failed |= data.pointer("/hermes/failed").and_then(Value::as_bool).unwrap_or_default();
-        self.error =
-            text(data, "/hermes/error").or_else(|| text(data, "/error/message")).or(self.error.take());
-        let code = data.pointer("/error/code").and_then(Value::as_u64);
+        // Most chunks have none of these, and each is looked for once.
+        let (hermes, error) = (data.get("hermes"), data.get("error"));
+        self.failed |= hermes.and_then(|hermes| hermes.get("failed")?.as_bool()).unwrap_or_default();
+        let said = |from: Option<&Value>, name| Some(from?.get(name)?.as_str()?.to_owned());
+        self.error = said(hermes, "error").or_else(|| said(error, "message")).or(self.error.take());
+        let code = error.and_then(|error| error.get("code")?.as_u64());
         self.code = code.and_then(|code| u16::try_from(code).ok()).or(self.code);
-        self.usage = usage(data, "/usage/prompt_tokens", "/usage/completion_tokens").or(self.usage);
+        if let Some(data) = data.get("usage") {
+            self.usage = usage(data, "/prompt_tokens", "/completion_tokens").or(self.usage);
+        }
     }
 
     /// Whether the upstream said that the answer is over.

@@ -139,7 +139,8 @@ impl Endpoint {
         // A turn may take minutes; the request's headers need not wait with it.
         drop(head);
         let reply = match request {
-            Ok(request) => self.operations.perform(offer, caller, request).await,
+            // Boxed, since the server moves the future of a request around before it begins.
+            Ok(request) => Box::pin(self.operations.perform(offer, caller, request)).await,
             Err(refusal) => Err(refusal),
         };
         (reply, asked)

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
+use wasmtime::component::ComponentExportIndex;
 
 use crate::contract::{self, bindings, transcript};
 use crate::host::{Ctx, Purpose};
@@ -25,6 +26,8 @@ pub struct Component {
     pub(crate) engine: Engine,
     pub(crate) pre: bindings::ExecutorPre<Ctx>,
     pub(crate) transcript: Option<transcript::TranscribedPre<Ctx>>,
+    /// Where `execute` is: a turn looks at the types of that export and of no other.
+    pub(crate) execute: ComponentExportIndex,
     digest: String,
     description: Description,
     schema: Schema,
@@ -109,6 +112,8 @@ pub enum LoadError {
     Describe(String),
 }
 
+/// The export that makes a component an executor.
+const STRATEGY: &str = "talaria:executor/strategy@0.1.0";
 /// The largest component. Python's are 18 MiB.
 const MAX_BYTES: usize = 128 << 20;
 /// What compiling may take. Python's component takes 8 s on two quiet cores.
@@ -142,11 +147,15 @@ impl Component {
         let transcript = fits.transcript.then(|| transcript::TranscribedPre::new(pre.clone()));
         let transcript = transcript.transpose().map_err(mismatch)?;
         let pre = bindings::ExecutorPre::new(pre).map_err(mismatch)?;
+        let execute = loaded
+            .get_export_index(None, STRATEGY)
+            .and_then(|strategy| loaded.get_export_index(Some(&strategy), "execute"))
+            .ok_or_else(|| LoadError::Mismatch("it exports no `execute`".into()))?;
         let description = describe(engine, &pool.engine, &pre, fits.transcript).await?;
         let schema = Schema::read(&description.settings_schema)
             .map_err(|why| LoadError::Describe(format!("`settings-schema`: {why}")))?;
-        let wasi_http = fits.wasi_http;
-        Ok(Self { engine: engine.clone(), pre, transcript, digest, description, schema, wasi_http })
+        let (engine, wasi_http) = (engine.clone(), fits.wasi_http);
+        Ok(Self { engine, pre, transcript, execute, digest, description, schema, wasi_http })
     }
 
     /// The component's digest, sha256 in hex.

@@ -15,6 +15,7 @@ use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn, Works
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
+use wasmtime::component::TypedFunc;
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap};
 
 use crate::component::Component;
@@ -51,6 +52,9 @@ pub struct Executor {
     on_fault: Option<Box<OnFault>>,
     workspaces: Option<Arc<dyn Workspaces>>,
 }
+
+/// The export that a turn calls. The bindings would have found and checked all four.
+type Execute<'a> = TypedFunc<(&'a wit::Turn,), (Result<wit::Outcome, wit::Failure>,)>;
 
 type OnFault = dyn Fn(Fault) + Send + Sync;
 
@@ -217,8 +221,10 @@ impl Executor {
         let turn = convert::turn(turn, session, self.workspace().await, &self.shared.settings_text, deadline);
         let left = deadline.saturating_duration_since(Instant::now());
         let result = call(self.component.pre.engine(), ctx, left, async |store| {
-            let instance = self.component.pre.instantiate_async(&mut *store).await?;
-            let result = instance.talaria_executor_strategy().call_execute(&mut *store, &turn).await?;
+            let Component { pre, execute, .. } = &*self.component;
+            let instance = pre.instance_pre().instantiate_async(&mut *store).await?;
+            let execute: Execute<'_> = instance.get_typed_func(&mut *store, execute)?;
+            let (result,) = execute.call_async(&mut *store, (&turn,)).await?;
             // Text that was held back, in case a secret was being spelled out.
             store.data_mut().flush().await;
             Ok(result)

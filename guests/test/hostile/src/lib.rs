@@ -42,6 +42,12 @@ impl Executor for Hostile {
                 events::emit(&Event::TextDelta("half of it, ".into())).map_err(over)?;
                 core::arch::wasm32::unreachable()
             }
+            "panic" => {
+                #[expect(clippy::panic, reason = "that is what was asked for")]
+                {
+                    panic!("{first}")
+                }
+            }
             "log" => {
                 for _ in 0..number {
                     log::write(log::Level::Warn, "x", None);
@@ -200,3 +206,4 @@ impl Transcript for Hostile {
 
 talaria_guest::export!(Hostile);
 talaria_guest::export_transcript!(Hostile);
+talaria_guest::without_wasi!();

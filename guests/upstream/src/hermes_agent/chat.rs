@@ -1,13 +1,14 @@
 //! A turn as a chat completion, whole or streamed: deltas and tool progress go out as they come in.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use talaria_guest::events::{self, Event, ToolProgress, ToolState};
 use talaria_guest::{Failure, FailureKind, Outcome, Request, Turn, config, http};
 
 use super::reply::{self, Reply};
 use super::{KEY, Session, error_status, not_passed_on, unreachable};
 use crate::{
-    Chunk, ERROR_BYTES, TURN_TIMEOUT_MS, WHOLE_BODY, base, bearer, first, is_event_stream, is_success,
+    Chunk, ERROR_BYTES, TURN_TIMEOUT_MS, WHOLE_BODY, at, base, bearer, first, is_event_stream, is_success,
     next_chunk, read, text,
 };
 
@@ -22,6 +23,20 @@ pub struct Chat<'a> {
     system_prompt: &'a str,
     /// None without the gateway's key.
     session: Option<Session>,
+}
+
+/// What the route is sent. A type and not a tree of values: a prompt may be long.
+#[derive(Serialize)]
+struct Body<'a> {
+    messages: Vec<Said<'a>>,
+    model: &'a str,
+    stream: bool,
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    content: &'a str,
+    role: &'a str,
 }
 
 impl<'a> Chat<'a> {
@@ -78,7 +93,7 @@ impl<'a> Chat<'a> {
                 continue;
             }
             reply.ending.note(&data);
-            if let Some(delta) = data.pointer("/choices/0/delta/content").and_then(Value::as_str) {
+            if let Some(delta) = at(&data, "/choices/0/delta/content").and_then(Value::as_str) {
                 // After a tool the gateway begins with line feeds that the final text does not have.
                 let delta = if said.is_empty() { delta.trim_start_matches('\n') } else { delta };
                 if !delta.is_empty() {
@@ -104,14 +119,12 @@ impl<'a> Chat<'a> {
         let workspace = self.turn.workspace.as_ref();
         let model = first(self.model, workspace.and_then(|w| w.model.as_ref()));
         let system = first(self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));
-        let mut messages: Vec<Value> = Vec::new();
-        messages.extend(system.map(|content| json!({ "role": "system", "content": content })));
-        messages.push(json!({ "role": "user", "content": self.turn.text }));
-        let body = json!({
-            "model": model.unwrap_or("hermes-agent"),
-            "messages": messages,
-            "stream": stream,
-        });
+        let system = system.map(|content| Said { content, role: "system" });
+        let body = Body {
+            messages: system.into_iter().chain([Said { content: &self.turn.text, role: "user" }]).collect(),
+            model: model.unwrap_or("hermes-agent"),
+            stream,
+        };
         let request = Request::new("POST", format!("{}/chat/completions", base(self.base_url)))
             .json(&body)
             .timeout_ms(TURN_TIMEOUT_MS);

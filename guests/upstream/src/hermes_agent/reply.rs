@@ -3,7 +3,7 @@
 use serde_json::Value;
 use talaria_guest::{Failure, Outcome};
 
-use crate::{Ending, hermes_agent};
+use crate::{Ending, at, hermes_agent};
 
 /// What of a completion matters, gathered from one body or from many chunks.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Reply, Failure> {
     let mut reply = Reply::default();
     reply.ending.note(&data);
     // `content: null` is an empty reply; no `content` at all is no reply.
-    reply.text = match data.pointer("/choices/0/message/content") {
+    reply.text = match at(&data, "/choices/0/message/content") {
         Some(Value::String(text)) => Some(text.clone()),
         Some(Value::Null) => Some(String::new()),
         _ => None,

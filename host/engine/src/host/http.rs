@@ -39,12 +39,12 @@ impl wit::Host for Ctx {
             Ok(admitted) => admitted,
             Err(error) => return Ok(Err(error)),
         };
-        let response = async move {
+        let response = apart(move || async move {
             let response = place.shared.egress.fetch(&place.shared.access, request).await?;
             place.receive(response.body.len())?;
             Ok(response)
-        };
-        let response = guarded(self.scope(), apart(response)).await;
+        });
+        let response = guarded(self.scope(), response).await;
         Ok(response.map(|response| wit::Response {
             status: response.status,
             headers: response.headers,
@@ -57,11 +57,11 @@ impl wit::Host for Ctx {
             Ok(admitted) => admitted,
             Err(error) => return Ok(Err(error)),
         };
-        let exchange = async move {
+        let exchange = apart(move || async move {
             let exchange = place.shared.egress.open(&place.shared.access, request).await?;
             Ok(Exchange(exchange, place))
-        };
-        match guarded(self.scope(), apart(exchange)).await {
+        });
+        match guarded(self.scope(), exchange).await {
             Ok(exchange) => Ok(Ok(self.table.push(exchange)?)),
             Err(error) => Ok(Err(error)),
         }
@@ -144,14 +144,23 @@ fn convert(request: wit::Request) -> Request {
 
 /// A call in a task of its own, so that the client's deep call stack is not on the guest's, which is kept for as long as
 /// the guest waits. Dropping the future ends the call.
-async fn apart<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> T {
+///
+/// The task begins at once, and makes the call's future itself: a future that held the call until then would have room for
+/// it, some KiB, and so would every future around it, on the guest's stack and on the heap.
+fn apart<T, F>(call: impl FnOnce() -> F + Send + 'static) -> impl Future<Output = T> + Send
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
     let mut task = JoinSet::new();
-    task.spawn(call.in_current_span());
-    match task.join_next().await {
-        Some(Ok(result)) => result,
-        Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // The runtime is shutting down, and this future with it.
-        Some(Err(_)) | None => std::future::pending().await,
+    task.spawn(async move { Box::pin(call()).await }.in_current_span());
+    async move {
+        match task.join_next().await {
+            Some(Ok(result)) => result,
+            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The runtime is shutting down, and this future with it.
+            Some(Err(_)) | None => std::future::pending().await,
+        }
     }
 }
 

@@ -10,6 +10,8 @@ use talaria_testkit::{FakeGateway, MailHost, Reply, Rig, guest, soon};
 use talaria_turns::{ContextId, FailureKind, Turn};
 use wasmparser::{Parser, Payload};
 
+use crate::trace::Trace;
+
 mod loading;
 mod network;
 mod transcript;
@@ -74,6 +76,25 @@ async fn what_was_said_before_a_crash_was_said() {
     let ran = hostile().await.stream("panic-halfway").await;
     assert_eq!(ran.failure().kind, FailureKind::Internal);
     assert!("half of it, ".starts_with(&ran.deltas().concat()), "{:?}", ran.deltas());
+}
+
+#[tokio::test]
+async fn a_panic_without_wasi_says_why_in_the_log() {
+    let trace = Trace::start();
+    let ran = hostile().await.run("panic out-of-wits").await;
+    assert_eq!(ran.failure().kind, FailureKind::Internal);
+    assert!(!ran.failure().message.contains("out-of-wits"), "{}", ran.failure().message);
+    let said = trace.events();
+    assert!(said.iter().any(|line| line.contains("out-of-wits")), "{said:?}");
+}
+
+#[test]
+fn what_ships_carries_no_adapter_to_wasi() {
+    for name in ["chat-completions", "hermes", "hermes-runs", "conformance"] {
+        let component = guest(name);
+        let imports = component.windows(b"wasi:cli/".len()).any(|window| window == b"wasi:cli/");
+        assert!(!imports, "{name}: a turn instantiates three modules more; see guests/sdk/src/wasi.rs");
+    }
 }
 
 #[tokio::test]
