@@ -1,8 +1,8 @@
 //! For components that need nothing of WASI, and whose turns should not pay for it.
 //!
 //! The standard library asks for four functions of WASI, whoever uses it: two for an environment that is always empty
-//! here, one to end the program, and one to write a panic's message. The linker then adds an adapter, three modules
-//! that every turn instantiates: a tenth of what a small turn computes. [`without_wasi!`](crate::without_wasi) has the four
+//! here, one to end the program, and one to write a panic's message. The linker then adds an adapter, a module with
+//! twenty imports that every turn instantiates: 7 % of what a small turn computes. [`without_wasi!`](crate::without_wasi) has the four
 //! in the component itself. A panic's message becomes a line in the log, at the level of errors; `describe` has no log, so
 //! there it is lost.
 //!
