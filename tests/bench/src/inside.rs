@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail};
 use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
 use talaria_store::Memory;
 use talaria_testkit::{Rig, guest};
@@ -93,7 +93,9 @@ pub(crate) async fn waiting() -> Result<Row> {
     }
     tokio::time::sleep(SETTLE).await;
     let grown = process::resident(std::process::id())? - before;
-    ensure!(turns.try_join_next().is_none(), "a turn ended that should wait");
+    if let Some(ended) = turns.try_join_next() {
+        bail!("a turn ended that should wait: {:?}", ended?.0);
+    }
     let row =
         Row::plain("resident memory of a waiting turn, sandbox only", grown / f64::from(WAITING), "KiB");
     Ok(row
