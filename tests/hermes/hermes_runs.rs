@@ -29,6 +29,19 @@ async fn a_tool_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_names_the_tools_that_it_took() {
+    let case = Case::of(EXECUTOR).await;
+    let text = Provider::turn("run echo from the terminal").0;
+    let message = json!({ "messageId": "m1", "role": "user", "parts": [{ "kind": "text", "text": text }] });
+    let answer = case.bridge.call_v03("message/send", json!({ "message": message })).await;
+    let result = &answer["result"];
+    assert!(result["parts"][0]["text"].as_str().unwrap().starts_with("the tool said: "), "{answer}");
+    let trace = result["metadata"]["tool_trace"].as_array().unwrap();
+    assert_eq!((trace.len(), &trace[0]["tool"]), (1, &json!("terminal")), "{answer}");
+    assert!(trace[0]["input"].as_str().unwrap().contains("echo from the terminal"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_the_agent_remembers_is_shown() {
     cases::shows_what_it_remembers(EXECUTOR).await;
 }

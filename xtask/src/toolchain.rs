@@ -5,7 +5,7 @@
 //! 1. the target is installed next to the active Rust;
 //! 2. rustup adds it, unless `RUSTUP_AUTO_INSTALL=0` says that nothing may be installed that way;
 //! 3. Debian's packages, unpacked into a folder of ours. Nothing is installed: apt checks the signatures, `dpkg -x`
-//!    unpacks, and root is needed only for `apt-get update` where the package lists are missing or stale;
+//!    unpacks, and root is needed only for `apt-get update`, which may fail where the package lists are new enough;
 //! 4. an error that says what to install.
 //!
 //! Debian ships a compiler and the sources of `std` but no compiled `std` for this target, so the third rung compiles
@@ -27,7 +27,10 @@ use crate::command::{cargo, read};
 pub(crate) const TARGET: &str = "wasm32-wasip2";
 
 /// Marks a complete tree of Debian packages. Raise the number when [`unpack`] changes what it leaves behind.
-const STAMP: &str = "unpacked-1";
+const STAMP: &str = "unpacked-2";
+
+/// The oldest compiler that takes our code.
+const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
 
 /// A compiler that can build for [`TARGET`].
 pub(crate) struct Toolchain {
@@ -106,6 +109,7 @@ impl Toolchain {
         let rustc = sysroot.join("bin/rustc");
         let libraries = multiarch(&sysroot.join("lib"))?;
         let version = read(Command::new(&rustc).arg("-V").env("LD_LIBRARY_PATH", &libraries))?;
+        ensure!(is_new_enough(&version), "{version} is older than {OLDEST}; delete {}", tree.display());
         let path = env::var_os("PATH").unwrap_or_default();
         let path = env::join_paths([linkers].into_iter().chain(env::split_paths(&path)))?;
         Ok(Self {
@@ -127,6 +131,13 @@ fn rustc(args: &[&str]) -> Result<String> {
     read(Command::new("rustc").args(args))
 }
 
+/// Whether what `rustc -V` says is not older than [`OLDEST`].
+fn is_new_enough(version: &str) -> bool {
+    let numbers =
+        |text: &str| -> Vec<u32> { text.split('.').map_while(|number| number.parse().ok()).collect() };
+    version.split(' ').nth(1).is_some_and(|version| numbers(version) >= numbers(OLDEST))
+}
+
 /// Fills `tree`, all or nothing: the work is done beside it and renamed at the end.
 fn unpack(tree: &Path) -> Result<()> {
     let partial = tree.with_extension("partial");
@@ -138,12 +149,13 @@ fn unpack(tree: &Path) -> Result<()> {
     let debs = partial.join("debs");
     fs::create_dir_all(&debs).with_context(|| format!("cannot create {}", debs.display()))?;
 
+    // Lists that are months old name packages that are gone, or a compiler that is too old.
+    eprintln!("wasm toolchain: apt-get update");
+    if let Err(reason) = apt("apt-get", &["update"], &debs) {
+        eprintln!("wasm toolchain: {reason:#}; going on with the package lists that are here");
+    }
     eprintln!("wasm toolchain: downloading Debian packages (140 MB)");
-    download(&debs).or_else(|reason| {
-        eprintln!("wasm toolchain: {reason:#}; trying again after apt-get update");
-        apt("apt-get", &["update"], &debs)?;
-        download(&debs)
-    })?;
+    download(&debs)?;
     eprintln!("wasm toolchain: unpacking into {}", tree.display());
     for deb in fs::read_dir(&debs)? {
         read(Command::new("dpkg").arg("-x").arg(deb?.path()).arg(&partial))?;

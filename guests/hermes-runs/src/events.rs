@@ -12,8 +12,8 @@ use crate::run::{Decided, End};
 pub(crate) enum News {
     /// A piece of the answer.
     Delta(String),
-    /// Something for whoever watches.
-    Tell(Event),
+    /// A tool call began or ended.
+    Tool(Event),
     /// The agent wants to do something that somebody must allow.
     Approval(Request),
     /// The run is over.
@@ -29,11 +29,11 @@ impl News {
         let name = data.get("event").and_then(Value::as_str).unwrap_or(&event.event);
         match name {
             "message.delta" => text(&data, "/delta").map_or(Self::Nothing, Self::Delta),
-            "tool.started" => Self::Tell(tool(&data, ToolState::Started)),
+            "tool.started" => Self::Tool(tool(&data, ToolState::Started)),
             "tool.completed" => {
                 let failed =
                     data.get("error").is_some_and(|error| !matches!(error, Value::Null | Value::Bool(false)));
-                Self::Tell(tool(&data, if failed { ToolState::Failed } else { ToolState::Completed }))
+                Self::Tool(tool(&data, if failed { ToolState::Failed } else { ToolState::Completed }))
             }
             "approval.request" => Self::Approval(Request::of(&data)),
             "run.completed" => Self::Over(End::new(Decided::Completed, &data)),

@@ -139,7 +139,8 @@ impl Run {
                 self.said = true;
                 tell(&Event::TextDelta(delta.to_owned()))
             }
-            News::Tell(event) if self.streaming => tell(&event),
+            // Also where nobody watches: the answer says which tools it took.
+            News::Tool(event) => tell(&event),
             News::Approval(request) => loop {
                 match self.standing()? {
                     Standing::Waits { mark, .. } => return self.ask(Approval { mark, request }),
@@ -148,7 +149,7 @@ impl Run {
                     Standing::Works | Standing::Over(_) => return Ok(()),
                 }
             },
-            News::Delta(_) | News::Tell(_) | News::Over(_) | News::Nothing => Ok(()),
+            News::Delta(_) | News::Over(_) | News::Nothing => Ok(()),
         }
     }
 

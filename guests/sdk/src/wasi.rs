@@ -6,6 +6,9 @@
 //! in the component itself. A panic's message becomes a line in the log, at the level of errors; `describe` has no log, so
 //! there it is lost.
 //!
+//! The four names are wasi-libc's own for what it imports, not a documented interface: checked with the one in
+//! Debian's Rust. Where another one names them differently, nothing breaks: the component carries the adapter as before.
+//!
 //! It is for components that compute and call the contract's imports. One that opens files, sleeps by
 //! `std::thread::sleep` or asks for the time imports those functions as before, and gains nothing.
 

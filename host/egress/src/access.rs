@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::address::{Addresses, Special};
 use crate::connect::literal;
 use crate::denial::Denials;
+use crate::echo::Known;
 use crate::error::Error;
 use crate::pattern::{HostPattern, Pattern};
 use crate::secrets::Secrets;
@@ -24,6 +25,8 @@ pub struct Access {
     pub needs: Option<Needs>,
     /// The secrets it may name in headers, each bound to its destinations.
     pub secrets: Secrets,
+    /// Whether the host itself calls, which may read a secret that an answer repeats. A guest reads `*` in its place.
+    pub is_host: bool,
     /// The bounds of each of its calls.
     pub bounds: Bounds,
     /// What it was denied lately.
@@ -63,6 +66,11 @@ pub struct Bounds {
 // === impl Access ===
 
 impl Access {
+    /// What the caller may not read in an answer.
+    pub(crate) fn hidden(&self) -> Known {
+        if self.is_host { Known::default() } else { self.secrets.known().clone() }
+    }
+
     /// The call's target, if the policy allows it.
     pub(crate) fn admit(&self, method: &str, url: &str) -> Result<Target, Error> {
         let target = Target::parse(method, url)?;

@@ -156,9 +156,10 @@ impl Egress {
                 }
             })?;
         let (head, body) = response.into_parts();
-        let headers = headers::incoming(&head.headers, bounds)?;
+        let hidden = access.hidden();
+        let headers = headers::incoming(&head.headers, bounds, &hidden)?;
         let most = request.max_bytes.map_or(most, |asked| asked.min(most));
-        let frames = Frames::new(body, most, target.authority())?;
+        let frames = Frames::new(body, most, target.authority(), hidden)?;
         Ok(Exchange::new(head.status.as_u16(), headers, frames, deadline, bounds.sse_event))
     }
 }

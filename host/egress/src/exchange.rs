@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use crate::client::Response;
+use crate::echo::{Echoes, Known};
 use crate::error::Error;
 use crate::events::{Events, SseEvent};
 
@@ -47,13 +48,14 @@ enum Body {
     Taken,
 }
 
-/// The data frames of a body, up to a number of bytes.
+/// The data frames of a body, up to a number of bytes, without what its reader may not read.
 #[derive(Debug)]
 pub(crate) struct Frames {
     body: Incoming,
     most: usize,
     left: usize,
     authority: String,
+    echoes: Echoes,
 }
 
 /// When a call must be over.
@@ -193,8 +195,8 @@ impl Exchange {
 
 impl Frames {
     /// Refuses a body at once that announces more than `most` bytes.
-    pub(crate) fn new(body: Incoming, most: usize, authority: String) -> Result<Self, Error> {
-        let frames = Self { body, most, left: most, authority };
+    pub(crate) fn new(body: Incoming, most: usize, authority: String, hidden: Known) -> Result<Self, Error> {
+        let frames = Self { body, most, left: most, authority, echoes: Echoes::new(hidden) };
         let announced = frames.body.size_hint().lower();
         if usize::try_from(announced).map_or(true, |announced| announced > most) {
             return Err(frames.too_large());
@@ -213,7 +215,10 @@ impl Stream for Frames {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             let frame = match std::task::ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                None => return Poll::Ready(None),
+                None => {
+                    let rest = self.echoes.end();
+                    return Poll::Ready((!rest.is_empty()).then_some(Ok(rest)));
+                }
                 Some(Err(error)) => {
                     return Poll::Ready(Some(Err(Error::from_client(&error, &self.authority))));
                 }
@@ -221,16 +226,14 @@ impl Stream for Frames {
             };
             // Trailers are nobody's business here.
             let Ok(data) = frame.into_data() else { continue };
-            if data.is_empty() {
-                continue;
+            let Some(left) = self.left.checked_sub(data.len()) else {
+                return Poll::Ready(Some(Err(self.too_large())));
+            };
+            self.left = left;
+            let data = self.echoes.pass(data);
+            if !data.is_empty() {
+                return Poll::Ready(Some(Ok(data)));
             }
-            return Poll::Ready(Some(match self.left.checked_sub(data.len()) {
-                Some(left) => {
-                    self.left = left;
-                    Ok(data)
-                }
-                None => Err(self.too_large()),
-            }));
         }
     }
 }

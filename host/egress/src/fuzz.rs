@@ -8,6 +8,7 @@ use futures_util::{FutureExt as _, stream};
 use http::{HeaderMap, Uri};
 
 use crate::access::{Access, Bounds};
+use crate::echo::Known;
 use crate::error::Error;
 use crate::events::{Events, SseEvent};
 use crate::headers;
@@ -79,7 +80,7 @@ pub fn outgoing(access: &Access, call: &Call, given: Vec<(String, String)>) -> R
 /// # Errors
 /// As the guest is told.
 pub fn incoming(given: &HeaderMap, bounds: &Bounds) -> Result<Vec<(String, String)>, Error> {
-    headers::incoming(given, bounds)
+    headers::incoming(given, bounds, &Known::default())
 }
 
 /// The events in a body that arrives in these pieces, none longer than `most`, and what ended them.

@@ -5,6 +5,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::access::{Access, Bounds};
+use crate::echo::Known;
 use crate::error::Error;
 use crate::target::Target;
 
@@ -79,8 +80,12 @@ fn is_controlled(name: &HeaderName) -> bool {
 }
 
 /// The headers that flow back: without those of the connection, without cookies (there is no jar, and a session is not
-/// the guest's to keep), and without values that are not UTF-8, since the guest's strings are.
-pub(crate) fn incoming(headers: &HeaderMap, bounds: &Bounds) -> Result<Vec<(String, String)>, Error> {
+/// the guest's to keep), without values that are not UTF-8, since the guest's strings are, and without what it may not read.
+pub(crate) fn incoming(
+    headers: &HeaderMap,
+    bounds: &Bounds,
+    hidden: &Known,
+) -> Result<Vec<(String, String)>, Error> {
     if headers.len() > bounds.headers {
         return Err(Error::too_large(format!("the response has more than {} headers", bounds.headers)));
     }
@@ -94,8 +99,8 @@ pub(crate) fn incoming(headers: &HeaderMap, bounds: &Bounds) -> Result<Vec<(Stri
     let visible = headers.iter().filter(|(name, _)| !stays_here(name, headers));
     Ok(visible
         .filter_map(|(name, value)| {
-            let value = std::str::from_utf8(value.as_bytes()).ok()?;
-            Some((name.as_str().to_owned(), value.to_owned()))
+            let value = hidden.blot(Bytes::copy_from_slice(value.as_bytes()));
+            Some((name.as_str().to_owned(), String::from_utf8(value.into()).ok()?))
         })
         .collect())
 }

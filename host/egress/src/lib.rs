@@ -10,7 +10,8 @@
 //! 5. sizes and the deadline of [`Bounds`] hold from the first byte sent to the last byte read.
 //!
 //! The guest never sees a secret's bytes: it names one, the host fills it in after the policy said yes. Secrets are
-//! filled into header values only; in a URL `{secret:` is refused, in a body it is sent as written.
+//! filled into header values only; in a URL `{secret:` is refused, in a body it is sent as written. Where an upstream repeats
+//! one, it is blotted out before the guest reads it (`echo`).
 //!
 //! Deliberately absent: redirects (a 3xx is an answer like any other, since following one would leave the grant),
 //! cookies, proxies from the environment, decompression, `CONNECT` and `TRACE` (a tunnel has no policy, and a trace
@@ -27,6 +28,7 @@ mod address;
 mod client;
 mod connect;
 mod denial;
+mod echo;
 mod error;
 mod events;
 mod exchange;

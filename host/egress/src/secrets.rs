@@ -10,6 +10,7 @@ use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::access::Access;
+use crate::echo::Known;
 use crate::error::Error;
 use crate::pattern::Pattern;
 use crate::target::Target;
@@ -20,6 +21,8 @@ const OPEN: &str = "{secret:";
 #[derive(Clone, Default)]
 pub struct Secrets {
     by_name: BTreeMap<String, Secret>,
+    /// Their values, for the search in what comes back.
+    known: Known,
 }
 
 #[derive(Clone)]
@@ -71,6 +74,7 @@ impl Secrets {
             return Err(InvalidSecret::Value { name });
         }
         self.by_name.insert(name, Secret { value, destinations });
+        self.known = Known::new(self.values().map(ExposeSecret::expose_secret));
         Ok(())
     }
 
@@ -87,6 +91,11 @@ impl Secrets {
     /// The values that are set, for the redactor.
     pub fn values(&self) -> impl Iterator<Item = &SecretString> {
         self.by_name.values().filter(|secret| secret.is_set()).map(|secret| &secret.value)
+    }
+
+    /// What to look for in answers.
+    pub(crate) fn known(&self) -> &Known {
+        &self.known
     }
 
     /// The header value with its secrets filled in, or `None` if it names none.

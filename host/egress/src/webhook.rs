@@ -24,6 +24,7 @@ use crate::access::Bounds;
 use crate::address::{Addresses, Special};
 use crate::client::Config;
 use crate::connect::literal;
+use crate::echo::Known;
 use crate::error::Error;
 use crate::exchange::{Deadline, Frames};
 use crate::headers;
@@ -134,7 +135,7 @@ impl Webhooks {
         }
         let authority = target.authority();
         // An answer that is longer, late or cut is an answer still: it was understood at its head.
-        if let Ok(mut frames) = Frames::new(body, ANSWER_BYTES, authority.clone()) {
+        if let Ok(mut frames) = Frames::new(body, ANSWER_BYTES, authority.clone(), Known::default()) {
             while let Ok(Some(Ok(_))) = deadline.bound(frames.next(), &authority).await {}
         }
         Ok(Answer {

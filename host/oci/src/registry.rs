@@ -5,7 +5,7 @@
 //! registry that they are configured for and to the server that it names for tokens, over TLS unless the registry is spoken
 //! to without.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -14,7 +14,9 @@ use bytes::{Bytes, BytesMut};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use talaria_egress::{Bounds, Egress, ErrorKind, Exchange, HostPattern, Pattern, Request, Secrets};
+use talaria_egress::{
+    Addresses, Bounds, Egress, ErrorKind, Exchange, HostPattern, Pattern, Request, Secrets,
+};
 use tokio::time::Instant;
 use tracing::debug;
 
@@ -198,12 +200,37 @@ impl<'a> Registry<'a> {
         let timeout = self.timeout.saturating_sub(self.begun.elapsed());
         let bounds = Bounds { timeout, ..bounds };
         // The operator named the registry, wherever it is; where it points to is another matter.
-        let private = match origin(url) == Some(self.origin.as_str()) {
+        let is_own = origin(url) == Some(self.origin.as_str());
+        if !is_own {
+            self.judge(url)?;
+        }
+        let private = match is_own {
             true => patterns.iter().map(HostPattern::from).collect(),
             false => Vec::new(),
         };
-        let executor = "oci".into();
-        Ok(talaria_egress::Access { executor, patterns, private, secrets, bounds, ..Default::default() })
+        Ok(talaria_egress::Access {
+            executor: "oci".into(),
+            patterns,
+            private,
+            secrets,
+            // A server for tokens may give out what it was shown.
+            is_host: true,
+            bounds,
+            ..Default::default()
+        })
+    }
+
+    /// Refuses an address that a registry may not send us to. Egress judges where names lead, and takes an address that is
+    /// spelled out for the operator's word, which this is not. A registry on this machine may name its neighbours.
+    fn judge(&self, url: &str) -> Result<(), Failed> {
+        let reach = match is_loopback(self.reference.host()) {
+            true => Addresses::Private,
+            false => Addresses::Public,
+        };
+        let spelled_out = origin(url).and_then(|origin| address(origin.split_once("://")?.1));
+        spelled_out.map_or(Ok(()), |address| reach.check(address)).map_err(|special| {
+            self.unusable(format!("it leads to {special} ({})", origin(url).unwrap_or_default()))
+        })
     }
 
     fn redirected(&self, from: &str, location: Option<&str>) -> Result<String, Failed> {
@@ -333,8 +360,15 @@ fn header<'a>(exchange: &'a Exchange, name: &str) -> Option<&'a str> {
 }
 
 /// Whether a host, with or without a port, is this machine.
-fn is_loopback(host: &str) -> bool {
-    let Ok(authority) = host.parse::<http::uri::Authority>() else { return false };
-    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
-    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+fn is_loopback(authority: &str) -> bool {
+    address(authority).is_some_and(|address| address.is_loopback())
+}
+
+/// The address that an authority spells out.
+fn address(authority: &str) -> Option<IpAddr> {
+    let authority: http::uri::Authority = authority.parse().ok()?;
+    match authority.host().trim_start_matches('[').trim_end_matches(']') {
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        name => name.parse().ok(),
+    }
 }

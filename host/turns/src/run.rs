@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::executor::{
-    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Said, Scope, ToolState, Turn,
+    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Said, Scope, ToolProgress, ToolState, Turn,
 };
 use crate::live::{Live, UnderWay};
 use crate::model::{Artifact, Content, Message, Part};
@@ -25,6 +26,9 @@ use crate::task::{Event, REPLY, State, Task};
 const PIECES: usize = 16;
 /// How long a cancelled turn may take to notice, and its upstream to be told.
 const GRACE: Duration = Duration::from_secs(5);
+/// Tool calls that an answer's metadata names, and characters of each one's line: what the platform shows.
+const TRACED: usize = 40;
+const TRACED_LINE: usize = 200;
 /// What the caller reads when a turn dies with the host.
 const STOPPED: &str = "interrupted by a shutdown";
 
@@ -53,6 +57,8 @@ struct Progress {
     reply: Option<String>,
     /// Questions that were asked since the checkpoint.
     asked: usize,
+    /// The tool calls that began, as `[{tool, input}]`.
+    trace: Vec<Value>,
 }
 
 impl Run {
@@ -258,8 +264,11 @@ fn outcome_events(outcome: &Outcome, task: &Task, progress: &Progress) -> Vec<Ev
     if let Some(usage) = outcome.usage {
         metadata.insert(
             "usage".into(),
-            serde_json::json!({ "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens }),
+            json!({ "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens }),
         );
+    }
+    if !progress.trace.is_empty() {
+        metadata.entry("tool_trace").or_insert_with(|| progress.trace.clone().into());
     }
     let metadata = (!metadata.is_empty()).then_some(metadata);
     let mut events = Vec::new();
@@ -306,21 +315,31 @@ impl Progress {
             }
             Emitted::Artifact { artifact, append, last } => Event::Artifact { artifact, append, last },
             Emitted::Status(text) => Event::said(State::Working, vec![Part::text(text)]),
-            Emitted::Tool(tool) => Event::Note {
-                name: "tool-progress".into(),
-                value: serde_json::json!({
-                    "id": tool.id,
-                    "name": tool.name,
-                    "state": match tool.state {
-                        ToolState::Started => "started",
-                        ToolState::Completed => "completed",
-                        ToolState::Failed => "failed",
-                    },
-                    "label": tool.label,
-                    "metadata": tool.metadata,
-                }),
-            },
+            Emitted::Tool(tool) => {
+                self.trace(&tool);
+                Event::Note {
+                    name: "tool-progress".into(),
+                    value: json!({
+                        "id": tool.id,
+                        "name": tool.name,
+                        "state": match tool.state {
+                            ToolState::Started => "started",
+                            ToolState::Completed => "completed",
+                            ToolState::Failed => "failed",
+                        },
+                        "label": tool.label,
+                        "metadata": tool.metadata,
+                    }),
+                }
+            }
             Emitted::Custom { name, value } => Event::Note { name, value },
+        }
+    }
+
+    fn trace(&mut self, tool: &ToolProgress) {
+        if tool.state == ToolState::Started && self.trace.len() < TRACED {
+            let line: String = tool.label.iter().flat_map(|label| label.chars()).take(TRACED_LINE).collect();
+            self.trace.push(json!({ "tool": tool.name, "input": line }));
         }
     }
 }

@@ -129,6 +129,8 @@ impl Platform {
             // The operator named the platform, wherever its name leads.
             private: vec![HostPattern::from(&self.pattern)],
             secrets,
+            // Registration answers with the token.
+            is_host: true,
             bounds,
             ..Access::default()
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
 use talaria_store::Memory;
 use talaria_testkit::{Rig, guest};

@@ -89,7 +89,8 @@ impl<'a> Chat<'a> {
         let mut said = String::new();
         while let Chunk::Data { event, data } = next_chunk(exchange).map_err(unreachable)? {
             if event == TOOL_EVENT {
-                self.tell(|| tool_progress(&data))?;
+                // Also where nobody watches: the answer says which tools it took.
+                tell(&tool_progress(&data))?;
                 continue;
             }
             reply.ending.note(&data);
@@ -98,7 +99,9 @@ impl<'a> Chat<'a> {
                 let delta = if said.is_empty() { delta.trim_start_matches('\n') } else { delta };
                 if !delta.is_empty() {
                     said.push_str(delta);
-                    self.tell(|| Event::TextDelta(delta.to_owned()))?;
+                    if self.turn.streaming {
+                        tell(&Event::TextDelta(delta.to_owned()))?;
+                    }
                 }
             }
         }
@@ -140,13 +143,10 @@ impl<'a> Chat<'a> {
             session.follow(headers);
         }
     }
+}
 
-    fn tell(&self, event: impl FnOnce() -> Event) -> Result<(), Failure> {
-        if !self.turn.streaming {
-            return Ok(());
-        }
-        events::emit(&event()).map_err(|error| not_passed_on(&error))
-    }
+fn tell(event: &Event) -> Result<(), Failure> {
+    events::emit(event).map_err(|error| not_passed_on(&error))
 }
 
 fn tool_progress(data: &Value) -> Event {

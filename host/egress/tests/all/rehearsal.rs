@@ -25,6 +25,7 @@ async fn a_granted_call_ends_at_the_stand_in_whatever_it_names() {
     let mut access = access(&grant);
     let bound = access.patterns.clone();
     access.secrets.insert("KEY", SecretString::from("the-value"), bound).unwrap();
+    access.is_host = true;
     for url in ["https://api.example.invalid/v1/x?q=1", "http://203.0.113.1:81/y"] {
         let request = with_header(post(url, "body"), "authorization", "Bearer {secret:KEY}");
         let response = egress.fetch(&access, request).await.expect("the stand-in's answer");

@@ -18,11 +18,45 @@ async fn a_secret_is_filled_in_where_it_is_bound() {
     let server = Server::start(echo).await;
     let access = with_secret(access(&[&server.pattern()]), "KEY", VALUE, &[&server.pattern()]);
     let access = with_secret(access, "other.KEY-2", "two", &[&server.pattern()]);
+    let access = Access { is_host: true, ..access };
     let request = with_header(get(server.url("/")), "authorization", "Bearer {secret:KEY}");
     let request = with_header(request, "x-both", "{secret:KEY}/{secret:other.KEY-2}{}");
     let response = egress().fetch(&access, request).await.expect("an answer");
     let expected = format!("authorization: Bearer {VALUE}\nx-both: {VALUE}/two{{}}\n");
     assert!(text(&response).contains(&expected), "{}", text(&response));
+}
+
+#[tokio::test]
+async fn a_secret_that_the_upstream_repeats_is_not_read() {
+    let server = Server::start(|request| async {
+        let sent = request.headers().get("authorization").cloned().expect("the secret");
+        let mut answer = echo(request).await;
+        answer.headers_mut().insert("x-sent", sent);
+        answer
+    })
+    .await;
+    let access = with_secret(access(&[&server.pattern()]), "KEY", VALUE, &[&server.pattern()]);
+    let access = with_secret(access, "OTHER", "another-value", &[&server.pattern()]);
+    let request = with_header(get(server.url("/")), "authorization", "Bearer {secret:KEY}");
+    let request = with_header(request, "x-known", "another-value");
+    let blot = "*".repeat(VALUE.len());
+    let response = egress().fetch(&access, request.clone()).await.expect("an answer");
+    assert!(text(&response).contains(&format!("authorization: Bearer {blot}\n")), "{}", text(&response));
+    assert!(text(&response).contains("x-known: *************\n"), "{}", text(&response));
+    assert!(
+        response.headers.contains(&("x-sent".into(), format!("Bearer {blot}"))),
+        "{:?}",
+        response.headers
+    );
+    let length = response.headers.iter().find(|(name, _)| name == "content-length").expect("a length");
+    assert_eq!(length.1, response.body.len().to_string());
+
+    let mut exchange = egress().open(&access, request).await.expect("an answer");
+    let mut read = Vec::new();
+    while let Some(bytes) = exchange.read(7).await.expect("bytes") {
+        read.extend_from_slice(&bytes);
+    }
+    assert!(!String::from_utf8_lossy(&read).contains(VALUE), "{}", String::from_utf8_lossy(&read));
 }
 
 #[tokio::test]

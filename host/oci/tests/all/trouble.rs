@@ -1,12 +1,13 @@
 //! A registry that is wrong, cut, slow, huge or gone costs a bounded time, and never gives something else.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use talaria_oci::{Error, Options, Progress};
+use talaria_egress::{Config, Egress, Names};
+use talaria_oci::{Access, Error, Options, Progress};
 use talaria_testkit::{FakeRegistry, Recorded, Reply, Stream};
 
 use crate::{component, options, pull, pull_and_tell};
@@ -144,6 +145,51 @@ async fn a_redirect_is_followed_without_the_credentials_and_not_round_in_circles
         registry.spoil(move |_| Some(Reply::status(302, "text/plain", "").header("location", location)));
         assert!(matches!(pull(&reference, &options).await, Err(Error::Unreachable { .. })), "{location}");
     }
+}
+
+#[tokio::test]
+async fn a_registry_elsewhere_leads_neither_here_nor_into_a_private_network() {
+    let here = FakeRegistry::start().await;
+    let registry = FakeRegistry::start().await;
+    let pushed = registry.push(component("elsewhere"));
+    let port = registry.host().rsplit_once(':').unwrap().1.to_owned();
+    let named = format!("registry.test:{port}");
+    let reference = pushed.replace(&registry.host(), &named);
+    let names = Names::Given(Arc::new(|_name| vec!["127.0.0.1".parse().unwrap()]));
+    let access = Access { credentials: None, insecure: true };
+    let options = Options {
+        client: Egress::new(Config { names, ..Config::default() }),
+        registries: [(named, access)].into(),
+        ..options()
+    };
+    assert_eq!(pull(&reference, &options).await.unwrap(), component("elsewhere"), "the operator named it");
+
+    let there = here.host();
+    let port = there.rsplit_once(':').unwrap().1.to_owned();
+    let inside = [
+        there.clone(),
+        format!("localhost:{port}"),
+        format!("[::ffff:127.0.0.1]:{port}"),
+        format!("elsewhere.test:{port}"),
+    ];
+    for to in inside.into_iter().chain(["10.0.0.1".to_owned(), "169.254.169.254".into(), "0.0.0.0".into()]) {
+        for by in ["redirect", "token"] {
+            let url = format!("http://{to}/x");
+            registry.spoil(move |_| {
+                let realm = format!("Bearer realm=\"{url}\"");
+                Some(match by {
+                    "redirect" => Reply::status(307, "text/plain", "").header("location", &url),
+                    _ => Reply::status(401, "text/plain", "").header("www-authenticate", &realm),
+                })
+            });
+            let error = pull(&reference, &options).await.unwrap_err();
+            assert!(
+                matches!(&error, Error::Unreachable { why, .. } if why.contains("to ")),
+                "{to} by {by}: {error}"
+            );
+        }
+    }
+    assert_eq!(here.requests().len(), 0);
 }
 
 #[tokio::test]

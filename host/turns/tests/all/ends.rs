@@ -33,6 +33,17 @@ async fn deltas_that_add_up_to_the_answer_are_the_answer() {
 }
 
 #[tokio::test]
+async fn an_answer_names_the_tools_that_it_took_each_once_and_briefly() {
+    let task = run("use tools").await;
+    let trace = task.metadata["tool_trace"].as_array().unwrap();
+    assert_eq!(trace.len(), 40);
+    assert_eq!(trace[1]["tool"], "ls");
+    let input = trace[1]["input"].as_str().unwrap();
+    assert!(input.starts_with("1 x") && input.chars().count() == 200, "{input}");
+    assert_eq!(run("stream").await.metadata.get("tool_trace"), None);
+}
+
+#[tokio::test]
 async fn an_answer_that_contradicts_its_deltas_replaces_them() {
     assert_eq!(text(run("contradict").await.text_reply()), "right");
 }

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
     Asked, Emitted, Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, Metadata,
-    NoExecutor, Outcome, Part, Principal, Role, Route, Scope, Store, Turn, Turns, message_text,
+    NoExecutor, Outcome, Part, Principal, Role, Route, Scope, Store, ToolProgress, ToolState, Turn, Turns,
+    message_text,
 };
 use tokio::sync::Notify;
 
@@ -80,6 +81,17 @@ impl Executor for Scripted {
             "contradict" => {
                 scope.emit(Emitted::TextDelta("wrong".into())).await.unwrap();
                 Ok(done(vec![Part::text("right")]))
+            }
+            "use tools" => {
+                for call in 0..50 {
+                    for state in [ToolState::Started, ToolState::Completed] {
+                        let label = Some(format!("{call} {}", "x".repeat(300)));
+                        let tool =
+                            ToolProgress { id: "c".into(), name: "ls".into(), state, label, metadata: None };
+                        scope.emit(Emitted::Tool(tool)).await.unwrap();
+                    }
+                }
+                Ok(done(vec![Part::text("done")]))
             }
             "history" => Ok(done(vec![Part::text(turn.history.len().to_string())])),
             "remember" => {

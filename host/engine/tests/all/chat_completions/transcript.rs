@@ -79,7 +79,7 @@ async fn the_bridges_conversations_are_read_in_the_order_of_their_messages() {
     let expected = [
         (1, "user", "first"),
         (2, "user", "second"),
-        (3, "assistant", "the key is [REDACTED:secret]"),
+        (3, "assistant", "the key is ******************"),
         (4, "assistant", ""),
         (5, "tool", "a b"),
         (9, "assistant", "OPENAI_API_KEY=[REDACTED:api_key]"),
