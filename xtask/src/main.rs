@@ -20,11 +20,11 @@ mod venv;
 use std::env;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
 
-use crate::command::{cargo, run};
+use crate::command::{cargo, run, target};
 use crate::toolchain::Toolchain;
 
 const USAGE: &str = "\
@@ -125,8 +125,6 @@ fn bench(args: &[&str], root: &Path) -> Result<()> {
     run(cargo()
         .args(["build", "--release", "--package", "talaria", "--package", "talaria-bench"])
         .current_dir(root))?;
-    run(cargo()
-        .args(["run", "--quiet", "--release", "--package", "talaria-bench", "--"])
-        .args(args)
-        .current_dir(root))
+    // Not by `cargo run`: for that package alone dependencies have other features, and would be compiled once more.
+    run(Command::new(target(root)?.join("release/talaria-bench")).args(args).current_dir(root))
 }

@@ -69,6 +69,12 @@ const COMPILERS: usize = 2;
 const MAPS_A_TURN: u32 = 6;
 const MAPS_OF_THE_REST: u32 = 5_000;
 
+/// Slots whose pages are given back at once.
+const BATCH: usize = 16;
+/// Slots beyond those that turns may take: a batch that is being given back, and the next that is waiting for it. Without them the last
+/// free slots could be among these just when a turn begins, and it would be told that there is no room.
+const SPARE: u32 = 32;
+
 impl Default for EngineConfig {
     fn default() -> Self {
         Self { slots: 1_000, scripted_slots: 100, cache_dir: None }
@@ -134,15 +140,16 @@ impl Engine {
 
 impl Pool {
     fn new(slots: u32, memories: u32, core_instances: u32) -> wasmtime::Result<Self> {
+        let reserved = slots + SPARE;
         let mut pooling = PoolingAllocationConfig::new();
         pooling
             .total_component_instances(slots)
-            .total_stacks(slots)
-            .total_memories(slots * memories)
+            .total_stacks(reserved)
+            .total_memories(reserved * memories)
             .max_memories_per_component(memories)
-            .total_core_instances(slots * core_instances)
+            .total_core_instances(reserved * core_instances)
             .max_core_instances_per_component(core_instances)
-            .total_tables(slots * 4)
+            .total_tables(reserved * 4)
             .max_tables_per_component(40)
             .max_memory_size(MAX_MEMORY)
             .max_unused_warm_slots(100)
@@ -150,7 +157,7 @@ impl Pool {
             .linear_memory_keep_resident(256 << 10)
             // Giving pages back one slot at a time costs a fifth of a turn: each time all threads flush their TLBs.
             .table_keep_resident(64 << 10)
-            .decommit_batch_size(16);
+            .decommit_batch_size(BATCH);
         let mut config = Config::new();
         config
             .epoch_interruption(true)

@@ -86,20 +86,19 @@ pub(crate) async fn waiting() -> Result<Row> {
     };
     // Whatever the first turn sets up is not a turn's.
     begin("echo hi").await.0?;
-    let before = process::resident(std::process::id())?;
+    let before = process::proportional(std::process::id())?;
     let mut turns = JoinSet::new();
     for _ in 0..WAITING {
         turns.spawn(begin("sleep 600000"));
     }
     tokio::time::sleep(SETTLE).await;
-    let grown = process::resident(std::process::id())? - before;
+    let grown = process::proportional(std::process::id())? - before;
     if let Some(ended) = turns.try_join_next() {
         bail!("a turn ended that should wait: {:?}", ended?.0);
     }
     let row =
         Row::plain("resident memory of a waiting turn, sandbox only", grown / f64::from(WAITING), "KiB");
-    Ok(row
-        .note(format!("growth with {WAITING} turns of the guest `probe` in its verb sleep, no connections")))
+    Ok(row.note(format!("Pss with {WAITING} turns of the guest `probe` in its verb sleep, no connections")))
 }
 
 fn engine(cache_dir: Option<PathBuf>) -> Result<Engine> {

@@ -175,7 +175,7 @@ impl Server {
 
     /// The same, with a page that is mapped many times counted once, as it is there once.
     pub(crate) fn proportional(&self) -> Result<f64> {
-        kibibytes(self.child.id(), "smaps_rollup", "Pss:")
+        proportional(self.child.id())
     }
 
     /// Time that it has spent computing, in the kernel too.
@@ -211,6 +211,11 @@ pub(crate) fn cpu(process: u32) -> Result<Duration> {
 /// Resident memory of a process, in KiB.
 pub(crate) fn resident(process: u32) -> Result<f64> {
     kibibytes(process, "status", "VmRSS:")
+}
+
+/// The same, with a page that is mapped many times counted once, as it is there once.
+pub(crate) fn proportional(process: u32) -> Result<f64> {
+    kibibytes(process, "smaps_rollup", "Pss:")
 }
 
 fn kibibytes(process: u32, file: &str, name: &str) -> Result<f64> {

@@ -24,7 +24,7 @@ pub(crate) async fn memory(bridge: &Bridge) -> Result<[Row; 2]> {
     let mut server = bridge.start(&gateway.base_url())?;
     server.ready().await?;
     sleep(SETTLE).await;
-    let idle = server.resident()?;
+    let (idle, idle_shared) = (server.resident()?, server.proportional()?);
 
     let mut turns = JoinSet::new();
     for _ in 0..TURNS {
@@ -40,20 +40,21 @@ pub(crate) async fn memory(bridge: &Bridge) -> Result<[Row; 2]> {
         )
     })??;
     sleep(SETTLE).await;
-    let waiting = server.resident()?;
+    let (waiting, waiting_shared) = (server.resident()?, server.proportional()?);
     if let Some(ended) = turns.try_join_next() {
         ended?.context("a turn ended that should wait")?;
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a thousand")]
-    let each = (waiting - idle) / TURNS as f64;
+    let (each, mapped) = ((waiting_shared - idle_shared) / TURNS as f64, (waiting - idle) / TURNS as f64);
     let idle =
         Row::new("resident memory, idle", idle / 1024.0, "MiB", Target::Under(60e6 / f64::from(1 << 20)));
     let each = Row::new("resident memory of a waiting turn", each, "KiB", Target::Under(96.0));
     Ok([
         idle.note("VmRSS of the bridge after its start, warm cache; the target is 60 MB"),
         each.note(format!(
-            "growth with {TURNS} turns of 1 KiB in flight; the buffers of both connections count"
+            "Pss; VmRSS grows by {mapped:.0} KiB, since it counts the component's file once a turn; {TURNS} turns of \
+             1 KiB in flight; the buffers of both connections count"
         )),
     ])
 }

@@ -133,10 +133,10 @@ async fn a_guests_own_faults_are_told_and_others_are_not() {
     assert_eq!(told.try_recv(), Ok(Fault::Deadline), "it was computing");
 }
 
-/// An engine with room for one turn, so that what is not released is missed at once.
-async fn narrow(concurrency: usize) -> Arc<Executor> {
+/// An engine with room for few turns, so that what is not released is missed at once.
+async fn narrow(slots: u32, concurrency: usize) -> Arc<Executor> {
     let cache = std::env::current_exe().unwrap().parent().unwrap().join("testkit-components");
-    let config = EngineConfig { slots: 1, scripted_slots: 1, cache_dir: Some(cache) };
+    let config = EngineConfig { slots, scripted_slots: 1, cache_dir: Some(cache) };
     let engine = Engine::new(&config, Egress::new(Config::default())).unwrap();
     let component = Component::load(&engine, guest("probe"), |_| ()).await.unwrap();
     Arc::new(Executor::new(Spec {
@@ -162,7 +162,7 @@ async fn run(executor: &Executor, rig: &Rig, text: &str) -> Result<String, talar
 #[tokio::test]
 async fn a_cancelled_turn_gives_its_slot_back() {
     let rig = Rig::new("probe").await;
-    let executor = narrow(10).await;
+    let executor = narrow(1, 10).await;
     for _ in 0..3 {
         let cancelled =
             tokio::time::timeout(Duration::from_millis(50), run(&executor, &rig, "sleep 600000")).await;
@@ -171,10 +171,29 @@ async fn a_cancelled_turn_gives_its_slot_back() {
     }
 }
 
+/// Slots that were just left are not free at once: their pages are given back later, several together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn as_many_turns_as_slots_find_room_however_fast_they_change() {
+    let rig = Arc::new(Rig::new("probe").await);
+    let executor = narrow(8, 8).await;
+    let mut turns = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let (rig, executor) = (Arc::clone(&rig), Arc::clone(&executor));
+        turns.spawn(async move {
+            for _ in 0..50 {
+                assert_eq!(run(&executor, &rig, "echo hi").await.unwrap(), "hi");
+            }
+        });
+    }
+    while let Some(ended) = turns.join_next().await {
+        ended.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_full_pool_is_a_failure_that_says_try_again() {
     let rig = Rig::new("probe").await;
-    let executor = narrow(10).await;
+    let executor = narrow(1, 10).await;
     let waiting = run(&executor, &rig, "sleep 600000");
     tokio::pin!(waiting);
     // Until it holds the slot.
@@ -186,7 +205,7 @@ async fn a_full_pool_is_a_failure_that_says_try_again() {
 #[tokio::test]
 async fn turns_beyond_the_executors_concurrency_wait_for_their_place() {
     let rig = Rig::new("probe").await;
-    let executor = narrow(1).await;
+    let executor = narrow(1, 1).await;
     let turns = (0..5).map(|_| run(&executor, &rig, "echo hi"));
     for result in futures_util::future::join_all(turns).await {
         assert_eq!(result.unwrap(), "hi");
