@@ -2,7 +2,7 @@
 
 use talaria_egress::{Access, ErrorKind, InvalidSecret, SecretString, Secrets};
 
-use crate::server::{Server, echo};
+use crate::server::{Server, body, echo};
 use crate::{access, egress, fails, get, text, with_header};
 
 const VALUE: &str = "s3cr3t-value";
@@ -57,6 +57,21 @@ async fn a_secret_that_the_upstream_repeats_is_not_read() {
         read.extend_from_slice(&bytes);
     }
     assert!(!String::from_utf8_lossy(&read).contains(VALUE), "{}", String::from_utf8_lossy(&read));
+}
+
+#[tokio::test]
+async fn a_body_that_ends_like_a_secret_begins_is_read_to_its_end() {
+    let server = Server::start(|_| async { http::Response::new(body("the end: s3cr3t-va")) }).await;
+    let access = with_secret(access(&[&server.pattern()]), "KEY", VALUE, &[&server.pattern()]);
+    let response = egress().fetch(&access, get(server.url("/"))).await.expect("an answer");
+    assert_eq!(text(&response), "the end: s3cr3t-va");
+    let mut exchange = egress().open(&access, get(server.url("/"))).await.expect("an answer");
+    let mut read = Vec::new();
+    while let Some(bytes) = exchange.read(1 << 20).await.expect("bytes") {
+        read.extend_from_slice(&bytes);
+    }
+    assert_eq!(read, b"the end: s3cr3t-va");
+    assert_eq!(exchange.read(1).await.expect("the end again"), None);
 }
 
 #[tokio::test]

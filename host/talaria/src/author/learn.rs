@@ -100,7 +100,11 @@ impl Policy {
                 }
             }
         }
+        // By name: calls that a component makes side by side come in any order.
+        policy.egress.sort();
+        policy.secrets.sort_by(|one, other| one.name.cmp(&other.name));
         for bound in &mut policy.secrets {
+            bound.to.sort();
             if bound.to.len() == policy.egress.len() {
                 bound.to.clear();
             }
@@ -201,7 +205,7 @@ mod tests {
         let policy = Policy::of(&calls, &BTreeSet::new(), false);
         assert_eq!(
             policy.to_string(),
-            "[grant]\negress = [\n  \"POST https://a.example/x\",\n  \"GET https://b.example/\",\n]\n\
+            "[grant]\negress = [\n  \"GET https://b.example/\",\n  \"POST https://a.example/x\",\n]\n\
              secrets = [\n  { name = \"A\", to = [\"POST https://a.example/x\"] },\n  \"B\",\n]"
         );
         assert_eq!(Policy::default().to_string(), "[grant]\negress = []\nsecrets = []");
