@@ -19,7 +19,7 @@ async fn all_is_well() {
 #[test]
 fn an_upstream_that_is_down_is_a_finding() {
     let folder = tempfile::tempdir().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = talaria_testkit::free_port();
     let checked = run(talaria(folder.path())
         .arg("check")
         .env("HERMES_API_BASE", format!("http://127.0.0.1:{port}/v1")));

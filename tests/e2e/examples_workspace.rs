@@ -3,7 +3,6 @@
 //! ports, and a stand-in for `hermes`.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use talaria_testkit::{FakePlatform, soon};
+use talaria_testkit::{FakePlatform, free_port, soon};
 
 use crate::bridge::{call, message, run, stderr, stdout, talaria};
 use crate::gateway;
@@ -295,10 +294,7 @@ async fn try_out(recipe: impl Fn(&[(&str, &str)]) -> Recipe) {
     let platform = FakePlatform::start().await;
     let recipe = recipe(&[("WORKSPACE_ID", "ws-1"), ("PLATFORM_URL", &platform.url()), KEY]);
     let root = Root::new();
-    let free = || TcpListener::bind("127.0.0.1:0").unwrap();
-    let sockets = [free(), free(), free()];
-    let ports = sockets.each_ref().map(|socket| socket.local_addr().unwrap().port());
-    drop(sockets);
+    let ports = std::array::from_fn(|_| free_port());
     let [a2a, admin, _] = ports;
     root.configure(Some(ports));
     for probe in recipe.alive.iter().chain(&recipe.ready) {

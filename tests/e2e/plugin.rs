@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, FakePlatform, FakePlugin, Inbound, Reply, Step, soon};
+use talaria_testkit::{FakeGateway, FakePlatform, FakePlugin, Inbound, Reply, Step, free_port, soon};
 
 use crate::bridge::{Bridge, Start, admin, message, request};
 use crate::webhook::Webhook;
@@ -23,11 +23,6 @@ fn start<'a>(folder: &'a Path, plugin: &FakePlugin, port: u16, more: &str) -> St
 
 fn bridge(folder: &Path, plugin: &FakePlugin) -> Bridge {
     start(folder, plugin, 0, "").up()
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Sends without waiting; the id of the task.

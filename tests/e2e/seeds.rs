@@ -31,8 +31,7 @@ async fn the_gateway_gets_what_the_python_bridge_sent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_down_fails_turns_and_not_the_boot() {
     let folder = tempfile::tempdir().unwrap();
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = talaria_testkit::free_port();
     let bridge =
         Start::new(folder.path()).env("HERMES_API_BASE", &format!("http://127.0.0.1:{port}/v1")).up();
     assert_eq!(bridge.banner["executors"][0]["readiness"]["state"], "not-ready");

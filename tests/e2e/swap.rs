@@ -164,7 +164,7 @@ async fn a_broken_version_leaves_the_last_good_one_even_after_a_restart() {
 async fn a_version_whose_upstream_is_down_waits_while_the_ready_one_serves() {
     let first = FakeGateway::always(Reply::completion("first")).await;
     // An address where nobody listens yet.
-    let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let door = format!("127.0.0.1:{}", talaria_testkit::free_port());
     let site = Site::new("");
     let policy =
         |base: &str| format!("[settings]\nbase_url = \"{base}\"\n[grant]\negress = [\"* {base}/*\"]\n");

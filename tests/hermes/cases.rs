@@ -5,10 +5,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakePlatform, PROVIDER_KEY, Provider, soon};
+use talaria_testkit::{FakePlatform, PROVIDER_KEY, Provider, free_port, soon};
 
 use crate::bridge::{Bridge, message};
-use crate::gateway::free_port;
 use crate::partner::{Partner, Shared};
 use crate::stream::Stream;
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use talaria_egress::{Access, Config, Egress, Request, Response};
-use talaria_testkit::PROVIDER_KEY;
+use talaria_testkit::{PROVIDER_KEY, free_port};
 
 /// The API server's key. It refuses short ones and placeholders.
 pub(crate) const KEY: &str = "a-long-key-of-the-tests-7291";
@@ -213,11 +213,6 @@ pub(crate) fn hermes() -> &'static Path {
         let path = String::from_utf8(prepared.stdout).unwrap();
         PathBuf::from(path.trim_end().lines().next_back().expect("it prints a path"))
     })
-}
-
-/// A port that nobody listens on. It is not held, so somebody else may be quicker.
-pub(crate) fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// `config.yaml`. JSON is YAML.

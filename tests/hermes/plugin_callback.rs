@@ -1,11 +1,11 @@
 //! `plugin-callback` at the real gateway, by way of the plugin.
 
 use serde_json::json;
-use talaria_testkit::{Provider, soon};
+use talaria_testkit::{Provider, free_port, soon};
 
 use crate::bridge::message;
 use crate::cases::{self, COMPLETED, Case, answer, in_context};
-use crate::gateway::{Options, free_port};
+use crate::gateway::Options;
 use crate::partner::Partner;
 use crate::stream::Stream;
 

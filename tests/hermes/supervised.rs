@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
-use talaria_testkit::{PROVIDER_KEY, Provider};
+use talaria_testkit::{PROVIDER_KEY, Provider, free_port};
 
 use crate::bridge::{Start, message};
 use crate::cases::answer;
-use crate::gateway::{SECRET, free_port, hermes};
+use crate::gateway::{SECRET, hermes};
 use crate::partner::readiness;
 
 /// Ends the gateway also where the test fails, and the bridge is killed.

@@ -1,7 +1,6 @@
 //! The gateway's supervision, with a gateway that does what a file tells it.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -11,7 +10,7 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret as _;
 use talaria_egress::Egress;
-use talaria_testkit::soon;
+use talaria_testkit::{free_port, soon};
 use talaria_workspace::gateway::{Config, Launch, Plugin, Supervisor, User, Wanted, is_healthy, key_in};
 use talaria_workspace::{Assembly, Places};
 use tokio_util::sync::CancellationToken;
@@ -46,10 +45,6 @@ static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn say(line: String) {
     SAID.lock().unwrap().push(line);
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn config(home: &Path, wait: Duration) -> Config {
