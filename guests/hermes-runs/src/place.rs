@@ -1,8 +1,8 @@
 //! A busy gateway is waited for: as long as it says, and as long as the turn's time allows.
 
-use talaria_guest::events::{Event, emit};
+use talaria_guest::events::Event;
 use talaria_guest::{Failure, control, http};
-use talaria_upstream::hermes_agent::not_passed_on;
+use talaria_upstream::hermes_agent::tell;
 
 /// How long a busy gateway is left alone where it does not say, in seconds, and at most.
 const RETRY_AFTER: (u32, u32) = (1, 60);
@@ -28,8 +28,7 @@ impl Place {
             return Ok(false);
         }
         if !core::mem::replace(&mut self.told, true) {
-            let waits = Event::Status("The agent is busy; waiting for a place.".into());
-            emit(&waits).map_err(|error| not_passed_on(&error))?;
+            tell(&Event::Status("The agent is busy; waiting for a place.".into()))?;
         }
         if control::sleep(ms) { Ok(true) } else { Err(crate::cancelled()) }
     }

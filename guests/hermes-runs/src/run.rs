@@ -3,7 +3,7 @@
 use serde_json::Value;
 use talaria_guest::events::{self, Event};
 use talaria_guest::{Failure, FailureKind, Outcome, Usage, control, http, log};
-use talaria_upstream::hermes_agent::{self, NO_CONTENT, error_status, not_passed_on, unreachable};
+use talaria_upstream::hermes_agent::{self, NO_CONTENT, error_status, not_passed_on, tell, unreachable};
 use talaria_upstream::{is_event_stream, is_success, text};
 
 use crate::approval::{Approval, Choice, Request, Said};
@@ -353,10 +353,6 @@ fn read(response: &http::Response) -> Result<Standing, Failure> {
 
 fn status(text: &str) -> Result<(), Failure> {
     tell(&Event::Status(text.into()))
-}
-
-fn tell(event: &Event) -> Result<(), Failure> {
-    events::emit(event).map_err(|error| not_passed_on(&error))
 }
 
 fn lost_events(why: &str) {

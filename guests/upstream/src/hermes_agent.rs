@@ -57,6 +57,14 @@ pub fn no_content() -> Failure {
     Failure::new(FailureKind::Upstream, NO_CONTENT)
 }
 
+/// Tells the caller.
+///
+/// # Errors
+/// What the caller reads where it could not be told.
+pub fn tell(event: &events::Event) -> Result<(), Failure> {
+    events::emit(event).map_err(|error| not_passed_on(&error))
+}
+
 /// Something that could not be told to the caller.
 #[must_use]
 pub fn not_passed_on(error: &events::Error) -> Failure {

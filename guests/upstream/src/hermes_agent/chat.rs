@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use talaria_guest::events::{self, Event, ToolProgress, ToolState};
+use talaria_guest::events::{Event, ToolProgress, ToolState};
 use talaria_guest::{Failure, FailureKind, Outcome, Request, Turn, config, http};
 
 use super::reply::{self, Reply};
-use super::{KEY, Session, error_status, not_passed_on, unreachable};
+use super::{KEY, Session, error_status, tell, unreachable};
 use crate::{
     Chunk, ERROR_BYTES, TURN_TIMEOUT_MS, WHOLE_BODY, at, base, bearer, first, is_event_stream, is_success,
     next_chunk, read, text,
@@ -143,10 +143,6 @@ impl<'a> Chat<'a> {
             session.follow(headers);
         }
     }
-}
-
-fn tell(event: &Event) -> Result<(), Failure> {
-    events::emit(event).map_err(|error| not_passed_on(&error))
 }
 
 fn tool_progress(data: &Value) -> Event {
