@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use talaria_egress::{Access, Config, Egress, Request, Response};
-use talaria_testkit::soon;
+use talaria_fakes::soon;
 
 /// A running `talaria serve`. Killed when dropped.
 pub(crate) struct Bridge {

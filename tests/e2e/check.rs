@@ -1,7 +1,7 @@
 //! `talaria check`: 0 if all is well, 1 if an executor is not, with what to do about it.
 
 use serde_json::Value;
-use talaria_testkit::{FakeGateway, Reply, guest};
+use talaria_fakes::{FakeGateway, Reply, guest};
 
 use crate::bridge::{run, stderr, stdout, talaria};
 
@@ -19,7 +19,7 @@ async fn all_is_well() {
 #[test]
 fn an_upstream_that_is_down_is_a_finding() {
     let folder = tempfile::tempdir().unwrap();
-    let port = talaria_testkit::free_port();
+    let port = talaria_fakes::free_port();
     let checked = run(talaria(folder.path())
         .arg("check")
         .env("HERMES_API_BASE", format!("http://127.0.0.1:{port}/v1")));

@@ -1,7 +1,7 @@
 //! Components that operators drop in: one that fits takes turns, one that does not is named and harms nobody.
 
 use serde_json::json;
-use talaria_testkit::guest;
+use talaria_fakes::guest;
 
 use crate::bridge::{Start, message};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use talaria_egress::{Access, Config, Egress, Request};
-use talaria_testkit::{guest, soon};
+use talaria_fakes::{guest, soon};
 
 use crate::bridge::{Bridge, Start, call, message};
 use crate::webhook::Webhook;

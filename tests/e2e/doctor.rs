@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, Recorded, Reply};
+use talaria_fakes::{FakeGateway, Recorded, Reply};
 
 use crate::bridge::{run, stderr, stdout, talaria};
 use crate::clock;

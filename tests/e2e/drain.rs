@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use talaria_egress::{Access, Config, Egress, Exchange, Request};
-use talaria_testkit::{FakeGateway, Reply, soon};
+use talaria_fakes::{FakeGateway, Reply, soon};
 use tokio::sync::Notify;
 
 use crate::bridge::{Start, call, message};
@@ -63,7 +63,7 @@ async fn a_turn_under_way_is_answered_before_the_end() {
             gateway.asked(1).await;
             bridge.terminate();
             // It refuses new turns from now on; that is how the test knows that the signal has arrived.
-            talaria_testkit::soon("it refuses new turns", async {
+            talaria_fakes::soon("it refuses new turns", async {
                 loop {
                     let refused = call(&url, "SendMessage", message("hi"), &[("a2a-version", "1.0")]).await;
                     if refused["error"]["code"] == -32000 {

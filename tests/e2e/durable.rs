@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use talaria_testkit::{guest, soon};
+use talaria_fakes::{guest, soon};
 
 use crate::bridge::{Bridge, Start, call, message};
 

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use talaria_testkit::{FakeGateway, Reply, Stream, soon};
+use talaria_fakes::{FakeGateway, Reply, Stream, soon};
 
 use crate::bridge::{Bridge, Start, run, stderr, stdout, talaria};
 

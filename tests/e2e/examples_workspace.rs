@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use talaria_testkit::{FakePlatform, free_port, soon};
+use talaria_fakes::{FakePlatform, free_port, soon};
 
 use crate::bridge::{call, message, run, stderr, stdout, talaria};
 use crate::gateway;

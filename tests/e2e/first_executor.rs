@@ -1,6 +1,6 @@
 //! The README's "first executor in five minutes": dropped in, loaded, and in the path of every turn.
 
-use talaria_testkit::guest;
+use talaria_fakes::guest;
 
 use crate::bridge::Start;
 

@@ -1,7 +1,7 @@
 //! The executor `hermes` behind the real binary: the environment, one line of configuration and a model are enough.
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, Reply};
+use talaria_fakes::{FakeGateway, Reply};
 
 use crate::bridge::{Bridge, Start, message};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeRuns, Script, soon};
+use talaria_fakes::{FakeRuns, Script, soon};
 use tokio::sync::Notify;
 
 use crate::bridge::{Bridge, Start, message};

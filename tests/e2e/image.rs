@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use talaria_testkit::guest;
+use talaria_fakes::guest;
 
 use crate::bridge::{call, message, talaria};
 

@@ -1,6 +1,6 @@
 //! Executors whose components come from a registry.
 
-use talaria_testkit::{FakeRegistry, Reply, guest};
+use talaria_fakes::{FakeRegistry, Reply, guest};
 
 use crate::bridge::{Start, message};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, FakePlatform, FakePlugin, Inbound, Reply, Step, free_port, soon};
+use talaria_fakes::{FakeGateway, FakePlatform, FakePlugin, Inbound, Reply, Step, free_port, soon};
 
 use crate::bridge::{Bridge, Start, admin, message, request};
 use crate::webhook::Webhook;
@@ -63,7 +63,7 @@ async fn a_turn_goes_there_by_a_post_and_comes_back_by_a_callback() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_environment_of_the_seeds_is_enough() {
     let echo =
-        |message: &talaria_testkit::Inbound| vec![Step::Answer(format!("echo: {}", message.content()))];
+        |message: &talaria_fakes::Inbound| vec![Step::Answer(format!("echo: {}", message.content()))];
     let plugin = FakePlugin::with_secret(Some("a-shared-secret"), echo).await;
     let gateway = FakeGateway::always(Reply::completion("from the gateway")).await;
     let folder = tempfile::tempdir().unwrap();

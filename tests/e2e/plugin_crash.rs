@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use talaria_egress::{Access, Config, Egress, Request};
-use talaria_testkit::{FakePlugin, Inbound, soon};
+use talaria_fakes::{FakePlugin, Inbound, soon};
 use tokio::task::JoinSet;
 
 use crate::bridge::{Bridge, Start, call, message};
@@ -93,7 +93,7 @@ async fn verify(bridge: &Bridge, plugin: &FakePlugin, accepted: &BTreeMap<String
 #[tokio::test(flavor = "multi_thread")]
 async fn no_turn_through_the_plugin_is_lost_or_doubled_by_kills() {
     let folder = tempfile::tempdir().unwrap();
-    let port = talaria_testkit::free_port();
+    let port = talaria_fakes::free_port();
     let plugin = FakePlugin::echo().await;
     let (mut before, mut accepted, mut answered) = (BTreeMap::new(), 0, 0);
     let mut chance = 0x9e37_79b9_7f4a_7c15_u64;

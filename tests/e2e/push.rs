@@ -2,7 +2,7 @@
 //! must not go.
 
 use serde_json::{Value, json};
-use talaria_testkit::{guest, soon};
+use talaria_fakes::{guest, soon};
 
 use crate::bridge::{Bridge, Start, admin, message};
 use crate::webhook::{Delivery, Webhook};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use talaria_testkit::guest;
+use talaria_fakes::guest;
 
 use crate::bridge::{Bridge, Start, admin, message, run, stdout, talaria};
 

@@ -3,7 +3,7 @@
 //! Several threads, since starting a bridge blocks one while the gateway answers its probe.
 
 use serde_json::json;
-use talaria_testkit::{FakeGateway, Reply};
+use talaria_fakes::{FakeGateway, Reply};
 
 use crate::bridge::Start;
 
@@ -31,7 +31,7 @@ async fn the_gateway_gets_what_the_python_bridge_sent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_down_fails_turns_and_not_the_boot() {
     let folder = tempfile::tempdir().unwrap();
-    let port = talaria_testkit::free_port();
+    let port = talaria_fakes::free_port();
     let bridge =
         Start::new(folder.path()).env("HERMES_API_BASE", &format!("http://127.0.0.1:{port}/v1")).up();
     assert_eq!(bridge.banner["executors"][0]["readiness"]["state"], "not-ready");

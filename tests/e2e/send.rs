@@ -33,7 +33,7 @@ fn a_turn_that_failed_is_told_and_is_a_failure() {
 #[test]
 fn what_cannot_be_reached_or_understood_is_a_failure_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
-    let port = talaria_testkit::free_port();
+    let port = talaria_fakes::free_port();
     let nobody = run(talaria(folder.path()).args(["send", &format!("http://127.0.0.1:{port}"), "hello"]));
     assert_eq!(nobody.status.code(), Some(1));
     assert!(stderr(&nobody).contains("connection refused"), "{}", stderr(&nobody));

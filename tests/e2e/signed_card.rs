@@ -1,7 +1,7 @@
 //! The signed card: as the configuration asks for it, or no start at all.
 
 use serde_json::Value;
-use talaria_testkit::{guest, soon};
+use talaria_fakes::{guest, soon};
 
 use crate::bridge::{Bridge, Start, request, run, stderr, talaria};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, Reply, guest, soon};
+use talaria_fakes::{FakeGateway, Reply, guest, soon};
 
 use crate::bridge::{Bridge, Start, call, message, request, run, stderr, stdout, talaria};
 
@@ -164,7 +164,7 @@ async fn a_broken_version_leaves_the_last_good_one_even_after_a_restart() {
 async fn a_version_whose_upstream_is_down_waits_while_the_ready_one_serves() {
     let first = FakeGateway::always(Reply::completion("first")).await;
     // An address where nobody listens yet.
-    let door = format!("127.0.0.1:{}", talaria_testkit::free_port());
+    let door = format!("127.0.0.1:{}", talaria_fakes::free_port());
     let site = Site::new("");
     let policy =
         |base: &str| format!("[settings]\nbase_url = \"{base}\"\n[grant]\negress = [\"* {base}/*\"]\n");

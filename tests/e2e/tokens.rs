@@ -1,7 +1,7 @@
 //! Callers with tokens: none gets in without, none sees another's tasks, and a new token needs no restart.
 
 use serde_json::{Value, json};
-use talaria_testkit::soon;
+use talaria_fakes::soon;
 
 use crate::bridge::{Bridge, Start, call, message, request};
 

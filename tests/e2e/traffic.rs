@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_testkit::soon;
+use talaria_fakes::soon;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

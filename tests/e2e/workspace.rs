@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use talaria_egress::Response;
-use talaria_testkit::{FakeGateway, FakePlatform, Reply, soon};
+use talaria_fakes::{FakeGateway, FakePlatform, Reply, soon};
 
 use crate::bridge::{Bridge, Start, run, stderr, stdout, talaria};
 

@@ -6,13 +6,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakePlatform, Mood, soon};
+use talaria_fakes::{FakePlatform, Mood, free_port, soon};
 
 use crate::bridge::{Bridge, Start};
 use crate::clock::Clock;
@@ -152,7 +151,7 @@ impl Soak {
         );
         fs::write(root.path().join("configs/config.yaml"), config).unwrap();
         fs::write(root.path().join("gateway.py"), gateway::SCRIPT).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let (platform, traffic) = (FakePlatform::start().await, Traffic::new());
         Self {
             root,

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakePlatform, PROVIDER_KEY, Provider, free_port, soon};
+use talaria_fakes::{FakePlatform, PROVIDER_KEY, Provider, free_port, soon};
 
 use crate::bridge::{Bridge, message};
 use crate::partner::{Partner, Shared};

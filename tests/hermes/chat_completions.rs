@@ -1,6 +1,6 @@
 //! `chat-completions` at the real API server.
 
-use talaria_testkit::Provider;
+use talaria_fakes::Provider;
 
 use crate::bridge::message;
 use crate::cases::{self, Case, answer};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use talaria_egress::{Access, Config, Egress, Request, Response};
-use talaria_testkit::{PROVIDER_KEY, free_port};
+use talaria_fakes::{PROVIDER_KEY, free_port};
 
 /// The API server's key. It refuses short ones and placeholders.
 pub(crate) const KEY: &str = "a-long-key-of-the-tests-7291";

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use talaria_testkit::{PROVIDER_KEY, Provider};
+use talaria_fakes::{PROVIDER_KEY, Provider};
 
 use crate::bridge::{Bridge, Start, message};
 use crate::cases::{CANCELED, COMPLETED, FAILED, answer, cancel};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_testkit::{Provider, soon};
+use talaria_fakes::{Provider, soon};
 
 use crate::bridge::{Bridge, message};
 use crate::cases::{self, COMPLETED, Case, FAILED, INPUT_REQUIRED, answer, history, in_context, words};

@@ -1,6 +1,6 @@
 //! `hermes-runs` at a gateway that has no runs: the real one, with a relay before it that hides them.
 
-use talaria_testkit::Provider;
+use talaria_fakes::Provider;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;

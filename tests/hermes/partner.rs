@@ -6,7 +6,7 @@
 use std::ops::Deref;
 use std::path::Path;
 
-use talaria_testkit::Provider;
+use talaria_fakes::Provider;
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 

@@ -1,7 +1,7 @@
 //! `plugin-callback` at the real gateway, by way of the plugin.
 
 use serde_json::json;
-use talaria_testkit::{Provider, free_port, soon};
+use talaria_fakes::{Provider, free_port, soon};
 
 use crate::bridge::message;
 use crate::cases::{self, COMPLETED, Case, answer, in_context};

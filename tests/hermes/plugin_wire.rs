@@ -2,7 +2,7 @@
 //! what it must expect. The plugin is ours; sessions, commands, approvals and the order of answers are the gateway's.
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, Provider, Reply};
+use talaria_fakes::{FakeGateway, Provider, Reply};
 
 use crate::cases::{patiently, words};
 use crate::gateway::{Options, SECRET};
@@ -43,7 +43,7 @@ impl Chat {
 
     /// Everything that came back so far.
     fn callbacks(&self) -> Vec<Value> {
-        self.callback.requests().iter().map(talaria_testkit::Recorded::json).collect()
+        self.callback.requests().iter().map(talaria_fakes::Recorded::json).collect()
     }
 
     /// The first callback for which this holds.
@@ -174,7 +174,7 @@ async fn a_turn_that_a_crash_cut_off_is_taken_up_again_and_answered_without_a_na
     patiently("the agent goes on", || (hermes.model.times(&turn) == 2).then_some(())).await;
     hermes.model.release(&turn);
     let answer =
-        patiently("the answer", || callback.requests().first().map(talaria_testkit::Recorded::json)).await;
+        patiently("the answer", || callback.requests().first().map(talaria_fakes::Recorded::json)).await;
     assert_eq!(
         answer,
         json!({

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use talaria_egress::{Access, Config, Egress, Exchange, Request};
-use talaria_testkit::soon;
+use talaria_fakes::soon;
 
 use crate::bridge::{Bridge, message};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
-use talaria_testkit::{PROVIDER_KEY, Provider, free_port};
+use talaria_fakes::{PROVIDER_KEY, Provider, free_port};
 
 use crate::bridge::{Start, message};
 use crate::cases::answer;

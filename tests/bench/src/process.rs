@@ -1,13 +1,14 @@
 //! The processes that are measured.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use talaria_fakes::free_port;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
@@ -73,7 +74,7 @@ impl Bridge {
         fs::write(folder.join("mine.toml"), policy)?;
         let token_file = self.home.path().join("token");
         fs::write(&token_file, token)?;
-        let admin = free_address()?;
+        let admin = free_address();
         let more = format!(
             "[executors]\ndir = {folder:?}\ndefault = \"mine\"\n\n\
              [admin]\nlisten = \"{admin}\"\ntoken = {{ file = {token_file:?} }}\n"
@@ -94,7 +95,7 @@ impl Bridge {
     }
 
     fn start_as(&self, text: &str) -> Result<Server> {
-        let address = free_address()?;
+        let address = free_address();
         let config = self.home.path().join(format!("bridge-{}.toml", address.port()));
         fs::write(&config, text)?;
         let mut command = Command::new(&self.binary);
@@ -129,7 +130,7 @@ impl Bridge {
     }
 
     fn start_native(&self, which: &str, upstream: SocketAddr) -> Result<Server> {
-        let address = free_address()?;
+        let address = free_address();
         let mut command = Command::new(std::env::current_exe()?);
         command.args([which, &address.to_string(), &upstream.to_string()]);
         Server::start(command, address, self.home.path().join(format!("{which}.log")))
@@ -225,8 +226,8 @@ fn kibibytes(process: u32, file: &str, name: &str) -> Result<f64> {
 }
 
 /// An address that nobody uses now.
-fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+fn free_address() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, free_port()).into()
 }
 
 /// Starts this process again with more open files where it has too few: without `unsafe`, only a shell can raise that

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use talaria_engine::{Component, Engine, EngineConfig};
-use talaria_testkit::{FakeGateway, Reply, Rig, guest};
+use talaria_fakes::{FakeGateway, Reply, guest};
+use talaria_rig::Rig;
 
 use crate::table::{Row, Target, median, quantile};
 

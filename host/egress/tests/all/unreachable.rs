@@ -9,9 +9,7 @@ use crate::{PATIENCE, access, egress, fails, get};
 
 #[tokio::test]
 async fn a_refused_connection_says_so() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
+    let address = format!("127.0.0.1:{}", talaria_fakes::free_port());
     let access = access(&[&format!("GET http://{address}/")]);
     let error = fails(egress().fetch(&access, get(format!("http://{address}/"))).await, ErrorKind::Connect);
     assert_eq!(error.message(), format!("connection refused ({address})"));

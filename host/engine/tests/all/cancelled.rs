@@ -1,6 +1,7 @@
 //! A cancelled turn: its pending call fails, and its upstream is told in an instance of its own.
 
-use talaria_testkit::{FakeGateway, Reply, Rig};
+use talaria_fakes::{FakeGateway, Reply};
+use talaria_rig::Rig;
 use talaria_turns::{Executor as _, FailureKind, Turn};
 use tokio_util::sync::CancellationToken;
 

@@ -11,7 +11,8 @@ mod shapes;
 mod streamed;
 mod transcript;
 
-use talaria_testkit::{FakeGateway, Reply, Rig};
+use talaria_fakes::{FakeGateway, Reply};
+use talaria_rig::Rig;
 
 /// The gateway's key; the executor may name it and never sees it.
 const KEY: &str = "API_SERVER_KEY";

@@ -1,9 +1,9 @@
 //! The conformance component does what the kits' prefixes ask for.
 
-use talaria_testkit::Rig;
+use talaria_rig::Rig;
 use talaria_turns::{Content, Emitted, FinalState, MessageId, Part, Turn};
 
-async fn by_id(id: &str) -> talaria_testkit::Ran {
+async fn by_id(id: &str) -> talaria_rig::Ran {
     let rig = Rig::new("conformance").await;
     let turn = rig.turn("hello");
     let id: MessageId = id.parse().unwrap();

@@ -6,7 +6,8 @@ use std::time::Duration;
 use talaria_egress::{Access, Config, Egress};
 use talaria_engine::{Component, Engine, EngineConfig, Executor, Fault, Limits, Spec, Wasi};
 use talaria_store::Memory;
-use talaria_testkit::{FakeGateway, Reply, Rig, guest, soon};
+use talaria_fakes::{FakeGateway, Reply, guest, soon};
+use talaria_rig::Rig;
 use talaria_turns::{ContextId, Executor as _, FailureKind, Principal, Scope};
 use tokio_util::sync::CancellationToken;
 
@@ -135,7 +136,7 @@ async fn a_guests_own_faults_are_told_and_others_are_not() {
 
 /// An engine with room for few turns, so that what is not released is missed at once.
 async fn narrow(slots: u32, concurrency: usize) -> Arc<Executor> {
-    let cache = std::env::current_exe().unwrap().parent().unwrap().join("testkit-components");
+    let cache = std::env::current_exe().unwrap().parent().unwrap().join("rig-components");
     let config = EngineConfig { slots, scripted_slots: 1, cache_dir: Some(cache) };
     let engine = Engine::new(&config, Egress::new(Config::default())).unwrap();
     let component = Component::load(&engine, guest("probe"), |_| ()).await.unwrap();

@@ -11,7 +11,8 @@ mod think;
 mod tools;
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, Ran, Reply, Rig, Stream};
+use talaria_fakes::{FakeGateway, Reply, Stream};
+use talaria_rig::{Ran, Rig};
 
 /// The endpoint's key; the executor may name it and never sees it.
 const KEY: &str = "OPENAI_API_KEY";

@@ -12,7 +12,8 @@ mod request;
 mod resumed;
 mod status;
 
-use talaria_testkit::{FakeRuns, Ran, Rig, Script};
+use talaria_fakes::{FakeRuns, Script};
+use talaria_rig::{Ran, Rig};
 use talaria_turns::{Part, Turn};
 use tokio_util::sync::CancellationToken;
 

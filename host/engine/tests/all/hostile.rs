@@ -6,7 +6,8 @@
 use std::time::{Duration, Instant};
 
 use talaria_engine::{Component, FOLDER, Limits, LoadError, Wasi};
-use talaria_testkit::{FakeGateway, MailHost, Reply, Rig, guest, soon};
+use talaria_fakes::{FakeGateway, Reply, guest, soon};
+use talaria_rig::{MailHost, Rig};
 use talaria_turns::{ContextId, FailureKind, Turn};
 use wasmparser::{Parser, Payload};
 

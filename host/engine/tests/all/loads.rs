@@ -6,7 +6,8 @@ use std::sync::Mutex;
 
 use talaria_egress::{Config, Egress};
 use talaria_engine::{Component, Engine, EngineConfig, LoadError, Stage};
-use talaria_testkit::{Rig, guest};
+use talaria_fakes::guest;
+use talaria_rig::Rig;
 
 async fn refused(wasm: Vec<u8>) -> LoadError {
     Component::load(Rig::engine().await, wasm, |_| ()).await.expect_err("it should be refused")

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use talaria_engine::Limits;
-use talaria_testkit::{FakePlugin, MailHost, Rig};
+use talaria_fakes::FakePlugin;
+use talaria_rig::{MailHost, Rig};
 use talaria_turns::{Content, Emitted, Failure, Message, Outcome, Part, Role, Said, Turn};
 use tokio::sync::mpsc;
 
@@ -52,7 +53,7 @@ impl Running {
     /// What it says next; checkpoints are kept on the way.
     async fn next(&mut self) -> Said {
         loop {
-            match talaria_testkit::soon("the turn says something", self.said.recv()).await.unwrap() {
+            match talaria_fakes::soon("the turn says something", self.said.recv()).await.unwrap() {
                 Said::Checkpoint { kept, .. } => drop(kept.send(Ok(()))),
                 said => return said,
             }
@@ -78,7 +79,7 @@ impl Running {
 
     /// How it ended; checkpoints are kept on the way, the rest is dropped.
     async fn end(mut self) -> Result<String, Failure> {
-        let outcome = talaria_testkit::soon("the turn ends", async {
+        let outcome = talaria_fakes::soon("the turn ends", async {
             loop {
                 tokio::select! {
                     Some(said) = self.said.recv() => if let Said::Checkpoint { kept, .. } = said {

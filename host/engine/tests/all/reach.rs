@@ -1,6 +1,7 @@
 //! What a guest can reach: what was granted, and nothing else.
 
-use talaria_testkit::{FakeGateway, Reply, Rig};
+use talaria_fakes::{FakeGateway, Reply};
+use talaria_rig::Rig;
 
 #[tokio::test]
 async fn a_call_that_is_not_granted_never_leaves() {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, Rig, Stream, soon};
+use talaria_fakes::{FakeGateway, Stream, soon};
+use talaria_rig::Rig;
 use talaria_turns::{
     Content, Emitted, FailureKind, FinalState, Message, Metadata, Part, Principal, Said, Turn,
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use talaria_testkit::Rig;
+use talaria_rig::Rig;
 use talaria_turns::{Message, Turn};
 use tokio::task::JoinSet;
 

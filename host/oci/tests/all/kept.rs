@@ -3,7 +3,7 @@
 use std::fs;
 
 use talaria_oci::{Error, Options};
-use talaria_testkit::FakeRegistry;
+use talaria_fakes::FakeRegistry;
 
 use crate::{component, options, pull};
 

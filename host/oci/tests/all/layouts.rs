@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 use talaria_oci::Error;
-use talaria_testkit::FakeRegistry;
+use talaria_fakes::FakeRegistry;
 
 use crate::{component, options, pull};
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use talaria_egress::{Config, Egress};
 use talaria_oci::{Error, Options, Progress};
-use talaria_testkit::soon;
+use talaria_fakes::soon;
 
 /// The head of a component, and something that no other has.
 fn component(name: &str) -> Bytes {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::json;
 use talaria_egress::{Config, Egress, Names};
 use talaria_oci::{Access, Error, Options, Progress};
-use talaria_testkit::{FakeRegistry, Recorded, Reply, Stream};
+use talaria_fakes::{FakeRegistry, Recorded, Reply, Stream};
 
 use crate::{component, options, pull, pull_and_tell};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret as _;
 use talaria_egress::Egress;
-use talaria_testkit::{free_port, soon};
+use talaria_fakes::{free_port, soon};
 use talaria_workspace::gateway::{Config, Launch, Plugin, Supervisor, User, Wanted, is_healthy, key_in};
 use talaria_workspace::{Assembly, Places};
 use tokio_util::sync::CancellationToken;

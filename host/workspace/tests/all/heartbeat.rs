@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
-use talaria_testkit::{FakePlatform, Mood, soon};
+use talaria_fakes::{FakePlatform, Mood, soon};
 use talaria_workspace::{Assembly, Contact, Host, Keys, Manifest, Places, Pulse, Status, Timing};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use talaria_testkit::{FakeGateway, Reply, Stream, soon};
+use talaria_fakes::{FakeGateway, Reply, Stream, soon};
 use talaria_turns::{Emitted, Said, Turn};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;

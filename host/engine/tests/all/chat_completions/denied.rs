@@ -1,6 +1,6 @@
 //! What the grant does not allow does not happen.
 
-use talaria_testkit::Rig;
+use talaria_rig::Rig;
 use talaria_turns::FailureKind;
 
 use super::{KEY, polite, rig};

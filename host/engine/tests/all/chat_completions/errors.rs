@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use talaria_egress::Bounds;
-use talaria_testkit::{FakeGateway, Ran, Reply, Rig};
+use talaria_fakes::{FakeGateway, Reply, free_port};
+use talaria_rig::{Ran, Rig};
 use talaria_turns::FailureKind;
-use tokio::net::TcpListener;
 
 use super::{KEY, rig};
 
@@ -79,8 +79,7 @@ async fn an_error_that_is_not_utf8_is_readable_all_the_same() {
 
 #[tokio::test]
 async fn a_refused_connection_is_told_with_its_reason() {
-    // A port that was free a moment ago.
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
     let rig = Rig::new("chat-completions").await.setting("base_url", format!("http://{address}/v1"));
     for ran in [rig.run("hello").await, rig.stream("hello").await] {
         let failure = ran.failure();

@@ -1,7 +1,8 @@
 //! A provider's failure, which the gateway reports as HTTP 200: a failure, not an answer.
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, PROVIDER_KEY, Ran, Reply};
+use talaria_fakes::{FakeGateway, PROVIDER_KEY, Reply};
+use talaria_rig::Ran;
 use talaria_turns::FailureKind;
 
 use super::rig;

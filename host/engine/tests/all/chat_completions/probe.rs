@@ -1,8 +1,8 @@
 //! The probe at load: can the gateway be reached?
 
-use talaria_testkit::{FakeGateway, Reply, Rig};
+use talaria_fakes::{FakeGateway, Reply, free_port};
+use talaria_rig::Rig;
 use talaria_turns::FailureKind;
-use tokio::net::TcpListener;
 
 use super::{KEY, polite, rig};
 
@@ -45,7 +45,7 @@ async fn a_gateway_that_refuses_the_key_is_not() {
 
 #[tokio::test]
 async fn a_gateway_that_is_down_is_not() {
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
     let rig = Rig::new("chat-completions").await.setting("base_url", format!("http://{address}/v1"));
     let failure = rig.executor().setup().await.expect_err("nothing listens there");
     assert_eq!(failure.kind, FailureKind::Upstream, "loaded, not ready");

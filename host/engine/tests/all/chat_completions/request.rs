@@ -1,7 +1,8 @@
 //! What the gateway is asked.
 
 use serde_json::json;
-use talaria_testkit::{FakeGateway, Reply, Rig};
+use talaria_fakes::{FakeGateway, Reply};
+use talaria_rig::Rig;
 use talaria_turns::{Content, FinalState, Part, Turn, Usage};
 
 use super::{KEY, polite, rig};

@@ -1,6 +1,7 @@
 //! The gateway's session: one a conversation, never of a caller's choosing.
 
-use talaria_testkit::{FakeGateway, Reply, Rig};
+use talaria_fakes::{FakeGateway, Reply};
+use talaria_rig::Rig;
 use talaria_turns::{ContextId, Principal, Turn};
 
 use super::{KEY, polite, rig};

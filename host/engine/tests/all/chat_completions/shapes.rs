@@ -1,7 +1,7 @@
 //! Answers that are no chat completion, and those that only look odd.
 
 use serde_json::json;
-use talaria_testkit::{FakeGateway, Reply};
+use talaria_fakes::{FakeGateway, Reply};
 use talaria_turns::{FailureKind, Turn};
 
 use super::rig;

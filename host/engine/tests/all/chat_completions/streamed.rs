@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use talaria_testkit::{FakeGateway, PROVIDER_KEY, Ran, Reply, Stream, soon};
+use talaria_fakes::{FakeGateway, PROVIDER_KEY, Reply, Stream, soon};
+use talaria_rig::Ran;
 use talaria_turns::{Emitted, FailureKind, FinalState, Said, ToolProgress, ToolState, Turn, Usage};
 use tokio::sync::Notify;
 

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use talaria_engine::{Line, Page};
-use talaria_testkit::{FakeGateway, Recorded, Reply, Rig};
+use talaria_fakes::{FakeGateway, Recorded, Reply};
+use talaria_rig::Rig;
 use talaria_turns::FailureKind;
 
 use super::{KEY, rig};

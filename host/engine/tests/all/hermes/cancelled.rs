@@ -1,6 +1,6 @@
 //! A turn that is dropped or cancelled lets its exchange go.
 
-use talaria_testkit::{FakeGateway, Reply, Stream, soon};
+use talaria_fakes::{FakeGateway, Reply, Stream, soon};
 use talaria_turns::{Emitted, FailureKind, Said, Turn};
 use tokio_util::sync::CancellationToken;
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use talaria_egress::Bounds;
-use talaria_testkit::{FakeGateway, PROVIDER_KEY, Ran, Reply, Rig, Stream};
+use talaria_fakes::{FakeGateway, PROVIDER_KEY, Reply, Stream, free_port};
+use talaria_rig::{Ran, Rig};
 use talaria_turns::FailureKind;
-use tokio::net::TcpListener;
 
 use super::{KEY, MODEL, rig, run_against, stream_against};
 use crate::trace::Trace;
@@ -103,7 +103,7 @@ async fn an_answer_of_another_shape_is_none() {
 
 #[tokio::test]
 async fn an_endpoint_that_is_not_there_is_a_connection_error() {
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
     let rig =
         Rig::new("hermes").await.setting("base_url", format!("http://{address}/v1")).setting("model", MODEL);
     for ran in [rig.run("hello").await, rig.stream("hello").await] {

@@ -1,8 +1,8 @@
 //! The probe at load: can the endpoint be reached, and does it take the key?
 
-use talaria_testkit::{FakeGateway, Reply, Rig};
+use talaria_fakes::{FakeGateway, Reply, free_port};
+use talaria_rig::Rig;
 use talaria_turns::{Failure, FailureKind};
-use tokio::net::TcpListener;
 
 use super::{KEY, MODEL, polite, rig};
 
@@ -21,7 +21,7 @@ async fn the_endpoint_is_asked_for_its_models_with_the_key() {
 
 #[tokio::test]
 async fn an_endless_list_of_models_is_not_read() {
-    let stream = talaria_testkit::Stream::new().bytes("x".repeat(1 << 20)).hang();
+    let stream = talaria_fakes::Stream::new().bytes("x".repeat(1 << 20)).hang();
     probe(stream.into()).await.unwrap();
 }
 
@@ -44,7 +44,7 @@ async fn a_refused_key_is_named() {
 async fn an_endpoint_that_is_down_is_not_ready() {
     let failure = probe(Reply::status(503, "text/plain", "no")).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Upstream);
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
     let rig =
         Rig::new("hermes").await.setting("base_url", format!("http://{address}/v1")).setting("model", MODEL);
     let failure = rig.executor().setup().await.unwrap_err();

@@ -1,7 +1,8 @@
 //! What a model thinks goes into the trace and nowhere else.
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, Ran, Reply};
+use talaria_fakes::{FakeGateway, Reply};
+use talaria_rig::Ran;
 
 use super::{MODEL, deltas, message, rig};
 use crate::trace::Trace;

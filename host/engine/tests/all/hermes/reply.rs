@@ -1,7 +1,7 @@
 //! What becomes of an answer.
 
 use serde_json::{Value, json};
-use talaria_testkit::Reply;
+use talaria_fakes::Reply;
 use talaria_turns::{FinalState, Usage};
 
 use super::{deltas, message, run_against, stream_against};

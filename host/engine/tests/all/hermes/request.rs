@@ -1,7 +1,8 @@
 //! What the endpoint is asked.
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, Reply, Rig};
+use talaria_fakes::{FakeGateway, Reply};
+use talaria_rig::Rig;
 use talaria_turns::{Content, FailureKind, Part, Turn};
 
 use super::{KEY, MODEL, message, polite, rig};

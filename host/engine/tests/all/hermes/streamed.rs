@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use talaria_testkit::{FakeGateway, Ran, Reply, Stream, soon};
+use talaria_fakes::{FakeGateway, Reply, Stream, soon};
+use talaria_rig::Ran;
 use talaria_turns::{Emitted, FailureKind, Said, Turn, Usage};
 use tokio::sync::Notify;
 

@@ -1,7 +1,7 @@
 //! Thoughts inside the content, wherever the pieces are torn.
 
 use serde_json::json;
-use talaria_testkit::{FakeGateway, Reply};
+use talaria_fakes::{FakeGateway, Reply};
 
 use super::{message, rig, run_against, stream_against};
 

@@ -1,7 +1,8 @@
 //! Answers that are tool calls.
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeGateway, Ran, Reply};
+use talaria_fakes::{FakeGateway, Reply};
+use talaria_rig::Ran;
 use talaria_turns::{Content, Part, Turn};
 
 use super::{deltas, message, rig, run_against, stream_against};

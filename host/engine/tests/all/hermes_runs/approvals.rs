@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeRuns, Ran, Reply, Script, soon};
+use talaria_fakes::{FakeRuns, Reply, Script, soon};
+use talaria_rig::Ran;
 use talaria_turns::{Content, Emitted, FailureKind, Part, Said};
 use tokio::sync::Notify;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use talaria_engine::Limits;
-use talaria_testkit::{FakeRuns, Reply, Script};
+use talaria_fakes::{FakeRuns, Reply, Script};
 use talaria_turns::{Emitted, FailureKind};
 use tokio_util::sync::CancellationToken;
 

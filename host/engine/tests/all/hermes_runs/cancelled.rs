@@ -1,6 +1,6 @@
 //! A cancel stops the run, in an instance of its own.
 
-use talaria_testkit::{FakeRuns, Reply, Script};
+use talaria_fakes::{FakeRuns, Reply, Script};
 use talaria_turns::{Executor as _, FailureKind, Turn};
 use tokio_util::sync::CancellationToken;
 

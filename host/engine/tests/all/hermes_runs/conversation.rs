@@ -1,7 +1,7 @@
 //! The gateway does not read a session back, so the conversation goes along with each turn.
 
 use serde_json::{Value, json};
-use talaria_testkit::{FakeRuns, Reply, Script};
+use talaria_fakes::{FakeRuns, Reply, Script};
 use talaria_turns::{Message, Part, Role, Turn};
 
 use super::rig;

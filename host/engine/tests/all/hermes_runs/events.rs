@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use talaria_testkit::{FakeRuns, Script, soon};
+use talaria_fakes::{FakeRuns, Script, soon};
 use talaria_turns::{Emitted, Said, ToolState, Turn};
 use tokio::sync::Notify;
 
@@ -114,7 +114,7 @@ async fn what_is_unknown_is_skipped() {
 #[tokio::test]
 async fn events_may_be_named_outside() {
     let runs = FakeRuns::start([Script::new().completed("hi")]).await;
-    let stream = talaria_testkit::Stream::default()
+    let stream = talaria_fakes::Stream::default()
         .bytes(": keepalive\n\nevent: message.delta\ndata: {\"delta\":\"hi\"}\n\ndata: not json\n\n")
         .bytes("event: run.completed\ndata: {\"output\":\"hi\"}\n\n");
     runs.next("GET", "/events", stream.into());

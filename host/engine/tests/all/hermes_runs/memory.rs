@@ -1,7 +1,8 @@
 //! The scope of the agent's long-term memory: the conversation's, within the caller's name.
 
 use serde_json::json;
-use talaria_testkit::{FakeRuns, Rig, Script};
+use talaria_fakes::{FakeRuns, Script};
+use talaria_rig::Rig;
 use talaria_turns::{Message, Principal, Turn};
 
 use super::{KEY, rig};

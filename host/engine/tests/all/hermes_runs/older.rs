@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use talaria_testkit::{FakeRuns, Reply, Rig, Script, Stream};
+use talaria_fakes::{FakeRuns, Reply, Script, Stream};
+use talaria_rig::Rig;
 use talaria_turns::{Emitted, FailureKind, Turn};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;

@@ -1,8 +1,8 @@
 //! The probe at load: does the gateway have runs?
 
-use talaria_testkit::{FakeRuns, Reply, Rig};
+use talaria_fakes::{FakeRuns, Reply, free_port};
+use talaria_rig::Rig;
 use talaria_turns::{Failure, FailureKind};
-use tokio::net::TcpListener;
 
 use super::{KEY, rig};
 
@@ -55,7 +55,7 @@ async fn a_gateway_that_is_down_or_refuses_the_key_is_not() {
     runs.want_key("a-key-of-16-chars");
     let failure = probe(&runs).await.unwrap_err();
     assert!(failure.message.starts_with("[hermes-agent error 401] "), "{failure}");
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
     let rig = Rig::new("hermes-runs").await.setting("base_url", format!("http://{address}/v1"));
     let failure = rig.executor().setup().await.unwrap_err();
     assert_eq!(failure.message, format!("[hermes-agent unreachable] connection refused ({address})"));

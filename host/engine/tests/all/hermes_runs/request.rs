@@ -1,7 +1,7 @@
 //! What the gateway is asked.
 
 use serde_json::json;
-use talaria_testkit::{FakeRuns, Reply, Script};
+use talaria_fakes::{FakeRuns, Reply, Script};
 use talaria_turns::{FailureKind, Turn, Usage};
 
 use super::{KEY, rig};

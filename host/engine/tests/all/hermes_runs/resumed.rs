@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use talaria_testkit::{FakeRuns, Ran, Rig, Script};
+use talaria_fakes::{FakeRuns, Script};
+use talaria_rig::{Ran, Rig};
 use talaria_turns::{Part, Said, Turn};
 use tokio::sync::Notify;
 

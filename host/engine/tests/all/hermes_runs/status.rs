@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use talaria_engine::Limits;
-use talaria_testkit::{FakeRuns, Reply, Script, Stream};
+use talaria_fakes::{FakeRuns, Reply, Script, Stream};
 use talaria_turns::{FailureKind, Usage};
 use tokio::sync::Notify;
 

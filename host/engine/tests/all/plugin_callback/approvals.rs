@@ -1,6 +1,7 @@
 //! Commands that the gateway does not run before somebody says so.
 
-use talaria_testkit::{FakePlugin, MailHost, Step};
+use talaria_fakes::{FakePlugin, Step};
+use talaria_rig::MailHost;
 use talaria_turns::{Content, Message, Part, Turn};
 
 use super::{Running, rig, says};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use talaria_testkit::{FakePlugin, MailHost, Rig, Step};
+use talaria_fakes::{FakePlugin, Step};
+use talaria_rig::{MailHost, Rig};
 use tokio::task::JoinSet;
 
 use super::{Running, rig};

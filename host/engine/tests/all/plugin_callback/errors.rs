@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use talaria_engine::Limits;
-use talaria_testkit::{FakePlugin, MailHost, Step};
+use talaria_fakes::{FakePlugin, Step};
+use talaria_rig::MailHost;
 use talaria_turns::{FailureKind, Turn};
 
 use super::{Running, SECRET, rig};
@@ -58,7 +59,7 @@ async fn a_call_that_is_not_granted() {
 #[tokio::test]
 async fn callbacks_that_are_not_granted() {
     let plugin = silent().await;
-    let rig = talaria_testkit::Rig::new("plugin-callback")
+    let rig = talaria_rig::Rig::new("plugin-callback")
         .await
         .setting("inbound_url", plugin.inbound_url())
         .setting("health_url", plugin.health_url());

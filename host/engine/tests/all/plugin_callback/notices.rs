@@ -1,6 +1,7 @@
 //! What the gateway says without answering.
 
-use talaria_testkit::{FakePlugin, MailHost, Step};
+use talaria_fakes::{FakePlugin, Step};
+use talaria_rig::MailHost;
 
 use super::{Running, rig};
 

@@ -1,7 +1,8 @@
 //! What the plugin is sent.
 
 use serde_json::json;
-use talaria_testkit::{FakePlugin, MailHost, Step};
+use talaria_fakes::{FakePlugin, Step};
+use talaria_rig::MailHost;
 use talaria_turns::{Principal, Turn};
 
 use super::{SECRET, rig, with_metadata};
@@ -28,7 +29,7 @@ async fn a_turn_is_sent_in_the_shape_of_the_python_bridge() {
 
 #[tokio::test]
 async fn the_secret_goes_along_where_there_is_one() {
-    let echo = |message: &talaria_testkit::Inbound| vec![Step::Answer(message.content().into())];
+    let echo = |message: &talaria_fakes::Inbound| vec![Step::Answer(message.content().into())];
     let plugin = FakePlugin::with_secret(Some("s3cret-s3cret"), echo).await;
     let mail = MailHost::on(std::sync::Arc::new(talaria_store::Memory::new(1)), Some("s3cret-s3cret")).await;
     let rig = rig(&plugin, &mail).await.secret(SECRET, "s3cret-s3cret");

@@ -1,6 +1,7 @@
 //! A turn that is executed again after a restart.
 
-use talaria_testkit::{FakePlugin, MailHost, Step};
+use talaria_fakes::{FakePlugin, Step};
+use talaria_rig::MailHost;
 use talaria_turns::{Said, Turn};
 
 use super::{Running, rig};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use talaria_testkit::{FakePlugin, MailHost, Rig, Step, soon};
+use talaria_fakes::{FakePlugin, Step, soon};
+use talaria_rig::{MailHost, Rig};
 use talaria_turns::{Executor as _, FailureKind, Said, Turn};
 use tokio_util::sync::CancellationToken;
 

@@ -8,7 +8,8 @@ use talaria_egress::{Access, Config, Egress};
 use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
 use talaria_mailbox::Counts;
 use talaria_store::{Sqlite, SqliteConfig};
-use talaria_testkit::{FakePlugin, MailHost, Step, guest, soon};
+use talaria_fakes::{FakePlugin, Step, guest, soon};
+use talaria_rig::MailHost;
 use talaria_turns::{
     Asked, Callbacks, Content, Incoming, Message, NoExecutor, Part, Principal, Role, Route, State, Timestamp,
     Turns,
@@ -31,7 +32,7 @@ impl Route for Only {
 }
 
 async fn executor(plugin: &FakePlugin, callbacks: Arc<dyn Callbacks>) -> Arc<Executor> {
-    let cache = std::env::current_exe().unwrap().parent().unwrap().join("testkit-components");
+    let cache = std::env::current_exe().unwrap().parent().unwrap().join("rig-components");
     let config = EngineConfig { slots: 1_100, scripted_slots: 1, cache_dir: Some(cache) };
     let engine = Engine::new(&config, Egress::new(Config::default())).unwrap();
     let component = Component::load(&engine, guest("plugin-callback"), |_| ()).await.unwrap();

@@ -1,9 +1,9 @@
-//! What the tests share.
+//! The others: what the product talks to, as tests script it.
 //!
 //! [`FakeGateway`] is the upstream: it says what a test scripted, remembers what it was asked, and shows whether its
-//! connections were let go. [`FakePlugin`] is the other upstream, which answers by callback, and [`MailHost`] is where it
-//! calls. [`FakeRegistry`] has components to pull, [`FakePlatform`] is where workspaces register. [`Rig`] is an executor
-//! without a server around it: a component, its settings and its grant, on a store in memory.
+//! connections were let go. [`FakePlugin`] is the other upstream, which answers by callback. [`FakeRegistry`] has components
+//! to pull, [`FakePlatform`] is where workspaces register, [`Provider`] is the model behind a real gateway. There is one fake
+//! of each kind, and none of them needs the engine: the tests of a crate compile no more than the crate does.
 //!
 //! Everything here fails by panicking, with a sentence about what the test lacks.
 #![forbid(unsafe_code)]
@@ -15,28 +15,24 @@
 )]
 
 mod gateway;
-mod mail;
 mod platform;
 mod plugin;
 mod port;
 mod provider;
 mod registry;
 mod reply;
-mod rig;
 mod runs;
 
 use std::path::Path;
 use std::time::Duration;
 
 pub use gateway::{FakeGateway, Recorded};
-pub use mail::MailHost;
 pub use platform::{FakePlatform, Mood};
 pub use plugin::{FakePlugin, Inbound, Step};
 pub use port::free_port;
 pub use provider::Provider;
 pub use registry::FakeRegistry;
 pub use reply::{PROVIDER_KEY, Reply, Stream};
-pub use rig::{Ran, Rig};
 pub use runs::{FakeRuns, Script};
 
 /// How long a test waits for something that should happen at once. Long, because machines are slow and a test that

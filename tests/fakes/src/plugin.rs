@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 use talaria_egress::{Config, Egress};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -73,7 +72,7 @@ impl FakePlugin {
         secret: Option<&str>,
         agent: impl Fn(&Inbound) -> Vec<Step> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        let listener = crate::port::listen().await;
         let address = listener.local_addr().unwrap();
         let gateway = Arc::new(Gateway {
             secret: secret.map(Into::into),

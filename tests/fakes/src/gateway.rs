@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::port::free_port;
 use crate::reply::{self, Body, Kind, Reply};
 use crate::soon;
 
@@ -56,7 +57,7 @@ type Script = dyn Fn(&Recorded) -> Reply + Send + Sync;
 impl FakeGateway {
     /// Answers each request with what the function makes of it.
     pub async fn start(script: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start_at("127.0.0.1:0", script).await
+        Self::start_at(&format!("127.0.0.1:{}", free_port()), script).await
     }
 
     /// The same at an address that was known before, as soon as whoever had it has let go of it.

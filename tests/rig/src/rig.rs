@@ -14,7 +14,7 @@ use talaria_turns::{
 use tokio::sync::{OnceCell, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::guest;
+use talaria_fakes::guest;
 
 /// A component with settings, a grant and a store. What is not said is as a built-in executor has it: the defaults of
 /// its schema, and the grant that its needs imply.
@@ -343,5 +343,5 @@ impl Ran {
 fn cache_dir() -> Option<PathBuf> {
     // `target/PROFILE/deps/TEST`, and a folder of our own in it.
     let binary = std::env::current_exe().ok()?;
-    Some(binary.parent()?.join("testkit-components"))
+    Some(binary.parent()?.join("rig-components"))
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::gateway::{FakeGateway, Recorded};
+use crate::port::free_port;
 use crate::reply::Reply;
 use crate::soon;
 
@@ -80,7 +81,7 @@ impl FakePlatform {
             notices: Vec::new(),
         }));
         let told = watch::Sender::default();
-        let server = serve("127.0.0.1:0", &state, &told).await;
+        let server = serve(&format!("127.0.0.1:{}", free_port()), &state, &told).await;
         let address = server.address();
         Self { state, told, server: Some(server), address }
     }
