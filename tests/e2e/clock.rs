@@ -60,7 +60,7 @@ impl Clock {
     }
 }
 
-/// Where `cargo xtask clock` leaves it, below a folder that has the name of the machine's architecture.
+/// Where `cargo xtask prepare` leaves it, below a folder that has the name of the machine's architecture.
 pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().nth(3).unwrap_or(Path::new("target"));

@@ -62,8 +62,7 @@ async fn a_turn_goes_there_by_a_post_and_comes_back_by_a_callback() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_environment_of_the_seeds_is_enough() {
-    let echo =
-        |message: &talaria_fakes::Inbound| vec![Step::Answer(format!("echo: {}", message.content()))];
+    let echo = |message: &talaria_fakes::Inbound| vec![Step::Answer(format!("echo: {}", message.content()))];
     let plugin = FakePlugin::with_secret(Some("a-shared-secret"), echo).await;
     let gateway = FakeGateway::always(Reply::completion("from the gateway")).await;
     let folder = tempfile::tempdir().unwrap();

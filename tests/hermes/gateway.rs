@@ -1,6 +1,6 @@
 //! The real `hermes gateway run`, as a child process on loopback.
 //!
-//! It is an installation of its own: a fresh `HERMES_HOME`, an empty environment, ports that were free a moment ago, and
+//! It is an installation of its own: a fresh `HERMES_HOME`, an empty environment, ports that no other test is given, and
 //! a model provider that the tests script. It does not outlive the test: a shell stands between, which kills it as soon
 //! as the pipe to the test is closed, so that a test that is itself killed leaves nothing behind either.
 
@@ -20,8 +20,6 @@ pub(crate) const KEY: &str = "a-long-key-of-the-tests-7291";
 pub(crate) const SECRET: &str = "a-shared-secret-of-the-tests-5313";
 /// How long a start may take: 4 s on an idle machine, many times that while something else is compiled.
 const START: Duration = Duration::from_secs(120);
-/// Starts, in case another process takes a port between our choice and its start.
-const TRIES: usize = 3;
 /// How much of its log a failed test prints, in lines.
 const TAIL: usize = 60;
 /// Runs the arguments, kills them when standard input ends, and is there for exactly as long as they are.
@@ -65,18 +63,13 @@ impl Default for Options {
 impl Gateway {
     /// Starts one and waits until it has answered a turn: the first one imports half of Python.
     pub(crate) async fn start(provider: &str, options: Options) -> Self {
-        for _ in 0..TRIES {
-            let (api, plugin) = (free_port(), free_port());
-            let home = home();
-            fs::write(home.path().join("config.yaml"), config(provider, plugin, &options)).unwrap();
-            let mut gateway = Self { home, api, plugin, process: None };
-            if gateway.up().await {
-                gateway.warm_up().await;
-                return gateway;
-            }
-            assert!(gateway.log().contains("in use"), "the gateway ended:\n{}", gateway.log());
-        }
-        panic!("no free ports after {TRIES} tries")
+        let (api, plugin) = (free_port(), free_port());
+        let home = home();
+        fs::write(home.path().join("config.yaml"), config(provider, plugin, &options)).unwrap();
+        let mut gateway = Self { home, api, plugin, process: None };
+        assert!(gateway.up().await, "the gateway ended:\n{}", gateway.log());
+        gateway.warm_up().await;
+        gateway
     }
 
     /// `http://127.0.0.1:PORT/v1`.

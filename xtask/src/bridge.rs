@@ -38,7 +38,7 @@ pub(crate) struct Bridge {
 impl Binary {
     /// Builds it, for use from below `target`.
     pub(crate) fn build(root: &Path, target: &Path) -> Result<Self> {
-        let build = ["build", "--package", "talaria"];
+        let build = ["build", "--workspace", "--bin", "talaria"];
         run(cargo().args(build).current_dir(root))?;
         // Again, and at once: now it says where.
         let messages = read(cargo().args(build).args(["--message-format", "json"]).current_dir(root))?;

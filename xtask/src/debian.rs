@@ -1,7 +1,8 @@
-//! Debian's packages that tests run against, unpacked into folders of the target folder.
+//! Debian's packages: some are unpacked into folders of the target folder, a few are installed.
 //!
-//! Nothing is installed, so no root is needed but for `apt-get update` where the package lists are missing. A package that
-//! is there is not fetched again. A machine without apt gets none, and the tests that need it say which verb fetches it.
+//! Unpacking needs no root but for `apt-get update` where the package lists are missing. Lists may be months old and name
+//! versions that are gone: what cannot be had from them is asked for once more after an update. What is there already is not
+//! fetched again. A machine without apt gets an error that says what to install.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,6 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use crate::command::{read, target};
-use crate::toolchain::apt;
 
 /// The registry that everybody runs, for the tests of `oci`.
 pub(crate) const REGISTRY: &str = "docker-registry";
@@ -33,10 +33,30 @@ pub(crate) fn fetch(package: &str, root: &Path) -> Result<()> {
         }
     }
     fs::create_dir_all(&partial).with_context(|| format!("cannot create {}", partial.display()))?;
-    let download = || apt("apt-get", &["download", package], &partial);
-    download().or_else(|_| apt("apt-get", &["update"], &partial).and_then(|_| download()))?;
+    with_new_lists(&partial, || apt("apt-get", &["download", package], &partial))?;
     let deb = fs::read_dir(&partial)?.next().context("apt-get downloaded nothing")??;
     read(Command::new("dpkg").arg("-x").arg(deb.path()).arg(&partial))?;
     fs::remove_file(deb.path())?;
     fs::rename(&partial, &tree).with_context(|| format!("cannot move into {}", tree.display()))
+}
+
+/// Installs a package, which needs root.
+pub(crate) fn install(package: &str) -> Result<()> {
+    eprintln!("installing Debian's package {package}");
+    let here = Path::new(".");
+    with_new_lists(here, || apt("apt-get", &["install", "--yes", "--no-install-recommends", package], here))
+        .with_context(|| format!("{package} is missing, and apt-get cannot install it"))
+        .map(drop)
+}
+
+/// Does something with apt, and once more after an update of the package lists where it fails.
+fn with_new_lists(folder: &Path, ask: impl Fn() -> Result<String>) -> Result<String> {
+    ask().or_else(|_| apt("apt-get", &["update"], folder).and_then(|_| ask()))
+}
+
+/// Runs one of apt's programs in a folder.
+pub(crate) fn apt(program: &str, args: &[&str], folder: &Path) -> Result<String> {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(folder).env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive");
+    read(&mut command)
 }

@@ -18,6 +18,7 @@ use anyhow::{Context as _, Result, ensure};
 use sha2::{Digest as _, Sha256};
 
 use crate::command::{cargo, read, run, target};
+use crate::gate::Tally;
 use crate::guests;
 use crate::node::Node;
 use crate::toolchain::{TARGET, Toolchain};
@@ -36,24 +37,37 @@ struct Workshop<'a> {
     talaria: PathBuf,
 }
 
+/// Installs the tools that they are built with.
+pub(crate) fn prepare(root: &Path) -> Result<()> {
+    let workshop = Workshop::open(root)?;
+    Toolchain::find(&root.join("target/wasm-toolchain"))?;
+    workshop.python_tools(&workshop.example("redact"))?;
+    workshop.js_tools().map(drop)
+}
+
 /// Builds and tests them all.
-pub(crate) fn run_all(root: &Path) -> Result<()> {
-    let target = target(root)?;
-    run(cargo().args(["build", "--package", "talaria"]).current_dir(root))?;
-    let workshop = Workshop { root, home: target.join("examples"), talaria: target.join("debug/talaria") };
-    fs::create_dir_all(&workshop.home)?;
+pub(crate) fn run_all(root: &Path) -> Result<Tally> {
+    run(cargo().args(["build", "--workspace"]).current_dir(root))?;
+    let workshop = Workshop::open(root)?;
     workshop.rust_example("race")?;
     workshop.python_example("redact")?;
     workshop.js_example("by-language")?;
     for (name, language) in NEW {
         workshop.new_project(name, language)?;
     }
-    Ok(())
+    Ok(Tally::passed(3 + NEW.len()))
 }
 
 // === impl Workshop ===
 
-impl Workshop<'_> {
+impl<'a> Workshop<'a> {
+    fn open(root: &'a Path) -> Result<Self> {
+        let target = target(root)?;
+        let home = target.join("examples");
+        fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
+        Ok(Self { root, home, talaria: target.join("debug/talaria") })
+    }
+
     fn example(&self, name: &str) -> PathBuf {
         self.root.join("examples").join(name)
     }
@@ -129,9 +143,7 @@ impl Workshop<'_> {
     }
 
     fn componentize_py(&self, project: &Path, component: &Path) -> Result<()> {
-        let pins = fs::read_to_string(project.join("requirements.txt"))?;
-        let pin = pins.trim();
-        let venv = Venv::find(&self.home, &pin.replace("==", " "), &[OsStr::new(pin)], "")?;
+        let venv = self.python_tools(project)?;
         // A project has the contract in it, an example has this repository's.
         let wit = [project.join(WIT), self.root.join(WIT)].into_iter().find(|wit| wit.is_dir());
         let mut command = Command::new(venv.bin().join("componentize-py"));
@@ -144,10 +156,21 @@ impl Workshop<'_> {
         read(command.arg(project).args(["app", "-o"]).arg(component).env_remove("VIRTUAL_ENV")).map(drop)
     }
 
-    fn componentize_js(&self, project: &Path, name: &str) -> Result<()> {
+    fn python_tools(&self, project: &Path) -> Result<Venv> {
+        let pins = fs::read_to_string(project.join("requirements.txt"))?;
+        let pin = pins.trim();
+        Venv::find(&self.home, &pin.replace("==", " "), &[OsStr::new(pin)], "")
+    }
+
+    fn js_tools(&self) -> Result<(Node, PathBuf)> {
         let node = Node::find(&self.home)?;
         // The new project has the same pins as the example.
         let packages = node.install(&self.home, &self.example("by-language"))?;
+        Ok((node, packages))
+    }
+
+    fn componentize_js(&self, project: &Path, name: &str) -> Result<()> {
+        let (node, packages) = self.js_tools()?;
         symlink(packages.join("node_modules"), project.join("node_modules"))?;
         read(node.command("node").arg("build.mjs").current_dir(project))
             .with_context(|| format!("cannot build {name}"))

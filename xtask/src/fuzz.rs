@@ -5,22 +5,26 @@
 //! forbids `unsafe`, so what there is to find is panics, overflows, endless loops and broken promises.
 //!
 //! Everything is kept in `target/fuzz`: the build, since its artefacts fit no other; the inputs that reached something
-//! new, from which the next run goes on; and what made a target fail. The seeds in `tests/fuzz/corpus` are only read. A
-//! run begins with all inputs that are known, so a finding that was committed as a seed is a test from then on.
+//! new, from which the next run goes on; and what made a target fail. The seeds in `tests/fuzz/corpus` are only read.
+//!
+//! `--replay` runs the committed seeds and changes none of them, so that it gives the same verdict everywhere: that is what
+//! the gate does. A finding that was committed as a seed is a test from then on. Mutation draws lots, and is for whoever
+//! looks for bugs.
 
 use std::collections::BTreeSet;
-use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 
 use crate::command::{cargo, run};
+use crate::gate::Tally;
+use crate::provide;
 
 /// How long a target runs unless told otherwise.
-const SECONDS: u32 = 60;
+const MINUTES: u32 = 1;
 /// Longest input, in bytes. Below the 4 KiB that the redactor holds back, so that its promise about pieces is exact.
 const LONGEST: usize = 2048;
 /// An input that takes longer is a finding: these parsers take microseconds.
@@ -30,14 +34,23 @@ const MEMORY: u32 = 1024;
 /// Lines of a failure that are shown.
 const SHOWN: usize = 40;
 
-/// What to run and for how long.
+/// What to run and how.
+#[derive(Debug, PartialEq)]
 struct Plan {
     targets: Vec<String>,
-    seconds: u32,
+    mode: Mode,
 }
 
-/// Builds and runs targets, one after the other; all where none is named.
-pub(crate) fn fuzz(args: &[&str], root: &Path) -> Result<()> {
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Mode {
+    /// The committed seeds, as they are.
+    Replay,
+    /// New inputs, for so many minutes a target.
+    Mutate(u32),
+}
+
+/// Builds and runs targets, one after the other; all of them unless some are named. Counts targets, or replayed seeds.
+pub(crate) fn fuzz(args: &[&str], root: &Path) -> Result<Tally> {
     let folder = root.join("tests/fuzz");
     let plan = Plan::parse(args, &targets(&folder)?)?;
     let target = root.join("target/fuzz");
@@ -45,23 +58,31 @@ pub(crate) fn fuzz(args: &[&str], root: &Path) -> Result<()> {
     let start = Instant::now();
     build(&folder, &target)?;
     eprintln!("fuzz: built in {:.1} s", start.elapsed().as_secs_f64());
+    let mut tally = Tally::default();
     for name in &plan.targets {
-        let told = attack(&folder, &target, name, plan.seconds)?;
+        let told = attack(&folder, &target, name, plan.mode)?;
+        let passed = match plan.mode {
+            Mode::Replay => files(&folder.join("corpus").join(name))?.len(),
+            Mode::Mutate(_) => 1,
+        };
         eprintln!("fuzz: {name}: {told}");
+        tally += Tally::passed(passed);
     }
-    Ok(())
+    Ok(tally)
 }
 
 // === impl Plan ===
 
 impl Plan {
     fn parse(args: &[&str], known: &BTreeSet<String>) -> Result<Self> {
-        let mut plan = Self { targets: Vec::new(), seconds: SECONDS };
+        let mut plan = Self { targets: Vec::new(), mode: Mode::Mutate(MINUTES) };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
-            if *arg == "--seconds" {
+            if *arg == "--minutes" {
                 let number = args.next().and_then(|number| number.parse().ok()).filter(|number| *number > 0);
-                plan.seconds = number.context("--seconds takes a number of seconds, 1 or more")?;
+                plan.mode = Mode::Mutate(number.context("--minutes takes a number of minutes, 1 or more")?);
+            } else if *arg == "--replay" {
+                plan.mode = Mode::Replay;
             } else if known.contains(*arg) {
                 plan.targets.push((*arg).to_owned());
             } else {
@@ -88,7 +109,7 @@ fn targets(folder: &Path) -> Result<BTreeSet<String>> {
 }
 
 fn build(folder: &Path, target: &Path) -> Result<()> {
-    provide_compiler()?;
+    provide::cpp_compiler()?;
     run(cargo()
         .args(["build", "--release", "--quiet", "--target-dir"])
         .arg(target)
@@ -96,45 +117,27 @@ fn build(folder: &Path, target: &Path) -> Result<()> {
         .current_dir(folder))
 }
 
-/// libFuzzer is C++. Who names a compiler in `CXX` has one.
-fn provide_compiler() -> Result<()> {
-    let works = |program: &str, args: &[&str]| {
-        let mut command = Command::new(program);
-        let status =
-            command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    };
-    if env::var_os("CXX").is_some() || works("c++", &["--version"]) {
-        return Ok(());
-    }
-    eprintln!("fuzz: no C++ compiler; apt-get install g++");
-    let install = || works("apt-get", &["install", "--yes", "g++"]);
-    ensure!(
-        install() || (works("apt-get", &["update"]) && install()),
-        "no C++ compiler for libFuzzer, and apt-get cannot install one; install g++ or clang, or name one in CXX"
-    );
-    Ok(())
-}
-
-/// Runs one target from its seeds and from what earlier runs found. Tells how it went, in a line of libFuzzer's.
-fn attack(folder: &Path, target: &Path, name: &str, seconds: u32) -> Result<String> {
+/// Runs one target from its seeds and, to find new inputs, from what earlier runs found. Tells how it went, in a line of
+/// libFuzzer's.
+fn attack(folder: &Path, target: &Path, name: &str, mode: Mode) -> Result<String> {
     let (grown, findings) = (target.join("corpus").join(name), target.join("findings").join(name));
     for folder in [&grown, &findings] {
         fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
     let log = target.join(format!("{name}.log"));
     let mut command = Command::new(target.join("release").join(name));
-    command.arg(&grown).arg(folder.join("corpus").join(name));
+    match mode {
+        Mode::Replay => command.arg("-runs=0"),
+        Mode::Mutate(minutes) => command.arg(format!("-max_total_time={}", minutes * 60)).arg(&grown),
+    };
+    command.arg(folder.join("corpus").join(name));
     // The targets of one crate share their words.
     let words = name.split('_').next().map(|prefix| folder.join(format!("{prefix}.dict")));
     command.args(words.filter(|words| words.is_file()).map(|words| format!("-dict={}", words.display())));
     command.arg(format!("-artifact_prefix={}/", findings.display())).args([
-        format!("-max_total_time={seconds}"),
         format!("-max_len={LONGEST}"),
         format!("-timeout={SLOWEST}"),
         format!("-rss_limit_mb={MEMORY}"),
-        // The first steps are the same everywhere; how far they lead depends on the machine.
-        "-seed=1".to_owned(),
     ]);
     command.stderr(File::create(&log).with_context(|| format!("cannot write {}", log.display()))?);
     let before = files(&findings)?;
@@ -184,19 +187,20 @@ mod tests {
 
     #[test]
     fn all_targets_run_unless_some_are_named() {
-        let all = Plan::parse(&[], &known()).unwrap();
-        assert_eq!((Vec::from_iter(known()), SECONDS), (all.targets, all.seconds));
-        let one = Plan::parse(&["a2a_rest", "--seconds", "5"], &known()).unwrap();
-        assert_eq!((one.targets, one.seconds), (vec!["a2a_rest".to_owned()], 5));
+        let plan = |args: &[&str]| Plan::parse(args, &known()).unwrap();
+        let (all, one) = (Vec::from_iter(known()), vec!["a2a_rest".to_owned()]);
+        assert_eq!(plan(&[]), Plan { targets: all.clone(), mode: Mode::Mutate(MINUTES) });
+        assert_eq!(plan(&["--replay"]), Plan { targets: all, mode: Mode::Replay });
+        assert_eq!(plan(&["a2a_rest", "--minutes", "5"]), Plan { targets: one, mode: Mode::Mutate(5) });
     }
 
     #[test]
     fn what_is_not_understood_is_named() {
         for (args, says) in [
-            (["a2a", "--seconds", "5"], "no target a2a; there are a2a_hook, "),
-            (["a2a_rest", "--seconds", "soon"], "--seconds takes a number"),
-            (["a2a_rest", "--seconds", "0"], "--seconds takes a number"),
-            (["a2a_rest", "a2a_words", "--seconds"], "--seconds takes a number"),
+            (["a2a", "--minutes", "5"], "no target a2a; there are a2a_hook, "),
+            (["a2a_rest", "--minutes", "soon"], "--minutes takes a number"),
+            (["a2a_rest", "--minutes", "0"], "--minutes takes a number"),
+            (["a2a_rest", "a2a_words", "--minutes"], "--minutes takes a number"),
         ] {
             let error = Plan::parse(&args, &known()).err().unwrap().to_string();
             assert!(error.starts_with(says), "{error}");

@@ -9,9 +9,9 @@
 //!   compares digests and never builds, so it takes milliseconds and needs no toolchain.
 //!
 //! Which packages are components is read from cargo: every member with a `cdylib` is one. What is not for the product
-//! goes to `dist/test/`: a member that says `[package.metadata.talaria] test-only = true`, and the examples, which live
-//! beside the guests. Cargo hashes the absolute path of a member outside the workspace's folder, so the examples' bytes
-//! do depend on where they are built.
+//! goes to `dist/test/`: a member that says `[package.metadata.talaria] test-only = true`. The examples in Rust are such
+//! members, with a manifest in the workspace and their sources where authors look for them: cargo hashes the absolute path
+//! of a package outside the workspace's folder, and their bytes would depend on where they are built.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -100,9 +100,11 @@ fn record(guests: &Path, compiler: &str) -> Result<String> {
     let dist = guests.join("dist");
     let mut inputs = files(guests, &[&guests.join("target"), &dist])?;
     inputs.retain(|file| INPUTS.iter().any(|input| has_extension(file, input)));
-    // Of the examples, those in Rust; their tests and grants are not built in.
+    // Of the examples, the sources in Rust; their manifests are for authors.
     let examples = files(&root.join("examples"), &[])?.into_iter();
-    inputs.extend(examples.filter(|file| has_extension(file, "rs") || file.ends_with("Cargo.toml")));
+    inputs.extend(examples.filter(|file| {
+        has_extension(file, "rs") && file.components().any(|folder| folder.as_os_str() == "src")
+    }));
     inputs.extend(files(&root.join("wit"), &[])?);
     let mut sources = Sha256::new();
     for file in &inputs {
@@ -131,10 +133,7 @@ fn components(guests: &Path) -> Result<Vec<Component>> {
             |target: &&Value| array(target, "crate_types").iter().any(|kind| kind.as_str() == Some("cdylib"));
         let Some(library) = array(package, "targets").iter().find(is_cdylib) else { continue };
         let library = library.get("name").and_then(Value::as_str).context("a target without a name")?;
-        let manifest =
-            package.get("manifest_path").and_then(Value::as_str).context("a package without a manifest")?;
-        let test_only = package.pointer("/metadata/talaria/test-only").and_then(Value::as_bool) == Some(true)
-            || !Path::new(manifest).starts_with(guests);
+        let test_only = package.pointer("/metadata/talaria/test-only").and_then(Value::as_bool) == Some(true);
         components.push(Component {
             package: name.to_owned(),
             artifact: format!("{}.wasm", library.replace('-', "_")),

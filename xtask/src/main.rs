@@ -8,12 +8,14 @@ mod command;
 mod debian;
 mod examples;
 mod fuzz;
+mod gate;
 mod guests;
 mod hermes;
 mod interop;
+mod layers;
 mod node;
+mod provide;
 mod tck;
-mod test;
 mod toolchain;
 mod venv;
 
@@ -22,29 +24,36 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::command::{cargo, run, target};
+use crate::gate::Tally;
 use crate::toolchain::Toolchain;
 
 const USAGE: &str = "\
 usage: cargo xtask VERB
 
-  guests [DIR]          build the components of the workspace DIR (guests) into DIR/dist
-  guests --check [DIR]  fail if DIR/dist is older than its sources; builds nothing
-  examples              build the example executors and new projects, and run their tests
+  check                 format, lint, documentation, the tests of every crate; downloads nothing
+  test                  the gate: `check`, the whole product, the real hermes-agent, SDKs, examples, fuzz corpora
+  test FILTER...        only the tests that match
+  release-check [--minutes N] [--kit DIR]...
+                        what is too slow for each change: soak, fuzzing (N minutes a target), conformance kits
+
+  prepare               install what the tests need; `test` does it too
   fmt                   format everything
   lint                  clippy, warnings are errors
   doc                   API documentation, warnings are errors
-  test                  everything that CI checks
-  test FILTER...        only the tests that match
-  interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js
-  tck DIR               the conformance kit that is checked out at DIR against the binary
-  tck DIR --output json
+  guests [DIR]          build the components of the workspace DIR (guests) into DIR/dist
+  guests --check [DIR]  fail if DIR/dist is older than its sources; builds nothing
+  examples              build the example executors and new projects, and run their tests
   hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
-  registry              fetch Debian's docker-registry for the test of components that are pulled
-  clock                 fetch Debian's libfaketime for the test of a workspace over an hour
-  fuzz [TARGET...]      run fuzz targets, 60 seconds each or as --seconds N says
+  interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js
+  tck DIR [--output json]
+                        the conformance kit that is checked out at DIR against the binary
+  fuzz [TARGET...] [--minutes N]
+                        look for inputs that break a parser, 1 minute or N a target
+  fuzz [TARGET...] --replay
+                        the known inputs only
   bench [ARGS...]       build for release and run the benchmarks
 ";
 
@@ -59,20 +68,21 @@ fn main() -> ExitCode {
             ["guests", dir] if !dir.starts_with('-') => {
                 absolute(dir).and_then(|dir| build_guests(&dir, &root))
             }
-            ["examples"] => examples::run_all(&root),
+            ["check"] => layers::check(&root),
+            ["test"] => layers::test(&root),
+            ["test", filter @ ..] => layers::matching(filter, &root),
+            ["release-check", args @ ..] => layers::release(args, &root),
+            ["prepare"] => judge(provide::everything(&root)),
+            ["examples"] => judge(examples::run_all(&root)),
             ["fmt"] => fmt(&root),
-            ["lint"] => test::run_step(&test::LINT, &root),
-            ["doc"] => doc(&root),
-            ["test"] => test::all(&root),
-            ["test", filter @ ..] => test::matching(filter, &root),
-            ["interop"] => interop::run(None, &root),
-            ["interop", name] => interop::run(Some(name), &root),
+            ["lint"] => judge(layers::lint(&root)),
+            ["doc"] => judge(layers::doc(&root)),
+            ["interop"] => judge(interop::run(None, &root)),
+            ["interop", name] => judge(interop::run(Some(name), &root)),
             ["tck", kit] => absolute(kit).and_then(|kit| tck::run(&kit, false, &root)),
             ["tck", kit, "--output", "json"] => absolute(kit).and_then(|kit| tck::run(&kit, true, &root)),
-            ["hermes", filter @ ..] => hermes::test(filter, &root),
-            ["registry"] => debian::fetch(debian::REGISTRY, &root),
-            ["clock"] => debian::fetch(debian::CLOCK, &root),
-            ["fuzz", args @ ..] => fuzz::fuzz(args, &root),
+            ["hermes", filter @ ..] => judge(hermes::test(filter, &root)),
+            ["fuzz", args @ ..] => judge(fuzz::fuzz(args, &root)),
             ["bench", args @ ..] => bench(args, &root),
             ["help" | "--help" | "-h"] => {
                 io::stdout().write_all(USAGE.as_bytes()).context("cannot write to standard output")
@@ -114,11 +124,11 @@ fn fmt(root: &Path) -> Result<()> {
     run(cargo().arg("fmt").current_dir(root.join("tests/fuzz")))
 }
 
-fn doc(root: &Path) -> Result<()> {
-    run(cargo()
-        .args(["doc", "--workspace", "--no-deps"])
-        .env("RUSTDOCFLAGS", "-D warnings")
-        .current_dir(root))
+/// Fails if anything did.
+fn judge(done: Result<Tally>) -> Result<()> {
+    let Tally { failed, .. } = done?;
+    ensure!(failed == 0, "{failed} failed");
+    Ok(())
 }
 
 fn bench(args: &[&str], root: &Path) -> Result<()> {

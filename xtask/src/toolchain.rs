@@ -22,6 +22,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::command::{cargo, read};
+use crate::debian::apt;
 
 /// What guests are compiled for: its linker emits components, with no adapter and no further tool.
 pub(crate) const TARGET: &str = "wasm32-wasip2";
@@ -190,10 +191,6 @@ fn dependency(package: &str, prefix: &str, folder: &Path) -> Result<String> {
         .find(|name| name.starts_with(prefix))
         .map(str::to_owned)
         .with_context(|| format!("apt has no candidate for {package}"))
-}
-
-pub(crate) fn apt(program: &str, args: &[&str], folder: &Path) -> Result<String> {
-    read(Command::new(program).args(args).current_dir(folder).env("LC_ALL", "C"))
 }
 
 /// Debian keeps the compiler's own libraries in a folder named after the machine, as `x86_64-linux-gnu`.

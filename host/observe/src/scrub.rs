@@ -72,8 +72,10 @@ const PROSE: [&str; 8] = [
 /// What may stand between the lines of a private key: white space, or a line break spelled out as in JSON.
 pub(crate) const PEM_GAP: &str = r"(?:\s|\\+[nrt])*";
 pub(crate) const PEM_BEGIN: &str = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----";
+/// A header is a whole line, however long: its value may hold a shape that another rule shortens, and whether this is a
+/// private key must not depend on that.
 pub(crate) const PEM_HEADERS: &str =
-    r"(?:(?:\s|\\+[nrt])*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash): [^\r\n\\]{0,200})*";
+    r"(?:(?:\s|\\+[nrt])*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash): [^\n]*)*";
 
 /// A name that says that its value is a secret.
 pub(crate) const NAME: &str = r"[A-Za-z][A-Za-z0-9_]*_(?i-u:TOKEN|KEY|SECRET|PASSWORD|CREDENTIALS)";

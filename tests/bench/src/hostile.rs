@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use talaria_engine::{Executor, Limits};
-use talaria_store::Memory;
 use talaria_fakes::{FakeGateway, Reply};
 use talaria_rig::Rig;
+use talaria_store::Memory;
 use talaria_turns::{Executor as _, Principal, Scope, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
-use talaria_store::Memory;
 use talaria_fakes::guest;
 use talaria_rig::Rig;
+use talaria_store::Memory;
 use talaria_turns::{Executor as _, Principal, Scope, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -32,7 +32,8 @@ struct Reserved {
 pub fn free_port() -> u16 {
     let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..SPAN {
-        let own = u16::try_from(std::process::id().wrapping_mul(STRIDE) % u32::from(SPAN)).unwrap_or_default();
+        let own =
+            u16::try_from(std::process::id().wrapping_mul(STRIDE) % u32::from(SPAN)).unwrap_or_default();
         let offset = reserved.next.unwrap_or(own);
         reserved.next = Some((offset + 1) % SPAN);
         let address = (Ipv4Addr::LOCALHOST, FIRST + offset);

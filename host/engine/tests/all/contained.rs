@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use talaria_egress::{Access, Config, Egress};
 use talaria_engine::{Component, Engine, EngineConfig, Executor, Fault, Limits, Spec, Wasi};
-use talaria_store::Memory;
 use talaria_fakes::{FakeGateway, Reply, guest, soon};
 use talaria_rig::Rig;
+use talaria_store::Memory;
 use talaria_turns::{ContextId, Executor as _, FailureKind, Principal, Scope};
 use tokio_util::sync::CancellationToken;
 

@@ -120,6 +120,23 @@ fn a_blob_that_takes_the_slash_of_an_address_along_leaves_nothing_for_a_second_t
 }
 
 #[test]
+fn a_shape_inside_a_private_key_does_not_keep_the_key_readable() {
+    let body = "MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo";
+    let long = "x".repeat(300);
+    for inside in [
+        format!("Comment: B_PASSWORD=\"{long}\""),
+        "Comment: B_PASSWORD=\"back\\slash and more\"".to_owned(),
+        "Version: B_TOKEN=\"carriage\rreturn\"".to_owned(),
+        format!("Hash: Bearer {long}"),
+        format!("Hash: postgres://app:{long}@db"),
+        format!("Comment: {BLOB}{long}"),
+    ] {
+        let key = format!("-----BEGIN PRIVATE KEY-----\n{inside}\n\n{body}\n-----END PRIVATE KEY-----");
+        assert_eq!(scrub(&key), "[REDACTED:private_key]", "{key}");
+    }
+}
+
+#[test]
 fn a_name_inside_the_value_of_another_hides_nothing() {
     for (text, expected) in [
         ("X_TOKEN= DB_PASSWORD=\"zzzzzzzz\"", "X_TOKEN= [REDACTED:token]\"[REDACTED:password]\""),

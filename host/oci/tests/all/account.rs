@@ -1,7 +1,7 @@
 //! Registries that ask who pulls.
 
-use talaria_oci::{Access, Credentials, Error, Options};
 use talaria_fakes::{FakeRegistry, Reply};
+use talaria_oci::{Access, Credentials, Error, Options};
 
 use crate::{component, options, pull};
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use talaria_oci::{Error, Options};
 use talaria_fakes::FakeRegistry;
+use talaria_oci::{Error, Options};
 
 use crate::{component, options, pull};
 

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
-use talaria_oci::Error;
 use talaria_fakes::FakeRegistry;
+use talaria_oci::Error;
 
 use crate::{component, options, pull};
 

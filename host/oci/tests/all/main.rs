@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use talaria_egress::{Config, Egress};
-use talaria_oci::{Error, Options, Progress};
 use talaria_fakes::soon;
+use talaria_oci::{Error, Options, Progress};
 
 /// The head of a component, and something that no other has.
 fn component(name: &str) -> Bytes {

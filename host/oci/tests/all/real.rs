@@ -1,4 +1,4 @@
-//! The registry that everybody runs, as Debian packs it. `cargo xtask registry` fetches it; without it there is nothing to
+//! The registry that everybody runs, as Debian packs it. `cargo xtask prepare` fetches it; without it there is nothing to
 //! test against.
 
 use std::io::{BufRead as _, BufReader};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 use talaria_egress::{Config, Egress, Names};
-use talaria_oci::{Access, Error, Options, Progress};
 use talaria_fakes::{FakeRegistry, Recorded, Reply, Stream};
+use talaria_oci::{Access, Error, Options, Progress};
 
 use crate::{component, options, pull, pull_and_tell};
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use talaria_egress::{Access, Config, Egress};
 use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
-use talaria_mailbox::Counts;
-use talaria_store::{Sqlite, SqliteConfig};
 use talaria_fakes::{FakePlugin, Step, guest, soon};
+use talaria_mailbox::Counts;
 use talaria_rig::MailHost;
+use talaria_store::{Sqlite, SqliteConfig};
 use talaria_turns::{
     Asked, Callbacks, Content, Incoming, Message, NoExecutor, Part, Principal, Role, Route, State, Timestamp,
     Turns,

@@ -1,0 +1,192 @@
+//! The three layers of checks, from what a change is written with to what a release must pass.
+//!
+//! - `check` needs the compiler alone and no network: format, lint, documentation, the tests of every crate.
+//! - `test` is the gate that CI runs: `check`, then the whole product, the real hermes-agent, the SDKs, the examples, and
+//!   every known input of the fuzz targets.
+//! - `release-check` has what takes too long for each change, or draws lots: fuzzing, property tests with a new seed, the
+//!   soak, the conformance kits.
+//!
+//! The first two give the same verdict for the same tree. They draw no random inputs (the seed of property tests is in
+//! `.cargo/config.toml`), and no test is tried twice.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::command::{cargo, run};
+use crate::fuzz;
+use crate::gate::{Step, Tally, count, run_all};
+use crate::{examples, guests, hermes, interop, provide, tck};
+
+/// Minutes for each fuzz target before a release, unless told otherwise.
+const FUZZ_MINUTES: u32 = 5;
+/// Cases of each property test before a release; 256 otherwise.
+const CASES: &str = "4096";
+
+/// `cargo xtask check`.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    run_all("check", &check_steps(), root)
+}
+
+/// `cargo xtask test`.
+pub(crate) fn test(root: &Path) -> Result<()> {
+    let mut steps = vec![step("install what tests need", "cargo xtask prepare", provide::everything)];
+    steps.extend(check_steps());
+    steps.extend([
+        step("examples", "cargo xtask examples", examples::run_all),
+        step("whole product", "cargo nextest run --workspace --profile product", |root| {
+            count(&mut nextest(root, "product"))
+        }),
+        step("real hermes-agent", "cargo xtask hermes", |root| hermes::test(&[], root)),
+        step("SDK clients", "cargo xtask interop", |root| interop::run(None, root)),
+        step("fuzz corpora", "cargo xtask fuzz --replay", |root| fuzz::fuzz(&["--replay"], root)),
+    ]);
+    run_all("test", &steps, root)
+}
+
+/// `cargo xtask test FILTER...`: only the tests whose names match, with any further arguments of the runner.
+pub(crate) fn matching(filter: &[&str], root: &Path) -> Result<()> {
+    provide::nextest()?;
+    run(nextest(root, "default").args(filter))
+}
+
+/// `cargo xtask release-check [--minutes N] [--kit DIR]...`.
+pub(crate) fn release(args: &[&str], root: &Path) -> Result<()> {
+    let Plan { minutes, kits } = Plan::parse(args)?;
+    let mut steps = vec![
+        step("install what tests need", "cargo xtask prepare", provide::everything),
+        step("soak", "cargo nextest run --workspace --profile soak", |root| {
+            count(&mut nextest(root, "soak"))
+        }),
+        step("property tests, new seed", "cargo nextest run --workspace --profile check", |root| {
+            let seed = new_seed();
+            eprintln!("release-check: PROPTEST_RNG_SEED={seed} PROPTEST_CASES={CASES} repeats this");
+            let mut command = nextest(root, "check");
+            count(command.env("PROPTEST_RNG_SEED", seed.to_string()).env("PROPTEST_CASES", CASES))
+        }),
+        step("fuzz", "cargo xtask fuzz --minutes N", move |root| {
+            fuzz::fuzz(&["--minutes", &minutes.to_string()], root)
+        }),
+    ];
+    if kits.is_empty() {
+        eprintln!("release-check: no conformance kit; check one out and name it with --kit DIR");
+    }
+    for kit in kits {
+        steps.push(step("conformance kit", "cargo xtask tck DIR", move |root| {
+            tck::run(&kit, false, root).map(|()| Tally::passed(1))
+        }));
+    }
+    run_all("release-check", &steps, root)
+}
+
+/// `cargo xtask lint`. With the functions that only fuzz targets use.
+pub(crate) fn lint(root: &Path) -> Result<Tally> {
+    let lint = ["clippy", "--workspace", "--all-targets", "--", "--cfg", "fuzzing", "--deny", "warnings"];
+    quiet(cargo().args(lint).current_dir(root))
+}
+
+/// `cargo xtask doc`.
+pub(crate) fn doc(root: &Path) -> Result<Tally> {
+    let mut command = cargo();
+    command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings").current_dir(root);
+    quiet(&mut command)
+}
+
+fn check_steps() -> Vec<Step<'static>> {
+    vec![
+        step("format", "cargo xtask fmt", format),
+        step("components fit sources", "cargo xtask guests --check", |root| {
+            guests::check(&root.join("guests")).map(|()| Tally::default())
+        }),
+        step("lint", "cargo xtask lint", lint),
+        step("documentation", "cargo xtask doc", doc),
+        step("crates", "cargo nextest run --workspace --profile check", |root| {
+            provide::nextest()?;
+            count(&mut nextest(root, "check"))
+        }),
+        step("examples in documentation", "cargo test --workspace --doc", |root| {
+            count(cargo().args(["test", "--workspace", "--doc"]).current_dir(root))
+        }),
+    ]
+}
+
+fn format(root: &Path) -> Result<Tally> {
+    for folder in ["", "guests", "tests/fuzz"] {
+        quiet(cargo().args(["fmt", "--all", "--check"]).current_dir(root.join(folder)))?;
+    }
+    Ok(Tally::default())
+}
+
+fn nextest(root: &Path, profile: &str) -> Command {
+    let mut command = cargo();
+    command.args(["nextest", "run", "--workspace", "--profile", profile]).current_dir(root);
+    command
+}
+
+fn step<'a>(name: &'static str, alone: &'static str, run: impl Fn(&Path) -> Result<Tally> + 'a) -> Step<'a> {
+    Step { name, alone, run: Box::new(run) }
+}
+
+/// Runs a command that has nothing to count.
+fn quiet(command: &mut Command) -> Result<Tally> {
+    run(command).map(|()| Tally::default())
+}
+
+/// Another one each time.
+fn new_seed() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::from(since.subsec_nanos()) ^ since.as_secs()
+}
+
+/// What `release-check` was told.
+struct Plan {
+    minutes: u32,
+    kits: Vec<PathBuf>,
+}
+
+// === impl Plan ===
+
+impl Plan {
+    fn parse(args: &[&str]) -> Result<Self> {
+        let mut plan = Self { minutes: FUZZ_MINUTES, kits: Vec::new() };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match *arg {
+                "--minutes" => {
+                    let number =
+                        args.next().and_then(|number| number.parse().ok()).filter(|number| *number > 0);
+                    plan.minutes = number.context("--minutes takes a number of minutes, 1 or more")?;
+                }
+                "--kit" => {
+                    let kit = args.next().context("--kit takes the folder of a conformance kit")?;
+                    plan.kits.push(crate::absolute(kit)?);
+                }
+                other => bail!("release-check takes --minutes N and --kit DIR, not {other}"),
+            }
+        }
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_fuzzed_for_as_long_as_it_is_told() {
+        assert_eq!(Plan::parse(&[]).unwrap().minutes, FUZZ_MINUTES);
+        assert_eq!(Plan::parse(&["--minutes", "1"]).unwrap().minutes, 1);
+        for (args, says) in [
+            (&["--minutes", "0"][..], "--minutes takes"),
+            (&["--minutes"], "--minutes takes"),
+            (&["--kit"], "--kit takes"),
+            (&["--kit", "/no/such/folder"], "no folder"),
+            (&["all"], "release-check takes"),
+        ] {
+            let error = Plan::parse(args).err().unwrap().to_string();
+            assert!(error.starts_with(says), "{error}");
+        }
+    }
+}
