@@ -5,7 +5,7 @@
 //! releases everything that it held (instance, connections, stack). One instance is never shared by two turns,
 //! since one trap would end both.
 //!
-//! What a guest can reach is what [`host`] links, and nothing else: the contract's imports, and a WASI 0.2 that is
+//! What a guest can reach is what `host` links, and nothing else: the contract's imports, and a WASI 0.2 that is
 //! empty but for clocks and random numbers.
 
 mod cache;
