@@ -26,6 +26,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::command::{cargo, read, run};
+use crate::gate::Tally;
 use crate::toolchain::{TARGET, Toolchain};
 
 /// What in the guests' folder can change a component; `wit/` counts as a whole. Prose does not.
@@ -91,6 +92,28 @@ pub(crate) fn check(guests: &Path) -> Result<()> {
         Vec::from_iter(differing).join(", ")
     );
     Ok(())
+}
+
+/// Builds every component again and fails if the bytes differ from the committed ones. Another compiler gives other bytes, so
+/// with another one there is nothing to compare.
+pub(crate) fn reproduce(guests: &Path, toolchain: &Toolchain) -> Result<Tally> {
+    check(guests)?;
+    let path = guests.join("dist/SOURCES");
+    let committed = fs::read_to_string(&path)?;
+    if !committed.lines().any(|line| line == toolchain.version) {
+        eprintln!("guests: built by another compiler than {}; not compared", toolchain.version);
+        return Ok(Tally::default());
+    }
+    build(guests, toolchain)?;
+    let rebuilt = fs::read_to_string(&path)?;
+    let differing: Vec<&str> =
+        rebuilt.lines().filter(|line| !committed.lines().any(|known| known == *line)).collect();
+    ensure!(
+        differing.is_empty(),
+        "these components are not the same bytes when built here:\n{}",
+        differing.join("\n")
+    );
+    Ok(Tally::passed(components(guests)?.len()))
 }
 
 /// The text of `dist/SOURCES`: the digest of all inputs, the compiler, then a digest for each component, in the form

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::command::{cargo, run};
+use crate::command::{cargo, read, run};
 use crate::fuzz;
 use crate::gate::{Step, Tally, count, run_all};
+use crate::toolchain::Toolchain;
 use crate::{examples, guests, hermes, interop, provide, tck};
 
 /// Minutes for each fuzz target before a release, unless told otherwise.
@@ -32,6 +33,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
 
 /// `cargo xtask test`.
 pub(crate) fn test(root: &Path) -> Result<()> {
+    let before = work_tree(root);
     let mut steps = vec![step("install what tests need", "cargo xtask prepare", provide::everything)];
     steps.extend(check_steps());
     steps.extend([
@@ -42,6 +44,15 @@ pub(crate) fn test(root: &Path) -> Result<()> {
         step("real hermes-agent", "cargo xtask hermes", |root| hermes::test(&[], root)),
         step("SDK clients", "cargo xtask interop", |root| interop::run(None, root)),
         step("fuzz corpora", "cargo xtask fuzz --replay", |root| fuzz::fuzz(&["--replay"], root)),
+        step("nothing left behind", "git status", |root| {
+            let after = work_tree(root);
+            ensure!(
+                after == before,
+                "the tests changed the work tree; git status says:\n{}",
+                after.unwrap_or_default()
+            );
+            Ok(Tally::default())
+        }),
     ]);
     run_all("test", &steps, root)
 }
@@ -65,6 +76,10 @@ pub(crate) fn release(args: &[&str], root: &Path) -> Result<()> {
             eprintln!("release-check: PROPTEST_RNG_SEED={seed} PROPTEST_CASES={CASES} repeats this");
             let mut command = nextest(root, "check");
             count(command.env("PROPTEST_RNG_SEED", seed.to_string()).env("PROPTEST_CASES", CASES))
+        }),
+        step("components rebuilt", "cargo xtask guests", |root| {
+            let toolchain = Toolchain::find(&root.join("target/wasm-toolchain"))?;
+            guests::reproduce(&root.join("guests"), &toolchain)
         }),
         step("fuzz", "cargo xtask fuzz --minutes N", move |root| {
             fuzz::fuzz(&["--minutes", &minutes.to_string()], root)
@@ -134,6 +149,11 @@ fn quiet(command: &mut Command) -> Result<Tally> {
     run(command).map(|()| Tally::default())
 }
 
+/// What git sees changed, in a checkout; none where there is no git.
+fn work_tree(root: &Path) -> Option<String> {
+    read(Command::new("git").args(["status", "--porcelain"]).current_dir(root)).ok()
+}
+
 /// Another one each time.
 fn new_seed() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -173,6 +193,29 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_engine_and_what_is_built_on_it_compile_wasmtime_for_their_tests() {
+        let root = crate::repository().unwrap();
+        for name in ["a2a", "turns", "store", "egress", "mailbox", "oci", "listen", "observe", "workspace"] {
+            let package = format!("talaria-{name}");
+            let tree = [
+                "tree",
+                "--offline",
+                "--edges",
+                "normal,build,dev",
+                "--prefix",
+                "none",
+                "--package",
+                &package,
+            ];
+            let tree = read(cargo().args(tree).current_dir(&root)).unwrap();
+            assert!(tree.starts_with(&package), "{tree}");
+            let heavy =
+                tree.lines().find(|line| line.starts_with("wasmtime") || line.starts_with("cranelift"));
+            assert_eq!(heavy, None, "{package} needs it");
+        }
+    }
 
     #[test]
     fn a_release_is_fuzzed_for_as_long_as_it_is_told() {
