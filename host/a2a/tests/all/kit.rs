@@ -19,7 +19,7 @@ use crate::memory::Counted;
 use crate::script::{OneRoute, Script};
 
 /// Longest that anything here may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A running server.
 pub(crate) struct Host {

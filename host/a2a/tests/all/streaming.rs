@@ -8,7 +8,7 @@ use serde_json::json;
 use talaria_a2a::Token;
 use talaria_turns::Limits;
 
-use crate::kit::{Host, patiently};
+use crate::kit::{Host, PATIENCE, patiently};
 use crate::sse::Frame;
 use crate::wire::{ALL, Ask, Wire};
 
@@ -286,7 +286,8 @@ async fn a_shutdown_ends_streams_at_once() {
 
 #[tokio::test]
 async fn a_shutdown_loses_nothing_that_has_happened() {
-    let host = Host::start().await;
+    // A reader has as long as it needs: how much it gets within the grace depends on the machine.
+    let host = Host::with(|config| config.limits.grace = PATIENCE, Limits::default()).await;
     let mut slow = Wire::Rest.stream(&host, "flood 12000").await;
     let id = task_of(Wire::Rest, &slow.next().await.unwrap());
     let mut quick = Wire::Rpc.subscribe(&host, &id, None).await.ok().unwrap();

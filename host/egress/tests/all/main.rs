@@ -28,7 +28,7 @@ use std::time::Duration;
 use talaria_egress::{Access, Bounds, Config, Egress, Error, ErrorKind, Request, Response};
 
 /// Long enough that only a hanging test reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn egress() -> Egress {
     Egress::new(Config::default())

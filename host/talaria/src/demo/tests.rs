@@ -169,6 +169,6 @@ async fn it_ends_when_told() {
     demo.shutdown.cancel();
     demo.tracker.close();
     // The pooled connection of the call above is open and idle; it must not hold up the end.
-    let ended = tokio::time::timeout(Duration::from_secs(5), demo.tracker.wait()).await;
+    let ended = tokio::time::timeout(talaria_fakes::PATIENCE, demo.tracker.wait()).await;
     assert!(ended.is_ok(), "the gateway goes on after its end");
 }

@@ -88,7 +88,7 @@ async fn healthy(port: u16, wanted: bool) {
     .await;
 }
 
-const PATIENT: Duration = Duration::from_secs(30);
+const PATIENT: Duration = talaria_fakes::PATIENCE;
 
 #[tokio::test]
 async fn a_gateway_is_started_restarted_and_stopped_in_order() {
