@@ -18,7 +18,6 @@ pub(crate) struct Capabilities {
     push: bool,
     extended_card: bool,
     extensions: Vec<Extension>,
-    output_modes: Vec<String>,
 }
 
 /// The header in 1.0.
@@ -30,13 +29,11 @@ const X_EXTENSIONS: HeaderName = HeaderName::from_static("x-a2a-extensions");
 
 impl Capabilities {
     pub(crate) fn new(card: &CardConfig) -> Self {
-        let of_skills = card.skills.iter().flat_map(|skill| &skill.output_modes);
         Self {
             streaming: card.streaming,
             push: card.push_notifications,
             extended_card: card.extended_card,
-            extensions: card.extensions.clone(),
-            output_modes: card.default_output_modes.iter().chain(of_skills).cloned().collect(),
+            extensions: card.all_extensions().collect(),
         }
     }
 
@@ -81,26 +78,14 @@ impl Capabilities {
         }
     }
 
-    /// Refuses a caller whose wishes for the answer cannot be met.
+    /// Refuses a caller whose wishes for the answer cannot be met. Media types are none of them: the executor hears which
+    /// ones are wanted, and the answer comes in what there is.
     pub(crate) fn serve(&self, wanted: &Configuration) -> Result<(), Refusal> {
         if wanted.hook.is_some() && !self.push {
             // Taking it and never calling back would leave the caller waiting for ever.
             return Err(Refusal::no_push());
         }
-        self.offers(&wanted.output_modes)
-    }
-
-    /// Refuses a caller who can use none of the media types that are offered.
-    fn offers(&self, accepted: &[String]) -> Result<(), Refusal> {
-        let fits = |wanted: &String| self.output_modes.iter().any(|offered| modes_meet(wanted, offered));
-        if accepted.is_empty() || self.output_modes.is_empty() || accepted.iter().any(fits) {
-            return Ok(());
-        }
-        let message = format!(
-            "acceptedOutputModes has none of what this agent answers with: {}",
-            self.output_modes.join(", ")
-        );
-        Err(Refusal::new(Kind::ContentTypeNotSupported, message))
+        Ok(())
     }
 }
 
@@ -111,17 +96,11 @@ pub(crate) fn asked(headers: &HeaderMap) -> Vec<&str> {
     names.map(str::trim).filter(|uri| !uri.is_empty()).collect()
 }
 
-/// Whether two media types mean one thing: `*` stands for anything, and a type alone (`text`, as 0.2 had it) for all of
-/// its kind. Parameters mean nothing.
-fn modes_meet(one: &str, other: &str) -> bool {
-    let halves = |mode: &str| {
-        let mode = mode.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let (kind, sub) = mode.split_once('/').unwrap_or((&mode, "*"));
-        (kind.to_owned(), sub.to_owned())
-    };
-    let meet = |one: &str, other: &str| one == "*" || other == "*" || one == other;
-    let ((one, one_sub), (other, other_sub)) = (halves(one), halves(other));
-    meet(&one, &other) && meet(&one_sub, &other_sub)
+/// Whether a caller who can use these media types can use text. `*` stands for anything, a type alone (`text`, as 0.2 had
+/// it) for all of its kind; no types, any.
+pub(crate) fn take_text(modes: &[String]) -> bool {
+    let kind = |mode: &String| mode.split(['/', ';']).next().unwrap_or_default().trim().to_ascii_lowercase();
+    modes.is_empty() || modes.iter().map(kind).any(|kind| kind == "text" || kind == "*")
 }
 
 #[cfg(test)]
@@ -129,19 +108,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn media_types_meet_by_name_or_by_wildcard() {
-        for (wanted, offered, meet) in [
-            ("text/plain", "text/plain", true),
-            ("Text/Plain; charset=utf-8", "text/plain", true),
-            ("text/*", "text/plain", true),
-            ("*/*", "image/png", true),
-            ("text", "text/plain", true),
-            ("text/plain", "text/*", true),
-            ("text/html", "text/plain", false),
-            ("image/*", "text/plain", false),
-            ("", "text/plain", false),
+    fn who_takes_text_says_so_by_a_type_a_wildcard_or_nothing() {
+        for (modes, text) in [
+            (vec![], true),
+            (vec!["text/plain"], true),
+            (vec!["application/json", "Text/Markdown; charset=utf-8"], true),
+            (vec!["*/*"], true),
+            (vec!["text"], true),
+            (vec!["application/json"], false),
+            (vec!["image/*", ""], false),
         ] {
-            assert_eq!(modes_meet(wanted, offered), meet, "{wanted} and {offered}");
+            let modes: Vec<_> = modes.into_iter().map(str::to_owned).collect();
+            assert_eq!(take_text(&modes), text, "{modes:?}");
         }
     }
 

@@ -6,7 +6,8 @@
 //!
 //! Written, and signed where that is asked for, once for each change: every GET is a copy of a pointer, and the ETag
 //! changes exactly when a byte does. Both documents have the same signatures, which are of the card of 1.0. The card
-//! is public, since it says how to authenticate.
+//! is public, since it says how to authenticate. A card for another address than the configured one is written when it is
+//! asked for.
 
 use std::time::SystemTime;
 
@@ -19,7 +20,8 @@ use serde_json::{Map, Value, json};
 
 use crate::respond::{self, Body};
 use crate::sign::CardSigner;
-use crate::version::{self, Version};
+use crate::tell;
+use crate::version::Version;
 
 /// What the card says about the agent.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -246,12 +248,23 @@ impl CardConfig {
             "extendedAgentCard": self.extended_card,
         });
         if let Some(capabilities) = capabilities.as_object_mut()
-            && !self.extensions.is_empty()
+            && self.all_extensions().next().is_some()
         {
-            let extensions = self.extensions.iter().map(Extension::document).collect();
+            let extensions = self.all_extensions().map(|extension| extension.document()).collect();
             capabilities.insert("extensions".into(), extensions);
         }
         capabilities
+    }
+
+    /// Those of the configuration, and the server's own.
+    pub(crate) fn all_extensions(&self) -> impl Iterator<Item = Extension> {
+        let own = |(_, uri, description): &(_, &str, &str)| Extension {
+            uri: (*uri).to_owned(),
+            required: false,
+            description: Some((*description).to_owned()),
+        };
+        let own = tell::EXTENSIONS.iter().filter(|_| self.streaming).map(own);
+        self.extensions.iter().cloned().chain(own)
     }
 }
 
@@ -304,12 +317,18 @@ impl Card {
         }
     }
 
-    /// Answers GET and HEAD of a caller who states the version `asked`.
+    /// The same card at another address.
+    pub(crate) fn at(&self, config: &CardConfig, url: &str, secured: bool) -> Self {
+        Self { since: self.since.clone(), ..Self::new(config, url, secured, None) }
+    }
+
+    /// Answers GET and HEAD of a caller who states the version `asked`. `vary` names the headers that the card depends on.
     pub(crate) fn respond(
         &self,
         method: &Method,
         headers: &HeaderMap,
         asked: Option<&str>,
+        vary: &'static str,
     ) -> Response<Body> {
         let document = if Version::V1.serves(asked) { &self.one } else { &self.union };
         let mut response = if document.is_known_to(headers) {
@@ -327,7 +346,7 @@ impl Card {
         headers.insert(ETAG, document.etag.clone());
         headers.insert(LAST_MODIFIED, self.since.clone());
         headers.insert(CACHE_CONTROL, CACHE);
-        headers.insert(VARY, HeaderValue::from_static(version::NAME));
+        headers.insert(VARY, HeaderValue::from_static(vary));
         response
     }
 }

@@ -12,15 +12,18 @@ use http::header::{ALLOW, EXPECT, HeaderValue, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use talaria_listen::Peer;
 use talaria_turns::Principal;
 use tracing::{debug, info};
 
 use crate::auth::Auth;
 use crate::body;
 use crate::capabilities;
+use crate::cors::Cors;
 use crate::jsonrpc::{self, Call};
 use crate::offer::{LiveCard, Offer};
-use crate::operation::{Operations, Reply, Verb};
+use crate::origin;
+use crate::operation::{Caller, Operation, Operations, Reply, Verb};
 use crate::refusal::Refusal;
 use crate::respond::{self, Body};
 use crate::rest::{self, Media};
@@ -33,6 +36,7 @@ pub(crate) struct Endpoint {
     pub(crate) operations: Operations,
     pub(crate) card: LiveCard,
     pub(crate) auth: Auth,
+    pub(crate) cors: Cors,
     pub(crate) streaming: Streaming,
     pub(crate) max_body: usize,
     pub(crate) body_timeout: Duration,
@@ -55,11 +59,19 @@ impl Endpoint {
         let asked = version::asked(request.headers(), request.uri().query());
         let route = Route::of(request.uri().path(), asked);
         let method = request.method().clone();
-        let (response, note) = match (&route, &method) {
+        let from = self.cors.allowed(request.headers());
+        let preflight = match route {
+            Route::Unknown => None,
+            _ => self.cors.preflight(&method, request.headers()),
+        };
+        let (mut response, note) = match (&route, &method) {
+            _ if preflight.is_some() => (preflight.unwrap_or_default(), Note::default()),
             (Route::Rpc, &Method::POST) => self.rpc(request).await,
             (Route::Rpc, _) => (wrong_method("POST"), Note::default()),
             (Route::Card, &Method::GET | &Method::HEAD) => {
-                (self.card.now().card.respond(&method, request.headers(), asked), Note::default())
+                let (head, _) = request.into_parts();
+                let asked = version::asked(&head.headers, head.uri.query());
+                (self.card.respond(&method, &head.headers, asked, self.url(&head)), Note::default())
             }
             (Route::Card, _) => (wrong_method("GET, HEAD"), Note::default()),
             (Route::Rest(rest), method) => match rest.verb(method) {
@@ -72,6 +84,7 @@ impl Endpoint {
                 (respond::failure(StatusCode::NOT_FOUND, "NOT_FOUND", message), Note::default())
             }
         };
+        self.cors.mark(from, response.headers_mut());
         let (status, millis, route) =
             (response.status().as_u16(), started.elapsed().as_millis() as u64, route.name());
         let Note { rpc, version, code } = note;
@@ -135,15 +148,26 @@ impl Endpoint {
         head: Parts,
         request: Result<crate::operation::Request, Refusal>,
     ) -> (Result<Reply, Refusal>, Vec<String>) {
-        let asked = capabilities::asked(&head.headers).into_iter().map(str::to_owned).collect();
+        let asked: Vec<_> = capabilities::asked(&head.headers).into_iter().map(str::to_owned).collect();
+        let is_card = matches!(&request, Ok(request) if matches!(request.operation, Operation::ExtendedCard(_)));
+        let url = if is_card { self.url(&head) } else { None };
         // A turn may take minutes; the request's headers need not wait with it.
         drop(head);
         let reply = match request {
             // Boxed, since the server moves the future of a request around before it begins.
-            Ok(request) => Box::pin(self.operations.perform(offer, caller, request)).await,
+            Ok(request) => {
+                let caller = Caller { principal: caller, extensions: &asked, url };
+                Box::pin(self.operations.perform(offer, caller, request)).await
+            }
             Err(refusal) => Err(refusal),
         };
         (reply, asked)
+    }
+
+    /// Where the request was sent, if that is to be followed and it says so.
+    fn url(&self, head: &Parts) -> Option<String> {
+        let peer = head.extensions.get::<Peer>().map(|peer| peer.0.ip());
+        origin::of(head, peer, self.card.followed()?)
     }
 
     async fn body(&self, head: &Parts, body: Incoming) -> Result<Bytes, Refusal> {

@@ -5,7 +5,8 @@
 //! whoever can read the configuration.
 //!
 //! Who sets a hook in 1.0 is told every event, as a `StreamResponse`; who sets it in 0.3 is told the whole task whenever
-//! its status changed, since a 0.3 push has no other form. The token goes out in both headers that receivers look at.
+//! its status changed, since a 0.3 push has no other form. The pieces of an answer are told in the form that counted for
+//! the request that set the hook. The token goes out in both headers that receivers look at.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName};
 use secrecy::SecretString;
 use serde::{Serialize, Serializer};
-use talaria_turns::{Authentication, Credential, Hook, HookId, News, State, TaskId, Tells};
+use talaria_turns::{Authentication, Credential, Hook, HookId, News, State, StreamAs, TaskId, Tells};
 
 use crate::dialect::{Dialect, Written};
 use crate::operation::{Answer, Operation, Verb, View};
@@ -153,7 +154,9 @@ fn finish(
     if url.len() > MAX_URL {
         return Err(fields.at("url").refuse(format!("must not be longer than {MAX_URL} bytes")));
     }
-    Ok(Hook { id, url, tells, token: secret(&mut fields, "token")?, authentication })
+    let token = secret(&mut fields, "token")?;
+    // Whoever performs the request knows who asks, and so how pieces are told.
+    Ok(Hook { id, url, tells, stream: StreamAs::default(), token, authentication })
 }
 
 /// Something that will be part of a header.
@@ -253,7 +256,8 @@ impl Notification {
                 let event = Arc::clone(&entry.event);
                 // A note does not say where its task stood; a turn at work said it.
                 let state = event.state().unwrap_or(State::Working);
-                let item = Item::Event(Happened { home: Arc::new(home), event, state, last: false });
+                let (home, sequence, form) = (Arc::new(home), entry.sequence, hook.stream);
+                let item = Item::Event(Happened { home, event, state, last: false, sequence, form });
                 ("application/a2a+json", "1.0", serde_json::to_vec(&Written(Dialect::V1, &item))?)
             }
             News::Task(task) => {
@@ -300,6 +304,7 @@ mod tests {
             id: id.parse().unwrap(),
             url: "https://a.example/h".into(),
             tells,
+            stream: StreamAs::default(),
             token: Some(Credential::new("tok")),
             authentication: Some(Authentication {
                 scheme: "Bearer".into(),

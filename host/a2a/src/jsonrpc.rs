@@ -142,7 +142,7 @@ impl Call {
         call.method = Some(method);
         call.streams_errors = method.version == Version::V03
             && matches!(method.does, Verb::Stream | Verb::Subscribe)
-            && headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes().starts_with(b"text/event-stream"));
+            && accepts_stream(headers);
         let params = members.swap_remove("params").filter(|params| !params.is_null());
         call.request = method.read(capabilities, headers, asked, params.unwrap_or_else(|| json!({})));
         call
@@ -176,7 +176,7 @@ impl Method {
         asked: Option<&str>,
         params: Value,
     ) -> Result<Request, Refusal> {
-        if !self.version.serves(asked) {
+        if !self.version.admits(asked) {
             return Err(self.version_mismatch(asked));
         }
         capabilities.admit(self.does, &capabilities::asked(headers))?;
@@ -241,6 +241,13 @@ fn success(id: &Value, result: impl Serialize) -> Result<Bytes, serde_json::Erro
     serde_json::to_vec(&Success { jsonrpc: "2.0", id, result }).map(Bytes::from)
 }
 
+/// Whether the caller wants a stream, by any of its `Accept` lines: the Python SDK of 0.3 sends two.
+fn accepts_stream(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(ACCEPT).into_iter().filter_map(|line| line.to_str().ok());
+    let types = lines.flat_map(|line| line.split(',')).map(|range| range.split(';').next().unwrap_or_default());
+    types.map(str::trim).any(|kind| kind.eq_ignore_ascii_case("text/event-stream"))
+}
+
 /// Whether the body claims to be JSON. No claim is one.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(CONTENT_TYPE) else { return true };
@@ -266,6 +273,21 @@ mod tests {
                 read(&json!({ "jsonrpc": "2.0", "id": id, "method": "GetTask", "params": { "id": "t" } }));
             assert!(call.request.is_ok(), "{id}");
             assert_eq!(call.id, id);
+        }
+    }
+
+    #[test]
+    fn any_line_of_accept_may_want_a_stream() {
+        for (lines, wants) in [
+            (vec!["text/event-stream"], true),
+            (vec!["*/*", "text/event-stream"], true),
+            (vec!["application/json, Text/Event-Stream;q=0.9"], true),
+            (vec!["*/*"], false),
+            (vec!["text/event-streams", "application/json"], false),
+            (vec![], false),
+        ] {
+            let headers = lines.iter().map(|line| (ACCEPT, HeaderValue::from_static(line))).collect();
+            assert_eq!(accepts_stream(&headers), wants, "{lines:?}");
         }
     }
 

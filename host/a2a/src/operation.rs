@@ -4,6 +4,7 @@
 //! writes. A send returns from the domain when its task is in the store; the turn runs on without the request, so a
 //! caller who hangs up while [`Operations::perform`] waits, or while a stream is open, loses nothing but the answer.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,21 +13,25 @@ use serde::Deserialize;
 use serde_json::Value;
 use talaria_turns::{
     CancelError, ContextId, FollowError, Hook, HookId, Incoming, Message, Metadata, Place, Principal, Query,
-    State, Task, TaskId, Timestamp, Turns,
+    State, StreamAs, Task, TaskId, Timestamp, Turns,
 };
 
+use crate::capabilities;
 use crate::offer::Offer;
 use crate::page;
 use crate::refusal::{Kind, Refusal};
-use crate::updates::Updates;
+use crate::tell;
+use crate::updates::{Telling, Updates};
 use crate::version::Version;
 
-/// How a blocking send is answered whose turn only returned text.
+/// How a blocking send is answered whose turn only returned text. Whoever names a task is answered with that task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplyAs {
-    /// With the text, as a message.
+    /// With the text, as a message; a failure with the task.
     #[default]
+    Auto,
+    /// With the text, as a message; a failure too, whether or not a task was named.
     Message,
     /// With the task, always.
     Task,
@@ -183,6 +188,25 @@ pub(crate) struct Operations {
     pub(crate) reply: ReplyAs,
     /// See [`Updates::of_turn`].
     pub(crate) hold: Duration,
+    pub(crate) streams: Streams,
+}
+
+/// How the pieces of an answer are told, to whom.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Streams {
+    /// To everybody else.
+    pub(crate) otherwise: StreamAs,
+    /// To callers by name.
+    pub(crate) callers: HashMap<String, StreamAs>,
+}
+
+/// Who asks, and what it says beside its request.
+pub(crate) struct Caller<'a> {
+    pub(crate) principal: Principal,
+    /// The extensions that it names.
+    pub(crate) extensions: &'a [String],
+    /// Where it sent its request, if it said so.
+    pub(crate) url: Option<String>,
 }
 
 /// In a task's metadata: how its executor wants a send to be answered. For us, not for the caller.
@@ -215,18 +239,23 @@ impl Operations {
     pub(crate) async fn perform(
         &self,
         offer: &Offer,
-        caller: Principal,
+        Caller { principal: caller, extensions, url }: Caller<'_>,
         request: Request,
     ) -> Result<Reply, Refusal> {
-        let Request { tenant, operation } = request;
-        if let Operation::Send(send) | Operation::Stream(send, _) = &operation {
+        let Request { tenant, mut operation } = request;
+        let mut form = self.streams.form(&caller, extensions, &[]);
+        if let Operation::Send(send) | Operation::Stream(send, _) = &mut operation {
             offer.capabilities.serve(&send.configuration)?;
+            form = self.streams.form(&caller, extensions, &send.configuration.output_modes);
+            if let Some(hook) = &mut send.configuration.hook {
+                hook.stream = form;
+            }
         }
         match operation {
             Operation::Send(send) => {
                 self.send(caller, tenant, *send).await.map(Answer::Sent).map(Reply::Once)
             }
-            Operation::Stream(send, after) => self.stream(caller, tenant, *send, after).await,
+            Operation::Stream(send, after) => self.stream(caller, tenant, *send, after, form).await,
             Operation::Get(GetTask { id, history_length }) => {
                 let task =
                     self.turns.task(&caller, &id).await.map_err(|error| Refusal::lookup(&id, &error))?;
@@ -240,15 +269,12 @@ impl Operations {
                 }
                 Err(CancelError::Store(error)) => Err(Refusal::lookup(&id, &error)),
             },
-            Operation::Subscribe(subscribe) => self.subscribe(&caller, subscribe).await,
+            Operation::Subscribe(subscribe) => self.subscribe(&caller, subscribe, form).await,
             Operation::ExtendedCard(version) => {
-                let card = match version {
-                    Version::V1 => &offer.extended_card.0,
-                    Version::V03 => &offer.extended_card.1,
-                };
-                Ok(Reply::Once(Answer::Card(Arc::clone(card))))
+                Ok(Reply::Once(Answer::Card(offer.extended_card(version, url))))
             }
-            Operation::SetHook(id, hook) => {
+            Operation::SetHook(id, mut hook) => {
+                hook.stream = form;
                 let set = self.turns.set_hook(&caller, &id, (*hook).clone()).await;
                 set.map_err(|error| Refusal::hook(Some(&id), &error))?;
                 Ok(Reply::Once(Answer::Hook(id, hook)))
@@ -311,16 +337,18 @@ impl Operations {
         send: SendMessage,
     ) -> Result<Sent, Refusal> {
         let Configuration { return_immediately, history_length, .. } = send.configuration;
-        let is_hooked = send.configuration.hook.is_some();
+        let (is_hooked, names_task) = (send.configuration.hook.is_some(), send.addressed.task.is_some());
         let accepted = self.turns.send(self.incoming(principal, tenant, send, false)).await?;
         if return_immediately {
             return Ok(Sent::Task(View::new(accepted.task, history_length)));
         }
         let task = accepted.settled().await;
+        let failed = task.status.state == State::Failed;
         // What is told later is about a task, so its sender must know which.
-        let as_message = match reply_as(&task).or(is_hooked.then_some(ReplyAs::Task)) {
-            Some(said) => said == ReplyAs::Message,
-            None => self.reply == ReplyAs::Message,
+        let as_message = match reply_as(&task).or(is_hooked.then_some(ReplyAs::Task)).unwrap_or(self.reply) {
+            ReplyAs::Auto => !failed && !names_task,
+            ReplyAs::Message => failed || !names_task,
+            ReplyAs::Task => false,
         };
         Ok(match as_message.then(|| message_reply(&task)).flatten() {
             Some(message) => Sent::Message(message),
@@ -334,12 +362,16 @@ impl Operations {
         tenant: Option<String>,
         send: SendMessage,
         after: Option<u64>,
+        form: StreamAs,
     ) -> Result<Reply, Refusal> {
         let history_length = send.configuration.history_length;
+        // Whoever names a task is told of that task.
+        let hold = send.addressed.task.is_none().then_some(self.hold);
         let incoming = self.incoming(principal, tenant, send, true);
         let Some(after) = after else {
             let accepted = self.turns.send(incoming).await?;
-            return Ok(Reply::Stream(Box::new(Updates::of_turn(accepted, history_length, self.hold))));
+            let telling = Telling { form, history_length, hold };
+            return Ok(Reply::Stream(Box::new(Updates::of_turn(accepted, telling))));
         };
         // A client that lost the stream of a send and sends it again, as the usual libraries do by themselves.
         let known = self.turns.sent_before(&incoming).await.map_err(|error| Refusal::store(&error))?;
@@ -348,17 +380,22 @@ impl Operations {
             return Err(Refusal::field("Last-Event-ID", message));
         };
         let updates = match self.turns.follow(&incoming.principal, &id, Some(after)).await {
-            Ok((task, reader)) => Updates::of_turn_from(&task, reader, after),
+            Ok((task, reader)) => Updates::of_turn_from(&task, reader, after, form),
             Err(FollowError::Over { .. }) => Updates::nothing(),
             Err(error) => return Err(Refusal::follow(&id, error)),
         };
         Ok(Reply::Stream(Box::new(updates)))
     }
 
-    async fn subscribe(&self, caller: &Principal, subscribe: Subscribe) -> Result<Reply, Refusal> {
+    async fn subscribe(
+        &self,
+        caller: &Principal,
+        subscribe: Subscribe,
+        form: StreamAs,
+    ) -> Result<Reply, Refusal> {
         let Subscribe { id, after, shows_ended } = subscribe;
         let updates = match self.turns.follow(caller, &id, after).await {
-            Ok((task, reader)) => Updates::of_task(task, reader, after),
+            Ok((task, reader)) => Updates::of_task(task, reader, after, form),
             Err(FollowError::Over { .. }) if shows_ended => {
                 let task =
                     self.turns.task(caller, &id).await.map_err(|error| Refusal::lookup(&id, &error))?;
@@ -382,6 +419,18 @@ impl Operations {
     }
 }
 
+// === impl Streams ===
+
+impl Streams {
+    /// The form for a caller who names these extensions and can use these media types: what it asks for, else what the
+    /// operator chose for it, else no pieces of text where it can use no text, else what everybody gets.
+    fn form(&self, caller: &Principal, extensions: &[String], output_modes: &[String]) -> StreamAs {
+        let chosen = || caller.name().and_then(|name| self.callers.get(name)).copied();
+        let whole = || (!capabilities::take_text(output_modes)).then_some(StreamAs::Whole);
+        tell::asked_for(extensions).or_else(chosen).or_else(whole).unwrap_or(self.otherwise)
+    }
+}
+
 /// What the executor said about the form of the answer.
 pub(crate) fn reply_as(task: &Task) -> Option<ReplyAs> {
     match task.metadata.get(REPLY_AS).and_then(Value::as_str) {
@@ -398,7 +447,8 @@ pub(crate) fn message_reply(task: &Task) -> Option<Addressed> {
         metadata.shift_remove(REPLY_AS);
     }
     message.metadata = message.metadata.filter(|metadata| !metadata.is_empty());
-    Some(Addressed { message, task: Some(task.id.clone()), context: Some(task.context.clone()) })
+    // The next message goes into the conversation, not to a task that is over.
+    Some(Addressed { message, task: None, context: Some(task.context.clone()) })
 }
 
 #[cfg(test)]

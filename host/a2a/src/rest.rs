@@ -59,7 +59,7 @@ pub(crate) fn admit(
 ) -> Result<(), Refusal> {
     let asked = version::asked(&head.headers, head.uri.query());
     let version = rest.dialect.version();
-    if !version.serves(asked) {
+    if !version.admits(asked) {
         return Err(version::mismatch("this path belongs to", version, asked));
     }
     capabilities.admit(verb, &capabilities::asked(&head.headers))

@@ -3,6 +3,7 @@
 //! Shutting down: no new connection, streams end at once, requests under way finish within [`Limits::grace`], what is
 //! left is cut. The turns behind cut requests go on; draining them is the domain's.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,15 +14,17 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use talaria_turns::Turns;
+use talaria_turns::{StreamAs, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{Auth, Token};
 use crate::card::CardConfig;
+use crate::cors::Cors;
 use crate::endpoint::Endpoint;
 use crate::offer::{LiveCard, Stage};
-use crate::operation::{Operations, ReplyAs};
+use crate::operation::{Operations, ReplyAs, Streams};
+use crate::origin::{Network, Origin};
 use crate::respond::Body;
 use crate::sign::CardSigner;
 use crate::sse::Streaming;
@@ -31,6 +34,12 @@ use crate::sse::Streaming;
 pub struct Config {
     /// Where clients reach the server; what the card says.
     pub url: String,
+    /// Whether the card says the address that a request was sent to instead, where that is known and nothing is signed.
+    pub url_follows: bool,
+    /// Who may say by `Forwarded` and `X-Forwarded-*` where others sent their requests.
+    pub trusted_proxies: Vec<Network>,
+    /// The origins whose pages browsers let call.
+    pub cors: Vec<Origin>,
     /// The rest of the card, at the start; see [`Server::card`].
     pub card: CardConfig,
     /// Signs the card. None: the card has no signature.
@@ -41,6 +50,10 @@ pub struct Config {
     pub awaited: Option<String>,
     /// How a blocking send is answered whose turn only returned text.
     pub reply: ReplyAs,
+    /// How streams and pushes tell an answer that comes in pieces, where the caller does not ask for a form.
+    pub stream: StreamAs,
+    /// The same for callers by name.
+    pub caller_streams: HashMap<String, StreamAs>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -112,11 +125,16 @@ impl Config {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
+            url_follows: false,
+            trusted_proxies: Vec::new(),
+            cors: Vec::new(),
             card: CardConfig::default(),
             card_signer: None,
             tokens: Vec::new(),
             awaited: None,
             reply: ReplyAs::default(),
+            stream: StreamAs::default(),
+            caller_streams: HashMap::new(),
             limits: Limits::default(),
         }
     }
@@ -128,13 +146,35 @@ impl Server {
     /// A server for these turns.
     #[must_use]
     pub fn new(config: Config, turns: Turns) -> Self {
-        let Config { url, card, card_signer, tokens, awaited, reply, limits } = config;
+        let Config {
+            url,
+            url_follows,
+            trusted_proxies,
+            cors,
+            card,
+            card_signer,
+            tokens,
+            awaited,
+            reply,
+            stream,
+            caller_streams,
+            limits,
+        } = config;
         let auth = match awaited {
             Some(name) => Auth::new(tokens).awaiting(&name),
             None => Auth::new(tokens),
         };
-        let card = LiveCard::new(card, Stage { url, secured: auth.is_required(), signer: card_signer });
-        let operations = Operations { turns, reply, hold: limits.hold };
+        let stage = Stage {
+            url,
+            // A signature is of one address.
+            follows: url_follows && card_signer.is_none(),
+            proxies: trusted_proxies,
+            secured: auth.is_required(),
+            signer: card_signer,
+        };
+        let card = LiveCard::new(card, stage);
+        let streams = Streams { otherwise: stream, callers: caller_streams };
+        let operations = Operations { turns, reply, hold: limits.hold, streams };
         let counts = Counts::default();
         let streaming = Streaming {
             keep_alive: limits.keep_alive,
@@ -145,6 +185,7 @@ impl Server {
             operations,
             card,
             auth,
+            cors: Cors::new(cors),
             streaming,
             max_body: limits.body,
             body_timeout: limits.body_timeout,

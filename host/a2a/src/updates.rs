@@ -2,7 +2,8 @@
 //!
 //! Pulled, never pushed: an update is read from the log when the client's connection takes it, so a slow reader costs a
 //! cursor. The number of an update is the sequence number of its event. A caller's message, an answer to a question and
-//! a checkpoint are events too, but not for the wire: their numbers are skipped.
+//! a checkpoint are events too, but not for the wire: their numbers are skipped, and so are those of pieces of the answer
+//! for a caller who wants none.
 //!
 //! **Where a stream ends.** That of a send ends with its turn: at a terminal state, at an interrupted one, or where the
 //! turn is over and the task goes on with the next one that waits. That of a subscription ends at a terminal state only:
@@ -17,7 +18,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_turns::{Accepted, ContextId, Entry, Event, Reader, State, Status, StoreError, Task, TaskId};
+use talaria_turns::{
+    Accepted, ContextId, Entry, Event, Reader, State, Status, StoreError, StreamAs, Task, TaskId,
+};
 use tokio::time::Instant;
 
 use crate::operation::{self, Addressed, ReplyAs, View};
@@ -47,6 +50,10 @@ pub(crate) struct Happened {
     pub(crate) state: State,
     /// Whether the interaction ends with it, which 0.3 says of every status.
     pub(crate) last: bool,
+    /// Its number.
+    pub(crate) sequence: u64,
+    /// How the pieces of an answer are told.
+    pub(crate) form: StreamAs,
 }
 
 /// Which task it is about.
@@ -64,6 +71,16 @@ pub(crate) struct Updates {
     held: Option<Instant>,
 }
 
+/// How a stream is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Telling {
+    pub(crate) form: StreamAs,
+    /// How much of the history the first snapshot shows.
+    pub(crate) history_length: Option<usize>,
+    /// How long the first snapshot may wait for the word that the answer is one message; none where it may not be.
+    pub(crate) hold: Option<Duration>,
+}
+
 struct Source {
     reader: Reader,
     /// The number of the last event that was read.
@@ -71,6 +88,7 @@ struct Source {
     home: Arc<Home>,
     state: State,
     ends: Ends,
+    form: StreamAs,
 }
 
 /// Where a stream ends, if not at a terminal state.
@@ -89,15 +107,16 @@ const HELD: usize = 2;
 
 impl Updates {
     /// What becomes of a turn.
-    pub(crate) fn of_turn(accepted: Accepted, history_length: Option<usize>, hold: Duration) -> Self {
+    pub(crate) fn of_turn(accepted: Accepted, telling: Telling) -> Self {
+        let Telling { form, history_length, hold } = telling;
         let (reader, task) = (accepted.reader(), accepted.task);
         // Its turn is the last of those that are not over. None is under way where a message was sent before.
         let settled = task.status.state.is_settled();
-        let source = Source::new(&task, reader, Ends::Turn(task.pending.len().max(1)));
+        let source = Source::new(&task, reader, Ends::Turn(task.pending.len().max(1)), form);
         let mut updates = Self {
             source: (!settled || task.status.state.is_terminal()).then_some(source),
             ready: VecDeque::from([snapshot(task, history_length)]),
-            held: Some(Instant::now() + hold),
+            held: hold.map(|hold| Instant::now() + hold),
         };
         if updates.source.is_none() {
             updates.held = None;
@@ -106,19 +125,19 @@ impl Updates {
     }
 
     /// The same, for a caller who has the events up to `after`.
-    pub(crate) fn of_turn_from(task: &Task, reader: Reader, after: u64) -> Self {
+    pub(crate) fn of_turn_from(task: &Task, reader: Reader, after: u64, form: StreamAs) -> Self {
         let over = task.version == after && task.status.state.is_settled();
         let source = Source {
             state: State::Working,
             seen: after,
-            ..Source::new(task, reader, Ends::Turn(usize::MAX))
+            ..Source::new(task, reader, Ends::Turn(usize::MAX), form)
         };
         Self { source: (!over).then_some(source), ready: VecDeque::new(), held: None }
     }
 
     /// What happens to a task, until it is over. Begins with the task, unless the caller has the events up to `after`.
-    pub(crate) fn of_task(task: Arc<Task>, reader: Reader, after: Option<u64>) -> Self {
-        let mut source = Source::new(&task, reader, Ends::Terminal);
+    pub(crate) fn of_task(task: Arc<Task>, reader: Reader, after: Option<u64>, form: StreamAs) -> Self {
+        let mut source = Source::new(&task, reader, Ends::Terminal, form);
         let ready = match after {
             None => VecDeque::from([snapshot(task, None)]),
             Some(after) => {
@@ -207,17 +226,16 @@ impl Updates {
     }
 
     fn take(&mut self, entry: Entry) {
-        if let Some(source) = &mut self.source {
-            source.seen = entry.sequence;
-        }
-        if !entry.event.is_shown() {
+        let Some(source) = &mut self.source else { return };
+        source.seen = entry.sequence;
+        if !source.form.tells(&entry.event) {
             return;
         }
         if self.held.is_some() && (!is_plain_work(&entry.event) || self.ready.len() >= HELD) {
             self.release();
         }
         let Some(source) = &mut self.source else { return };
-        let (happened, over) = source.happened(entry.event);
+        let (happened, over) = source.happened(entry.event, entry.sequence);
         // A reply that came late is behind the end.
         let over = over && !source.is_late_behind();
         self.ready.push_back(Update { sequence: entry.sequence, item: Item::Event(happened) });
@@ -246,9 +264,9 @@ impl Updates {
 // === impl Source ===
 
 impl Source {
-    fn new(task: &Task, reader: Reader, ends: Ends) -> Self {
+    fn new(task: &Task, reader: Reader, ends: Ends, form: StreamAs) -> Self {
         let home = Arc::new(Home { task: task.id.clone(), context: task.context.clone() });
-        Self { reader, seen: task.version, home, state: task.status.state, ends }
+        Self { reader, seen: task.version, home, state: task.status.state, ends, form }
     }
 
     /// Whether the log has more than was read.
@@ -262,7 +280,7 @@ impl Source {
     }
 
     /// What to say about an event, and whether nothing follows it.
-    fn happened(&mut self, event: Arc<Event>) -> (Happened, bool) {
+    fn happened(&mut self, event: Arc<Event>, sequence: u64) -> (Happened, bool) {
         let (mut over, mut last) = (false, false);
         if let Event::Status { status, ends_turn, .. } = &*event {
             self.state = status.state;
@@ -273,7 +291,8 @@ impl Source {
             }
             last = over || status.state.is_settled();
         }
-        (Happened { home: Arc::clone(&self.home), event, state: self.state, last }, over)
+        let (home, state, form) = (Arc::clone(&self.home), self.state, self.form);
+        (Happened { home, event, state, last, sequence, form }, over)
     }
 }
 

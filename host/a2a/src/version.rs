@@ -1,8 +1,9 @@
 //! Which version of A2A speaks.
 //!
 //! JSON-RPC: the method's name decides, since no name is in both versions, and the version that the caller states must
-//! agree: a 0.3 name goes with no version or 0.3, a 1.0 name with 1.x. Anything else is a caller who would misread the answer.
-//! HTTP+JSON: the path decides in the same way, but for `/v1/…`, which a caller of 1.0 means as a tenant.
+//! not contradict it: a 0.3 name goes with 0.3, a 1.0 name with 1.x, and either with none. Anything else is a caller who would
+//! misread the answer. HTTP+JSON: the path decides in the same way, but for `/v1/…`, which a caller who states 1.x means as a
+//! tenant.
 
 use std::fmt;
 
@@ -28,6 +29,11 @@ impl Version {
             Self::V03 => "0.3",
             Self::V1 => "1.0",
         }
+    }
+
+    /// Whether a caller who states `asked` may be answered in this version, since its request can mean no other.
+    pub(crate) fn admits(self, asked: Option<&str>) -> bool {
+        asked.is_none() || self.serves(asked)
     }
 
     /// Whether a caller who states `asked` can read this version. A patch number means nothing, and a later minor of

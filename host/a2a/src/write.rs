@@ -29,6 +29,9 @@ pub(crate) struct TaskMetadata<'a>(&'a Metadata);
 /// A note, as the metadata of a status: `{"talaria/NAME": value}`.
 pub(crate) struct NoteOut<'a>(pub(crate) &'a str, pub(crate) &'a Value);
 
+/// Metadata of one member.
+pub(crate) struct Mark<T>(pub(crate) &'static str, pub(crate) T);
+
 // === impl Object ===
 
 impl<M: SerializeMap> Object<M> {
@@ -85,6 +88,14 @@ impl<'a> TaskMetadata<'a> {
 impl Serialize for TaskMetadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().filter(|(name, _)| *name != REPLY_AS))
+    }
+}
+
+impl<T: Serialize> Serialize for Mark<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = Object::begin(serializer)?;
+        object.field(self.0, &self.1)?;
+        object.end()
     }
 }
 

@@ -12,6 +12,7 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -89,8 +90,8 @@ pub async fn serve<H, F, B>(
             () = shutdown.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 pause_after(&error).await;
                 continue;
@@ -107,7 +108,7 @@ pub async fn serve<H, F, B>(
         was_full = false;
         let connections = Arc::clone(&connections);
         tracker.spawn(async move {
-            connections.serve(stream).await;
+            connections.serve(stream, Peer(peer)).await;
             drop(permit);
         });
     }
@@ -120,6 +121,10 @@ pub async fn serve<H, F, B>(
         let _ = tokio::time::timeout(CUT_OFF, tracker.wait()).await;
     }
 }
+
+/// Who is at the other end of a request's connection; every request has it among its extensions.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub SocketAddr);
 
 /// What all connections share.
 struct Connections<H> {
@@ -140,12 +145,13 @@ where
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
-    async fn serve(&self, stream: TcpStream) {
+    async fn serve(&self, stream: TcpStream, peer: Peer) {
         // Answers are small and written whole.
         let _ = stream.set_nodelay(true);
         bound_unsent(&stream);
         let heard = AtomicBool::new(false);
-        let service = service_fn(|request: Request<Incoming>| {
+        let service = service_fn(|mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
             heard.store(true, Ordering::Relaxed);
             let answer = (self.handle)(request);
             async move { Ok::<_, Infallible>(answer.await) }

@@ -38,6 +38,7 @@ fn taken_in(event: &Event) -> Option<&MessageId> {
         Event::Status { .. }
         | Event::Checkpoint(_)
         | Event::Artifact { .. }
+        | Event::Whole(_)
         | Event::Late(_)
         | Event::Note { .. } => None,
     }

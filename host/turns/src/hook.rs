@@ -26,6 +26,7 @@ use crate::live::Live;
 use crate::model::{HookId, Timestamp};
 use crate::store::{Entry, Store, StoreError, TaskKey};
 use crate::task::{Event, Task};
+use crate::tell::StreamAs;
 
 /// Where a caller wants to be told, and how it knows that it is us.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct Hook {
     pub url: String,
     /// What is told.
     pub tells: Tells,
+    /// How the pieces of an answer are told, where every event is.
+    #[serde(default)]
+    pub stream: StreamAs,
     /// Sent along, so that the receiver knows which of its requests it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Credential>,
@@ -225,14 +229,14 @@ impl<'de> Deserialize<'de> for Credential {
     }
 }
 
-// === impl Tells ===
+// === impl Hook ===
 
-impl Tells {
+impl Hook {
     /// Whether an event is news.
-    fn is_news(self, event: &Event) -> bool {
-        match self {
-            Self::Events => event.is_shown(),
-            Self::Task => matches!(event, Event::Status { .. } | Event::Late(_)),
+    fn is_news(&self, event: &Event) -> bool {
+        match self.tells {
+            Tells::Events => self.stream.tells(event),
+            Tells::Task => matches!(event, Event::Status { .. } | Event::Late(_)),
         }
     }
 }
@@ -351,7 +355,7 @@ impl Follower {
             };
             trouble = 0;
             // Told already, with a task that was further on.
-            if entry.sequence <= self.cursor || !self.hook.tells.is_news(&entry.event) {
+            if entry.sequence <= self.cursor || !self.hook.is_news(&entry.event) {
                 continue;
             }
             let task = self.live.task();

@@ -18,6 +18,7 @@ mod run;
 mod service;
 mod store;
 mod task;
+mod tell;
 mod text;
 mod workspace;
 
@@ -42,5 +43,6 @@ pub use refused::Refused;
 pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns};
 pub use store::{Begin, Entry, Logged, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
+pub use tell::StreamAs;
 pub use text::message_text;
 pub use workspace::{Workspace, Workspaces};

@@ -2,6 +2,11 @@
 //!
 //! Whatever happens (an outcome, a failure, a panic, a cancel, a shutdown), the turn ends with exactly one event that
 //! says so. Dropping the execution releases all that the executor held.
+//!
+//! An answer that came in pieces is written down once more as a whole before that event ([`Event::Whole`]), so that a
+//! reader who begins in the middle, or who is not told of pieces at all, needs nothing but the log from there on. The
+//! pieces are what was said: an outcome that differs from them in blanks only is taken to be them, and its text is not
+//! told a second time. An artifact of the executor's own that was left open is closed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -29,6 +34,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Tool calls that an answer's metadata names, and characters of each one's line: what the platform shows.
 const TRACED: usize = 40;
 const TRACED_LINE: usize = 200;
+/// Artifacts that a turn may leave open and still have closed for it. More than any executor has pieces of at once.
+const OPEN: usize = 64;
 /// What the caller reads when a turn dies with the host.
 const STOPPED: &str = "interrupted by a shutdown";
 
@@ -59,6 +66,8 @@ struct Progress {
     asked: usize,
     /// The tool calls that began, as `[{tool, input}]`.
     trace: Vec<Value>,
+    /// Artifacts of the executor's own that have pieces and no last one.
+    open: Vec<String>,
 }
 
 impl Run {
@@ -250,9 +259,10 @@ async fn append(live: &Live, events: Vec<Event>) -> Result<(), StoreError> {
 /// The last events of a turn.
 fn last_words(end: &End, task: &Task, progress: &Progress) -> Vec<Event> {
     match end {
-        End::Cancelled => vec![Event::ended(State::Canceled, Vec::new(), None)],
+        End::Cancelled => progress.closed_by(Event::ended(State::Canceled, Vec::new(), None)),
         End::Result(Err(failure)) => {
-            vec![Event::ended(State::Failed, vec![Part::text(failure.message.clone())], None)]
+            let why = vec![Part::text(failure.message.clone())];
+            progress.closed_by(Event::ended(State::Failed, why, None))
         }
         End::Result(Ok(outcome)) => outcome_events(outcome, task, progress),
     }
@@ -271,39 +281,58 @@ fn outcome_events(outcome: &Outcome, task: &Task, progress: &Progress) -> Vec<Ev
         metadata.entry("tool_trace").or_insert_with(|| progress.trace.clone().into());
     }
     let metadata = (!metadata.is_empty()).then_some(metadata);
-    let mut events = Vec::new();
     let (state, parts) = match outcome.state {
         FinalState::Completed => {
-            let as_said = progress.is(&outcome.parts);
-            if !outcome.parts.is_empty() && !as_said {
-                events.push(Event::Artifact {
-                    artifact: reply(outcome.parts.clone()),
-                    append: false,
-                    last: true,
-                });
-            }
             // Messages that came meanwhile are answered before the task is over.
             let state = if task.pending.len() > 1 { State::Working } else { State::Completed };
-            (state, status_text.into_iter().map(Part::text).collect())
+            let ended = Event::ended(state, status_text.into_iter().map(Part::text).collect(), metadata);
+            if outcome.parts.is_empty() {
+                return progress.closed_by(ended);
+            }
+            let answer = match progress.whole(&outcome.parts) {
+                Some(whole) => Event::Whole(whole),
+                None => {
+                    Event::Artifact { artifact: reply(outcome.parts.clone()), append: false, last: true }
+                }
+            };
+            return progress.closings().chain([answer, ended]).collect();
         }
         FinalState::InputRequired => (State::InputRequired, outcome.parts.clone()),
         FinalState::AuthRequired => (State::AuthRequired, outcome.parts.clone()),
         FinalState::Rejected => (State::Rejected, outcome.parts.clone()),
     };
-    events.push(Event::ended(state, parts, metadata));
-    events
+    progress.closed_by(Event::ended(state, parts, metadata))
 }
 
 // === impl Progress ===
 
 impl Progress {
-    /// Whether the deltas were all of this, blanks at its ends included.
-    fn is(&self, parts: &[Part]) -> bool {
-        let text = match parts {
-            [Part { content: Content::Text(text), .. }] => Some(text),
-            _ => None,
+    /// The answer in the words of the deltas, where these parts say the same in words: blanks are no difference. What is
+    /// not text follows.
+    fn whole(&self, parts: &[Part]) -> Option<Artifact> {
+        let said = self.reply.as_ref()?;
+        let (texts, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.is_text());
+        let [Part { content: Content::Text(text), filename: None, .. }] = texts.as_slice() else {
+            return None;
         };
-        text.is_some() && self.reply.as_ref() == text
+        let is_said = words(text).eq(words(said));
+        let first = texts.into_iter().map(|part| Part { content: Content::Text(said.clone()), ..part.clone() });
+        is_said.then(|| reply(first.chain(others.into_iter().cloned()).collect()))
+    }
+
+    /// The end of a turn that adds nothing to its answer: what came in pieces is closed before it.
+    fn closed_by(&self, end: Event) -> Vec<Event> {
+        let said = self.reply.iter().map(|said| Event::Whole(reply(vec![Part::text(said.clone())])));
+        self.closings().chain(said).chain([end]).collect()
+    }
+
+    /// Closes the artifacts that were left open.
+    fn closings(&self) -> impl Iterator<Item = Event> {
+        self.open.iter().map(|id| Event::Artifact {
+            artifact: Artifact::new(id.clone(), Vec::new()),
+            append: true,
+            last: true,
+        })
     }
 
     fn event(&mut self, emitted: Emitted) -> Event {
@@ -313,7 +342,13 @@ impl Progress {
                 self.reply.get_or_insert_default().push_str(&text);
                 Event::Artifact { artifact: reply(vec![Part::text(text)]), append, last: false }
             }
-            Emitted::Artifact { artifact, append, last } => Event::Artifact { artifact, append, last },
+            Emitted::Artifact { artifact, append, last } => {
+                self.open.retain(|id| *id != artifact.id);
+                if !last && self.open.len() < OPEN {
+                    self.open.push(artifact.id.clone());
+                }
+                Event::Artifact { artifact, append, last }
+            }
             Emitted::Status(text) => Event::said(State::Working, vec![Part::text(text)]),
             Emitted::Tool(tool) => {
                 self.trace(&tool);
@@ -342,6 +377,11 @@ impl Progress {
             self.trace.push(json!({ "tool": tool.name, "input": line }));
         }
     }
+}
+
+/// A text without its blanks.
+fn words(text: &str) -> impl Iterator<Item = char> {
+    text.chars().filter(|char| !char.is_whitespace())
 }
 
 fn reply(parts: Vec<Part>) -> Artifact {

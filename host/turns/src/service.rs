@@ -206,12 +206,16 @@ impl Turns {
         self.0.store.list(owner, query).await
     }
 
-    /// Cancels a task: its turn is ended, its upstream told. Cancelling twice is the same as once.
+    /// Cancels a task: its turn is ended, its upstream told.
     ///
     /// # Errors
-    /// [`CancelError::Over`] where it ended some other way.
+    /// [`CancelError::Over`] where it is over already, cancelled or otherwise.
     pub async fn cancel(&self, owner: &Principal, task: &TaskId) -> Result<Arc<Task>, CancelError> {
         let live = self.0.live(owner, task).await?;
+        let before = live.task().status.state;
+        if before.is_terminal() {
+            return Err(CancelError::Over { task: task.clone(), state: before });
+        }
         if live.is_under_way() {
             live.cancel.cancel();
             let _ = tokio::time::timeout(CANCEL, live.until(State::is_terminal)).await;

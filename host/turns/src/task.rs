@@ -82,6 +82,9 @@ pub enum Event {
         /// No further piece follows.
         last: bool,
     },
+    /// The whole of an answer that came in pieces before. Its first part is the text that the pieces add up to; parts
+    /// after it are new. Follows the pieces wherever a turn ends, so whoever was told no pieces is told this.
+    Whole(Artifact),
     /// The reply to a turn that had failed by the time it came. Leaves the status as it is.
     Late(Artifact),
     /// Something to watch and forget: tool progress, an executor's own events. Leaves the task as it is.
@@ -242,9 +245,19 @@ impl Event {
     #[must_use]
     pub fn is_shown(&self) -> bool {
         match self {
-            Self::Status { .. } | Self::Artifact { .. } | Self::Late(_) | Self::Note { .. } => true,
+            Self::Status { .. }
+            | Self::Artifact { .. }
+            | Self::Whole(_)
+            | Self::Late(_)
+            | Self::Note { .. } => true,
             Self::Accepted { .. } | Self::Answered(_) | Self::Checkpoint(_) => false,
         }
+    }
+
+    /// Whether it is a piece of the answer: of its text as it comes, not of an artifact that the executor made.
+    #[must_use]
+    pub fn is_chunk(&self) -> bool {
+        matches!(self, Self::Artifact { artifact, last: false, .. } if artifact.id == REPLY)
     }
 
     /// The state that the task is in after it, if it says one.
@@ -314,7 +327,7 @@ impl Task {
                 self.answers.clear();
             }
             Event::Artifact { artifact, append, .. } => self.fold_artifact(artifact, *append),
-            Event::Late(artifact) => self.fold_artifact(artifact, false),
+            Event::Whole(artifact) | Event::Late(artifact) => self.fold_artifact(artifact, false),
             Event::Note { .. } => {}
         }
         self.version += 1;

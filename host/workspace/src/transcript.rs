@@ -140,7 +140,8 @@ impl Transcript {
             }
             Event::Late(artifact) => ("assistant", parts(&artifact.parts)),
             Event::Note { name, value } => ("event", format!("{name} {value}")),
-            Event::Artifact { .. } | Event::Checkpoint(_) => return Ok(None),
+            // The pieces are told with the end of their turn, and the whole says nothing more in words.
+            Event::Artifact { .. } | Event::Whole(_) | Event::Checkpoint(_) => return Ok(None),
         };
         let cut: String = redactor.redact(&text).chars().take(LINE).collect();
         let line = json!({

@@ -3,15 +3,16 @@
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use talaria_turns::{
-    Artifact, Content, ContextId, Event, Message, Metadata, Part, Role, State, Status, TaskId,
+    Artifact, Content, ContextId, Message, Metadata, Part, Role, State, Status, TaskId,
 };
 
 use super::WRAPPED;
 use crate::dialect::Dialect;
 use crate::hook::{HookOut, HooksOut};
 use crate::operation::{Addressed, Answer, Sent, View};
-use crate::updates::{Happened, Item};
-use crate::write::{Base64, Moment, NoteOut, Object, Seq, TaskMetadata};
+use crate::tell::{CHUNK, LINE, Piece, Told};
+use crate::updates::{Happened, Home, Item};
+use crate::write::{Base64, Mark, Moment, NoteOut, Object, Seq, TaskMetadata};
 
 /// The result of an operation.
 pub(crate) struct AnswerOut<'a>(pub(crate) &'a Answer);
@@ -28,7 +29,17 @@ struct StatusOut<'a>(&'a Status, &'a TaskId, &'a ContextId);
 /// A status that says nothing but the state.
 struct StateOut(State);
 
-struct ArtifactOut<'a>(&'a Artifact);
+/// A status whose message is a piece of the answer.
+struct ChunkOut<'a>(&'a Happened, &'a [Part]);
+
+/// The message of that status.
+struct ChunkMessageOut<'a>(&'a Happened, &'a [Part]);
+
+/// A status without its message.
+struct SilentOut<'a>(&'a Status);
+
+/// An artifact, with the parts that are to be shown of it.
+struct ArtifactOut<'a>(&'a Artifact, &'a [Part]);
 
 /// A message, with the task and the context that it belongs to, and whether it is the result itself.
 pub(super) struct MessageOut<'a> {
@@ -82,35 +93,39 @@ impl Serialize for ItemOut<'_> {
 
 impl Serialize for UpdateOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Happened { home, event, state, last } = self.0;
-        let is_artifact = matches!(&**event, Event::Artifact { .. } | Event::Late(_));
+        let Happened { home, state, last, .. } = self.0;
+        let told = self.0.told();
         let mut object = Object::begin(serializer)?;
-        object.field("kind", if is_artifact { "artifact-update" } else { "status-update" })?;
+        object.field("kind", if told.is_artifact() { "artifact-update" } else { "status-update" })?;
         object.field("taskId", home.task.as_str())?;
         object.field("contextId", home.context.as_str())?;
-        match &**event {
-            Event::Status { status, metadata, .. } => {
+        match told {
+            Told::Status(status, metadata) => {
                 object.field("status", &StatusOut(status, &home.task, &home.context))?;
                 object.field("final", last)?;
-                object.maybe("metadata", metadata.as_ref().and_then(TaskMetadata::of))?;
+                object.maybe("metadata", metadata.and_then(TaskMetadata::of))?;
             }
-            Event::Artifact { artifact, append, last } => {
-                object.field("artifact", &ArtifactOut(artifact))?;
-                object.field("append", append)?;
-                object.field("lastChunk", last)?;
+            Told::Line(status, line) => {
+                object.field("status", &SilentOut(status))?;
+                object.field("final", &false)?;
+                object.field("metadata", &Mark(LINE, line))?;
             }
-            Event::Late(artifact) => {
-                object.field("artifact", &ArtifactOut(artifact))?;
-                object.field("append", &false)?;
-                object.field("lastChunk", &true)?;
+            Told::Chunk(parts) => {
+                object.field("status", &ChunkOut(self.0, parts))?;
+                object.field("final", &false)?;
             }
-            Event::Note { name, value } => {
+            Told::Artifact(Piece { artifact, parts, append, last, is_chunk }) => {
+                object.field("artifact", &ArtifactOut(artifact, parts))?;
+                object.field("append", &append)?;
+                object.field("lastChunk", &last)?;
+                object.maybe("metadata", is_chunk.then_some(Mark(CHUNK, true)))?;
+            }
+            Told::Note(name, value) => {
                 object.field("status", &StateOut(*state))?;
                 object.field("final", &false)?;
                 object.field("metadata", &NoteOut(name, value))?;
             }
-            // Not for the wire; no update is made of them.
-            Event::Accepted { .. } | Event::Answered(_) | Event::Checkpoint(_) => {}
+            Told::Nothing => {}
         }
         object.end()
     }
@@ -134,7 +149,7 @@ impl Serialize for TaskOut<'_> {
         object.field("contextId", task.context.as_str())?;
         object.field("status", &StatusOut(&task.status, &task.id, &task.context))?;
         if self.0.artifacts && !task.artifacts.is_empty() {
-            object.field("artifacts", &Seq(task.artifacts.iter().map(ArtifactOut)))?;
+            object.field("artifacts", &Seq(task.artifacts.iter().map(|artifact| ArtifactOut(artifact, &artifact.parts))))?;
         }
         if !history.is_empty() {
             object.field(
@@ -159,9 +174,46 @@ impl Serialize for StatusOut<'_> {
     }
 }
 
+impl Serialize for SilentOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = Object::begin(serializer)?;
+        object.field("state", state(self.0.state))?;
+        object.field("timestamp", &Moment(self.0.at))?;
+        object.end()
+    }
+}
+
+impl Serialize for ChunkOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = Object::begin(serializer)?;
+        object.field("state", state(State::Working))?;
+        object.field("message", &ChunkMessageOut(self.0, self.1))?;
+        object.end()
+    }
+}
+
+impl Serialize for ChunkMessageOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(Happened { home, sequence, .. }, parts) = *self;
+        let Home { task, context } = &**home;
+        let mut object = Object::begin(serializer)?;
+        object.field("kind", "message")?;
+        // Derived, so that a stream that is taken up again says the same.
+        object.field("messageId", &format_args!("chunk-{task}-{sequence}"))?;
+        object.field("contextId", context.as_str())?;
+        object.field("taskId", task.as_str())?;
+        object.field("role", "agent")?;
+        object.field("parts", &Seq(parts.iter().map(PartOut)))?;
+        object.field("metadata", &Mark(CHUNK, true))?;
+        object.end()
+    }
+}
+
 impl Serialize for ArtifactOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Artifact { id, name, description, parts, metadata, extensions } = self.0;
+        let Self(Artifact { id, name, description, metadata, extensions, .. }, parts) = *self;
+        let nothing = [Part::text("")];
+        let parts = if parts.is_empty() { &nothing } else { parts };
         let mut object = Object::begin(serializer)?;
         object.field("artifactId", id)?;
         object.maybe("name", name.as_ref())?;

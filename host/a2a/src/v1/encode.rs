@@ -1,14 +1,15 @@
 //! 1.0 out, and 0.3 as HTTP+JSON has it: two forms of one proto.
 
 use serde::{Serialize, Serializer};
-use talaria_turns::{Artifact, Content, ContextId, Event, Message, Part, Role, State, Status, TaskId};
+use talaria_turns::{Artifact, Content, ContextId, Message, Part, Role, State, Status, TaskId};
 
 use crate::dialect::Dialect;
 use crate::hook::{HookOut, HooksOut};
 use crate::operation::{Addressed, Answer, Listed, Sent, View};
-use crate::updates::{Happened, Item};
+use crate::tell::{CHUNK, LINE, Piece, Told};
+use crate::updates::{Happened, Home, Item};
 use crate::v03::DataOut;
-use crate::write::{Base64, Moment, NoteOut, Object, Seq, TaskMetadata};
+use crate::write::{Base64, Mark, Moment, NoteOut, Object, Seq, TaskMetadata};
 
 /// Which version of the proto.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +46,17 @@ struct StatusOut<'a>(Form, &'a Status, &'a TaskId, &'a ContextId);
 /// A status that says nothing but the state.
 struct StateOut(Form, State);
 
-struct ArtifactOut<'a>(Form, &'a Artifact);
+/// A status whose message is a piece of the answer.
+struct ChunkOut<'a>(Form, &'a Happened, &'a [Part]);
+
+/// The message of that status.
+struct ChunkMessageOut<'a>(Form, &'a Happened, &'a [Part]);
+
+/// A status without its message.
+struct SilentOut<'a>(Form, &'a Status);
+
+/// An artifact, with the parts that are to be shown of it.
+struct ArtifactOut<'a>(Form, &'a Artifact, &'a [Part]);
 
 /// A message, with the task and the context that it belongs to.
 pub(crate) struct MessageOut<'a>(
@@ -83,8 +94,7 @@ impl Serialize for ItemOut<'_> {
             Item::Task(view) => one(serializer, "task", &TaskOut(form, view)),
             Item::Message(message) => one(serializer, "message", &addressed(form, message)),
             Item::Event(happened) => {
-                let is_artifact = matches!(&*happened.event, Event::Artifact { .. } | Event::Late(_));
-                let name = if is_artifact { "artifactUpdate" } else { "statusUpdate" };
+                let name = if happened.told().is_artifact() { "artifactUpdate" } else { "statusUpdate" };
                 one(serializer, name, &UpdateOut(form, happened))
             }
         }
@@ -93,31 +103,33 @@ impl Serialize for ItemOut<'_> {
 
 impl Serialize for UpdateOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(form, Happened { home, event, state, last }) = *self;
+        let Self(form, happened) = *self;
+        let Happened { home, state, last, .. } = happened;
         let mut object = Object::begin(serializer)?;
         object.field("taskId", home.task.as_str())?;
         object.field("contextId", home.context.as_str())?;
-        match &**event {
-            Event::Status { status, metadata, .. } => {
+        match happened.told() {
+            Told::Status(status, metadata) => {
                 object.field("status", &StatusOut(form, status, &home.task, &home.context))?;
                 object.maybe("final", (form == Form::Old && *last).then_some(true))?;
-                object.maybe("metadata", metadata.as_ref().and_then(TaskMetadata::of))?;
+                object.maybe("metadata", metadata.and_then(TaskMetadata::of))?;
             }
-            Event::Artifact { artifact, append, last } => {
-                object.field("artifact", &ArtifactOut(form, artifact))?;
+            Told::Line(status, line) => {
+                object.field("status", &SilentOut(form, status))?;
+                object.field("metadata", &Mark(LINE, line))?;
+            }
+            Told::Chunk(parts) => object.field("status", &ChunkOut(form, happened, parts))?,
+            Told::Artifact(Piece { artifact, parts, append, last, is_chunk }) => {
+                object.field("artifact", &ArtifactOut(form, artifact, parts))?;
                 object.maybe("append", append.then_some(true))?;
                 object.maybe("lastChunk", last.then_some(true))?;
+                object.maybe("metadata", is_chunk.then_some(Mark(CHUNK, true)))?;
             }
-            Event::Late(artifact) => {
-                object.field("artifact", &ArtifactOut(form, artifact))?;
-                object.field("lastChunk", &true)?;
-            }
-            Event::Note { name, value } => {
+            Told::Note(name, value) => {
                 object.field("status", &StateOut(form, *state))?;
                 object.field("metadata", &NoteOut(name, value))?;
             }
-            // Not for the wire; no update is made of them.
-            Event::Accepted { .. } | Event::Answered(_) | Event::Checkpoint(_) => {}
+            Told::Nothing => {}
         }
         object.end()
     }
@@ -147,7 +159,7 @@ impl Serialize for TaskOut<'_> {
         if view.artifacts && !task.artifacts.is_empty() {
             object.field(
                 "artifacts",
-                &Seq(task.artifacts.iter().map(|artifact| ArtifactOut(form, artifact))),
+                &Seq(task.artifacts.iter().map(|artifact| ArtifactOut(form, artifact, &artifact.parts))),
             )?;
         }
         if !history.is_empty() {
@@ -177,9 +189,47 @@ impl Serialize for StateOut {
     }
 }
 
+impl Serialize for SilentOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = Object::begin(serializer)?;
+        object.field("state", state(self.0, self.1.state))?;
+        object.field("timestamp", &Moment(self.1.at))?;
+        object.end()
+    }
+}
+
+impl Serialize for ChunkOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(form, happened, parts) = *self;
+        let mut object = Object::begin(serializer)?;
+        object.field("state", state(form, State::Working))?;
+        object.field("message", &ChunkMessageOut(form, happened, parts))?;
+        object.end()
+    }
+}
+
+impl Serialize for ChunkMessageOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(form, Happened { home, sequence, .. }, parts) = *self;
+        let Home { task, context } = &**home;
+        let mut object = Object::begin(serializer)?;
+        // Derived, so that a stream that is taken up again says the same.
+        object.field("messageId", &format_args!("chunk-{task}-{sequence}"))?;
+        object.field("contextId", context.as_str())?;
+        object.field("taskId", task.as_str())?;
+        object.field("role", "ROLE_AGENT")?;
+        let name = if form == Form::Old { "content" } else { "parts" };
+        object.field(name, &Seq(parts.iter().map(|part| PartOut(form, part))))?;
+        object.field("metadata", &Mark(CHUNK, true))?;
+        object.end()
+    }
+}
+
 impl Serialize for ArtifactOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(form, Artifact { id, name, description, parts, metadata, extensions }) = *self;
+        let Self(form, Artifact { id, name, description, metadata, extensions, .. }, parts) = *self;
+        let nothing = [Part::text("")];
+        let parts = if parts.is_empty() { &nothing } else { parts };
         let mut object = Object::begin(serializer)?;
         object.field("artifactId", id)?;
         object.maybe("name", name.as_ref())?;

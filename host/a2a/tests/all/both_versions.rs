@@ -5,6 +5,7 @@ use talaria_a2a::ReplyAs;
 use talaria_turns::Limits;
 
 use crate::kit::{Host, message, message_03};
+use crate::wire::{ALL, Ask, Wire, state};
 
 /// Replaces what differs from run to run, so that the rest can be compared with a golden file.
 fn settled(mut value: Value) -> Value {
@@ -49,11 +50,12 @@ async fn a_message_says_where_it_belongs_and_the_task_is_there() {
     let host = Host::start().await;
     let sent = host.call("SendMessage", &json!({ "message": message("hello") })).await;
     let reply = &sent["result"]["message"];
-    let context = reply["contextId"].as_str().unwrap();
-    let task = host.call("GetTask", &json!({ "id": reply["taskId"] })).await["result"].clone();
-    assert_eq!(task["contextId"], context);
+    assert_eq!(reply.get("taskId"), None, "that task is over, so no message can go to it");
+    let query = json!({ "contextId": reply["contextId"], "includeArtifacts": true });
+    let task = host.call("ListTasks", &query).await["result"]["tasks"][0].clone();
+    assert_eq!(task["contextId"], reply["contextId"]);
     assert_eq!(task["artifacts"][0]["parts"], reply["parts"]);
-    let old = host.call("tasks/get", &json!({ "id": reply["taskId"] })).await["result"].clone();
+    let old = host.call("tasks/get", &json!({ "id": task["id"] })).await["result"].clone();
     assert_eq!((&old["kind"], &old["status"]["state"]), (&json!("task"), &json!("completed")));
 
     let mut chosen = message("hello");
@@ -70,6 +72,57 @@ async fn an_answer_is_a_task_where_the_configuration_or_the_executor_says_so() {
     assert!(sent("hello").await.get("task").is_some());
     assert!(sent("as-message").await.get("message").is_some(), "the executor's word comes first");
     assert!(!sent("as-message").await.to_string().contains("talaria/reply"), "and stays with us");
+}
+
+/// The kind of an answer: `message`, or the state of a task.
+async fn answered(wire: Wire, host: &Host, text: &str, task: Option<&str>) -> String {
+    let mut params = wire.params(text);
+    if let Some(task) = task {
+        params["message"]["taskId"] = json!(task);
+    }
+    let answer = wire.get(host, &Ask::Send(params)).await;
+    let is_message = answer.get("message").is_some() || answer["kind"] == "message";
+    let task = answer.get("task").unwrap_or(&answer);
+    if is_message { "message".into() } else { state(&task["status"]) }
+}
+
+#[tokio::test]
+async fn a_failure_looks_like_one_unless_everything_is_to_be_a_message() {
+    for (reply, hello, fail) in [
+        (ReplyAs::Auto, "message", "failed"),
+        (ReplyAs::Message, "message", "message"),
+        (ReplyAs::Task, "completed", "failed"),
+    ] {
+        let host = Host::with(|config| config.reply = reply, Limits::default()).await;
+        for wire in ALL {
+            assert_eq!(answered(wire, &host, "hello", None).await, hello, "{wire:?} {reply:?}");
+            assert_eq!(answered(wire, &host, "fail", None).await, fail, "{wire:?} {reply:?}");
+            let params = wire.params("fail");
+            let answer = wire.ask(&host, &Ask::Send(params)).await;
+            assert!(answer.json().to_string().contains("[hermes-agent unreachable] refused"), "{answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_names_a_task_is_answered_with_that_task() {
+    for (reply, fail) in
+        [(ReplyAs::Auto, "failed"), (ReplyAs::Message, "message"), (ReplyAs::Task, "failed")]
+    {
+        let host = Host::with(|config| config.reply = reply, Limits::default()).await;
+        for wire in ALL {
+            for (text, expected) in [("hello", "completed"), ("as-message", "completed"), ("fail", fail)] {
+                let asked = host.call("SendMessage", &json!({ "message": message("ask") })).await;
+                let id = asked["result"]["task"]["id"].as_str().unwrap();
+                assert_eq!(answered(wire, &host, text, Some(id)).await, expected, "{wire:?} {reply:?} {text}");
+            }
+            let asked = host.call("SendMessage", &json!({ "message": message("ask") })).await;
+            let mut params = wire.params("as-message");
+            params["message"]["taskId"] = asked["result"]["task"]["id"].clone();
+            let frames = wire.open(&host, &[], &Ask::Stream(params)).await.ok().unwrap().rest().await;
+            assert!(wire.brief(&frames[0]).starts_with("task "), "streamed too: {wire:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -121,6 +174,8 @@ async fn the_version_comes_by_header_or_query_and_is_echoed() {
         ("/", vec![("A2A-Version", "1.0")], &one, "1.0"),
         ("/", vec![("a2a-version", "1.1")], &one, "1.0"),
         ("/?A2A-Version=1.0", vec![], &one, "1.0"),
+        ("/", vec![], &one, "1.0"),
+        ("/", vec![("A2A-Version", "")], &one, "1.0"),
         ("/", vec![], &old, "0.3"),
         ("/", vec![("A2A-Version", "")], &old, "0.3"),
         ("/", vec![("A2A-Version", "0.3.0")], &old, "0.3"),

@@ -19,8 +19,10 @@ async fn a_running_task_is_cancelled_and_its_streams_say_so() {
         );
         let last = stream.rest().await.pop().unwrap();
         assert!(wire.brief(&last).starts_with("status canceled"), "{wire:?}");
-        let again = wire.get(&host, &Ask::Cancel(id.as_str())).await;
-        assert_eq!(again["status"], task["status"], "twice is once: {wire:?}");
+        let again = wire.ask(&host, &Ask::Cancel(id.as_str())).await;
+        assert_eq!(wire.reason(&again), "TASK_NOT_CANCELABLE", "once is enough: {wire:?}");
+        let kept = wire.get(&host, &Ask::Get(id.as_str())).await;
+        assert_eq!(kept["status"], task["status"], "and changes nothing more: {wire:?}");
     }
 }
 

@@ -278,3 +278,88 @@ async fn a_renewed_card_is_signed_anew() {
     let union = host.request("GET", PATH, &[], b"").await;
     assert_eq!(union.json()["signatures"], answer.json()["signatures"]);
 }
+
+#[tokio::test]
+async fn where_no_address_is_configured_the_card_says_the_one_that_was_asked() {
+    let change = |config: &mut Config| {
+        config.url_follows = true;
+        config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+        config.tokens = vec![Token::new("a", SecretString::from("s3cret")).unwrap()];
+        config.card.extended_card = true;
+    };
+    let host = Host::with(change, Limits::default()).await;
+    let own = format!("http://{}", host.address);
+    let card = async |lines: &str| {
+        host.exchange(format!("GET {PATH} HTTP/1.1\r\n{lines}A2A-Version: 1.0\r\n\r\n").as_bytes()).await
+    };
+    for (lines, url) in [
+        ("host: LOCALHOST:8000\r\n", "http://localhost:8000"),
+        ("host: in:1\r\nx-forwarded-host: out.example\r\nx-forwarded-proto: https\r\n", "https://out.example"),
+        ("host: in:1\r\nforwarded: host=out.example;proto=https\r\n", "https://out.example"),
+        ("host: a b\r\n", &own),
+        ("host: user:secret@evil\r\n", &own),
+        ("host: one\r\nhost: two\r\n", &own),
+    ] {
+        let answer = card(lines).await;
+        if answer.status == 400 {
+            continue;
+        }
+        let shown = answer.json();
+        for interface in shown["supportedInterfaces"].as_array().unwrap() {
+            assert_eq!(interface["url"], url, "{lines:?}");
+        }
+        assert!(answer.header("vary").unwrap().contains("X-Forwarded-Host"), "{answer:?}");
+        let etag = answer.header("etag").unwrap();
+        let known = card(&format!("{lines}if-none-match: {etag}\r\n")).await;
+        assert_eq!(known.status, 304, "the tag is that of this card: {lines:?}");
+        assert_eq!(known.header("last-modified"), answer.header("last-modified"));
+    }
+    let headers = [("authorization", "Bearer s3cret"), ("x-forwarded-host", "out.example")];
+    for wire in ALL {
+        let answer = wire.ask_as(&host, &headers, &Ask::Card).await;
+        let card = if wire.is_rest() { answer.json() } else { answer.json()["result"].clone() };
+        assert_eq!(card["supportedInterfaces"][0]["url"], "http://out.example", "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_strangers_forward_and_what_is_signed_changes_nothing() {
+    let forwarded = [("x-forwarded-host", "evil.example"), ("x-forwarded-proto", "https")];
+    let stranger = Host::with(
+        |config| {
+            config.url_follows = true;
+            config.trusted_proxies = vec!["192.0.2.1".parse().unwrap()];
+        },
+        Limits::default(),
+    )
+    .await;
+    let card = stranger.request("GET", PATH, &forwarded, b"").await.json();
+    assert_eq!(card["url"], format!("http://{}", stranger.address));
+    let (signer, _) = signer();
+    let change = |config: &mut Config| {
+        (config.url_follows, config.card_signer) = (true, Some(signer));
+        config.url = "https://signed.example".into();
+        config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    };
+    let signed = Host::with(change, Limits::default()).await;
+    assert_eq!(signed.request("GET", PATH, &forwarded, b"").await.json()["url"], "https://signed.example");
+}
+
+#[tokio::test]
+async fn an_extended_card_is_for_callers_with_a_name() {
+    let open = Host::with(|config| config.card.extended_card = true, Limits::default()).await;
+    let card = open.request("GET", PATH, &[], b"").await.json();
+    assert_eq!(card["capabilities"]["extendedAgentCard"], false, "nobody has a name here, so none is offered");
+    assert_eq!(card["supportsAuthenticatedExtendedCard"], false);
+    let secured = |config: &mut Config| {
+        config.tokens = vec![Token::new("a", SecretString::from("s3cret")).unwrap()];
+        config.card.extended_card = true;
+    };
+    let secured = Host::with(secured, Limits::default()).await;
+    for wire in ALL {
+        assert_eq!(wire.reason(&wire.ask(&open, &Ask::Card).await), "UNSUPPORTED_OPERATION", "{wire:?}");
+        assert_eq!(wire.ask(&secured, &Ask::Card).await.status, 401, "{wire:?}");
+        let named = wire.ask_as(&secured, &[("authorization", "Bearer s3cret")], &Ask::Card).await;
+        assert!(named.status == 200 && named.json().get("error").is_none(), "{wire:?} {named:?}");
+    }
+}

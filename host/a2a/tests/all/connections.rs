@@ -115,8 +115,8 @@ async fn streams_share_one_http_2_connection() {
     let loud = patiently(loud.into_body().collect()).await.unwrap().to_bytes();
     assert_eq!(
         loud.windows(4).filter(|window| window == b"\nid:").count(),
-        9,
-        "ten frames: the first has no line before it"
+        10,
+        "eleven frames: the first has no line before it"
     );
     host.script.go.add_permits(1);
     let silent = patiently(silent.into_body().collect()).await.unwrap().to_bytes();

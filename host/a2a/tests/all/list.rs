@@ -37,8 +37,12 @@ async fn send(host: &Host, text: &str, context: &str) -> String {
     let mut message = message(text);
     message["contextId"] = json!(context);
     let sent = host.call("SendMessage", &json!({ "message": message })).await["result"].clone();
-    let id = if sent["task"].is_object() { &sent["task"]["id"] } else { &sent["message"]["taskId"] };
-    id.as_str().unwrap().to_owned()
+    if let Some(id) = sent["task"]["id"].as_str() {
+        return id.to_owned();
+    }
+    // A message does not name its task; the newest of its context it is.
+    let newest = host.call("ListTasks", &json!({ "contextId": context, "pageSize": 1 })).await["result"].clone();
+    newest["tasks"][0]["id"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]

@@ -98,7 +98,7 @@ async fn an_error_has_the_status_the_name_and_the_reason() {
             "INVALID_ARGUMENT",
             "CONTENT_TYPE_NOT_SUPPORTED",
         ),
-        ("GET", "/tasks/x", vec![], "", 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"),
+        ("GET", "/tasks/x", vec![], "", 404, "NOT_FOUND", "TASK_NOT_FOUND"),
         (
             "GET",
             "/tasks/x",
@@ -185,7 +185,8 @@ async fn what_the_path_says_may_be_said_again_but_not_otherwise() {
     assert_eq!(other.status, 400);
     assert_eq!(other.json()["error"]["details"][1]["fieldViolations"][0]["field"], "id");
     assert_eq!(cancel(json!({ "id": id })).await.status, 200);
-    assert_eq!(cancel(json!({})).await.status, 200);
+    let again = cancel(json!({})).await;
+    assert_eq!(again.json()["error"]["details"][0]["reason"], "TASK_NOT_CANCELABLE", "the path alone says which");
 }
 
 #[tokio::test]

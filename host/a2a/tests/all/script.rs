@@ -105,6 +105,26 @@ impl Executor for Script {
                 }
                 outcome.parts = vec![Part::text("Hello")];
             }
+            "blanks" => {
+                for text in ["a ", "b "] {
+                    scope.emit(Emitted::TextDelta(text.into())).await.unwrap();
+                }
+                outcome.parts = vec![Part::text("a b")];
+            }
+            "illustrate" => {
+                scope.emit(Emitted::TextDelta("look".into())).await.unwrap();
+                let image = Part { media_type: Some("image/png".into()), ..Part::new(Content::Bytes(b"png".into())) };
+                outcome.parts = vec![Part::text("look\n"), image];
+            }
+            "break" => {
+                scope.emit(Emitted::TextDelta("half".into())).await.unwrap();
+                return Err(Failure::new(FailureKind::Upstream, "broken"));
+            }
+            "leave-open" => {
+                let artifact = artifact("doc", Part::text("one"));
+                scope.emit(Emitted::Artifact { artifact, append: false, last: false }).await.unwrap();
+                outcome.parts = vec![Part::text("done")];
+            }
             "flood" => {
                 let text = "x".repeat(1024);
                 for _ in 0..rest.parse().unwrap() {

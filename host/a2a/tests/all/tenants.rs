@@ -53,11 +53,11 @@ async fn path_and_body_must_agree() {
 
 #[tokio::test]
 async fn every_path_has_its_twin() {
-    let host = Host::with(|config| config.card.extended_card = true, talaria_turns::Limits::default()).await;
+    let host = Host::start().await;
     let body = json!({ "message": message("ask") }).to_string();
     let asked = host.request("POST", "/acme/message:send", &[VERSION], body.as_bytes()).await.json();
     let id = asked["task"]["id"].as_str().unwrap();
-    for path in [format!("/acme/tasks/{id}"), "/acme/tasks".into(), "/acme/extendedAgentCard".into()] {
+    for path in [format!("/acme/tasks/{id}"), "/acme/tasks".into()] {
         let (twin, plain) = (
             host.request("GET", &path, &[VERSION], b"").await,
             host.request("GET", path.strip_prefix("/acme").unwrap(), &[VERSION], b"").await,

@@ -196,8 +196,10 @@ impl Wire {
                 let note = thing["metadata"]
                     .as_object()
                     .and_then(|all| all.keys().find(|key| key.starts_with("talaria/")));
+                let is_chunk = thing["status"]["message"]["metadata"]["talaria/chunk"] == true;
                 let mut brief = match note {
                     Some(note) => format!("note {note}"),
+                    None if is_chunk => "chunk".into(),
                     None => format!("status {}", state(&thing["status"])),
                 };
                 if thing["status"]["message"].is_object() {
@@ -218,6 +220,9 @@ impl Wire {
                     if thing[flag] == true {
                         brief += &format!(" {flag}");
                     }
+                }
+                if thing["metadata"]["talaria/chunk"] == true {
+                    brief += " chunk";
                 }
                 brief
             }

@@ -14,6 +14,7 @@ fn hook(id: &str) -> Hook {
         id: id.parse().unwrap(),
         url: format!("https://example.com/{id}"),
         tells: Tells::Events,
+        stream: Default::default(),
         token: Some(Credential::new("t0ken")),
         authentication: Some(Authentication {
             scheme: "Bearer".into(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use talaria_turns::{Limits, Part, Principal, SendError, State, Task};
+use talaria_turns::{Event, Limits, Part, Principal, SendError, State, Task};
 
 use crate::kit::{message, service, text};
 
@@ -41,6 +41,20 @@ async fn an_answer_names_the_tools_that_it_took_each_once_and_briefly() {
     let input = trace[1]["input"].as_str().unwrap();
     assert!(input.starts_with("1 x") && input.chars().count() == 200, "{input}");
     assert_eq!(run("stream").await.metadata.get("tool_trace"), None);
+}
+
+#[tokio::test]
+async fn the_whole_is_in_the_log_behind_its_pieces() {
+    let (turns, _) = service(Limits::default());
+    let accepted = turns.send(message("stream")).await.unwrap();
+    let mut reader = accepted.reader();
+    let mut wholes = Vec::new();
+    while let Some(entry) = reader.next().await.unwrap() {
+        if let Event::Whole(artifact) = &*entry.event {
+            wholes.push((entry.sequence, artifact.parts.clone()));
+        }
+    }
+    assert_eq!(wholes, [(5, vec![Part::text("Hello")])], "before the end, once");
 }
 
 #[tokio::test]

@@ -7,8 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    Again, Courier, Hook, HookError, HookId, HookLimits, Incoming, Limits, News, Principal, SendError, State,
-    Store, StoreError, TaskId, TaskKey, Tells, Turns, Undelivered,
+    Again, Courier, Event, Hook, HookError, HookId, HookLimits, Incoming, Limits, News, Part, Principal, SendError, State, Store, StoreError, StreamAs, TaskId, TaskKey, Tells, Turns, Undelivered,
 };
 use tokio::sync::Notify;
 
@@ -61,6 +60,7 @@ pub(crate) fn hook(id: &str) -> Hook {
         id: id.parse().unwrap(),
         url: "https://example.com/".into(),
         tells: Tells::Events,
+        stream: Default::default(),
         token: None,
         authentication: None,
     }
@@ -113,15 +113,26 @@ async fn given_up(turns: &Turns) -> Vec<String> {
 async fn every_event_after_the_message_is_told_once_in_order() {
     let (turns, _, courier) = service(&store());
     let task = turns.send(with_hook("stream", hook("h"))).await.unwrap().settled().await;
-    let told = courier.until(4).await;
-    // 1 is the message itself; then working, two deltas, completed.
-    assert_eq!(numbers(&told), [2, 3, 4, 5]);
-    assert_eq!(task.version, 5);
-    let (_, News::Event(_, last)) = &told[3] else { panic!("an event") };
+    let told = courier.until(5).await;
+    // 1 is the message itself; then working, two deltas, the whole, completed.
+    assert_eq!(numbers(&told), [2, 3, 4, 5, 6]);
+    assert_eq!(task.version, 6);
+    let (_, News::Event(_, last)) = &told[4] else { panic!("an event") };
     assert_eq!(last.event.state(), Some(State::Completed));
     // Nothing is left to tell.
     turns.drain(Duration::ZERO).await;
-    assert_eq!(courier.told().len(), 4);
+    assert_eq!(courier.told().len(), 5);
+}
+
+#[tokio::test]
+async fn whoever_wants_the_whole_is_told_no_pieces() {
+    let (turns, _, courier) = service(&store());
+    let whole = Hook { stream: StreamAs::Whole, ..hook("h") };
+    turns.send(with_hook("stream", whole)).await.unwrap().settled().await;
+    let told = courier.until(3).await;
+    assert_eq!(numbers(&told), [2, 5, 6]);
+    let (_, News::Event(_, whole)) = &told[1] else { panic!("an event") };
+    assert!(matches!(&*whole.event, Event::Whole(artifact) if artifact.parts == [Part::text("Hello")]));
 }
 
 #[tokio::test]
@@ -157,7 +168,7 @@ async fn what_fails_is_tried_again_and_keeps_its_order() {
     let (turns, _, courier) = service(&store());
     courier.failures.lock().unwrap().extend([Again::Later, Again::After(Duration::from_millis(1))]);
     turns.send(with_hook("stream", hook("h"))).await.unwrap().settled().await;
-    assert_eq!(numbers(&courier.until(4).await), [2, 3, 4, 5]);
+    assert_eq!(numbers(&courier.until(5).await), [2, 3, 4, 5, 6]);
 }
 
 #[tokio::test]
@@ -198,7 +209,7 @@ async fn what_was_not_told_before_a_restart_goes_out_after_it() {
     first.drain(Duration::from_secs(1)).await;
     assert_eq!(courier.told().len(), 0);
     turns.recover().await.unwrap();
-    assert_eq!(numbers(&courier.until(4).await), [2, 3, 4, 5]);
+    assert_eq!(numbers(&courier.until(5).await), [2, 3, 4, 5, 6]);
     turns.drain(Duration::ZERO).await;
     assert_eq!(store.open_hooks().await.unwrap(), [], "all was told, and that is written down");
 }
