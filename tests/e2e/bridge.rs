@@ -211,10 +211,11 @@ impl Bridge {
     /// A message of 1.0 and the text of the answer.
     pub(crate) async fn say(&self, text: &str) -> String {
         let answer = self.call("SendMessage", message(text)).await;
-        answer["result"]["message"]["parts"][0]["text"]
-            .as_str()
-            .unwrap_or_else(|| panic!("{answer}"))
-            .to_owned()
+        let result = &answer["result"];
+        // A failure is a task that says why.
+        let failed = &result["task"]["status"]["message"]["parts"][0]["text"];
+        let said = result["message"]["parts"][0]["text"].as_str().or(failed.as_str());
+        said.unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 }
 

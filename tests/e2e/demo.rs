@@ -22,7 +22,9 @@ async fn a_turn_flows_with_nothing_but_the_binary() {
     assert!(answer["result"]["parts"][0]["text"].as_str().unwrap().starts_with("You said: \"hello\""));
 
     // A task exists inside either way.
-    let id = answer["result"]["taskId"].clone();
+    assert_eq!(answer["result"].get("taskId"), None, "it is over, and takes no message");
+    let query = json!({ "contextId": answer["result"]["contextId"] });
+    let id = bridge.call("ListTasks", query).await["result"]["tasks"][0]["id"].clone();
     let task = bridge.call_v03("tasks/get", json!({ "id": id })).await;
     assert_eq!(task["result"]["status"]["state"], "completed");
     let task = bridge.call("GetTask", json!({ "id": id })).await;
@@ -31,14 +33,14 @@ async fn a_turn_flows_with_nothing_but_the_binary() {
 }
 
 #[tokio::test]
-async fn a_failure_of_the_upstream_is_an_answer_not_an_error() {
+async fn a_failure_of_the_upstream_is_a_task_that_failed_and_not_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).arg("--demo").up();
     let answer = bridge.call("SendMessage", message("fail please")).await;
-    let said = &answer["result"]["message"];
-    assert!(said["parts"][0]["text"].as_str().unwrap().starts_with("[hermes-agent error]"), "{answer}");
-    let task = bridge.call("GetTask", json!({ "id": said["taskId"] })).await;
-    assert_eq!(task["result"]["status"]["state"], "TASK_STATE_FAILED");
+    let status = &answer["result"]["task"]["status"];
+    assert_eq!(status["state"], "TASK_STATE_FAILED");
+    let said = status["message"]["parts"][0]["text"].as_str().unwrap();
+    assert!(said.starts_with("[hermes-agent error]"), "{answer}");
 }
 
 #[tokio::test]

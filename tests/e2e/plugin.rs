@@ -339,11 +339,10 @@ async fn a_reply_that_comes_after_the_timeout_joins_its_task() {
     let first = start(folder.path(), &plugin, 0, more).up();
     let mut params = message("hello");
     params["message"]["contextId"] = json!("late");
-    let answer = first.call("SendMessage", params).await["result"]["message"].take();
-    assert_eq!(answer["parts"][0]["text"], "[hermes plugin reply timeout after 0s]");
-    assert_eq!(answer["metadata"]["talaria/state"], "failed");
-    let tasks = first.call("ListTasks", json!({ "contextId": "late" })).await["result"]["tasks"].take();
-    let id = tasks[0]["id"].clone();
+    let answer = first.call("SendMessage", params).await["result"]["task"].take();
+    assert_eq!(answer["status"]["message"]["parts"][0]["text"], "[hermes plugin reply timeout after 0s]");
+    assert_eq!(answer["status"]["state"], "TASK_STATE_FAILED");
+    let id = answer["id"].clone();
     let push = json!({ "taskId": id, "url": hook.url });
     first.call("CreateTaskPushNotificationConfig", push).await;
     plugin.release("late");

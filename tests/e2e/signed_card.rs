@@ -1,11 +1,14 @@
 //! The signed card: as the configuration asks for it, or no start at all.
 
+use std::path::Path;
+
 use serde_json::Value;
-use talaria_fakes::{guest, soon};
+use talaria_fakes::{free_port, guest, soon};
 
 use crate::bridge::{Bridge, Start, request, run, stderr, talaria};
 
 const CONFIG: &str = r#"
+a2a.url = "URL"
 [a2a.auth]
 tokens = [{ name = "alice", token = { env = "ALICE_TOKEN" } }]
 [a2a.card]
@@ -20,6 +23,16 @@ const KEY: &str = "MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcr
 /// `{"alg":"EdDSA","typ":"JOSE","kid":"key-1"}`
 const PROTECTED: &str = "eyJhbGciOiJFZERTQSIsInR5cCI6IkpPU0UiLCJraWQiOiJrZXktMSJ9";
 
+/// One that signs the address that it listens on.
+fn start<'a>(folder: &'a Path, url: &str) -> Start<'a> {
+    let config = CONFIG.replace("URL", url);
+    Start::new(folder).config(&config).arg("--demo").env("ALICE_TOKEN", "alice-1").in_place_of(url)
+}
+
+fn free_url() -> String {
+    format!("http://127.0.0.1:{}", free_port())
+}
+
 /// Where the card is, and for whom.
 const FORMS: [(&str, &str); 4] = [
     ("/.well-known/agent-card.json", "1.0"),
@@ -33,7 +46,7 @@ async fn the_card_is_signed_in_all_its_forms() {
     let folder = tempfile::tempdir().unwrap();
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{KEY}\n-----END PRIVATE KEY-----\n");
     std::fs::write(folder.path().join("card-key.pem"), pem).unwrap();
-    let bridge = Start::new(folder.path()).config(CONFIG).arg("--demo").env("ALICE_TOKEN", "alice-1").up();
+    let bridge = start(folder.path(), &free_url()).up();
     for (path, version) in FORMS {
         let headers = [("a2a-version", version), ("authorization", "Bearer alice-1")];
         let response = request(bridge.url(), "GET", path, &headers, "").await;
@@ -53,7 +66,8 @@ async fn a_card_that_changed_is_signed_as_a_new_start_would_sign_it() {
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{KEY}\n-----END PRIVATE KEY-----\n");
     std::fs::write(folder.path().join("card-key.pem"), pem).unwrap();
     std::fs::create_dir(folder.path().join("executors")).unwrap();
-    let start = || Start::new(folder.path()).config(CONFIG).arg("--demo").env("ALICE_TOKEN", "alice-1");
+    let url = free_url();
+    let start = || start(folder.path(), &url);
     let cards = async |bridge: &Bridge| {
         let mut cards = Vec::new();
         for (path, version) in FORMS {
@@ -80,10 +94,8 @@ async fn a_card_that_changed_is_signed_as_a_new_start_would_sign_it() {
         }
     })
     .await;
-    // The address is in the card.
-    let url = bridge.url().to_owned();
     bridge.kill();
-    let again = start().in_place_of(&url).up();
+    let again = start().up();
     assert_eq!(cards(&again).await, after, "Ed25519 signs the same card with the same bytes");
     for (before, after) in before.iter().zip(&after) {
         assert_ne!(before["signatures"], after["signatures"]);
@@ -93,13 +105,13 @@ async fn a_card_that_changed_is_signed_as_a_new_start_would_sign_it() {
 #[test]
 fn a_key_that_cannot_sign_ends_the_start_and_the_check() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("talaria.toml"), CONFIG).unwrap();
+    std::fs::write(folder.path().join("talaria.toml"), CONFIG.replace("URL", "https://a.example")).unwrap();
     std::fs::write(folder.path().join("card-key.pem"), "hunter2").unwrap();
     for command in ["serve", "check"] {
         let output = run(talaria(folder.path()).arg(command).env("ALICE_TOKEN", "alice-1"));
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(64), "{command}: {said}");
-        for expected in ["talaria.toml:7", "a2a.card.signing.key", "card-key.pem", "openssl genpkey"] {
+        for expected in ["talaria.toml:8", "a2a.card.signing.key", "card-key.pem", "openssl genpkey"] {
             assert!(said.contains(expected), "{command}: {expected} is not in: {said}");
         }
         assert!(!said.contains("hunter2"), "{said}");

@@ -26,7 +26,8 @@ async fn a_task_belongs_to_the_caller_that_made_it() {
     let alice = [("a2a-version", "1.0"), ("authorization", "Bearer alice-token-0123456789")];
     let bob = [("a2a-version", "1.0"), ("authorization", "Bearer bob-token-0123456789")];
     let answer = call(url, "SendMessage", message("hi"), &alice).await;
-    let task = json!({ "id": answer["result"]["message"]["taskId"] });
+    let query = json!({ "contextId": answer["result"]["message"]["contextId"] });
+    let task = json!({ "id": call(url, "ListTasks", query, &alice).await["result"]["tasks"][0]["id"] });
     assert_eq!(call(url, "GetTask", task.clone(), &alice).await["result"]["id"], task["id"]);
     assert_eq!(call(url, "GetTask", task, &bob).await["error"]["code"], -32001, "it looks missing");
 
@@ -74,7 +75,9 @@ async fn a_token_in_a_file_is_renewed_without_a_restart() {
     let bridge = Start::new(folder.path()).config(IN_FILES).arg("--demo").up();
     let alice = [("a2a-version", "1.0"), ("authorization", "Bearer alice-token-1")];
     let answer = call(bridge.url(), "SendMessage", message("hi"), &alice).await;
-    let task = json!({ "id": answer["result"]["message"]["taskId"] });
+    let query = json!({ "contextId": answer["result"]["message"]["contextId"] });
+    let tasks = call(bridge.url(), "ListTasks", query, &alice).await;
+    let task = json!({ "id": tasks["result"]["tasks"][0]["id"] });
 
     write("alice", "alice-token-2\n");
     taken(&bridge, "alice-token-2").await;

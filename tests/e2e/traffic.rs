@@ -173,6 +173,9 @@ async fn send(way: Way, url: &str, message: &str) -> Option<Value> {
 
 /// The task that an answer speaks of: a message or a task, of 1.0 or of 0.3.
 fn task_of(answer: &Value) -> Option<String> {
-    let places = ["/result/message/taskId", "/result/task/id", "/result/taskId", "/result/id"];
-    places.iter().find_map(|place| answer.pointer(place)?.as_str()).map(str::to_owned)
+    let named = ["/result/task/id", "/result/id"].iter().find_map(|place| answer.pointer(place)?.as_str());
+    // A message does not name its task, but its id is made of the task's.
+    let places = ["/result/message/messageId", "/result/messageId"];
+    let derived = || places.iter().find_map(|place| answer.pointer(place)?.as_str()?.strip_prefix("reply-"));
+    named.or_else(derived).map(str::to_owned)
 }

@@ -78,12 +78,19 @@ impl Stream {
             if update["append"] != true {
                 self.text.clear();
             }
-            self.pieces += 1;
             self.text += &string(&update["artifact"]["parts"][0]["text"]);
+            self.pieces = self.pieces.max(1);
         } else if result["statusUpdate"].is_object() {
             let update = &result["statusUpdate"];
             self.state = string(&update["status"]["state"]);
-            self.status = string(&update["status"]["message"]["parts"][0]["text"]);
+            let (message, line) = (&update["status"]["message"], &update["metadata"]["talaria/status"]);
+            let said = string(&message["parts"][0]["text"]);
+            if message["metadata"]["talaria/chunk"] == true {
+                self.pieces += 1;
+                self.text += &said;
+            } else {
+                self.status = if line.is_string() { string(line) } else { said };
+            }
             let tool = &update["metadata"]["talaria/tool-progress"];
             if tool.is_object() {
                 self.tools.push((string(&tool["name"]), string(&tool["state"])));

@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -18,6 +19,8 @@ use crate::command::{cargo, read, run};
 /// The file that says what the bridge does.
 pub(crate) const CONFIG: &str = "talaria.toml";
 const LOG: &str = "log";
+/// In a configuration: the address that the bridge will listen on.
+pub(crate) const LISTEN: &str = "{listen}";
 
 /// The binary, as the tests build it.
 pub(crate) struct Binary {
@@ -59,10 +62,12 @@ impl Binary {
     /// Starts it with a configuration and waits until it is ready.
     pub(crate) fn serve(&self, config: &str) -> Result<Bridge> {
         let folder = TempDir::new_in(self.folder.path())?;
-        fs::write(folder.path().join(CONFIG), config)?;
+        // A card that is signed says an address that is known before.
+        let listen = if config.contains(LISTEN) { free()? } else { "127.0.0.1:0".into() };
+        fs::write(folder.path().join(CONFIG), config.replace(LISTEN, &listen))?;
         let log = File::create(folder.path().join(LOG))?;
         let mut child = Command::new(self.folder.path().join("talaria"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--output", "json"])
+            .args(["serve", "--listen", &listen, "--output", "json"])
             .current_dir(folder.path())
             .env_clear()
             .env("XDG_CACHE_HOME", &self.cache)
@@ -80,6 +85,12 @@ impl Binary {
         }
         Ok(bridge)
     }
+}
+
+/// An address that nobody listens on at the moment.
+fn free() -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("there is no free port")?;
+    Ok(listener.local_addr()?.to_string())
 }
 
 /// Reads the document that it prints when it is ready; the address in it.

@@ -22,6 +22,7 @@ use crate::venv::Venv;
 /// What the clients talk to. The conformance executor does what the id of a message says.
 const CONFIG: &str = r#"
 [a2a]
+url = "http://{listen}"
 reply = "task"
 [a2a.card]
 extended_card = true

@@ -22,8 +22,8 @@ use crate::capabilities;
 use crate::cors::Cors;
 use crate::jsonrpc::{self, Call};
 use crate::offer::{LiveCard, Offer};
-use crate::origin;
 use crate::operation::{Caller, Operation, Operations, Reply, Verb};
+use crate::origin;
 use crate::refusal::Refusal;
 use crate::respond::{self, Body};
 use crate::rest::{self, Media};
@@ -149,7 +149,8 @@ impl Endpoint {
         request: Result<crate::operation::Request, Refusal>,
     ) -> (Result<Reply, Refusal>, Vec<String>) {
         let asked: Vec<_> = capabilities::asked(&head.headers).into_iter().map(str::to_owned).collect();
-        let is_card = matches!(&request, Ok(request) if matches!(request.operation, Operation::ExtendedCard(_)));
+        let is_card =
+            matches!(&request, Ok(request) if matches!(request.operation, Operation::ExtendedCard(_)));
         let url = if is_card { self.url(&head) } else { None };
         // A turn may take minutes; the request's headers need not wait with it.
         drop(head);

@@ -244,7 +244,8 @@ fn success(id: &Value, result: impl Serialize) -> Result<Bytes, serde_json::Erro
 /// Whether the caller wants a stream, by any of its `Accept` lines: the Python SDK of 0.3 sends two.
 fn accepts_stream(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(ACCEPT).into_iter().filter_map(|line| line.to_str().ok());
-    let types = lines.flat_map(|line| line.split(',')).map(|range| range.split(';').next().unwrap_or_default());
+    let types =
+        lines.flat_map(|line| line.split(',')).map(|range| range.split(';').next().unwrap_or_default());
     types.map(str::trim).any(|kind| kind.eq_ignore_ascii_case("text/event-stream"))
 }
 

@@ -90,7 +90,9 @@ impl LiveCard {
         let vary = if self.0.stage.proxies.is_empty() { version::NAME } else { origin::VARY };
         let offer = self.0.offer.load();
         match url.filter(|url| *url != offer.url) {
-            Some(url) => offer.card.at(&offer.offered, &url, offer.secured).respond(method, headers, asked, vary),
+            Some(url) => {
+                offer.card.at(&offer.offered, &url, offer.secured).respond(method, headers, asked, vary)
+            }
             None => offer.card.respond(method, headers, asked, vary),
         }
     }

@@ -64,7 +64,8 @@ fn seen(headers: &HeaderMap, uri: &Uri, is_trusted: bool) -> Option<String> {
     let mut host = host.or_else(|| own().and_then(authority))?;
     let port = last(headers, &X_PORT).filter(|_| is_trusted).and_then(|port| port.parse::<u16>().ok());
     let default = if scheme == "https" { 443 } else { 80 };
-    if let Some(port) = port.filter(|port| *port != default && split(&host).is_some_and(|(_, known)| known.is_none()))
+    if let Some(port) =
+        port.filter(|port| *port != default && split(&host).is_some_and(|(_, known)| known.is_none()))
     {
         host = format!("{host}:{port}");
     }
@@ -87,7 +88,8 @@ fn last<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
 /// A parameter of an element of `Forwarded`, without its quotes.
 fn parameter<'h>(element: Option<&'h str>, name: &str) -> Option<&'h str> {
     let pairs = element?.split(';').filter_map(|pair| pair.split_once('='));
-    let mut values = pairs.filter(|(key, _)| key.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
+    let mut values =
+        pairs.filter(|(key, _)| key.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
     values.next().map(|value| value.trim_matches('"'))
 }
 
@@ -233,10 +235,16 @@ mod tests {
         for (said, url) in [
             (vec![("forwarded", "for=1.2.3.4;host=out.example;proto=https")], "https://out.example"),
             (vec![("forwarded", "host=forged, for=x; Host=\"out.example:81\"")], "http://out.example:81"),
-            (vec![("x-forwarded-host", "out.example"), ("x-forwarded-proto", "https")], "https://out.example"),
+            (
+                vec![("x-forwarded-host", "out.example"), ("x-forwarded-proto", "https")],
+                "https://out.example",
+            ),
             (vec![("x-forwarded-host", "forged, out.example")], "http://out.example"),
             (vec![("x-forwarded-host", "out.example"), ("x-forwarded-port", "81")], "http://out.example:81"),
-            (vec![("x-forwarded-host", "out.example:82"), ("x-forwarded-port", "81")], "http://out.example:82"),
+            (
+                vec![("x-forwarded-host", "out.example:82"), ("x-forwarded-port", "81")],
+                "http://out.example:82",
+            ),
             (vec![("x-forwarded-proto", "https"), ("x-forwarded-port", "443")], "https://inside:8000"),
             (vec![("x-forwarded-host", "<script>")], "http://inside:8000"),
             (vec![("x-forwarded-proto", "gopher")], "http://inside:8000"),
@@ -263,7 +271,8 @@ mod tests {
             let network: Network = network.parse().unwrap();
             assert_eq!(network.contains(address.parse().unwrap()), is_in, "{network:?} {address}");
         }
-        for bad in ["", "10.0.0", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/", "host", "::/129", "10.0.0.0/8/8"] {
+        for bad in ["", "10.0.0", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/", "host", "::/129", "10.0.0.0/8/8"]
+        {
             assert_eq!(bad.parse::<Network>(), Err(InvalidNetwork), "{bad}");
         }
     }
@@ -277,7 +286,9 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Origin>().unwrap().as_str(), origin);
         }
-        for bad in ["*", "null", "app.example", "https://app.example/", "https://*.example", "ftp://a", "https://"] {
+        for bad in
+            ["*", "null", "app.example", "https://app.example/", "https://*.example", "ftp://a", "https://"]
+        {
             assert_eq!(bad.parse::<Origin>(), Err(InvalidOrigin), "{bad}");
         }
     }

@@ -109,7 +109,9 @@ impl Happened {
 
 /// What the executor says about its work with a status, if that is what it says.
 fn line(status: &Status) -> Option<&str> {
-    let Status { state: State::Working, message: Some(Message { parts, .. }), .. } = status else { return None };
+    let Status { state: State::Working, message: Some(Message { parts, .. }), .. } = status else {
+        return None;
+    };
     match parts.as_slice() {
         [Part { content: Content::Text(text), .. }] => Some(text),
         _ => None,

@@ -18,7 +18,7 @@ use talaria_mailbox::{Listener, Mailbox};
 use talaria_observe::Redactor;
 use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
-use talaria_turns::{Callbacks, Courier, HookLimits, Letters, Limits, Store, Timestamp, Turns};
+use talaria_turns::{Callbacks, Courier, HookLimits, Letters, Limits, Store, StreamAs, Timestamp, Turns};
 use talaria_workspace::gateway::Supervisor;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,7 @@ use tracing::{info, warn};
 
 use crate::admin::{self, Admin, Health};
 use crate::card::{self, Renewal};
-use crate::config::{Callback, Config, PLATFORM, Push, Reply, StoreUrl};
+use crate::config::{self, Callback, Config, PLATFORM, Push, Reply, StoreUrl, Stream};
 use crate::demo;
 use crate::executors::{Executors, Readiness, Table};
 use crate::metered::Metered;
@@ -353,9 +353,21 @@ fn server_config(
     server.tokens = tokens.collect::<Result<_, _>>()?;
     server.awaited = config.a2a.platform_calls.then(|| PLATFORM.to_owned());
     server.reply = match config.a2a.reply {
+        Reply::Auto => ReplyAs::Auto,
         Reply::Message => ReplyAs::Message,
         Reply::Task => ReplyAs::Task,
     };
+    let stream_as = |stream| match stream {
+        Stream::Status => StreamAs::Status,
+        Stream::Artifact => StreamAs::Artifact,
+        Stream::Whole => StreamAs::Whole,
+    };
+    server.stream = stream_as(config.a2a.stream);
+    let chosen = |token: &config::Token| Some((token.name.clone(), stream_as(token.stream?)));
+    server.caller_streams = config.a2a.tokens.iter().filter_map(chosen).collect();
+    server.url_follows = config.a2a.url.is_none();
+    server.trusted_proxies.clone_from(&config.a2a.trusted_proxies);
+    server.cors.clone_from(&config.a2a.cors);
     server.limits.body = usize::try_from(config.a2a.max_body.bytes())?;
     Ok(server)
 }

@@ -291,9 +291,7 @@ fn outcome_events(outcome: &Outcome, task: &Task, progress: &Progress) -> Vec<Ev
             }
             let answer = match progress.whole(&outcome.parts) {
                 Some(whole) => Event::Whole(whole),
-                None => {
-                    Event::Artifact { artifact: reply(outcome.parts.clone()), append: false, last: true }
-                }
+                None => Event::Artifact { artifact: reply(outcome.parts.clone()), append: false, last: true },
             };
             return progress.closings().chain([answer, ended]).collect();
         }
@@ -316,7 +314,8 @@ impl Progress {
             return None;
         };
         let is_said = words(text).eq(words(said));
-        let first = texts.into_iter().map(|part| Part { content: Content::Text(said.clone()), ..part.clone() });
+        let first =
+            texts.into_iter().map(|part| Part { content: Content::Text(said.clone()), ..part.clone() });
         is_said.then(|| reply(first.chain(others.into_iter().cloned()).collect()))
     }
 

@@ -2,9 +2,7 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use talaria_turns::{
-    Artifact, Content, ContextId, Message, Metadata, Part, Role, State, Status, TaskId,
-};
+use talaria_turns::{Artifact, Content, ContextId, Message, Metadata, Part, Role, State, Status, TaskId};
 
 use super::WRAPPED;
 use crate::dialect::Dialect;
@@ -149,7 +147,10 @@ impl Serialize for TaskOut<'_> {
         object.field("contextId", task.context.as_str())?;
         object.field("status", &StatusOut(&task.status, &task.id, &task.context))?;
         if self.0.artifacts && !task.artifacts.is_empty() {
-            object.field("artifacts", &Seq(task.artifacts.iter().map(|artifact| ArtifactOut(artifact, &artifact.parts))))?;
+            object.field(
+                "artifacts",
+                &Seq(task.artifacts.iter().map(|artifact| ArtifactOut(artifact, &artifact.parts))),
+            )?;
         }
         if !history.is_empty() {
             object.field(

@@ -106,15 +106,18 @@ async fn a_failure_looks_like_one_unless_everything_is_to_be_a_message() {
 
 #[tokio::test]
 async fn a_message_that_names_a_task_is_answered_with_that_task() {
-    for (reply, fail) in
-        [(ReplyAs::Auto, "failed"), (ReplyAs::Message, "message"), (ReplyAs::Task, "failed")]
+    for (reply, fail) in [(ReplyAs::Auto, "failed"), (ReplyAs::Message, "message"), (ReplyAs::Task, "failed")]
     {
         let host = Host::with(|config| config.reply = reply, Limits::default()).await;
         for wire in ALL {
             for (text, expected) in [("hello", "completed"), ("as-message", "completed"), ("fail", fail)] {
                 let asked = host.call("SendMessage", &json!({ "message": message("ask") })).await;
                 let id = asked["result"]["task"]["id"].as_str().unwrap();
-                assert_eq!(answered(wire, &host, text, Some(id)).await, expected, "{wire:?} {reply:?} {text}");
+                assert_eq!(
+                    answered(wire, &host, text, Some(id)).await,
+                    expected,
+                    "{wire:?} {reply:?} {text}"
+                );
             }
             let asked = host.call("SendMessage", &json!({ "message": message("ask") })).await;
             let mut params = wire.params("as-message");

@@ -294,7 +294,10 @@ async fn where_no_address_is_configured_the_card_says_the_one_that_was_asked() {
     };
     for (lines, url) in [
         ("host: LOCALHOST:8000\r\n", "http://localhost:8000"),
-        ("host: in:1\r\nx-forwarded-host: out.example\r\nx-forwarded-proto: https\r\n", "https://out.example"),
+        (
+            "host: in:1\r\nx-forwarded-host: out.example\r\nx-forwarded-proto: https\r\n",
+            "https://out.example",
+        ),
         ("host: in:1\r\nforwarded: host=out.example;proto=https\r\n", "https://out.example"),
         ("host: a b\r\n", &own),
         ("host: user:secret@evil\r\n", &own),
@@ -349,7 +352,10 @@ async fn what_strangers_forward_and_what_is_signed_changes_nothing() {
 async fn an_extended_card_is_for_callers_with_a_name() {
     let open = Host::with(|config| config.card.extended_card = true, Limits::default()).await;
     let card = open.request("GET", PATH, &[], b"").await.json();
-    assert_eq!(card["capabilities"]["extendedAgentCard"], false, "nobody has a name here, so none is offered");
+    assert_eq!(
+        card["capabilities"]["extendedAgentCard"], false,
+        "nobody has a name here, so none is offered"
+    );
     assert_eq!(card["supportsAuthenticatedExtendedCard"], false);
     let secured = |config: &mut Config| {
         config.tokens = vec![Token::new("a", SecretString::from("s3cret")).unwrap()];

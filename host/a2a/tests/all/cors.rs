@@ -20,9 +20,12 @@ async fn a_page_from_a_configured_origin_may_ask_send_and_read() {
         assert_eq!(answer.status, 204, "{path}");
         assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example"));
         assert_eq!(answer.header("access-control-allow-credentials"), None);
-        for (name, word) in
-            [("methods", "POST"), ("methods", "DELETE"), ("headers", "Authorization"), ("headers", "A2A-Version")]
-        {
+        for (name, word) in [
+            ("methods", "POST"),
+            ("methods", "DELETE"),
+            ("headers", "Authorization"),
+            ("headers", "A2A-Version"),
+        ] {
             let allowed = answer.header(&format!("access-control-allow-{name}")).unwrap();
             assert!(allowed.contains(word), "{path}: {allowed}");
         }
@@ -34,7 +37,11 @@ async fn a_page_from_a_configured_origin_may_ask_send_and_read() {
         assert!(answer.header("access-control-expose-headers").unwrap().contains("A2A-Version"), "{wire:?}");
         assert!(answer.head.contains("vary: Origin"), "{answer:?}");
         let stream = wire.open(&host, &[PAGE], &Ask::Stream(wire.params("hi"))).await.ok().unwrap();
-        assert_eq!(stream.head.header("access-control-allow-origin"), Some("https://app.example"), "{wire:?}");
+        assert_eq!(
+            stream.head.header("access-control-allow-origin"),
+            Some("https://app.example"),
+            "{wire:?}"
+        );
     }
     let unknown = host.request("OPTIONS", "/nothing", &[PAGE, ASKS], b"").await;
     assert_eq!(unknown.status, 404);

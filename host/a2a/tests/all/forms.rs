@@ -102,7 +102,8 @@ async fn every_form_is_taken_up_again_exactly() {
             for after in 0..live.last().unwrap().id.unwrap() {
                 let number = after.to_string();
                 let headers = [("A2A-Extensions", form), ("Last-Event-ID", number.as_str())];
-                let resumed = wire.open(&host, &headers, &Ask::Subscribe(&id)).await.ok().unwrap().rest().await;
+                let resumed =
+                    wire.open(&host, &headers, &Ask::Subscribe(&id)).await.ok().unwrap().rest().await;
                 let missed: Vec<_> =
                     live.iter().skip(1).filter(|frame| frame.id.unwrap() > after).cloned().collect();
                 assert_eq!(resumed, missed, "{wire:?} {form} after {after}");
@@ -130,7 +131,11 @@ async fn a_text_that_differs_in_blanks_only_is_told_once() {
             let frames = stream(wire, &host, form, "blanks").await;
             assert_eq!(said(wire, &frames), told, "{wire:?} {form}");
             let task = task(wire, &host, &frames).await;
-            assert_eq!(task["artifacts"][0]["parts"], json!([{ "text": "a b " }]), "what was told is what is kept");
+            assert_eq!(
+                task["artifacts"][0]["parts"],
+                json!([{ "text": "a b " }]),
+                "what was told is what is kept"
+            );
         }
     }
 }
@@ -144,7 +149,10 @@ async fn a_file_behind_a_streamed_text_comes_without_the_text_again() {
         let parts = last["artifact"]["parts"].as_array().unwrap();
         let texts = parts.iter().filter(|part| part.get("text").is_some()).count();
         assert_eq!(texts, usize::from(form != ARTIFACT), "{form}: {last}");
-        assert_eq!((parts.last().unwrap()["mediaType"].as_str(), &last["lastChunk"]), (Some("image/png"), &json!(true)));
+        assert_eq!(
+            (parts.last().unwrap()["mediaType"].as_str(), &last["lastChunk"]),
+            (Some("image/png"), &json!(true))
+        );
         let task = task(Wire::Rpc, &host, &frames).await;
         assert_eq!(task["artifacts"][0]["parts"][0]["text"], "look");
         assert_eq!(task["artifacts"][0]["parts"][1]["mediaType"], "image/png");
@@ -165,7 +173,11 @@ async fn what_a_turn_that_fails_leaves_behind_is_closed() {
             assert!(briefs(wire, &frames).pop().unwrap().starts_with("status failed \"broken\""), "{wire:?}");
         }
         let frames = stream(wire, &host, WHOLE, "leave-open").await;
-        let told = ["artifact doc \"one\"", "artifact doc \"\" append lastChunk", "artifact reply \"done\" lastChunk"];
+        let told = [
+            "artifact doc \"one\"",
+            "artifact doc \"\" append lastChunk",
+            "artifact reply \"done\" lastChunk",
+        ];
         assert_eq!(said(wire, &frames), told, "an executor's own artifact too: {wire:?}");
         let task = task(wire, &host, &frames).await;
         assert_eq!(task["artifacts"][0]["parts"], json!([{ "text": "one" }]));
@@ -195,8 +207,10 @@ async fn the_request_chooses_before_the_caller_and_the_caller_before_the_server(
             if let Some(modes) = modes {
                 params["configuration"] = json!({ "acceptedOutputModes": modes });
             }
-            let headers: Vec<_> =
-                [("authorization", token)].into_iter().chain(form.map(|form| ("A2A-Extensions", form))).collect();
+            let headers: Vec<_> = [("authorization", token)]
+                .into_iter()
+                .chain(form.map(|form| ("A2A-Extensions", form)))
+                .collect();
             let frames = wire.open(&host, &headers, &Ask::Stream(params)).await.ok().unwrap().rest().await;
             assert_eq!(said(wire, &frames)[0], first, "{wire:?} {token} {form:?} {modes:?}");
         }
@@ -212,6 +226,9 @@ async fn the_card_names_the_forms_where_there_are_streams() {
         let uris: Vec<_> = extensions.iter().map(|extension| extension["uri"].as_str().unwrap()).collect();
         let expected = if streaming { vec![STATUS, ARTIFACT, WHOLE] } else { vec![] };
         assert_eq!(uris, expected);
-        assert!(extensions.iter().all(|extension| extension.get("required").is_none()), "nobody must know them");
+        assert!(
+            extensions.iter().all(|extension| extension.get("required").is_none()),
+            "nobody must know them"
+        );
     }
 }

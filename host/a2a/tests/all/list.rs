@@ -41,7 +41,8 @@ async fn send(host: &Host, text: &str, context: &str) -> String {
         return id.to_owned();
     }
     // A message does not name its task; the newest of its context it is.
-    let newest = host.call("ListTasks", &json!({ "contextId": context, "pageSize": 1 })).await["result"].clone();
+    let newest =
+        host.call("ListTasks", &json!({ "contextId": context, "pageSize": 1 })).await["result"].clone();
     newest["tasks"][0]["id"].as_str().unwrap().to_owned()
 }
 

@@ -103,7 +103,13 @@ async fn configurations_that_are_wrong() {
     assert_eq!(host.made(), 0);
     for wire in ALL {
         // A wish for media types refuses nothing: the answer comes in what there is.
-        for modes in [json!([]), Value::Null, json!(["*/*"]), json!(["application/json"]), json!(["image/png", "audio/*"])] {
+        for modes in [
+            json!([]),
+            Value::Null,
+            json!(["*/*"]),
+            json!(["application/json"]),
+            json!(["image/png", "audio/*"]),
+        ] {
             let mut params = wire.params("hi");
             params["configuration"] = json!({ "acceptedOutputModes": modes });
             assert_eq!(wire.ask(&host, &Ask::Send(params)).await.status, 200, "{wire:?} {modes}");

@@ -186,7 +186,11 @@ async fn what_the_path_says_may_be_said_again_but_not_otherwise() {
     assert_eq!(other.json()["error"]["details"][1]["fieldViolations"][0]["field"], "id");
     assert_eq!(cancel(json!({ "id": id })).await.status, 200);
     let again = cancel(json!({})).await;
-    assert_eq!(again.json()["error"]["details"][0]["reason"], "TASK_NOT_CANCELABLE", "the path alone says which");
+    assert_eq!(
+        again.json()["error"]["details"][0]["reason"],
+        "TASK_NOT_CANCELABLE",
+        "the path alone says which"
+    );
 }
 
 #[tokio::test]

@@ -113,7 +113,8 @@ impl Executor for Script {
             }
             "illustrate" => {
                 scope.emit(Emitted::TextDelta("look".into())).await.unwrap();
-                let image = Part { media_type: Some("image/png".into()), ..Part::new(Content::Bytes(b"png".into())) };
+                let image =
+                    Part { media_type: Some("image/png".into()), ..Part::new(Content::Bytes(b"png".into())) };
                 outcome.parts = vec![Part::text("look\n"), image];
             }
             "break" => {

@@ -67,16 +67,33 @@ pub(crate) struct A2a {
     /// Example: `listen = "127.0.0.1:9000"`
     #[schemars(with = "Option<String>")]
     pub(crate) listen: Option<SocketAddr>,
-    /// The address that the agent card tells callers to use.
+    /// The address that the agent card tells callers to use. A card that is signed needs it.
     ///
-    /// Default: `http://` and the address that is listened on
+    /// Default: the address that the card was asked for at (`Host`, and what `trusted_proxies` forward)
     ///
     /// Example: `url = "https://agents.example.com/hermes"`
     pub(crate) url: Option<HttpUrl>,
-    /// What a blocking send is answered with when its turn only returned text.
+    /// The proxies whose `Forwarded` and `X-Forwarded-Host`, `-Proto` and `-Port` say where a request was sent, for a card
+    /// without `url`: addresses, or ranges of them.
+    ///
+    /// Example: `trusted_proxies = ["10.0.0.0/8"]`
+    pub(crate) trusted_proxies: Vec<String>,
+    /// What a blocking send is answered with when its turn only returned text. Whoever names a task in the message is
+    /// answered with that task; see `docs/decisions/034-how-a-send-is-answered.md`.
+    ///
+    /// Default: `"auto"`; in a workspace (`WORKSPACE_ID` is set) `"message"`
     ///
     /// Example: `reply = "task"`
-    pub(crate) reply: Reply,
+    pub(crate) reply: Option<Reply>,
+    /// How a stream, or a push, tells an answer that comes in pieces. A caller may have another form by the `stream` of its
+    /// token, or by naming the extension `urn:talaria:stream:FORM`; see `docs/decisions/033-how-a-stream-is-told.md`.
+    ///
+    /// Example: `stream = "artifact"`
+    pub(crate) stream: Stream,
+    /// The origins whose pages browsers let call, such as `https://app.example`. There is no wildcard.
+    ///
+    /// Example: `cors = ["https://app.example"]`
+    pub(crate) cors: Vec<String>,
     /// The largest request body; a larger one is refused unread.
     ///
     /// Example: `max_body = "4MiB"`
@@ -88,14 +105,28 @@ pub(crate) struct A2a {
 }
 
 /// What a blocking send is answered with.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Reply {
-    /// A message where text is all there is, else a task.
-    #[default]
+    /// A message where text is all there is; a task where there is more, or where the turn failed.
+    Auto,
+    /// A message where text is all there is, a failure's too; else a task.
     Message,
     /// Always a task.
     Task,
+}
+
+/// How an answer that comes in pieces is told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Stream {
+    /// Pieces as messages of working statuses, then the whole as one artifact.
+    #[default]
+    Status,
+    /// Pieces as appended pieces of the artifact.
+    Artifact,
+    /// The whole as one artifact, no pieces.
+    Whole,
 }
 
 /// `[a2a.auth]`
@@ -130,6 +161,13 @@ pub(crate) struct Token {
     ///
     /// Example: `token = { file = "/run/secrets/platform" }`
     pub(crate) token: SecretRef,
+    /// How streams and pushes tell this caller an answer that comes in pieces.
+    ///
+    /// Default: `a2a.stream`
+    ///
+    /// Example: `stream = "whole"`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stream: Option<Stream>,
 }
 
 /// `[a2a.card]`
@@ -165,7 +203,7 @@ pub(crate) struct Card {
     ///
     /// Example: `push_notifications = false`
     pub(crate) push_notifications: bool,
-    /// Offers the extended card to callers.
+    /// Offers the extended card to callers. Without tokens nobody has a name, and it is not offered.
     ///
     /// Example: `extended_card = false`
     pub(crate) extended_card: bool,
@@ -470,7 +508,10 @@ impl Default for A2a {
         Self {
             listen: None,
             url: None,
-            reply: Reply::default(),
+            trusted_proxies: Vec::new(),
+            reply: None,
+            stream: Stream::default(),
+            cors: Vec::new(),
             max_body: Size::mib(16),
             auth: Auth::default(),
             card: Card::default(),

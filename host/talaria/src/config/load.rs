@@ -4,12 +4,11 @@
 //! effect, or an effect that is easily overlooked, becomes a warning.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use secrecy::{ExposeSecret, SecretString};
-use talaria_a2a::CardSigner;
 
 use crate::route::{NOT_RULES, label};
 
@@ -21,19 +20,14 @@ use super::gateway::Settled;
 use super::plugin::{PLUGIN_CALLBACK, SHARED_SECRET};
 use super::secret::SecretRef;
 use super::source::{ConfigError, Problem, Source, nearest};
-use super::value::{BUILTIN, ExecutorName, Fallback, HttpUrl, StoreUrl};
-use super::{
-    A2a, Admin, Callback, Card, Config, Engine, Overrides, PLATFORM, Token, Workspace, file, secret,
-};
+use super::value::{BUILTIN, ExecutorName, Fallback, StoreUrl};
+use super::{Admin, Callback, Config, Engine, Overrides, Workspace, file, secret};
 
 /// The folder of executors when none is named, if it is there.
 const DEFAULT_FOLDER: &str = "executors";
 
 /// The built-in executors that are there without being named.
 const ALWAYS: [&str; 2] = ["chat-completions", "conformance"];
-
-/// The port of the seeds.
-const DEFAULT_PORT: u16 = 8000;
 
 /// The one beside it.
 const DEFAULT_ADMIN_PORT: u16 = 8001;
@@ -157,7 +151,7 @@ impl Loader<'_> {
         })
     }
 
-    fn at(&self, key: impl Into<String>, what: impl Into<String>) -> ConfigError {
+    pub(super) fn at(&self, key: impl Into<String>, what: impl Into<String>) -> ConfigError {
         let problem = Problem { key: key.into(), what: what.into() };
         match &self.source {
             Some(source) => source.at(problem),
@@ -236,106 +230,8 @@ impl Loader<'_> {
         Ok(Some(Callback { listen, url: file.url, secret }))
     }
 
-    fn a2a(
-        &mut self,
-        file: file::A2a,
-        workspace: Option<&Workspace>,
-        overrides: &Overrides,
-    ) -> Result<A2a, ConfigError> {
-        let by_default: SocketAddr = match workspace {
-            Some(workspace) => (Ipv4Addr::UNSPECIFIED, workspace.assembly.current().manifest.port).into(),
-            None => (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
-        };
-        let listen = overrides.listen.or(file.listen).unwrap_or(by_default);
-        let tokens = self.tokens(&file.auth)?;
-        // In a workspace the platform has a token too, so a closed server needs no other.
-        let platform_calls = workspace.is_some() && (!tokens.is_empty() || file.auth.open == Some(false));
-        if tokens.is_empty() && !platform_calls && !listen.ip().is_loopback() {
-            match (file.auth.open, workspace) {
-                (Some(true), _) => {}
-                (None, Some(_)) => self.warnings.push(format!(
-                    "everybody who reaches {listen} may call: WORKSPACE_ID is set and there are no tokens; \
-                     set `a2a.auth.open = false` where the platform sends its secret, `a2a.auth.tokens`, or \
-                     `a2a.auth.open = true` to agree"
-                )),
-                _ => {
-                    let what = format!(
-                        "{listen} is beyond loopback, and everybody who reaches it could call; \
-                         set `a2a.auth.tokens`, or `a2a.auth.open = true` if that is meant"
-                    );
-                    return Err(match overrides.listen {
-                        Some(_) => ConfigError::flag("--listen", what),
-                        None => self.at("a2a.listen", what),
-                    });
-                }
-            }
-        }
-        let hostname = workspace.and_then(|workspace| workspace.hostname.clone());
-        if listen.ip().is_unspecified() && file.url.is_none() && hostname.is_none() {
-            self.warnings.push(format!(
-                "`a2a.url` is not set: the card says http://127.0.0.1:{}, which works on this machine only",
-                listen.port()
-            ));
-        }
-        let file::A2a { url, reply, max_body, card, .. } = file;
-        let card_signer = card.signing.as_ref().map(|signing| self.card_signer(signing)).transpose()?;
-        let card = Card::new(card, workspace.map(|workspace| Arc::clone(&workspace.assembly)));
-        Ok(A2a { listen, url, reply, max_body, tokens, platform_calls, hostname, card, card_signer })
-    }
-
-    fn card_signer(&mut self, signing: &file::Signing) -> Result<CardSigner, ConfigError> {
-        let file::Signing { key, kid, jku } = signing;
-        let at = |leaf: &str| format!("a2a.card.signing.{leaf}");
-        if kid.trim().is_empty() {
-            return Err(self.at(at("kid"), "empty; name the key, so that callers can find its public half"));
-        }
-        if let Some(jku) = jku.as_ref().filter(|jku| jku.as_str().starts_with("http://")) {
-            self.warnings.push(format!(
-                "`a2a.card.signing.jku` is {jku}: whoever is between can give callers another key; use https://"
-            ));
-        }
-        let pem = key.resolve(&self.folder, &self.env).map_err(|what| {
-            self.at(at("key"), format!("{what}; if there is no key yet, {}", CardSigner::HOW_TO_MAKE_A_KEY))
-        })?;
-        let signer = CardSigner::from_pem(&pem, kid, jku.as_ref().map(HttpUrl::as_str));
-        signer.map_err(|what| self.at(at("key"), format!("{key} {what}")))
-    }
-
-    fn tokens(&self, auth: &file::Auth) -> Result<Vec<Token>, ConfigError> {
-        if auth.open == Some(true) && !auth.tokens.is_empty() {
-            return Err(self.at("a2a.auth.open", "contradicts `a2a.auth.tokens`; keep one of the two"));
-        }
-        let mut names = HashSet::new();
-        let mut tokens: Vec<Token> = Vec::new();
-        for (index, token) in auth.tokens.iter().enumerate() {
-            let key = |leaf: &str| format!("a2a.auth.tokens[{index}].{leaf}");
-            if token.name.trim().is_empty() {
-                return Err(self.at(key("name"), "empty; name the caller"));
-            }
-            if token.name == PLATFORM {
-                return Err(
-                    self.at(key("name"), format!("`{PLATFORM}` is the workspace's platform; take another"))
-                );
-            }
-            if !names.insert(&token.name) {
-                return Err(
-                    self.at(key("name"), format!("`{}` is there twice; a name is one caller", token.name))
-                );
-            }
-            let secret = self.bearer(&key("token"), &token.token)?;
-            if tokens.iter().any(|known| known.token.expose_secret() == secret.expose_secret()) {
-                return Err(
-                    self.at(key("token"), "the same token as another caller's; a token is one caller")
-                );
-            }
-            let file = token.token.file(&self.folder);
-            tokens.push(Token { name: token.name.clone(), token: secret, file });
-        }
-        Ok(tokens)
-    }
-
     /// A token that a caller can send.
-    fn bearer(&self, key: &str, reference: &SecretRef) -> Result<SecretString, ConfigError> {
+    pub(super) fn bearer(&self, key: &str, reference: &SecretRef) -> Result<SecretString, ConfigError> {
         let secret = reference.resolve(&self.folder, &self.env).map_err(|what| self.at(key, what))?;
         if !secret.expose_secret().bytes().all(|byte| byte.is_ascii_graphic()) {
             let what =

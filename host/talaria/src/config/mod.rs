@@ -12,6 +12,7 @@
 //! | `folder` | executors that are dropped into a folder |
 //! | `route` | `[[route]]`: which executor takes which messages |
 //! | `alone` | one executor without the rest, for a command that tries it |
+//! | `a2a` | the public server, who may call it |
 //! | `card` | what the agent card says |
 //! | `env` | the variables of the seeds |
 //! | `oci` | `[oci]`: the registries that components come from |
@@ -23,6 +24,7 @@
 //! | `source` | reading, and saying where a mistake is |
 //! | `reference` | the keys, out of the schema |
 
+mod a2a;
 mod alone;
 mod card;
 mod env;
@@ -48,13 +50,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
-use talaria_a2a::CardSigner;
+use talaria_a2a::{CardSigner, Network, Origin};
 
 pub(crate) use alone::{alone, cache_dir};
 pub(crate) use card::Card;
 pub(crate) use env::Env;
 pub(crate) use executor::{Executor, FailMode};
-pub(crate) use file::{Limits, Push, Reply};
+pub(crate) use file::{Limits, Push, Reply, Stream};
 pub(crate) use folder::{Files, Folder};
 pub(crate) use gateway::{KEY as GATEWAY_KEY, SHORTEST_KEY, home as gateway_home};
 pub(crate) use grant::Grant;
@@ -138,8 +140,14 @@ pub(crate) struct A2a {
     pub(crate) listen: SocketAddr,
     /// What the card says, if it was said; see [`A2a::public_url`].
     pub(crate) url: Option<HttpUrl>,
+    /// Who may say where others sent their requests.
+    pub(crate) trusted_proxies: Vec<Network>,
+    /// The origins whose pages may call.
+    pub(crate) cors: Vec<Origin>,
     /// What a blocking send is answered with.
     pub(crate) reply: Reply,
+    /// How an answer that comes in pieces is told.
+    pub(crate) stream: Stream,
     /// The largest request body.
     pub(crate) max_body: Size,
     /// The callers with a token; none means that everybody may call.
@@ -183,6 +191,8 @@ pub(crate) struct Token {
     pub(crate) name: String,
     /// With what.
     pub(crate) token: SecretString,
+    /// How it is told an answer that comes in pieces, where not as everybody.
+    pub(crate) stream: Option<Stream>,
     /// The file that it was read from, where it was.
     pub(crate) file: Option<PathBuf>,
 }

@@ -22,10 +22,12 @@ use super::card::Interface;
 use super::request::{self, About, Delivery, Outgoing};
 use super::screen::Screen;
 use super::transcript::{Piece, Transcript};
-use super::update::{Update, one_line, tool_progress};
+use super::update::{Update, is_chunk, one_line, status_line, tool_progress};
 
 /// How often a cut stream is taken up again, in a row.
 const ATTEMPTS: u32 = 5;
+/// The artifact that pieces of an answer in statuses are of; the whole comes as that in the end.
+const REPLY: &str = "reply";
 /// Between two questions how a task stands: first, and at most. A person does not wait longer for a sign of life.
 const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
@@ -56,6 +58,8 @@ struct Turn<'a, 'b> {
     goes_on: bool,
     /// This is not the first stream of the turn.
     resumed: bool,
+    /// A piece of the answer came in a status.
+    in_pieces: bool,
     /// The id of the last event.
     last: Option<String>,
     /// Attempts to take up the stream since the last news.
@@ -97,6 +101,7 @@ impl Follower<'_> {
             said: String::new(),
             goes_on: outgoing.task.is_some(),
             resumed: false,
+            in_pieces: false,
             last: None,
             attempts: 0,
             at: self,
@@ -244,7 +249,20 @@ impl Turn<'_, '_> {
                     self.at.screen.note(one_line(&progress));
                     return false;
                 }
-                self.stand(Standing::of_update(update), &answer::status_text(update));
+                if is_chunk(update) {
+                    self.stand(Standing::of_update(update), "");
+                    if !std::mem::replace(&mut self.in_pieces, true) {
+                        self.at.transcript.forget(REPLY);
+                    }
+                    let message = update.get("status").and_then(|status| status.get("message"));
+                    let text = message.map(answer::flowing_text).unwrap_or_default();
+                    let piece = self.at.transcript.append(REPLY, &text);
+                    self.show(piece);
+                    return false;
+                }
+                let said = answer::status_text(update);
+                let said = if said.is_empty() { status_line(update).unwrap_or_default() } else { &said };
+                self.stand(Standing::of_update(update), said);
                 self.standing.is_over() || self.standing.asks()
             }
             Update::Artifact(update) => {

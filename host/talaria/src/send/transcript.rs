@@ -32,6 +32,11 @@ impl Transcript {
         self.current = None;
     }
 
+    /// The text of an artifact begins anew.
+    pub(super) fn forget(&mut self, artifact: &str) {
+        self.texts.remove(artifact);
+    }
+
     /// More text of an artifact.
     pub(super) fn append(&mut self, artifact: &str, text: &str) -> Option<Piece> {
         self.texts.entry(artifact.to_owned()).or_default().push_str(text);

@@ -17,6 +17,10 @@ pub(super) enum Update<'a> {
     Other,
 }
 
+/// A piece of the answer in the message of a status, as Talaria marks it.
+const CHUNK: &str = "talaria/chunk";
+/// What an executor says about its work, as Talaria tells of it where statuses have pieces of the answer.
+const LINE: &str = "talaria/status";
 /// A tool at work, as Talaria tells of it.
 const TOOL_PROGRESS: &str = "talaria/tool-progress";
 
@@ -39,6 +43,17 @@ impl<'a> Update<'a> {
             .or_else(|| member("artifactUpdate").map(Self::Artifact))
             .unwrap_or(Self::Other)
     }
+}
+
+/// Whether the message of a status update is a piece of the answer.
+pub(super) fn is_chunk(update: &Value) -> bool {
+    let message = update.get("status").and_then(|status| status.get("message"));
+    message.and_then(|message| message.get("metadata")?.get(CHUNK)?.as_bool()) == Some(true)
+}
+
+/// What a status update says about the work beside its message.
+pub(super) fn status_line(update: &Value) -> Option<&str> {
+    update.get("metadata")?.get(LINE)?.as_str()
 }
 
 /// What a status update says about a tool: `tool search started: the weather`.

@@ -31,7 +31,7 @@ impl Desk {
             .map(|name| {
                 let path = folder.path().join(name);
                 let token = config::read_secret(&path).unwrap();
-                config::Token { name: (*name).into(), token, file: Some(path) }
+                config::Token { name: (*name).into(), token, stream: None, file: Some(path) }
             })
             .collect();
         let used = tokens.iter().map(|token| Token::new(token.name.clone(), token.token.clone()).unwrap());
@@ -155,6 +155,7 @@ fn a_secret_that_is_swapped_by_its_folder_is_noticed() {
 
 #[test]
 fn tokens_of_the_environment_are_not_watched() {
-    let token = config::Token { name: "alice".into(), token: SecretString::from("a1"), file: None };
+    let token =
+        config::Token { name: "alice".into(), token: SecretString::from("a1"), stream: None, file: None };
     assert!(Watch::new(&[token], Auth::default()).is_none());
 }

@@ -20,7 +20,10 @@ async fn a_turn_under_way_is_ended_and_its_upstream_told() {
     assert_eq!(executor.cancels.load(Ordering::SeqCst), 1);
     assert_eq!(accepted.settled().await.version, cancelled.version, "whoever waits hears of it");
     let again = turns.cancel(&Principal::anyone(), &id).await;
-    assert!(matches!(again, Err(CancelError::Over { state: State::Canceled, .. })), "once is enough: {again:?}");
+    assert!(
+        matches!(again, Err(CancelError::Over { state: State::Canceled, .. })),
+        "once is enough: {again:?}"
+    );
     assert_eq!(turns.task(&Principal::anyone(), &id).await.unwrap().version, cancelled.version);
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    Again, Courier, Event, Hook, HookError, HookId, HookLimits, Incoming, Limits, News, Part, Principal, SendError, State, Store, StoreError, StreamAs, TaskId, TaskKey, Tells, Turns, Undelivered,
+    Again, Courier, Event, Hook, HookError, HookId, HookLimits, Incoming, Limits, News, Part, Principal,
+    SendError, State, Store, StoreError, StreamAs, TaskId, TaskKey, Tells, Turns, Undelivered,
 };
 use tokio::sync::Notify;
 

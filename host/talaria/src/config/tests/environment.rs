@@ -1,7 +1,7 @@
 //! Every variable of the seeds.
 
 use super::Given;
-use crate::config::{Config, ExecutorName};
+use crate::config::{Config, ExecutorName, Reply};
 use secrecy::ExposeSecret as _;
 
 fn chat(config: &Config) -> &crate::config::Executor {
@@ -269,9 +269,11 @@ fn a_workspace_is_open_and_says_so() {
             "everybody who reaches 0.0.0.0:8000 may call: WORKSPACE_ID is set and there are no tokens; \
              set `a2a.auth.open = false` where the platform sends its secret, `a2a.auth.tokens`, or \
              `a2a.auth.open = true` to agree",
-            "`a2a.url` is not set: the card says http://127.0.0.1:8000, which works on this machine only",
         ]
     );
+    assert_eq!(config.a2a.reply, Reply::Message, "the platform reads the parts of a message, failures too");
+    let told = Given::file("[a2a]\nreply = \"auto\"").variable("WORKSPACE_ID", "w").load();
+    assert_eq!(told.a2a.reply, Reply::Auto);
 }
 
 #[test]

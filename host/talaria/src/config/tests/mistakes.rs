@@ -11,7 +11,7 @@ fn error(text: &str) -> String {
 fn unknown_keys_name_the_nearest() {
     assert_eq!(
         error("\n[a2a]\nlissten = \"127.0.0.1:1\""),
-        "talaria.toml:3:1: unknown key `a2a.lissten`; did you mean `listen`? (known: listen, url, reply, max_body, auth, card)"
+        "talaria.toml:3:1: unknown key `a2a.lissten`; did you mean `listen`? (known: listen, url, trusted_proxies, reply, stream, cors, max_body, auth, card)"
     );
     assert_eq!(
         error("[exector.x]"),
@@ -25,7 +25,7 @@ fn unknown_keys_name_the_nearest() {
     );
     assert_eq!(
         error("[a2a.auth]\ntokens = [{ name = \"a\", tokne = { env = \"A\" } }]"),
-        "talaria.toml:2:25: unknown key `a2a.auth.tokens[0].tokne`; did you mean `token`? (known: name, token)"
+        "talaria.toml:2:25: unknown key `a2a.auth.tokens[0].tokne`; did you mean `token`? (known: name, token, stream)"
     );
     assert_eq!(
         error("[a2a.auth]\ntokens = [{ name = \"a\", token = { evn = \"A\" } }]"),
@@ -63,7 +63,7 @@ fn wrong_types_say_what_is_expected() {
     );
     assert_eq!(
         error("[a2a]\nreply = \"tsak\""),
-        "talaria.toml:2:9: `a2a.reply`: unknown value \"tsak\"; did you mean \"task\"? (known: \"message\", \"task\")"
+        "talaria.toml:2:9: `a2a.reply`: unknown value \"tsak\"; did you mean \"task\"? (known: \"auto\", \"message\", \"task\")"
     );
     assert_eq!(
         error("[[a2a.auth.tokens]]\nname = \"x\""),
@@ -210,38 +210,77 @@ fn tokens_must_be_there_and_apart() {
 
 #[test]
 fn a_key_that_cannot_sign_the_card_comes_with_the_way_out() {
-    let signing =
-        |rest: &str| Given::file(&format!("[a2a.card.signing]\nkey = {{ file = \"k.pem\" }}\n{rest}"));
+    let signing = |rest: &str| {
+        Given::file(&format!(
+            "a2a.url = \"https://a\"\n[a2a.card.signing]\nkey = {{ file = \"k.pem\" }}\n{rest}"
+        ))
+    };
     let named = || signing("kid = \"k1\"");
-    assert_eq!(signing("").error(), "talaria.toml:1:1: `a2a.card.signing` lacks the key `kid`");
+    assert_eq!(signing("").error(), "talaria.toml:2:1: `a2a.card.signing` lacks the key `kid`");
     assert_eq!(
         signing("kid = \" \"").error(),
-        "talaria.toml:3:7: `a2a.card.signing.kid`: empty; name the key, so that callers can find its public half"
+        "talaria.toml:4:7: `a2a.card.signing.kid`: empty; name the key, so that callers can find its public half"
     );
     let make = "make one with `openssl genpkey -algorithm ed25519 -out card-key.pem`";
     assert_eq!(
         named().error(),
         format!(
-            "talaria.toml:2:7: `a2a.card.signing.key`: `k.pem` cannot be read: No such file or directory (os error 2); \
+            "talaria.toml:3:7: `a2a.card.signing.key`: `k.pem` cannot be read: No such file or directory (os error 2); \
              if there is no key yet, {make}"
         )
     );
     assert_eq!(
         named().with("k.pem", "hunter2").error(),
-        format!("talaria.toml:2:7: `a2a.card.signing.key`: `k.pem` holds no private key in PEM; {make}")
+        format!("talaria.toml:3:7: `a2a.card.signing.key`: `k.pem` holds no private key in PEM; {make}")
     );
     let sec1 = "-----BEGIN EC PRIVATE KEY-----\naGk=\n-----END EC PRIVATE KEY-----\n";
     assert_eq!(
         named().with("k.pem", sec1).error(),
-        "talaria.toml:2:7: `a2a.card.signing.key`: `k.pem` is not in PKCS#8; \
+        "talaria.toml:3:7: `a2a.card.signing.key`: `k.pem` is not in PKCS#8; \
          convert it with `openssl pkcs8 -topk8 -nocrypt -in KEY.pem -out card-key.pem`"
     );
-    let variable = Given::file("[a2a.card]\nsigning = { key = { env = \"CARD_KEY\" }, kid = \"k1\" }");
+    let variable = Given::file(
+        "a2a.url = \"https://a\"\n[a2a.card]\nsigning = { key = { env = \"CARD_KEY\" }, kid = \"k1\" }",
+    );
     assert_eq!(
         variable.variable("CARD_KEY", "hunter2").error(),
         format!(
-            "talaria.toml:2:19: `a2a.card.signing.key`: the environment variable `CARD_KEY` holds no private key in PEM; {make}"
+            "talaria.toml:3:19: `a2a.card.signing.key`: the environment variable `CARD_KEY` holds no private key in PEM; {make}"
         )
+    );
+}
+
+#[test]
+fn a_signature_needs_an_address() {
+    let given = Given::file("[a2a.card.signing]\nkey = { file = \"k.pem\" }\nkid = \"k1\"");
+    assert_eq!(
+        given.error(),
+        "talaria.toml:1:1: `a2a.card.signing`: signs one address, and without `a2a.url` the card says whichever it was asked \
+         for at; set `a2a.url`"
+    );
+}
+
+#[test]
+fn proxies_and_origins_are_named_with_what_is_wrong() {
+    assert_eq!(
+        error("[a2a]\ntrusted_proxies = [\"10.0.0.0/8\", \"10.0.0.0/33\"]"),
+        "talaria.toml:2:34: `a2a.trusted_proxies[1]`: `10.0.0.0/33` must be an address like \"10.0.0.1\", or a range of them \
+         like \"10.0.0.0/8\""
+    );
+    assert_eq!(
+        error("[a2a]\ncors = [\"*\"]"),
+        "talaria.toml:2:9: `a2a.cors[0]`: `*` must be a scheme and a host like \"https://app.example\", without a path; there \
+         is no wildcard"
+    );
+    let stream = error("[a2a]\nstream = \"statsu\"");
+    assert!(stream.contains("did you mean \"status\"?"), "{stream}");
+    let proxies = Given::file("[a2a]\nurl = \"https://a\"\ntrusted_proxies = [\"10.0.0.1\"]").load();
+    assert_eq!(proxies.warnings, ["`a2a.trusted_proxies` has no effect: the card says `a2a.url`"]);
+    let nobody = Given::file("[a2a.card]\nextended_card = true").load();
+    assert!(
+        nobody.warnings[0].starts_with("`a2a.card.extended_card` has no effect"),
+        "{:?}",
+        nobody.warnings
     );
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use secrecy::ExposeSecret;
 
 use super::Given;
-use crate::config::{ComponentRef, ExecutorName, Reply, StoreUrl};
+use crate::config::{ComponentRef, ExecutorName, Reply, StoreUrl, Stream};
 
 fn name(text: &str) -> ExecutorName {
     text.parse().expect("a name")
@@ -18,7 +18,7 @@ fn nothing_at_all_is_a_configuration() {
     assert_eq!(config.file, None);
     assert_eq!(config.a2a.listen.to_string(), "127.0.0.1:8000");
     assert_eq!(config.a2a.public_url(config.a2a.listen), "http://127.0.0.1:8000");
-    assert_eq!(config.a2a.reply, Reply::Message);
+    assert_eq!((config.a2a.reply, config.a2a.stream), (Reply::Auto, Stream::Status));
     assert_eq!(config.a2a.max_body.bytes(), 16 << 20);
     assert!(config.a2a.tokens.is_empty());
     assert_eq!(config.a2a.card.current().skills.len(), 1, "a card without skills is not valid");

@@ -68,6 +68,21 @@ impl Says {
         self.wrap("statusUpdate", "status-update", update)
     }
 
+    /// A piece of the answer, in a status.
+    fn chunk(&self, text: &str) -> Value {
+        let mut status = self.status("working", text);
+        status["message"]["metadata"] = json!({ "talaria/chunk": true });
+        let update = json!({ "taskId": "t", "contextId": "c", "status": status });
+        self.wrap("statusUpdate", "status-update", update)
+    }
+
+    /// What the executor says about its work, beside the message.
+    fn line(&self, text: &str) -> Value {
+        let update = json!({ "taskId": "t", "contextId": "c", "status": self.status("working", ""),
+            "metadata": { "talaria/status": text } });
+        self.wrap("statusUpdate", "status-update", update)
+    }
+
     pub(super) fn delta(&self, text: &str, append: bool) -> Value {
         let artifact = json!({ "artifactId": "reply", "parts": self.text(text) });
         let update = json!({ "taskId": "t", "contextId": "c", "artifact": artifact, "append": append });
@@ -104,6 +119,32 @@ async fn the_words_come_as_they_are_said_in_both_versions() {
                      working: still at it\ncompleted, task t, context c\n";
         assert_eq!(seat.notes.text(), notes, "{version}");
         assert_eq!(fake.calls(), [method]);
+    }
+}
+
+#[tokio::test]
+async fn pieces_in_statuses_are_the_words_and_the_whole_says_nothing_new() {
+    for version in ["1.0", "0.3"] {
+        let fake = Fake::answering(|asked| {
+            let says = Says::like(asked);
+            numbered(vec![
+                says.task("submitted", "", "of before"),
+                says.stands("working", ""),
+                says.line("still at it"),
+                says.chunk("It ra"),
+                says.tool(json!({ "id": "1", "name": "search", "state": "started", "label": "" })),
+                says.chunk("ins"),
+                says.delta("It rains", false),
+                says.stands("completed", ""),
+            ])
+        })
+        .await;
+        let mut seat = Seat::new(Format::Text);
+        assert_eq!(seat.send(&fake.url, &format!("hi --stream --task t --protocol {version}")).await, 0);
+        assert_eq!(seat.words.text(), "It rains\n", "{version}");
+        let notes = "submitted, task t, context c\nworking\nworking: still at it\ntool search started\n\
+                     completed, task t, context c\n";
+        assert_eq!(seat.notes.text(), notes, "{version}");
     }
 }
 
