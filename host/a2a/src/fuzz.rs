@@ -220,7 +220,7 @@ pub fn caller(token: &str, headers: &HeaderMap) -> Option<Principal> {
 /// The status that the card is answered with.
 pub fn card(headers: &HeaderMap) -> StatusCode {
     static CARD: LazyLock<Card> = LazyLock::new(|| Card::new(&CardConfig::default(), "http://h", true, None));
-    CARD.respond(&Method::GET, headers, version::asked(headers, None)).status()
+    CARD.respond(&Method::GET, headers, version::asked(headers, None), version::NAME).status()
 }
 
 impl From<dialect::Dialect> for Dialect {
