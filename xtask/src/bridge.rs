@@ -56,12 +56,22 @@ impl Binary {
         Ok(Self { folder, cache: built.with_file_name("e2e-cache") })
     }
 
+    /// Where it is, for those who start it themselves.
+    pub(crate) fn program(&self) -> PathBuf {
+        self.folder.path().join("talaria")
+    }
+
+    /// Where it keeps what it compiled.
+    pub(crate) fn cache(&self) -> &Path {
+        &self.cache
+    }
+
     /// Starts it with a configuration and waits until it is ready.
     pub(crate) fn serve(&self, config: &str) -> Result<Bridge> {
         let folder = TempDir::new_in(self.folder.path())?;
         fs::write(folder.path().join(CONFIG), config)?;
         let log = File::create(folder.path().join(LOG))?;
-        let mut child = Command::new(self.folder.path().join("talaria"))
+        let mut child = Command::new(self.program())
             .args(["serve", "--listen", "127.0.0.1:0", "--output", "json"])
             .current_dir(folder.path())
             .env_clear()
