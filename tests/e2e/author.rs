@@ -48,6 +48,19 @@ json = { choices = [{ message = { content = "Hi there" }, finish_reason = "stop"
 "#;
 
 #[test]
+fn the_turns_of_a_cassette_are_one_conversation() {
+    let cassette = "[[turn]]\ntext = \"echo my name is Ada\"\n\
+                    [[turn]]\ntext = \"history 9\"\nexpect = ['[true,\"echo my name is Ada\"],[false,\"my name is Ada\"]']\n";
+    let (_, out, err) = test("test/probe.wasm", Some(cassette), &["--output", "json"]);
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+    // Its cancel, which comes last, calls what nobody granted.
+    for step in &report["steps"].as_array().unwrap()[..5] {
+        assert_eq!(step["problems"].as_array().map(Vec::len), Some(0), "{step}");
+    }
+    assert_eq!(report["steps"][2]["calls"][0]["import"], "state.history", "{report}");
+}
+
+#[test]
 fn a_component_without_needs_passes_as_it_is() {
     let (code, out, err) = test("test/echo.wasm", None, &["--text", "say this", "--output", "json"]);
     assert_eq!(code, Some(0), "{out}{err}");

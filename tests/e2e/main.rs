@@ -30,6 +30,7 @@ mod first_executor;
 mod hermes;
 mod hermes_runs;
 mod image;
+mod memory;
 mod oci;
 mod plugin;
 mod plugin_crash;

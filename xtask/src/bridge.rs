@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -34,6 +34,8 @@ pub(crate) struct Bridge {
     child: Child,
     folder: TempDir,
     url: String,
+    /// Keeps its port for it.
+    _reserved: Option<UdpSocket>,
 }
 
 // === impl Binary ===
@@ -59,14 +61,27 @@ impl Binary {
         Ok(Self { folder, cache: built.with_file_name("e2e-cache") })
     }
 
+    /// Where it is, for those who start it themselves.
+    pub(crate) fn program(&self) -> PathBuf {
+        self.folder.path().join("talaria")
+    }
+
+    /// Where it keeps what it compiled.
+    pub(crate) fn cache(&self) -> &Path {
+        &self.cache
+    }
+
     /// Starts it with a configuration and waits until it is ready.
     pub(crate) fn serve(&self, config: &str) -> Result<Bridge> {
         let folder = TempDir::new_in(self.folder.path())?;
         // A card that is signed says an address that is known before.
-        let listen = if config.contains(LISTEN) { free()? } else { "127.0.0.1:0".into() };
+        let (listen, reserved) = match config.contains(LISTEN) {
+            true => reserve().map(|(address, socket)| (address.to_string(), Some(socket)))?,
+            false => ("127.0.0.1:0".to_owned(), None),
+        };
         fs::write(folder.path().join(CONFIG), config.replace(LISTEN, &listen))?;
         let log = File::create(folder.path().join(LOG))?;
-        let mut child = Command::new(self.folder.path().join("talaria"))
+        let mut child = Command::new(self.program())
             .args(["serve", "--listen", &listen, "--output", "json"])
             .current_dir(folder.path())
             .env_clear()
@@ -78,7 +93,7 @@ impl Binary {
             .context("cannot start talaria")?;
         let banner =
             child.stdout.take().context("its output is piped").and_then(|out| banner(BufReader::new(out)));
-        let mut bridge = Bridge { child, folder, url: String::new() };
+        let mut bridge = Bridge { child, folder, url: String::new(), _reserved: reserved };
         match banner {
             Ok(url) => bridge.url = url,
             Err(error) => bail!("{error}; it said:\n{}", bridge.log()),
@@ -87,10 +102,13 @@ impl Binary {
     }
 }
 
-/// An address that nobody listens on at the moment.
-fn free() -> Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("there is no free port")?;
-    Ok(listener.local_addr()?.to_string())
+/// An address that nobody listens on, and nobody else is given while the socket lives. The ports of tests are reserved in the
+/// same way, in `tests/fakes`, from another range.
+fn reserve() -> Result<(SocketAddr, UdpSocket)> {
+    let addresses = (19_000..20_000).map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let mut free = addresses.filter_map(|address| Some((address, UdpSocket::bind(address).ok()?)));
+    free.find(|(address, _)| TcpListener::bind(address).is_ok())
+        .context("every port from 19000 to 19999 is taken")
 }
 
 /// Reads the document that it prints when it is ready; the address in it.

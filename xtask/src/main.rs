@@ -13,6 +13,7 @@ mod guests;
 mod hermes;
 mod interop;
 mod layers;
+mod litellm;
 mod node;
 mod provide;
 mod tck;
@@ -48,6 +49,7 @@ usage: cargo xtask VERB
   examples              build the example executors and new projects, and run their tests
   hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
   interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js
+  litellm               a conversation through LiteLLM's proxy, installed on the first run
   tck DIR [--output json]
                         the conformance kit that is checked out at DIR against the binary
   fuzz [TARGET...] [--minutes N]
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
             ["doc"] => judge(layers::doc(&root)),
             ["interop"] => judge(interop::run(None, &root)),
             ["interop", name] => judge(interop::run(Some(name), &root)),
+            ["litellm"] => litellm::converse(&root),
             ["tck", kit] => absolute(kit).and_then(|kit| tck::run(&kit, false, &root)),
             ["tck", kit, "--output", "json"] => absolute(kit).and_then(|kit| tck::run(&kit, true, &root)),
             ["hermes", filter @ ..] => judge(hermes::test(filter, &root)),

@@ -11,6 +11,7 @@ use talaria_guest::{
     SetupContext, Transcript, Turn, config, http, log, settings,
 };
 use talaria_upstream::hermes_agent::{Chat, EMPTY_PROMPT, KEY, error_status, transcript, unreachable};
+use talaria_upstream::history::{self, Remembers};
 use talaria_upstream::{PROBE_TIMEOUT_MS, base, bearer};
 
 #[derive(Deserialize)]
@@ -20,6 +21,8 @@ struct Settings {
     model: String,
     #[serde(default)]
     system_prompt: String,
+    #[serde(default)]
+    history: Remembers,
 }
 
 struct ChatCompletions;
@@ -47,6 +50,9 @@ impl Executor for ChatCompletions {
                         "description": "System prompt; the workspace's if empty",
                         "default": "",
                     },
+                    "history": history::schema(
+                        "`auto` takes the session of a hermes-agent whose key is set, and else sends messages",
+                    ),
                 },
             })
             .to_string(),
@@ -100,7 +106,8 @@ impl Executor for ChatCompletions {
             return Ok(Outcome::text(EMPTY_PROMPT));
         }
         let settings: Settings = settings(&turn.settings)?;
-        let chat = Chat::new(&turn, &settings.base_url, &settings.model, &settings.system_prompt);
+        let chat = Chat::new(&turn, &settings.base_url, &settings.model, &settings.system_prompt)
+            .remembered_by(settings.history);
         if turn.streaming { chat.read(&chat.open()?) } else { chat.whole() }
     }
 }

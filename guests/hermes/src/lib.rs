@@ -25,6 +25,7 @@ use talaria_guest::{
     Description, Executor, Failure, FailureKind, Needs, Outcome, Request, SetupContext, Turn, http, log,
     settings,
 };
+use talaria_upstream::history::{self, Remembers};
 use talaria_upstream::{PROBE_TIMEOUT_MS, TURN_TIMEOUT_MS, base, bearer, first, is_success};
 
 use crate::answer::Answer;
@@ -44,6 +45,8 @@ struct Settings {
     system_prompt: String,
     #[serde(default)]
     tools: Vec<Box<RawValue>>,
+    #[serde(default)]
+    history: Remembers,
 }
 
 /// The body of a request.
@@ -102,6 +105,7 @@ impl Executor for Hermes {
                         "items": { "type": "object" },
                         "default": [],
                     },
+                    "history": history::schema("`auto` sends messages: no session is named to the endpoint"),
                 },
             })
             .to_string(),
@@ -185,9 +189,18 @@ impl Settings {
         let system = first(&self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));
         let system = system.map(|content| Message { role: "system", content });
         let tools = self.tools(workspace)?;
+        let past = match self.history {
+            Remembers::Auto | Remembers::Messages => history::messages(),
+            Remembers::Session | Remembers::None => Vec::new(),
+        };
+        let past = past.iter().map(|said| Message { role: said.role, content: &said.content });
         let body = serde_json::to_vec(&Body {
             model,
-            messages: system.into_iter().chain([Message { role: "user", content: &turn.text }]).collect(),
+            messages: system
+                .into_iter()
+                .chain(past)
+                .chain([Message { role: "user", content: &turn.text }])
+                .collect(),
             reasoning: thinks(model).then_some(Reasoning { enabled: true }),
             tools: &tools,
             stream: turn.streaming,

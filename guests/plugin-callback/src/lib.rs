@@ -160,8 +160,9 @@ fn schema() -> String {
             "chat_id": {
                 "type": "array",
                 "items": { "enum": ["task", "session", "context", "message", "workspace"] },
-                "description": "What the plugin's chat is named after: the first of these that a turn has",
-                "default": ["task", "session", "context", "message"],
+                "description": "What the plugin's chat is named after: the first of these that a turn has. The Python bridge had \
+                                `[\"task\", \"session\", \"context\", \"message\"]`; the platform's newest runtime begins with `workspace`",
+                "default": ["session", "context", "task", "message"],
             },
             "workspace_id": {
                 "type": "string",

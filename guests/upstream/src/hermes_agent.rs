@@ -2,6 +2,7 @@
 //! Python bridge, to the letter, because platforms match on them.
 
 mod chat;
+mod memory;
 mod reply;
 mod session;
 pub mod transcript;

@@ -7,6 +7,7 @@
 mod chunks;
 mod ending;
 pub mod hermes_agent;
+pub mod history;
 
 use serde_json::Value;
 use talaria_guest::{Request, Usage, config, events, http};

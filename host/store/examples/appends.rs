@@ -1,4 +1,4 @@
-//! How fast the stores are: turns of three appends and one look-up each, by 64 writers at once.
+//! How fast the stores are: turns of three appends each, as of a caller with a name, by 64 writers at once.
 //!
 //! `cargo run --release -p talaria-store --example appends [SECONDS] [WRITERS] [FOLDER] [STORE]`
 #![expect(clippy::print_stdout, reason = "the numbers are for a person")]
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use talaria_store::{Memory, Sqlite, SqliteConfig, Synchronous};
 use talaria_turns::{
-    Artifact, ContextId, Event, Message, Part, Principal, REPLY, Role, State, Store, StoreError, TaskId,
-    TaskKey,
+    Artifact, ContextId, Event, Message, Once, Onto, Part, Principal, REPLY, Role, State, Store, StoreError,
+    TaskId, TaskKey,
 };
 
 const QUESTION: &str =
@@ -91,13 +91,14 @@ async fn measure<S: Store>(
     Ok(())
 }
 
-/// As the bridge does it: was it sent before, accept it, begin, answer.
+/// As the bridge does it: accept the message once, begin, answer.
 async fn turn(store: &dyn Store, owner: &Principal) -> Result<(), StoreError> {
     let key = TaskKey { owner: owner.clone(), task: TaskId::fresh() };
     let message = Message { role: Role::User, ..Message::agent(vec![Part::text(QUESTION)]) };
-    store.accepted(owner, &message.id).await?;
+    let (once, context) = (Once::of(&message, None, None), ContextId::fresh());
     let accepted = Event::Accepted { message, executor: "chat-completions".into(), metadata: None };
-    store.create(&key, &ContextId::fresh(), &[accepted]).await?;
+    let onto = Onto::Nothing { context: &context, host_made: true };
+    store.write(&key, onto, &[accepted], Some(&once)).await?;
     store.append(&key, 1, &[Event::moved(State::Working)]).await?;
     let artifact = Artifact::new(REPLY, vec![Part::text(ANSWER)]);
     let reply = Event::Artifact { artifact, append: false, last: true };

@@ -9,8 +9,6 @@ mod sqlite;
 #[cfg(test)]
 mod suite;
 
-use talaria_turns::{Event, MessageId};
-
 pub use memory::Memory;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -30,16 +28,3 @@ fn append_of(number: u64) -> u64 {
 
 /// Bits of a number that tell the place within an append.
 const PLACES: u32 = 16;
-
-/// The message of the caller that an event took in, if it took one in: to begin a turn, or as an answer to one.
-fn taken_in(event: &Event) -> Option<&MessageId> {
-    match event {
-        Event::Accepted { message, .. } | Event::Answered(message) => Some(&message.id),
-        Event::Status { .. }
-        | Event::Checkpoint(_)
-        | Event::Artifact { .. }
-        | Event::Whole(_)
-        | Event::Late(_)
-        | Event::Note { .. } => None,
-    }
-}

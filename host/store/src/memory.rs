@@ -7,6 +7,7 @@
 //! One lock, held for a map access at a time. A list looks at every task under it, which the bound on tasks bounds
 //! too: an order that is kept up to date would cost every append what only a list needs.
 
+mod conversations;
 mod letters;
 
 use std::cmp::Reverse;
@@ -15,11 +16,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use talaria_turns::{
-    Begin, ContextId, Entry, Event, GivenUp, Hook, HookId, Hooked, Logged, MessageId, Page, Place, Principal,
-    Query, State, StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
+    Begin, ContextId, Entry, Event, Extent, GivenUp, Hook, HookId, Hooked, Logged, Message, Once, Onto, Page,
+    Place, Principal, Query, Recall, Recollection, State, StateKey, Store, StoreError, Task, TaskId, TaskKey,
+    Timestamp,
 };
 
-use crate::{append_of, number, taken_in};
+use crate::{append_of, number};
 
 /// A store that is gone with the process.
 pub struct Memory {
@@ -36,7 +38,9 @@ struct Inner {
     ended: BTreeMap<Ended, TaskKey>,
     /// Appends so far, to all tasks.
     appends: u64,
-    accepted: HashMap<(Principal, MessageId), TaskId>,
+    /// What was taken in once, and by which task.
+    accepted: HashMap<(Principal, Once), TaskId>,
+    conversations: conversations::Conversations,
     state: HashMap<StateKey, Arc<[u8]>>,
     /// Keys of `state`, in the order in which they were first set.
     state_order: VecDeque<StateKey>,
@@ -44,6 +48,8 @@ struct Inner {
 
 struct Record {
     task: Arc<Task>,
+    /// What it took in once.
+    accepted: Vec<Once>,
     events: Vec<Arc<Event>>,
     /// Where in `events` each append begins, its number among all, and when it was.
     appends: Vec<(usize, u64, Timestamp)>,
@@ -69,30 +75,31 @@ impl Memory {
 
 #[async_trait]
 impl Store for Memory {
-    async fn create(&self, key: &TaskKey, context: &ContextId, events: &[Event]) -> Result<(), StoreError> {
-        State::Submitted.check(events)?;
+    async fn write(
+        &self,
+        key: &TaskKey,
+        onto: Onto<'_>,
+        events: &[Event],
+        once: Option<&Once>,
+    ) -> Result<(), StoreError> {
         let mut inner = self.inner();
-        if inner.tasks.contains_key(key) {
-            return Err(StoreError::Exists);
+        let known = once.map(|once| (key.owner.clone(), once.clone()));
+        if let Some(task) = known.as_ref().and_then(|known| inner.accepted.get(known)) {
+            return Err(StoreError::Sent(task.clone()));
         }
-        while inner.tasks.len() >= self.bound {
-            let Some((_, oldest)) = inner.ended.pop_first() else {
-                return Err(StoreError::Full(format!(
-                    "{} tasks are under way, which is the most",
-                    self.bound
-                )));
-            };
-            inner.remove(&oldest);
+        match onto {
+            Onto::Nothing { context, host_made } => {
+                inner.create(key, context, host_made, events, self.bound)?;
+            }
+            Onto::Version(expected) => inner.append(key, expected, events)?,
         }
-        let task = Arc::new(Task::new(key.task.clone(), context.clone()));
-        inner
-            .tasks
-            .insert(key.clone(), Record { task, events: Vec::new(), appends: Vec::new(), hooks: Vec::new() });
-        inner.append(key, 0, events)
-    }
-
-    async fn append(&self, key: &TaskKey, expected: u64, events: &[Event]) -> Result<(), StoreError> {
-        self.inner().append(key, expected, events)
+        if let Some(known) = known {
+            if let Some(record) = inner.tasks.get_mut(key) {
+                record.accepted.push(known.1.clone());
+            }
+            inner.accepted.insert(known, key.task.clone());
+        }
+        Ok(())
     }
 
     async fn task(&self, key: &TaskKey) -> Result<Option<Arc<Task>>, StoreError> {
@@ -138,8 +145,23 @@ impl Store for Memory {
         Ok(Page { tasks, next, total })
     }
 
-    async fn accepted(&self, owner: &Principal, message: &MessageId) -> Result<Option<TaskId>, StoreError> {
-        Ok(self.inner().accepted.get(&(owner.clone(), message.clone())).cloned())
+    async fn accepted(&self, owner: &Principal, once: &Once) -> Result<Option<TaskId>, StoreError> {
+        Ok(self.inner().accepted.get(&(owner.clone(), once.clone())).cloned())
+    }
+
+    async fn recall(&self, recall: &Recall) -> Result<Vec<Message>, StoreError> {
+        let inner = self.inner();
+        let mut found = Recollection::new(recall);
+        for task in inner.conversations.tasks(recall) {
+            let key = TaskKey { owner: recall.owner.clone(), task: task.clone() };
+            if let Some(record) = inner.tasks.get(&key) {
+                found.add(task, record.events.iter().map(AsRef::as_ref), Extent::Whole);
+            }
+            if !found.has_room() {
+                break;
+            }
+        }
+        Ok(found.messages())
     }
 
     async fn unfinished(&self) -> Result<Vec<TaskKey>, StoreError> {
@@ -309,6 +331,37 @@ impl Record {
 
 impl Inner {
     /// All or nothing.
+    fn create(
+        &mut self,
+        key: &TaskKey,
+        context: &ContextId,
+        host_made: bool,
+        events: &[Event],
+        bound: usize,
+    ) -> Result<(), StoreError> {
+        State::Submitted.check(events)?;
+        if self.tasks.contains_key(key) {
+            return Err(StoreError::Exists);
+        }
+        while self.tasks.len() >= bound {
+            let Some((_, oldest)) = self.ended.pop_first() else {
+                return Err(StoreError::Full(format!("{bound} tasks are under way, which is the most")));
+            };
+            self.remove(&oldest);
+        }
+        let record = Record {
+            task: Arc::new(Task::new(key.task.clone(), context.clone())),
+            accepted: Vec::new(),
+            events: Vec::new(),
+            appends: Vec::new(),
+            hooks: Vec::new(),
+        };
+        self.tasks.insert(key.clone(), record);
+        self.conversations.join(key, context, host_made);
+        self.append(key, 0, events)
+    }
+
+    /// All or nothing.
     fn append(&mut self, key: &TaskKey, expected: u64, events: &[Event]) -> Result<(), StoreError> {
         let record = self.tasks.get_mut(key).ok_or(StoreError::NotFound)?;
         let actual = record.task.version;
@@ -327,9 +380,6 @@ impl Inner {
             record.appends.push((record.events.len(), self.appends, Timestamp::now()));
         }
         record.events.extend(events.iter().cloned().map(Arc::new));
-        for message in events.iter().filter_map(taken_in) {
-            self.accepted.insert((key.owner.clone(), message.clone()), key.task.clone());
-        }
         if record.task.status.state.is_terminal() && !was_terminal {
             let ended = (record.task.status.at, key.task.as_str().into(), key.owner.clone());
             self.ended.insert(ended, key.clone());
@@ -340,13 +390,10 @@ impl Inner {
     /// Forgets a task and what it took in; gives the conversation that it belonged to.
     fn remove(&mut self, key: &TaskKey) -> Option<ContextId> {
         let record = self.tasks.remove(key)?;
-        for message in record.events.iter().filter_map(|event| taken_in(event)) {
-            let known = (key.owner.clone(), message.clone());
-            // The same id may have been taken in by another task since.
-            if self.accepted.get(&known) == Some(&key.task) {
-                self.accepted.remove(&known);
-            }
+        for once in record.accepted {
+            self.accepted.remove(&(key.owner.clone(), once));
         }
+        self.conversations.leave(key, &record.task.context);
         Some(record.task.context.clone())
     }
 }
@@ -367,46 +414,4 @@ fn place_order(place: &Place) -> (Reverse<Timestamp>, Reverse<&str>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    crate::suite::every_promise!(|| (Memory::new(10_000), ()));
-
-    fn key() -> TaskKey {
-        TaskKey { owner: Principal::anyone(), task: TaskId::fresh() }
-    }
-
-    #[tokio::test]
-    async fn forgets_what_ended_longest_ago_and_never_what_is_under_way() {
-        let store = Memory::new(2);
-        let context = ContextId::fresh();
-        let (under_way, ended, next) = (key(), key(), key());
-        store.create(&under_way, &context, &[]).await.unwrap();
-        store.create(&ended, &context, &[Event::moved(State::Completed)]).await.unwrap();
-        store.create(&next, &context, &[]).await.unwrap();
-        assert!(store.task(&ended).await.unwrap().is_none());
-        assert!(store.task(&under_way).await.unwrap().is_some());
-        let refused = store.create(&key(), &context, &[]).await.unwrap_err();
-        assert!(matches!(refused, StoreError::Full(_)), "{refused}");
-    }
-
-    #[tokio::test]
-    async fn what_executors_remember_is_bounded_oldest_first() {
-        let store = Memory::new(2);
-        let context = ContextId::fresh();
-        let keys = ["one", "two", "three"].map(|key| StateKey {
-            owner: Principal::anyone(),
-            context: context.clone(),
-            executor: "it".into(),
-            key: key.into(),
-        });
-        for key in &keys {
-            store.set_state(key, Some(b"value".as_slice().into())).await.unwrap();
-        }
-        let [one, two, three] = &keys;
-        assert_eq!(store.state(one).await.unwrap(), None, "the oldest goes");
-        for kept in [two, three] {
-            assert!(store.state(kept).await.unwrap().is_some(), "{kept:?}");
-        }
-    }
-}
+mod tests;

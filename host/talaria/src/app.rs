@@ -165,7 +165,12 @@ impl App {
         let executors =
             Arc::new(Executors::load(&config, callbacks, env, &output::note).await?.with_default()?);
         let mut banner = Banner::new(&config, bound, &executors.table(), admin_url, gateway);
-        let limits = Limits { turns: usize::try_from(config.limits.turns.get())?, ..Limits::default() };
+        let limits = Limits {
+            turns: usize::try_from(config.limits.turns.get())?,
+            // Beyond loopback strangers may call; in a workspace only its platform does.
+            trusts_chosen_contexts: bound.ip().is_loopback() || config.workspace.is_some(),
+            ..Limits::default()
+        };
         if let Some((url, serving)) = listener_of_callbacks {
             banner.callback = Some(url);
             tracker.spawn(serving);

@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::model::{Artifact, ContextId, Message, Metadata, Part, Principal, TaskId};
+use crate::recall::Recall;
 use crate::store::{StateKey, Store, StoreError};
 
 /// One incoming message, to be executed.
@@ -195,6 +196,22 @@ pub struct Scope {
     owner: Principal,
     context: ContextId,
     executor: Box<str>,
+    past: Past,
+}
+
+/// What a turn may hear of what was said in its conversation before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Past {
+    /// Nothing: the conversation begins with it, or nobody keeps one.
+    #[default]
+    Nothing,
+    /// What was said in it.
+    Of {
+        /// The turn's task.
+        task: TaskId,
+        /// Only if the host made the conversation's id.
+        host_made_only: bool,
+    },
 }
 
 /// Executes turns, each within a deadline of its own. Dropping the future of [`Executor::execute`] cancels the turn
@@ -263,7 +280,14 @@ impl Scope {
         executor: &str,
     ) -> (Self, mpsc::Receiver<Said>) {
         let (said, receiver) = mpsc::channel(bound);
-        (Self { said, cancelled, store, owner, context, executor: executor.into() }, receiver)
+        let past = Past::default();
+        (Self { said, cancelled, store, owner, context, executor: executor.into(), past }, receiver)
+    }
+
+    /// A turn that may hear of this.
+    #[must_use]
+    pub fn with(self, past: Past) -> Self {
+        Self { past, ..self }
     }
 
     /// Says it, in order; waits while the log is behind.
@@ -331,6 +355,23 @@ impl Scope {
     /// The store's.
     pub async fn set_state(&self, key: &str, value: Option<Arc<[u8]>>) -> Result<(), StoreError> {
         self.store.set_state(&self.key(key), value).await
+    }
+
+    /// What was said in the conversation before this turn, oldest first: at most so many messages, and so many bytes.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn history(&self, messages: usize, bytes: usize) -> Result<Vec<Message>, StoreError> {
+        let Past::Of { task, host_made_only } = &self.past else { return Ok(Vec::new()) };
+        let recall = Recall {
+            owner: self.owner.clone(),
+            context: self.context.clone(),
+            present: task.clone(),
+            host_made_only: *host_made_only,
+            messages,
+            bytes,
+        };
+        self.store.recall(&recall).await
     }
 
     fn key(&self, key: &str) -> StateKey {

@@ -12,7 +12,9 @@ mod executor;
 mod hook;
 mod live;
 mod model;
+mod once;
 mod order;
+mod recall;
 mod refused;
 mod run;
 mod service;
@@ -27,8 +29,8 @@ pub use callback::{
     Letters,
 };
 pub use executor::{
-    Asked, Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Question, Route, Said,
-    Scope, ToolProgress, ToolState, Turn, TurnOver, Usage,
+    Asked, Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Past, Question, Route,
+    Said, Scope, ToolProgress, ToolState, Turn, TurnOver, Usage,
 };
 pub use hook::{
     Again, Authentication, Courier, Credential, GivenUp, Hook, HookError, HookLimits, Hooked, News, Tells,
@@ -39,9 +41,11 @@ pub use model::{
     Artifact, Content, ContextId, HookId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfHook,
     OfMessage, OfTask, Part, Principal, Role, TaskId, Timestamp,
 };
+pub use once::Once;
+pub use recall::{Extent, Recall, Recollection};
 pub use refused::Refused;
 pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns};
-pub use store::{Begin, Entry, Logged, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
+pub use store::{Begin, Entry, Logged, Onto, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
 pub use tell::StreamAs;
 pub use text::message_text;

@@ -11,7 +11,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::model::{ContextId, Message};
-use crate::store::{Entry, Store, StoreError, TaskKey};
+use crate::once::Once;
+use crate::store::{Entry, Onto, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
 
 /// Events that a tail holds. A reader that keeps up never needs more than what one append adds.
@@ -68,9 +69,11 @@ impl Hub {
         &self,
         key: TaskKey,
         context: &ContextId,
+        host_made: bool,
         events: Vec<Event>,
+        once: Option<&Once>,
     ) -> Result<Arc<Live>, StoreError> {
-        self.store.create(&key, context, &events).await?;
+        self.store.write(&key, Onto::Nothing { context, host_made }, &events, once).await?;
         let mut task = Task::new(key.task.clone(), context.clone());
         for event in &events {
             task.apply(event)?;
@@ -83,8 +86,14 @@ impl Hub {
         if let Some(live) = self.lock().get(key).and_then(Weak::upgrade) {
             return Ok(Some(live));
         }
-        let task = self.store.task(key).await?;
-        Ok(task.map(|task| self.insert(key.clone(), task)))
+        let Some(task) = self.store.task(key).await? else { return Ok(None) };
+        let is_over = task.status.state.is_terminal();
+        let live = self.insert(key.clone(), Arc::clone(&task));
+        // Whoever worked on it may have ended between the look and the insert, and nobody would tell of what it wrote.
+        if !is_over && live.task().version == task.version {
+            live.look_again().await?;
+        }
+        Ok(Some(live))
     }
 
     /// Whoever comes first makes it live; all others join.
@@ -126,6 +135,18 @@ impl Live {
     /// The store decides: where another process wrote first, the task is read again and `events` is asked again.
     pub(crate) async fn append<E>(
         &self,
+        events: impl FnMut(&Task) -> Result<Vec<Event>, E>,
+    ) -> Result<Arc<Task>, E>
+    where
+        E: From<StoreError>,
+    {
+        self.append_once(None, events).await
+    }
+
+    /// The same for a message that is taken in once: [`StoreError::Sent`] where it was before.
+    pub(crate) async fn append_once<E>(
+        &self,
+        once: Option<&Once>,
         mut events: impl FnMut(&Task) -> Result<Vec<Event>, E>,
     ) -> Result<Arc<Task>, E>
     where
@@ -139,7 +160,7 @@ impl Live {
             if new.is_empty() {
                 return Ok(task);
             }
-            match self.store.append(&self.key, task.version, &new).await {
+            match self.store.write(&self.key, Onto::Version(task.version), &new, once).await {
                 Ok(()) => {
                     drop(task);
                     return self.publish(new).map_err(E::from);
@@ -216,6 +237,17 @@ impl Live {
         drop(inner);
         self.version.send_replace(task.version);
         Ok(task)
+    }
+
+    /// Takes over what was written by somebody else since the task was read.
+    async fn look_again(&self) -> Result<(), StoreError> {
+        let _writing = self.writing.lock().await;
+        let version = self.task().version;
+        match self.store.task(&self.key).await? {
+            Some(task) if task.version > version => self.catch_up(task),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Another process wrote: what the tail lacks, readers get from the store.

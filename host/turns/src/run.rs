@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::executor::{
-    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Said, Scope, ToolProgress, ToolState, Turn,
+    Emitted, Executor, Failure, FailureKind, FinalState, Outcome, Past, Said, Scope, ToolProgress, ToolState,
+    Turn,
 };
 use crate::live::{Live, UnderWay};
 use crate::model::{Artifact, Content, Message, Part};
@@ -45,6 +46,7 @@ pub(crate) struct Run {
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) turn: Turn,
+    pub(crate) past: Past,
     pub(crate) place: Place,
     pub(crate) under_way: UnderWay,
     /// Ends every turn of the host.
@@ -73,14 +75,14 @@ struct Progress {
 impl Run {
     /// Runs the turn. Returns when its last word is in the store.
     pub(crate) async fn finish(self) {
-        let Self { live, executor, store, turn, place, under_way, stop } = self;
+        let Self { live, executor, store, turn, past, place, under_way, stop } = self;
         let mut progress = Progress::default();
         let end = tokio::select! {
             biased;
             () = stop.cancelled() => End::Result(Err(Failure::new(FailureKind::Cancelled, STOPPED))),
             () = live.cancel.cancelled() => End::Cancelled,
             _turn = place.turn() => {
-                let execution = execute(&live, &executor, &store, turn.clone(), &mut progress);
+                let execution = execute(&live, &executor, &store, turn.clone(), past, &mut progress);
                 let execution = AssertUnwindSafe(execution).catch_unwind();
                 tokio::select! {
                     biased;
@@ -117,6 +119,7 @@ async fn execute(
     executor: &Arc<dyn Executor>,
     store: &Arc<dyn Store>,
     turn: Turn,
+    past: Past,
     progress: &mut Progress,
 ) -> End {
     if let Err(error) = live.append(|_| Ok::<_, StoreError>(vec![Event::moved(State::Working)])).await {
@@ -130,7 +133,7 @@ async fn execute(
         turn.context.clone(),
         executor.name(),
     );
-    let mut execution = executor.execute(turn.clone(), scope);
+    let mut execution = executor.execute(turn.clone(), scope.with(past));
     let mut question: Option<Question> = None;
     loop {
         let heard = hear(question.as_mut());

@@ -7,8 +7,8 @@
 //!
 //! Turns of one conversation run one after the other. A message to a task that is working waits for its turn, and the
 //! task is not over before it was answered. A message to a task that asks goes to the turn that asked. A message that
-//! was sent before (same caller, same id, same content) is not executed again: its sender gets the first answer. Callers
-//! without a name cannot be told apart, so for them every message is new.
+//! was sent before (same caller, id and content, to the same context and task) is not executed again: its sender gets the
+//! first answer. Callers without a name cannot be told apart, so for them every message is new.
 
 mod accept;
 mod error;
@@ -43,6 +43,9 @@ pub struct Limits {
     pub lane: usize,
     /// Messages that a task's history may hold; the next one is refused.
     pub history: usize,
+    /// Whether turns of callers without a name hear what was said in a conversation whose id a caller chose. Such callers
+    /// share one owner: where strangers can call, whoever guesses such an id would read along.
+    pub trusts_chosen_contexts: bool,
 }
 
 /// A message on its way in.
@@ -95,7 +98,7 @@ struct Inner {
 const CANCEL: Duration = Duration::from_secs(10);
 impl Default for Limits {
     fn default() -> Self {
-        Self { turns: 1_000, lane: 100, history: 1_000 }
+        Self { turns: 1_000, lane: 100, history: 1_000, trusts_chosen_contexts: true }
     }
 }
 
@@ -187,7 +190,7 @@ impl Turns {
     /// # Errors
     /// The store's.
     pub async fn sent_before(&self, incoming: &Incoming) -> Result<Option<TaskId>, StoreError> {
-        Ok(self.0.sent_before(incoming).await?.map(|live| live.key.task.clone()))
+        self.0.sent_before(incoming).await
     }
 
     /// A task of this caller.

@@ -1,8 +1,9 @@
 //! Where tasks live.
 //!
-//! Three rules shape the trait, so that memory, SQLite and a shared database can all keep it:
+//! Four rules shape the trait, so that memory, SQLite and a shared database can all keep it:
 //! - **append only**: a task changes by events, each with the next sequence number of that task;
 //! - **compare and set**: an append names the version that it builds on, and loses if another came first;
+//! - **once means once**: whether a message was taken in before is decided by the write that takes it in;
 //! - **an owner on every key**: a store cannot be asked for a task without saying whose. Another's task is absent. What the
 //!   host itself asks for all of them (at its start, and for the operator) says so.
 //!
@@ -13,7 +14,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::hook::{GivenUp, Hook, Hooked};
-use crate::model::{ContextId, HookId, MessageId, Principal, TaskId, Timestamp};
+use crate::model::{ContextId, HookId, Message, Principal, TaskId, Timestamp};
+use crate::once::Once;
+use crate::recall::Recall;
 use crate::task::{Event, IllegalMove, State, Task};
 
 /// A task's key.
@@ -23,6 +26,20 @@ pub struct TaskKey {
     pub owner: Principal,
     /// Which one.
     pub task: TaskId,
+}
+
+/// What a write builds on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Onto<'a> {
+    /// Nothing: the task is new.
+    Nothing {
+        /// The conversation that it belongs to.
+        context: &'a ContextId,
+        /// Whether the host made the conversation's id for this task. Once made, it stays made, whoever names it later.
+        host_made: bool,
+    },
+    /// The task at this version.
+    Version(u64),
 }
 
 /// The key of something that an executor remembers.
@@ -115,6 +132,9 @@ pub enum StoreError {
     /// The key is taken.
     #[error("the task exists already")]
     Exists,
+    /// The caller's message was taken in before.
+    #[error("task {0} took the same message in before")]
+    Sent(TaskId),
     /// Somebody else appended first.
     #[error("the task is at version {actual}, not at {expected}")]
     Conflict {
@@ -139,11 +159,28 @@ pub enum StoreError {
 /// Every method does all or nothing. Implementations pass `talaria-store`'s `suite`.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Creates a task with its first events, at the version that their number gives.
-    async fn create(&self, key: &TaskKey, context: &ContextId, events: &[Event]) -> Result<(), StoreError>;
+    /// Writes events: the first ones of a new task, at the version that their number gives, or the next ones, of which the
+    /// first gets the version behind the one that they build on.
+    ///
+    /// With `once`, only if no task of this owner took the same message in before; else [`StoreError::Sent`] names that
+    /// task. Of several writes at once with the same message, one succeeds.
+    async fn write(
+        &self,
+        key: &TaskKey,
+        onto: Onto<'_>,
+        events: &[Event],
+        once: Option<&Once>,
+    ) -> Result<(), StoreError>;
 
-    /// Appends to a task that is at version `expected`. The first of `events` gets `expected + 1`.
-    async fn append(&self, key: &TaskKey, expected: u64, events: &[Event]) -> Result<(), StoreError>;
+    /// Creates a task in a conversation whose id the caller chose.
+    async fn create(&self, key: &TaskKey, context: &ContextId, events: &[Event]) -> Result<(), StoreError> {
+        self.write(key, Onto::Nothing { context, host_made: false }, events, None).await
+    }
+
+    /// Appends to a task that is at version `expected`.
+    async fn append(&self, key: &TaskKey, expected: u64, events: &[Event]) -> Result<(), StoreError> {
+        self.write(key, Onto::Version(expected), events, None).await
+    }
 
     /// A task as it is now.
     async fn task(&self, key: &TaskKey) -> Result<Option<Arc<Task>>, StoreError>;
@@ -157,8 +194,12 @@ pub trait Store: Send + Sync + 'static {
     /// Tasks of an owner: newest status first, then by id, descending.
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError>;
 
-    /// The task that a message of this owner was accepted into, the newest if there are several.
-    async fn accepted(&self, owner: &Principal, message: &MessageId) -> Result<Option<TaskId>, StoreError>;
+    /// The task that took in a message of this owner, if it was written with [`Once`].
+    async fn accepted(&self, owner: &Principal, once: &Once) -> Result<Option<TaskId>, StoreError>;
+
+    /// What was said in a conversation before the present turn, oldest first, within the bounds that are asked for. A
+    /// conversation of which nothing may be told, or that is not there, gives nothing.
+    async fn recall(&self, recall: &Recall) -> Result<Vec<Message>, StoreError>;
 
     /// Every task that has a turn which is not over, whoever owns it. For the start of a host.
     async fn unfinished(&self) -> Result<Vec<TaskKey>, StoreError>;

@@ -377,7 +377,7 @@ impl Task {
 
 impl Artifact {
     /// Adds a part; text that follows text of the same kind is joined to it.
-    fn push(&mut self, part: &Part) {
+    pub(crate) fn push(&mut self, part: &Part) {
         if let (
             Some(Part { content: Content::Text(text), media_type, filename: None, metadata: None }),
             Content::Text(more),

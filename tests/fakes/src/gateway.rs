@@ -48,7 +48,11 @@ struct Seen {
     requests: Vec<Recorded>,
     probes: usize,
     open: usize,
+    keeps_nothing: bool,
 }
+
+/// Where a session is named, in a request and in the answer.
+const SESSION: &str = "x-hermes-session-id";
 
 type Script = dyn Fn(&Recorded) -> Reply + Send + Sync;
 
@@ -124,6 +128,16 @@ impl FakeGateway {
         let requests = self.requests();
         let [request] = requests.as_slice() else { panic!("{} requests instead of one", requests.len()) };
         request.clone()
+    }
+
+    /// Keeps no sessions from now on, as gateways that are no hermes-agent.
+    pub fn keep_no_sessions(&self) {
+        self.seen.send_modify(|seen| seen.keeps_nothing = true);
+    }
+
+    /// Keeps sessions again.
+    pub fn keep_sessions(&self) {
+        self.seen.send_modify(|seen| seen.keeps_nothing = false);
     }
 
     /// How often its health was asked for.
@@ -224,7 +238,10 @@ async fn answer(
     let (head, body) = request.into_parts();
     if matches!(head.uri.path(), "/health" | "/v1/health") {
         seen.send_modify(|seen| seen.probes += 1);
-        let healthy = json!({ "status": "ok", "platform": "hermes-agent", "version": "0.19.0" });
+        let healthy = match seen.borrow().keeps_nothing {
+            true => json!({ "status": "ok" }),
+            false => json!({ "status": "ok", "platform": "hermes-agent", "version": "0.19.0" }),
+        };
         return Ok(whole(Reply::json(&healthy)).await);
     }
     let Ok(body) = body.collect().await else { return std::future::pending().await };
@@ -235,11 +252,17 @@ async fn answer(
         body: body.to_bytes(),
     };
     let reply = script(&request);
+    // The real one names the session that it was told of, where it moved to no other.
+    let session = request.headers.get(SESSION).filter(|_| !seen.borrow().keeps_nothing).cloned();
     seen.send_modify(|seen| seen.requests.push(request));
     if let Kind::Raw(bytes) = &reply.0 {
         let _ = raw.lock().unwrap().take().map(|raw| raw.send(bytes.clone()));
     }
-    Ok(whole(reply).await)
+    let mut response = whole(reply).await;
+    if let Some(session) = session {
+        response.headers_mut().entry(SESSION).or_insert(session);
+    }
+    Ok(response)
 }
 
 async fn whole(reply: Reply) -> Response<Body> {

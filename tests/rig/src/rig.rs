@@ -8,8 +8,9 @@ use talaria_egress::{Access, Bounds, Config, Egress, Pattern, SecretString, Secr
 use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
 use talaria_store::Memory;
 use talaria_turns::{
-    Callbacks, ContextId, Emitted, Executor as _, Failure, FailureKind, Message, MessageId, Outcome, Part,
-    Principal, Role, Said, Scope, Store, TaskId, Turn, message_text,
+    Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FailureKind, Message, MessageId,
+    Outcome, Part, Past, Principal, REPLY, Role, Said, Scope, State, Store, TaskId, TaskKey, Turn,
+    message_text,
 };
 use tokio::sync::{OnceCell, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -220,6 +221,26 @@ impl Rig {
         }
     }
 
+    /// A message and its answer that were said before in the rig's conversation.
+    pub async fn said(&self, message: &str, answer: &str) {
+        let turn = self.turn_of_record(message).await;
+        let artifact = Artifact::new(REPLY, vec![Part::text(answer)]);
+        let reply = Event::Artifact { artifact, append: false, last: true };
+        let key = TaskKey { owner: turn.principal, task: turn.task };
+        let events = [reply, Event::ended(State::Completed, Vec::new(), None)];
+        self.store.append(&key, 1, &events).await.expect("a task that goes on");
+    }
+
+    /// A turn of one text whose task is in the store, so that it can ask what was said before.
+    pub async fn turn_of_record(&self, text: &str) -> Turn {
+        let turn = self.turn(text);
+        let key = TaskKey { owner: turn.principal.clone(), task: turn.task.clone() };
+        let (message, executor) = (turn.message.clone(), "rig".into());
+        let accepted = Event::Accepted { message, executor, metadata: None };
+        self.store.create(&key, &turn.context, &[accepted]).await.expect("room in the store");
+        turn
+    }
+
     /// Runs a turn of one text, buffered.
     pub async fn run(&self, text: &str) -> Ran {
         self.execute(self.turn(text)).await
@@ -297,6 +318,7 @@ impl Rig {
             turn.context.clone(),
             executor.name(),
         );
+        let scope = scope.with(Past::Of { task: turn.task.clone(), host_made_only: false });
         (async move { executor.execute(turn, scope).await }, said)
     }
 }

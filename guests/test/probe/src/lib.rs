@@ -161,6 +161,18 @@ impl Executor for Probe {
                 let value = (!value.is_empty()).then_some(value.as_bytes());
                 Ok(Outcome::text(state::set(key, value).map_or_else(|error| error.message, |()| "set".into())))
             }
+            "history" => {
+                let history = state::history(argument.parse().unwrap_or(0));
+                let history = history.map_err(|error| Failure::new(FailureKind::Internal, error.message))?;
+                let lines = history.iter().map(|message| {
+                    let texts = message.parts.iter().filter_map(|part| match &part.content {
+                        Content::Text(text) => Some(text.as_str()),
+                        _ => None,
+                    });
+                    json!([message.role == talaria_guest::Role::User, texts.collect::<String>()])
+                });
+                Ok(Outcome::text(Value::from(lines.collect::<Vec<_>>()).to_string()))
+            }
             "get" => Ok(Outcome::text(match state::get(argument) {
                 Ok(Some(value)) => String::from_utf8_lossy(&value).into_owned(),
                 Ok(None) => "(none)".into(),

@@ -5,8 +5,10 @@ use serde_json::Value;
 use talaria_guest::events::{Event, ToolProgress, ToolState};
 use talaria_guest::{Failure, FailureKind, Outcome, Request, Turn, config, http};
 
+use super::memory::Memory;
 use super::reply::{self, Reply};
 use super::{KEY, Session, error_status, tell, unreachable};
+use crate::history::Remembers;
 use crate::{
     Chunk, ERROR_BYTES, TURN_TIMEOUT_MS, WHOLE_BODY, at, base, bearer, first, is_event_stream, is_success,
     next_chunk, read, text,
@@ -23,6 +25,8 @@ pub struct Chat<'a> {
     system_prompt: &'a str,
     /// None without the gateway's key.
     session: Option<Session>,
+    remembers: Remembers,
+    memory: Memory,
 }
 
 /// What the route is sent. A type and not a tree of values: a prompt may be long.
@@ -44,7 +48,15 @@ impl<'a> Chat<'a> {
     #[must_use]
     pub fn new(turn: &'a Turn, base_url: &'a str, model: &'a str, system_prompt: &'a str) -> Self {
         let session = config::has_secret(KEY).then(|| Session::of(turn));
-        Self { turn, base_url, model, system_prompt, session }
+        let (remembers, memory) = (Remembers::Session, Memory::default());
+        Self { turn, base_url, model, system_prompt, session, remembers, memory }
+    }
+
+    /// The same, with a conversation that somebody else than the gateway may have to remember.
+    #[must_use]
+    pub fn remembered_by(self, remembers: Remembers) -> Self {
+        let memory = Memory::of(remembers, self.session.as_ref(), self.base_url);
+        Self { remembers, memory, ..self }
     }
 
     /// The answer in one piece. The gateway works on for whoever goes away meanwhile.
@@ -53,7 +65,7 @@ impl<'a> Chat<'a> {
     /// What the caller reads.
     pub fn whole(&self) -> Result<Outcome, Failure> {
         let response = self.request(false).fetch().map_err(|error| unreachable(&error))?;
-        self.follow(&response.headers);
+        self.follow(response.status, &response.headers);
         if !is_success(response.status) {
             return Err(error_status(response.status, &response.body));
         }
@@ -66,7 +78,7 @@ impl<'a> Chat<'a> {
     /// What the caller reads.
     pub fn open(&self) -> Result<http::Exchange, Failure> {
         let exchange = self.request(true).open().map_err(|error| unreachable(&error))?;
-        self.follow(&exchange.headers());
+        self.follow(exchange.status(), &exchange.headers());
         Ok(exchange)
     }
 
@@ -124,7 +136,13 @@ impl<'a> Chat<'a> {
         let system = first(self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));
         let system = system.map(|content| Said { content, role: "system" });
         let body = Body {
-            messages: system.into_iter().chain([Said { content: &self.turn.text, role: "user" }]).collect(),
+            messages: system
+                .into_iter()
+                .chain(
+                    self.memory.messages.iter().map(|said| Said { content: &said.content, role: said.role }),
+                )
+                .chain([Said { content: &self.turn.text, role: "user" }])
+                .collect(),
             model: model.unwrap_or("hermes-agent"),
             stream,
         };
@@ -133,12 +151,17 @@ impl<'a> Chat<'a> {
             .timeout_ms(TURN_TIMEOUT_MS);
         let request = bearer(request, KEY);
         match &self.session {
+            // With a session's name the gateway takes what it has itself, whatever else it is sent.
+            Some(session) if matches!(self.remembers, Remembers::Messages | Remembers::None) => {
+                session.within(request)
+            }
             Some(session) => session.join(request),
             None => request,
         }
     }
 
-    fn follow(&self, headers: &[http::Header]) {
+    fn follow(&self, status: u16, headers: &[http::Header]) {
+        self.memory.learn(status, headers);
         if let Some(session) = &self.session {
             session.follow(headers);
         }

@@ -16,7 +16,7 @@ use talaria_guest::{Request, Turn, config, log, state};
 
 use super::KEY;
 
-const ID: &str = "x-hermes-session-id";
+pub(super) const ID: &str = "x-hermes-session-id";
 const SCOPE: &str = "x-hermes-session-key";
 const STATE: &str = "session";
 /// What ids begin with.

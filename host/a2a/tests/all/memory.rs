@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    Begin, ContextId, Entry, Event, GivenUp, Hook, HookId, Hooked, Logged, MessageId, Page, Principal, Query,
-    StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
+    Begin, Entry, Event, GivenUp, Hook, HookId, Hooked, Logged, Message, Once, Onto, Page, Principal, Query,
+    Recall, StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -32,14 +32,19 @@ impl Counted {
 
 #[async_trait]
 impl Store for Counted {
-    async fn create(&self, key: &TaskKey, context: &ContextId, events: &[Event]) -> Result<(), StoreError> {
-        self.made.fetch_add(1, Ordering::SeqCst);
-        self.inner.create(key, context, events).await
-    }
-
-    async fn append(&self, key: &TaskKey, expected: u64, events: &[Event]) -> Result<(), StoreError> {
-        let done = self.inner.append(key, expected, events).await;
-        self.changed.send_replace(());
+    async fn write(
+        &self,
+        key: &TaskKey,
+        onto: Onto<'_>,
+        events: &[Event],
+        once: Option<&Once>,
+    ) -> Result<(), StoreError> {
+        let done = self.inner.write(key, onto, events, once).await;
+        match onto {
+            Onto::Nothing { .. } if done.is_ok() => drop(self.made.fetch_add(1, Ordering::SeqCst)),
+            Onto::Nothing { .. } => {}
+            Onto::Version(_) => self.changed.send_replace(()),
+        }
         done
     }
 
@@ -62,8 +67,12 @@ impl Store for Counted {
         self.inner.list(owner, query).await
     }
 
-    async fn accepted(&self, owner: &Principal, message: &MessageId) -> Result<Option<TaskId>, StoreError> {
-        self.inner.accepted(owner, message).await
+    async fn accepted(&self, owner: &Principal, once: &Once) -> Result<Option<TaskId>, StoreError> {
+        self.inner.accepted(owner, once).await
+    }
+
+    async fn recall(&self, recall: &Recall) -> Result<Vec<Message>, StoreError> {
+        self.inner.recall(recall).await
     }
 
     async fn unfinished(&self) -> Result<Vec<TaskKey>, StoreError> {

@@ -4,12 +4,17 @@ use talaria_turns::StoreError;
 use wasmtime::Result;
 
 use super::Ctx;
-use crate::contract::bindings::talaria::executor::state as wit;
+use crate::contract::bindings::talaria::executor::{state as wit, types};
+use crate::convert;
 
 /// The longest key.
 const MAX_KEY: usize = 256;
 /// The largest value. It is for ids and cursors, not for documents.
 const MAX_VALUE: usize = 64 << 10;
+/// The most messages of a conversation that a turn is given at once.
+const MAX_HISTORY: usize = 1_000;
+/// The most bytes of them: more text than any model reads, and room for a picture or two. A guest has to hold them.
+const MAX_HISTORY_BYTES: usize = 4 << 20;
 
 fn refused(kind: wit::ErrorKind, message: impl Into<String>) -> wit::Error {
     wit::Error { kind, message: message.into() }
@@ -66,6 +71,24 @@ impl wit::Host for Ctx {
         }
         tracing::trace!(target: "import", key, bytes = value.as_ref().map(Vec::len), "state.set");
         Ok(scope.set_state(&key, value.map(Into::into)).await.map_err(|error| unavailable(&error)))
+    }
+
+    async fn history(&mut self, max: u32) -> Result<Result<Vec<types::Message>, wit::Error>> {
+        let scope = match self.remembering("") {
+            Ok(scope) => scope,
+            Err(error) => return Ok(Err(error)),
+        };
+        let most = usize::try_from(max).unwrap_or(usize::MAX).min(MAX_HISTORY);
+        let history = scope.history(most, MAX_HISTORY_BYTES).await;
+        let messages = history.as_ref().ok().map(Vec::len);
+        tracing::trace!(target: "import", max, messages, "state.history");
+        Ok(match history {
+            Ok(messages) => Ok(messages.into_iter().map(convert::message).collect()),
+            Err(error) => {
+                tracing::warn!(%error, "a conversation could not be read");
+                Err(refused(wit::ErrorKind::Unavailable, "the store could not read the conversation"))
+            }
+        })
     }
 
     async fn checkpoint(&mut self, data: Vec<u8>) -> Result<Result<(), wit::Error>> {

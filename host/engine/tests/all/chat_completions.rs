@@ -4,6 +4,7 @@ mod cancelled;
 mod denied;
 mod errors;
 mod failed_in_200;
+mod history;
 mod probe;
 mod request;
 mod session;

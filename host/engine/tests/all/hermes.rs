@@ -2,6 +2,7 @@
 
 mod cancelled;
 mod errors;
+mod history;
 mod probe;
 mod reasoning;
 mod reply;

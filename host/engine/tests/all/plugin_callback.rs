@@ -11,7 +11,7 @@ mod thousand;
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use talaria_engine::Limits;
 use talaria_fakes::FakePlugin;
 use talaria_rig::{MailHost, Rig};
@@ -21,12 +21,14 @@ use tokio::sync::mpsc;
 /// What plugin and bridge share; the executor may name it and never sees it.
 const SECRET: &str = "MOLECULE_A2A_PLATFORM_SHARED_SECRET";
 
-/// The executor, pointed at this plugin, with the grant that its settings imply and the deadline of the product.
+/// The executor, pointed at this plugin, with the grant that its settings imply and the deadline of the product. Its chats
+/// are named as the Python bridge's were, so that turns of the rig's one conversation have chats of their own.
 async fn rig(plugin: &FakePlugin, mail: &MailHost) -> Rig {
     Rig::new("plugin-callback")
         .await
         .setting("inbound_url", plugin.inbound_url())
         .setting("health_url", plugin.health_url())
+        .setting("chat_id", json!(["task", "session", "context", "message"]))
         .limits(Limits { deadline: Duration::from_secs(1_860), ..Limits::default() })
         .callbacks(mail.callbacks())
 }

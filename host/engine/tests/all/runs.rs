@@ -11,6 +11,23 @@ use talaria_turns::{
 use tokio::sync::Notify;
 
 #[tokio::test]
+async fn a_guest_that_asks_is_told_what_was_said_before() {
+    let rig = Rig::new("probe").await;
+    for number in 1..=3 {
+        rig.said(&format!("question {number}"), &format!("answer {number}")).await;
+    }
+    let ask = async |max: &str| {
+        let turn = rig.turn_of_record(&format!("history {max}")).await;
+        serde_json::from_str::<Value>(rig.execute(turn).await.text()).unwrap()
+    };
+    assert_eq!(ask("2").await, json!([[true, "question 3"], [false, "answer 3"]]));
+    assert_eq!(ask("0").await, json!([]));
+    assert_eq!(ask("4294967295").await.as_array().unwrap().len(), 6);
+    let stranger = Turn { principal: Principal::named("bob"), ..rig.turn_of_record("history 9").await };
+    assert_eq!(rig.execute(stranger).await.text(), "[]");
+}
+
+#[tokio::test]
 async fn the_guest_is_told_everything_about_the_turn() {
     let rig = Rig::new("probe").await.setting("base_url", "http://127.0.0.1:1");
     let turn = rig.turn("turn");

@@ -12,7 +12,7 @@ use super::write::Change;
 /// # Errors
 /// As an append has it.
 pub fn write(events: &[Event]) -> Result<String, StoreError> {
-    Change::of(events).map(|change| change.json)
+    Change::of(events, None).map(|change| change.json)
 }
 
 /// What is read from a row; none where it is refused.

@@ -24,6 +24,7 @@ mod letters;
 mod queue;
 mod read;
 mod reader;
+mod recall;
 mod schema;
 mod write;
 mod writer;
@@ -42,8 +43,8 @@ use async_trait::async_trait;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use talaria_turns::{
-    Begin, ContextId, Entry, Event, GivenUp, Hook, HookId, Hooked, Logged, MessageId, Page, Principal, Query,
-    StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
+    Begin, Entry, Event, GivenUp, Hook, HookId, Hooked, Logged, Message, Once, Onto, Page, Principal, Query,
+    Recall, StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
 };
 
 pub use self::fault::OpenError;
@@ -238,17 +239,26 @@ fn connect(path: &Path, flags: OpenFlags, config: &Config) -> rusqlite::Result<C
 
 #[async_trait]
 impl Store for Sqlite {
-    async fn create(&self, key: &TaskKey, context: &ContextId, events: &[Event]) -> Result<(), StoreError> {
-        let (key, context) = (key.clone(), context.clone());
-        self.writer.write(Write::Create { key, context, change: Change::of(events)? }).await?;
-        Ok(())
-    }
-
-    async fn append(&self, key: &TaskKey, expected: u64, events: &[Event]) -> Result<(), StoreError> {
-        let change = Change::of(events)?;
-        let beyond = self.writer.write(Write::Append { key: key.clone(), expected, change }).await?;
-        if write::is_worth_a_snapshot(expected + events.len() as u64, beyond) {
-            self.snapshot(key);
+    async fn write(
+        &self,
+        key: &TaskKey,
+        onto: Onto<'_>,
+        events: &[Event],
+        once: Option<&Once>,
+    ) -> Result<(), StoreError> {
+        let (key, change) = (key.clone(), Change::of(events, once)?);
+        match onto {
+            Onto::Nothing { context, host_made } => {
+                let context = context.clone();
+                self.writer.write(Write::Create { key, context, host_made, change }).await?;
+            }
+            Onto::Version(expected) => {
+                let write = Write::Append { key: key.clone(), expected, change };
+                let beyond = self.writer.write(write).await?;
+                if write::is_worth_a_snapshot(expected + events.len() as u64, beyond) {
+                    self.snapshot(&key);
+                }
+            }
         }
         Ok(())
     }
@@ -272,9 +282,14 @@ impl Store for Sqlite {
         self.readers.read(move |connection| read::list(connection, &owner, &query)).await
     }
 
-    async fn accepted(&self, owner: &Principal, message: &MessageId) -> Result<Option<TaskId>, StoreError> {
-        let (owner, message) = (owner.clone(), message.clone());
-        self.look_ups.read(move |connection| read::accepted(connection, &owner, &message)).await
+    async fn accepted(&self, owner: &Principal, once: &Once) -> Result<Option<TaskId>, StoreError> {
+        let (owner, once) = (owner.clone(), once.clone());
+        self.look_ups.read(move |connection| read::accepted(connection, &owner, &once)).await
+    }
+
+    async fn recall(&self, recall: &Recall) -> Result<Vec<Message>, StoreError> {
+        let recall = recall.clone();
+        self.readers.read(move |connection| recall::read(connection, &recall)).await
     }
 
     async fn unfinished(&self) -> Result<Vec<TaskKey>, StoreError> {

@@ -6,7 +6,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 use serde::de::DeserializeOwned;
 use talaria_turns::{
-    Begin, ContextId, Entry, Event, Hooked, Logged, MessageId, Page, Place, Principal, Query, StateKey,
+    Begin, ContextId, Entry, Event, Hooked, Logged, Once, Page, Place, Principal, Query, StateKey,
     StoreError, Task, TaskId, TaskKey, Timestamp,
 };
 
@@ -63,7 +63,7 @@ impl Found {
     }
 }
 
-fn bytes<'row>(row: &'row Row<'_>, column: usize) -> rusqlite::Result<&'row [u8]> {
+pub(super) fn bytes<'row>(row: &'row Row<'_>, column: usize) -> rusqlite::Result<&'row [u8]> {
     Ok(row.get_ref(column)?.as_bytes()?)
 }
 
@@ -208,14 +208,16 @@ pub(super) fn list(connection: &Connection, owner: &Principal, query: &Query) ->
 pub(super) fn accepted(
     connection: &Connection,
     owner: &Principal,
-    message: &MessageId,
+    once: &Once,
 ) -> Result<Option<TaskId>, Fault> {
     let id: Option<String> = connection
         .prepare_cached(
             "SELECT tasks.id FROM accepted JOIN tasks ON tasks.key = accepted.task
-             WHERE accepted.owner = ?1 AND accepted.message = ?2",
+             WHERE accepted.owner = ?1 AND accepted.message = ?2 AND accepted.digest = ?3",
         )?
-        .query_row(params![owner.name().unwrap_or_default(), message.as_str()], |row| row.get(0))
+        .query_row(params![owner.name().unwrap_or_default(), once.message.as_str(), once.digest], |row| {
+            row.get(0)
+        })
         .optional()?;
     Ok(id.map(|id| id.parse()).transpose()?)
 }

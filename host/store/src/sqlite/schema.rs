@@ -14,8 +14,13 @@ use super::fault::Fault;
 const APPLICATION: i32 = 0x5461_6C61;
 
 /// What makes version 1 of nothing, version 2 of version 1, and so on.
-pub(super) const MIGRATIONS: &[&str] =
-    &[include_str!("v1.sql"), include_str!("v2.sql"), include_str!("v3.sql"), include_str!("v4.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("v1.sql"),
+    include_str!("v2.sql"),
+    include_str!("v3.sql"),
+    include_str!("v4.sql"),
+    include_str!("v5.sql"),
+];
 
 /// What a file is.
 #[derive(Debug, PartialEq, Eq)]

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use talaria_turns::{ContextId, Event, HookId, IllegalMove, State, StateKey, StoreError, TaskKey, Timestamp};
+use talaria_turns::{
+    ContextId, Event, HookId, IllegalMove, Once, Principal, State, StateKey, StoreError, TaskKey, Timestamp,
+};
 
 use super::fault::Fault;
-use super::{letters, schema};
-use crate::taken_in;
+use super::{letters, read, schema};
 
 /// Tasks that one write forgets. Each has rows in four tables; as many keep the writer for some milliseconds.
 pub(super) const FORGET_AT_ONCE: usize = 200;
@@ -22,7 +23,7 @@ pub(super) const FIRST_SNAPSHOT: u64 = 64;
 /// One thing to write.
 pub(super) enum Write {
     /// A new task.
-    Create { key: TaskKey, context: ContextId, change: Change },
+    Create { key: TaskKey, context: ContextId, host_made: bool, change: Change },
     /// More events. Answers how many events the task has beyond its snapshot.
     Append { key: TaskKey, expected: u64, change: Change },
     /// A task as its events added up to a version that it has reached.
@@ -60,14 +61,14 @@ pub(super) struct Change {
     status_at: Option<Timestamp>,
     /// Turns that are not over: so many more, but at least so many.
     turns: (i64, i64),
-    /// Ids of the messages that they took in.
-    taken_in: Vec<String>,
+    /// The message that they take in once.
+    once: Option<Once>,
 }
 
 // === impl Change ===
 
 impl Change {
-    pub(super) fn of(events: &[Event]) -> Result<Self, StoreError> {
+    pub(super) fn of(events: &[Event], once: Option<&Once>) -> Result<Self, StoreError> {
         let json = serde_json::to_string(events)
             .map_err(|error| StoreError::Unavailable(format!("an event cannot be written: {error}")))?;
         let mut change = Self {
@@ -77,7 +78,7 @@ impl Change {
             moves: schema::states().map(|from| (from, from.check(events))),
             status_at: None,
             turns: (0, 0),
-            taken_in: events.iter().filter_map(taken_in).map(ToString::to_string).collect(),
+            once: once.cloned(),
         };
         let (more, least) = &mut change.turns;
         for event in events {
@@ -111,7 +112,9 @@ impl Write {
     /// Writes it, within the transaction that is open. What is refused has written nothing.
     pub(super) fn run(&self, connection: &Connection) -> Result<u64, Fault> {
         match self {
-            Self::Create { key, context, change } => create(connection, key, context, change),
+            Self::Create { key, context, host_made, change } => {
+                create(connection, key, context, *host_made, change)
+            }
             Self::Append { key, expected, change } => append(connection, key, *expected, change),
             Self::Snapshot { key, version, json } => snapshot(connection, key, *version, json),
             Self::State { key, value } => set_state(connection, key, value.as_deref()),
@@ -130,14 +133,19 @@ fn create(
     connection: &Connection,
     key: &TaskKey,
     context: &ContextId,
+    host_made: bool,
     change: &Change,
 ) -> Result<u64, Fault> {
+    not_sent_before(connection, &key.owner, change)?;
     let state = change.after(State::Submitted)?;
     let status_at = change.status_at.unwrap_or(change.at);
     let created = connection
         .prepare_cached(
-            "INSERT INTO tasks (owner, id, context, version, state, status_at, created_at, ended_at, pending)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (owner, id) DO NOTHING",
+            "INSERT INTO tasks
+                 (owner, id, context, version, state, status_at, created_at, ended_at, pending, host_made)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 OR EXISTS
+                 (SELECT 1 FROM tasks WHERE owner = ?1 AND context = ?3 AND host_made))
+             ON CONFLICT (owner, id) DO NOTHING",
         )?
         .execute(params![
             owner(key),
@@ -149,6 +157,7 @@ fn create(
             millis(change.at),
             state.is_terminal().then(|| millis(status_at)),
             change.turns(0),
+            host_made,
         ])?;
     if created == 0 {
         return Err(StoreError::Exists.into());
@@ -160,6 +169,7 @@ fn create(
 }
 
 fn append(connection: &Connection, key: &TaskKey, expected: u64, change: &Change) -> Result<u64, Fault> {
+    not_sent_before(connection, &key.owner, change)?;
     let found = connection
         .prepare_cached(
             "SELECT key, version, state, pending, snapshot_version FROM tasks WHERE owner = ?1 AND id = ?2",
@@ -217,15 +227,22 @@ fn insert_events(connection: &Connection, row: i64, version: i64, change: &Chang
 }
 
 fn take_in(connection: &Connection, key: &TaskKey, row: i64, change: &Change) -> Result<(), Fault> {
-    for message in &change.taken_in {
+    if let Some(Once { message, digest }) = &change.once {
         connection
-            .prepare_cached(
-                "INSERT INTO accepted (owner, message, task) VALUES (?1, ?2, ?3)
-                 ON CONFLICT (owner, message) DO UPDATE SET task = excluded.task",
-            )?
-            .execute(params![owner(key), message, row])?;
+            .prepare_cached("INSERT INTO accepted (owner, message, digest, task) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![owner(key), message.as_str(), digest, row])?;
     }
     Ok(())
+}
+
+/// Looks before the first change, so that a repetition is refused and not a fault. Nobody writes between this and the
+/// insert, which the table's key would refuse otherwise: both are in one transaction, and that is the only writer.
+fn not_sent_before(connection: &Connection, owner: &Principal, change: &Change) -> Result<(), Fault> {
+    let Some(once) = &change.once else { return Ok(()) };
+    match read::accepted(connection, owner, once)? {
+        Some(task) => Err(StoreError::Sent(task).into()),
+        None => Ok(()),
+    }
 }
 
 fn snapshot(connection: &Connection, key: &TaskKey, version: u64, json: &str) -> Result<u64, Fault> {

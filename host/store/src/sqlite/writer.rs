@@ -173,8 +173,11 @@ mod tests {
 
     fn create(key: &TaskKey, size: usize) -> Job {
         let context = ContextId::fresh();
-        let change = Change::of(&[note(&"x".repeat(size))]).unwrap();
-        Job { write: Write::Create { key: key.clone(), context, change }, answer: oneshot::channel().0 }
+        let change = Change::of(&[note(&"x".repeat(size))], None).unwrap();
+        Job {
+            write: Write::Create { key: key.clone(), context, host_made: false, change },
+            answer: oneshot::channel().0,
+        }
     }
 
     fn tasks(thread: &Thread) -> i64 {

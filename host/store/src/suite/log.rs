@@ -34,7 +34,6 @@ pub(crate) async fn a_key_is_taken_once(store: Arc<dyn Store>) {
     let again = store.create(&key, &ContextId::fresh(), &[accepted("m2")]).await;
     assert!(matches!(again, Err(StoreError::Exists)), "{again:?}");
     assert_eq!(task(&*store, &key).await, before);
-    assert_eq!(store.accepted(&key.owner, &"m2".parse().unwrap()).await.unwrap(), None);
 }
 
 pub(crate) async fn a_task_may_begin_with_nothing(store: Arc<dyn Store>) {
@@ -212,7 +211,6 @@ pub(crate) async fn an_illegal_event_changes_nothing(store: Arc<dyn Store>) {
     }
     assert_eq!(task(&*store, &key).await, before, "all or nothing");
     assert_eq!(store.events(&key, 0, 10).await.unwrap().len(), 2);
-    assert_eq!(store.accepted(&key.owner, &"m2".parse().unwrap()).await.unwrap(), None);
 
     store.append(&key, 2, &[Event::moved(State::Completed)]).await.unwrap();
     let ended = task(&*store, &key).await;
@@ -279,7 +277,6 @@ pub(crate) async fn another_owners_task_is_absent(store: Arc<dyn Store>) {
         assert!(matches!(append, Err(StoreError::NotFound)), "{append:?}");
         let events = store.events(&theirs, 0, 10).await;
         assert!(matches!(events, Err(StoreError::NotFound)), "{events:?}");
-        assert_eq!(store.accepted(&other, &"m1".parse().unwrap()).await.unwrap(), None);
         store.create(&theirs, &ContextId::fresh(), &[]).await.expect("the same id is another's task");
         assert_eq!(task(&*store, &mine).await.version, 1);
     }
@@ -320,23 +317,6 @@ pub(crate) async fn state_belongs_to_owner_context_and_executor(store: Arc<dyn S
     for other in &others {
         assert!(store.state(other).await.unwrap().is_some(), "{other:?}");
     }
-}
-
-pub(crate) async fn a_message_leads_to_the_task_that_took_it_in(store: Arc<dyn Store>) {
-    let find = async |id: &str| store.accepted(&Principal::named("a"), &id.parse().unwrap()).await.unwrap();
-    assert_eq!(find("m1").await, None);
-    let first = create(&*store, "a", &[accepted("m1")]).await;
-    let events = [accepted("m2"), Event::Answered(message("m3", Role::User, "yes")), note("m4")];
-    store.append(&first, 1, &events).await.unwrap();
-    for id in ["m1", "m2", "m3"] {
-        assert_eq!(find(id).await.as_ref(), Some(&first.task), "{id}");
-    }
-    assert_eq!(find("m4").await, None);
-    let second = create(&*store, "a", &[accepted("m1")]).await;
-    assert_eq!(find("m1").await, Some(second.task), "the newest of several");
-    let theirs = create(&*store, "b", &[accepted("m1"), accepted("m9")]).await;
-    assert_ne!(find("m1").await, Some(theirs.task));
-    assert_eq!(find("m9").await, None);
 }
 
 pub(crate) async fn a_turn_that_is_not_over_is_unfinished(store: Arc<dyn Store>) {

@@ -4,12 +4,14 @@ pub(crate) mod hooks;
 pub(crate) mod letters;
 pub(crate) mod lists;
 pub(crate) mod log;
+pub(crate) mod once;
+pub(crate) mod recall;
 pub(crate) mod retention;
 
 use std::sync::Arc;
 
 use talaria_turns::{
-    Artifact, ContextId, Event, Message, MessageId, Part, Principal, Query, REPLY, Role, State, Status,
+    Artifact, ContextId, Event, Message, MessageId, Once, Part, Principal, Query, REPLY, Role, State, Status,
     Store, Task, TaskId, TaskKey, Timestamp,
 };
 
@@ -30,9 +32,17 @@ macro_rules! every_promise {
             log::a_long_task_is_the_same_as_its_events,
             log::another_owners_task_is_absent,
             log::state_belongs_to_owner_context_and_executor,
-            log::a_message_leads_to_the_task_that_took_it_in,
             log::a_turn_that_is_not_over_is_unfinished,
             log::everything_that_happened_can_be_read_in_its_order,
+            once::of_many_writes_at_once_one_takes_the_message_in,
+            once::what_is_sent_again_writes_nothing,
+            once::another_digest_owner_or_id_is_another_message,
+            once::a_message_leads_to_the_task_that_took_it_in,
+            once::a_write_that_is_refused_takes_nothing_in,
+            recall::a_conversation_is_told_in_its_order_without_the_present_message,
+            recall::nobody_is_told_what_another_said,
+            recall::who_made_the_conversations_id_is_known_as_long_as_it_lasts,
+            recall::of_a_long_conversation_the_newest_is_told,
             letters::letters_come_back_in_the_order_in_which_they_came,
             letters::an_announcement_is_kept_as_it_is_and_replaced_as_a_whole,
             letters::what_is_discarded_takes_its_letters_along,
@@ -74,6 +84,11 @@ pub(crate) fn key(owner: &str) -> TaskKey {
 pub(crate) fn message(id: &str, role: Role, text: &str) -> Message {
     let id: MessageId = id.parse().unwrap();
     Message { id, role, ..Message::agent(vec![Part::text(text)]) }
+}
+
+/// What a message is known by.
+pub(crate) fn once(id: &str) -> Once {
+    Once { message: id.parse().unwrap(), digest: [0; 32] }
 }
 
 pub(crate) fn accepted(id: &str) -> Event {

@@ -2,16 +2,31 @@
 
 use std::sync::Arc;
 
-use talaria_turns::{ContextId, Event, Principal, State, StateKey, Store, StoreError, TaskKey, Timestamp};
+use talaria_turns::{
+    ContextId, Event, Onto, Principal, State, StateKey, Store, StoreError, TaskKey, Timestamp,
+};
 
-use super::{accepted, all, create, note, status};
+use super::{accepted, all, create, key, note, once, status};
 
 /// A task that ended at `at`, with a message of that name.
 async fn ended(store: &dyn Store, owner: &str, at: u64) -> TaskKey {
     let key = create(store, owner, &[accepted(&format!("m{at}"))]).await;
-    let state = if at.is_multiple_of(2) { State::Completed } else { State::Failed };
-    store.append(&key, 1, &[note("nearly there"), status(state, at, true)]).await.unwrap();
+    end(store, &key, at).await;
     key
+}
+
+/// The same, with a message that is taken in once.
+async fn ended_once(store: &dyn Store, owner: &str, at: u64) -> TaskKey {
+    let (key, id) = (key(owner), format!("m{at}"));
+    let onto = Onto::Nothing { context: &ContextId::fresh(), host_made: false };
+    store.write(&key, onto, &[accepted(&id)], Some(&once(&id))).await.unwrap();
+    end(store, &key, at).await;
+    key
+}
+
+async fn end(store: &dyn Store, key: &TaskKey, at: u64) {
+    let state = if at.is_multiple_of(2) { State::Completed } else { State::Failed };
+    store.append(key, 1, &[note("nearly there"), status(state, at, true)]).await.unwrap();
 }
 
 async fn is_there(store: &dyn Store, key: &TaskKey) -> bool {
@@ -23,8 +38,8 @@ fn never() -> Timestamp {
 }
 
 pub(crate) async fn forgets_by_age(store: Arc<dyn Store>) {
-    let old = [ended(&*store, "a", 10).await, ended(&*store, "b", 11).await];
-    let new = [ended(&*store, "a", 12).await, ended(&*store, "b", 13).await];
+    let old = [ended_once(&*store, "a", 10).await, ended(&*store, "b", 11).await];
+    let new = [ended_once(&*store, "a", 12).await, ended(&*store, "b", 13).await];
     assert_eq!(store.forget(Timestamp::from_millis(10), usize::MAX).await.unwrap(), 0, "10 is not before 10");
     assert_eq!(store.forget(Timestamp::from_millis(12), usize::MAX).await.unwrap(), 2);
     for key in &old {
@@ -33,13 +48,13 @@ pub(crate) async fn forgets_by_age(store: Arc<dyn Store>) {
         assert!(matches!(events, Err(StoreError::NotFound)), "{events:?}");
         assert!(!store.list(&key.owner, &all()).await.unwrap().tasks.iter().any(|task| task.id == key.task));
     }
-    assert_eq!(store.accepted(&old[0].owner, &"m10".parse().unwrap()).await.unwrap(), None);
+    assert_eq!(store.accepted(&old[0].owner, &once("m10")).await.unwrap(), None);
     for key in &new {
         assert!(is_there(&*store, key).await);
         assert_eq!(store.events(key, 0, 10).await.unwrap().len(), 3);
         assert_eq!(store.list(&key.owner, &all()).await.unwrap().total, 1);
     }
-    let message = store.accepted(&new[0].owner, &"m12".parse().unwrap()).await.unwrap();
+    let message = store.accepted(&new[0].owner, &once("m12")).await.unwrap();
     assert_eq!(message.as_ref(), Some(&new[0].task));
     // The key is free again.
     store.create(&old[0], &ContextId::fresh(), &[accepted("m1")]).await.unwrap();
@@ -85,8 +100,11 @@ pub(crate) async fn forgets_many(store: Arc<dyn Store>) {
     for number in 0..MANY {
         let store = Arc::clone(&store);
         set.spawn(async move {
-            let events = [accepted(&format!("m{number}")), status(State::Completed, 100 + number, true)];
-            create(&*store, "a", &events).await
+            let (key, id) = (key("a"), format!("m{number}"));
+            let events = [accepted(&id), status(State::Completed, 100 + number, true)];
+            let onto = Onto::Nothing { context: &ContextId::fresh(), host_made: false };
+            store.write(&key, onto, &events, Some(&once(&id))).await.unwrap();
+            key
         });
     }
     let keys = set.join_all().await;
@@ -109,8 +127,8 @@ pub(crate) async fn forgets_many(store: Arc<dyn Store>) {
     assert!(page.tasks.iter().all(|task| task.id == busy.task || task.status.at >= newest));
     let mut messages = 0;
     for number in 0..MANY {
-        let message = format!("m{number}").parse().unwrap();
-        messages += usize::from(store.accepted(&keys[0].owner, &message).await.unwrap().is_some());
+        let once = once(&format!("m{number}"));
+        messages += usize::from(store.accepted(&keys[0].owner, &once).await.unwrap().is_some());
     }
     assert_eq!(messages, 25);
 }

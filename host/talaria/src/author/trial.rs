@@ -14,8 +14,9 @@ use talaria_egress::{Config as EgressConfig, Egress, Rehearsal};
 use talaria_engine::{CONTRACT, Engine, EngineConfig};
 use talaria_store::Memory;
 use talaria_turns::{
-    Callbacks, ContextId, Emitted, Executor as _, Failure, FinalState, Message, MessageId, Outcome, Part,
-    Principal, Role, Said, Scope, Store, TaskId, Turn, message_text,
+    Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FinalState, Message, MessageId,
+    Outcome, Part, Past, Principal, REPLY, Role, Said, Scope, State, Store, TaskId, TaskKey, Turn,
+    message_text,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -186,6 +187,13 @@ impl Trial {
     ) -> Step {
         self.timeline.begin();
         let turn = self.turn(&line.text, context, streaming);
+        let key = TaskKey { owner: turn.principal.clone(), task: turn.task.clone() };
+        let accepted = Event::Accepted {
+            message: turn.message.clone(),
+            executor: executor.name().into(),
+            metadata: None,
+        };
+        let is_kept = self.store.create(&key, context, &[accepted]).await.is_ok();
         let Ran { result, said, .. } = self.ran(executor, turn, line, CancellationToken::new()).await;
         let mut problems = Vec::new();
         let (end, text) = match &result {
@@ -193,6 +201,12 @@ impl Trial {
             Ok(outcome) => (end(outcome.state), message_text(&outcome.parts)),
             Err(failure) => (End::Failed, failure.message.clone()),
         };
+        if is_kept && end == End::Completed {
+            // For `state.history` of the turns that follow in this conversation.
+            let artifact = Artifact::new(REPLY, vec![Part::text(text.clone())]);
+            let reply = Event::Artifact { artifact, append: false, last: true };
+            let _ = self.store.append(&key, 1, &[reply, Event::ended(State::Completed, vec![], None)]).await;
+        }
         let wanted = line.state.unwrap_or(End::Completed);
         if end != wanted {
             problems.push(format!("it ended as {}, not as {}", end.name(), wanted.name()));
@@ -258,6 +272,7 @@ impl Trial {
         let (principal, context) = (turn.principal.clone(), turn.context.clone());
         let store = Arc::clone(&self.store);
         let (scope, heard) = Scope::new(EVENTS, cancelled, store, principal, context, executor.name());
+        let scope = scope.with(Past::Of { task: turn.task.clone(), host_made_only: false });
         // The scope's sender ends with the turn, and with it the listening.
         let (result, (said, checkpoint)) =
             tokio::join!(executor.execute(turn, scope), self.listen(heard, line));

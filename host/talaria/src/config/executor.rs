@@ -127,10 +127,11 @@ pub(crate) struct ExecutorSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fail_mode: Option<FailMode>,
     /// What the component itself is told; it says what it understands. Built in: `base_url`, `model` and `system_prompt`
-    /// for `chat-completions`, `hermes-runs` and `hermes`, and `tools` for `hermes`; `inbound_url`, `health_url`, `chat_id`,
-    /// `workspace_id` and `reply_timeout_seconds` for `plugin-callback`. `HERMES_API_BASE` overrides `base_url` of
-    /// `executor.chat-completions` and `executor.hermes-runs`, `OPENAI_BASE_URL` that of `executor.hermes`,
-    /// `MOLECULE_A2A_PLATFORM_HOST` and `_PORT` override `inbound_url` of `executor.plugin-callback`.
+    /// for `chat-completions`, `hermes-runs` and `hermes`, `history` for `chat-completions` and `hermes`, and `tools` for
+    /// `hermes`; `inbound_url`, `health_url`, `chat_id`, `workspace_id` and `reply_timeout_seconds` for `plugin-callback`.
+    /// `HERMES_API_BASE` overrides `base_url` of `executor.chat-completions` and `executor.hermes-runs`, `OPENAI_BASE_URL`
+    /// that of `executor.hermes`, `MOLECULE_A2A_PLATFORM_HOST` and `_PORT` override `inbound_url` of
+    /// `executor.plugin-callback`.
     ///
     /// Example: `settings = { base_url = "http://127.0.0.1:8642/v1", model = "hermes-agent" }`
     #[serde(deserialize_with = "settings")]

@@ -1,4 +1,9 @@
 //! A message's way into its task, and its turn's way to its end.
+//!
+//! Whether a message was sent before is not asked in advance: of four copies that come at once, all would hear "no". The
+//! store decides, with the write that takes the message in. Only where a message is refused for another reason (its task is
+//! over, its lane is full) is the store asked whether it is one that was taken in before, and whose sender may have that
+//! answer all the same.
 
 use std::sync::Arc;
 
@@ -6,9 +11,10 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tracing::{Instrument as _, info_span};
 
 use super::{Accepted, Incoming, Inner, SendError};
-use crate::executor::{Asked, Executor, NoExecutor, Turn};
+use crate::executor::{Asked, Executor, NoExecutor, Past, Turn};
 use crate::live::Live;
 use crate::model::{ContextId, Message, Principal, TaskId};
+use crate::once::Once;
 use crate::order::Place;
 use crate::run::Run;
 use crate::store::{StoreError, TaskKey};
@@ -53,19 +59,41 @@ impl Inner {
     }
 
     /// Puts the message into its task, new or known.
-    async fn write_down(&self, mut incoming: Incoming) -> Result<Written, SendError> {
-        if let Some(live) = self.sent_before(&incoming).await? {
-            return Ok(Written::Done(live));
-        }
+    async fn write_down(&self, incoming: Incoming) -> Result<Written, SendError> {
+        let owner = incoming.principal.clone();
+        let once = once(&incoming);
+        let refused = match self.take_in(incoming, once.as_ref()).await {
+            Err(error) => error,
+            written => return written,
+        };
+        let known = match (&refused, &once) {
+            (SendError::Store(StoreError::Sent(task)), _) => Some(task.clone()),
+            (
+                SendError::TaskOver { .. }
+                | SendError::HistoryFull { .. }
+                | SendError::LaneFull(_)
+                | SendError::NoExecutor(_),
+                Some(once),
+            ) => self.store.accepted(&owner, once).await?,
+            _ => None,
+        };
+        let Some(task) = known else { return Err(refused) };
+        Ok(Written::Done(self.live(&owner, &task).await?))
+    }
+
+    async fn take_in(&self, mut incoming: Incoming, once: Option<&Once>) -> Result<Written, SendError> {
         let hook = incoming.hook.take();
         let Some(id) = incoming.task.clone() else {
-            let context = incoming.context.clone().unwrap_or_else(ContextId::fresh);
+            let host_made = incoming.context.is_none();
+            let context = incoming.context.clone().unwrap_or_else(ContextId::unguessable);
             let executor = self.pick(&incoming, &context, None)?;
             let place = self.line_up(&incoming.principal, &context)?;
             let key = TaskKey { owner: incoming.principal.clone(), task: TaskId::fresh() };
-            let live = self.hub.create(key, &context, vec![accepted(&incoming, &executor)]).await?;
+            let first = vec![accepted(&incoming, &executor)];
+            let live = self.hub.create(key, &context, host_made, first, once).await?;
             self.hook(&live, hook, live.task().version).await?;
-            return Ok(self.run(live, executor, incoming, Vec::new(), place));
+            let past = if host_made { Past::Nothing } else { self.past(&live) };
+            return Ok(self.run(live, executor, incoming, Vec::new(), past, place));
         };
         let key = TaskKey { owner: incoming.principal.clone(), task: id.clone() };
         let live = self.hub.get(&key).await?.ok_or_else(|| SendError::TaskNotFound(id.clone()))?;
@@ -80,7 +108,7 @@ impl Inner {
         }
         // Decided where nobody else can write: of two answers the first answers, the second is a turn of its own.
         let (mut turn, mut asking, mut history) = (None, None, Vec::new());
-        let written = live.append(|task| {
+        let written = live.append_once(once, |task| {
             self.may_take(task)?;
             let interrupted = task.status.state.is_interrupted();
             // Its turn asked and waits, here or since before a restart.
@@ -102,7 +130,8 @@ impl Inner {
         let task = written.await?;
         self.hook(&live, hook, task.version).await?;
         if let Some((executor, place)) = turn {
-            return Ok(self.run(live, executor, incoming, history, place));
+            let past = self.past(&live);
+            return Ok(self.run(live, executor, incoming, history, past, place));
         }
         match asking {
             // A turn that ended meanwhile has said so in its task.
@@ -143,20 +172,11 @@ impl Inner {
     }
 
     /// The task that the same message was accepted into before.
-    pub(super) async fn sent_before(&self, incoming: &Incoming) -> Result<Option<Arc<Live>>, StoreError> {
-        if incoming.principal.name().is_none() {
-            return Ok(None);
+    pub(super) async fn sent_before(&self, incoming: &Incoming) -> Result<Option<TaskId>, StoreError> {
+        match once(incoming) {
+            Some(once) => self.store.accepted(&incoming.principal, &once).await,
+            None => Ok(None),
         }
-        let Some(task) = self.store.accepted(&incoming.principal, &incoming.message.id).await? else {
-            return Ok(None);
-        };
-        let key = TaskKey { owner: incoming.principal.clone(), task };
-        let Some(live) = self.hub.get(&key).await? else { return Ok(None) };
-        let task = live.task();
-        let same_place = incoming.task.as_ref().is_none_or(|id| *id == task.id)
-            && incoming.context.as_ref().is_none_or(|context| *context == task.context);
-        let same = same_place && task.history.contains(&incoming.message);
-        Ok(same.then_some(live))
     }
 
     fn run(
@@ -165,6 +185,7 @@ impl Inner {
         executor: Arc<dyn Executor>,
         incoming: Incoming,
         history: Vec<Message>,
+        past: Past,
         place: Place,
     ) -> Written {
         let task = live.task();
@@ -180,7 +201,14 @@ impl Inner {
             metadata: incoming.metadata,
             checkpoint: None,
         };
-        Written::Turn(Box::new(self.place(live, executor, turn, place)))
+        Written::Turn(Box::new(self.place(live, executor, turn, past, place)))
+    }
+
+    /// What turns of a task may hear of the conversation that it joined.
+    pub(super) fn past(&self, live: &Live) -> Past {
+        let TaskKey { owner, task } = &live.key;
+        let host_made_only = owner.name().is_none() && !self.limits.trusts_chosen_contexts;
+        Past::Of { task: task.clone(), host_made_only }
     }
 
     pub(super) fn place(
@@ -188,6 +216,7 @@ impl Inner {
         live: Arc<Live>,
         executor: Arc<dyn Executor>,
         turn: Turn,
+        past: Past,
         place: Place,
     ) -> Run {
         Run {
@@ -196,10 +225,17 @@ impl Inner {
             executor,
             store: Arc::clone(&self.store),
             turn,
+            past,
             place,
             stop: self.stop.clone(),
         }
     }
+}
+
+/// What the message is known by. None for callers without a name: they cannot be told apart.
+fn once(incoming: &Incoming) -> Option<Once> {
+    let Incoming { principal, message, task, context, .. } = incoming;
+    principal.name().map(|_| Once::of(message, task.as_ref(), context.as_ref()))
 }
 
 fn accepted(incoming: &Incoming, executor: &Arc<dyn Executor>) -> Event {

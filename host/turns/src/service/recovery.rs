@@ -131,7 +131,7 @@ impl Inner {
                 metadata: pending.metadata.clone(),
                 checkpoint: task.checkpoint.clone().filter(|_| nth == 0).map(|checkpoint| checkpoint.0),
             };
-            let run = self.place(Arc::clone(live), executor, turn, place);
+            let run = self.place(Arc::clone(live), executor, turn, self.past(live), place);
             let span = span(&run);
             self.tracker.spawn(run.finish().instrument(span));
         }

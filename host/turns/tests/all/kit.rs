@@ -94,6 +94,11 @@ impl Executor for Scripted {
                 Ok(done(vec![Part::text("done")]))
             }
             "history" => Ok(done(vec![Part::text(turn.history.len().to_string())])),
+            "what was said?" => {
+                let said = scope.history(10, 10_000).await.unwrap();
+                let lines: Vec<String> = said.iter().map(|message| message_text(&message.parts)).collect();
+                Ok(done(vec![Part::text(lines.join("; "))]))
+            }
             "remember" => {
                 scope.set_state("k", Some(b"v".as_slice().into())).await.unwrap();
                 Ok(done(vec![]))

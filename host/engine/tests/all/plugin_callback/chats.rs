@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::json;
 use talaria_fakes::{FakePlugin, Step};
 use talaria_rig::{MailHost, Rig};
+use talaria_turns::{Principal, Turn};
 use tokio::task::JoinSet;
 
-use super::{Running, rig};
+use super::{Running, rig, with_metadata};
 
 #[tokio::test]
 async fn every_message_of_a_busy_chat_gets_its_own_answer() {
@@ -69,4 +70,25 @@ async fn an_answer_that_came_late_leaves_nothing_to_stop() {
     assert_eq!(late.text, "much later");
     assert_eq!(rig.run("next").await.text(), "answer to next");
     assert!(plugin.commands().is_empty(), "{:?}", plugin.commands());
+}
+
+#[tokio::test]
+async fn a_conversation_is_one_chat_unless_the_caller_names_another() {
+    let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
+    // With the order that it has by itself.
+    let rig = Rig::new("plugin-callback")
+        .await
+        .setting("inbound_url", plugin.inbound_url())
+        .setting("health_url", plugin.health_url())
+        .callbacks(mail.callbacks());
+    let session = |id: &str| json!({ "session": { "session_id": id } });
+    let turns = [rig.turn("one"), rig.turn("two"), with_metadata(rig.turn("three"), session("s"))];
+    let context = turns[0].context.to_string();
+    for turn in turns {
+        let _ = rig.execute(turn).await.text();
+    }
+    let named = Turn { principal: Principal::named("alice"), ..rig.turn("four") };
+    let _ = rig.execute(named).await.text();
+    let chats: Vec<String> = plugin.messages().iter().map(|message| message.chat().to_owned()).collect();
+    assert_eq!(chats, [context.clone(), context.clone(), "s".into(), format!("alice:{context}")]);
 }

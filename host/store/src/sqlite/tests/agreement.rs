@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use talaria_turns::{
-    Artifact, ContextId, Event, Message, Part, Place, Principal, Query, Role, State, StateKey, Status, Store,
-    StoreError, TaskId, TaskKey, Timestamp,
+    Artifact, ContextId, Event, Message, Once, Onto, Part, Place, Principal, Query, Recall, Role, State,
+    StateKey, Status, Store, StoreError, TaskId, TaskKey, Timestamp,
 };
 
 use super::empty;
@@ -43,7 +43,8 @@ fn event() -> impl Strategy<Value = Event> {
         [(key, value)].into_iter().collect()
     }));
     let status = (state(), 0..20_u64, proptest::option::of(said()), metadata.clone(), any::<bool>());
-    let artifact = ("[a-b]", proptest::collection::vec(".{0,9}".prop_map(Part::text), 0..3), any::<bool>());
+    let artifact =
+        ("[a-b]|reply", proptest::collection::vec(".{0,9}".prop_map(Part::text), 0..3), any::<bool>());
     prop_oneof![
         (said(), metadata)
             .prop_map(|(message, metadata)| { Event::Accepted { message, executor: "it".into(), metadata } }),
@@ -104,12 +105,15 @@ async fn take(store: &dyn Store, step: &Step) -> Result<usize, StoreError> {
             let status = Status { state: State::Submitted, message: None, at: Timestamp::from_millis(*at) };
             let mut all = vec![Event::Status { status, metadata: None, ends_turn: false }];
             all.extend(events.iter().cloned());
-            store.create(&key(*owner, *task), &context(*number), &all).await.map(|()| 0)
+            let context = context(*number);
+            let onto = Onto::Nothing { context: &context, host_made: at.is_multiple_of(2) };
+            store.write(&key(*owner, *task), onto, &all, once(events).as_ref()).await.map(|()| 0)
         }
         Step::Append { owner, task, behind, events } => {
             let key = key(*owner, *task);
             let version = store.task(&key).await?.map_or(0, |task| task.version);
-            store.append(&key, version.saturating_sub(*behind), events).await.map(|()| 0)
+            let onto = Onto::Version(version.saturating_sub(*behind));
+            store.write(&key, onto, events, once(events).as_ref()).await.map(|()| 0)
         }
         Step::Remember { owner, context, value } => {
             let value = value.as_deref().map(Into::into);
@@ -117,6 +121,15 @@ async fn take(store: &dyn Store, step: &Step) -> Result<usize, StoreError> {
         }
         Step::Forget { before, keep } => store.forget(Timestamp::from_millis(*before), *keep).await,
     }
+}
+
+/// The first message among these is taken in once, unless its id is a small one.
+fn once(events: &[Event]) -> Option<Once> {
+    let message = events.iter().find_map(|event| match event {
+        Event::Accepted { message, .. } | Event::Answered(message) => Some(message),
+        _ => None,
+    })?;
+    (message.id.as_str().len() > 2).then(|| Once { message: message.id.clone(), digest: [0; 32] })
 }
 
 /// Everything that can be asked.
@@ -131,9 +144,16 @@ async fn look(store: &dyn Store) -> Vec<String> {
             }
         }
         let principal = Principal::named(name);
-        for number in 0..30 {
-            let message = format!("m{number}").parse().unwrap();
-            seen.push(format!("{:?}", store.accepted(&principal, &message).await));
+        for (number, task, few) in (0..3).flat_map(|n| (0..6).flat_map(move |t| [(n, t, 3), (n, t, 99)])) {
+            let recall = Recall {
+                owner: principal.clone(),
+                context: context(number),
+                present: key(owner, task).task,
+                host_made_only: few == 99,
+                messages: few,
+                bytes: 1_000,
+            };
+            seen.push(format!("{recall:?}: {:?}", store.recall(&recall).await));
         }
         for number in 0..3 {
             seen.push(format!("{:?}", store.state(&remembered(owner, number)).await));

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use talaria_turns::{
-    Begin, ContextId, Event, Part, Principal, Query, State, StateKey, Store, TaskId, TaskKey, Timestamp,
+    Begin, ContextId, Event, Onto, Part, Principal, Query, Recall, State, StateKey, Store, TaskId, TaskKey,
+    Timestamp, message_text,
 };
 
 use super::{count, empty, file, open};
 use crate::sqlite::{Config, Sqlite};
-use crate::suite::{accepted, all, create, delta, note, status, task};
+use crate::suite::{accepted, all, create, delta, key, note, once, status, task};
 
 #[tokio::test]
 async fn reopening_gives_everything_back() {
@@ -29,7 +30,10 @@ async fn reopening_gives_everything_back() {
     let mut keys = vec![create(&store, "", &[]).await];
     for number in 0..20_u64 {
         let owner = if number % 2 == 0 { "a" } else { "" };
-        let key = create(&store, owner, &[accepted(&format!("m{number}"))]).await;
+        let key = key(owner);
+        let (id, context) = (format!("m{number}"), ContextId::fresh());
+        let onto = Onto::Nothing { context: &context, host_made: false };
+        store.write(&key, onto, &[accepted(&id)], Some(&once(&id))).await.unwrap();
         let events: Vec<Event> = (0..number * 10).map(|delta| note(&delta.to_string())).collect();
         store.append(&key, 1, &events).await.unwrap();
         let end = if number % 3 == 0 { State::Completed } else { State::Working };
@@ -43,7 +47,7 @@ async fn reopening_gives_everything_back() {
         assert_eq!(everything(&store, &keys).await, before);
         assert_eq!(store.state(&state).await.unwrap().as_deref(), Some(b"value".as_slice()));
         assert_eq!(
-            store.accepted(&Principal::anyone(), &"m1".parse().unwrap()).await.unwrap().as_ref(),
+            store.accepted(&Principal::anyone(), &once("m1")).await.unwrap().as_ref(),
             Some(&keys[2].task)
         );
     }
@@ -264,11 +268,20 @@ async fn a_file_of_version_1_opens_and_is_complete() {
     assert_eq!(long.artifacts[0].parts, vec![Part::text("y".repeat(100))]);
     assert_eq!(store.events(&key("", "task-2"), 100, 10).await.unwrap().len(), 3);
     assert_eq!(store.unfinished().await.unwrap(), [key("", "task-2")]);
-    let message = "message-2".parse().unwrap();
-    assert_eq!(
-        store.accepted(&Principal::anyone(), &message).await.unwrap(),
-        Some("task-2".parse().unwrap())
-    );
+    // Nothing says where its message was sent to, so it counts as one that was not sent before.
+    assert_eq!(store.accepted(&Principal::anyone(), &once("message-2")).await.unwrap(), None);
+    let recall = Recall {
+        owner: Principal::named("platform"),
+        context: ended.context.clone(),
+        present: ended.id.clone(),
+        host_made_only: false,
+        messages: 10,
+        bytes: 1_000,
+    };
+    let told: Vec<_> =
+        store.recall(&recall).await.unwrap().iter().map(|it| message_text(&it.parts)).collect();
+    assert_eq!(told, ["Whose sandals?", "Hermes."], "a conversation from before has a memory");
+    assert!(store.recall(&Recall { host_made_only: true, ..recall }).await.unwrap().is_empty());
     let state = StateKey {
         owner: Principal::anyone(),
         context: "context-2".parse().unwrap(),
