@@ -3,6 +3,7 @@
 
 mod chat;
 mod reply;
+mod restart;
 mod session;
 pub mod transcript;
 
@@ -11,6 +12,7 @@ use talaria_guest::{Failure, FailureKind, events, http};
 use crate::excerpt;
 
 pub use chat::Chat;
+pub use restart::OnRestart;
 pub use session::Session;
 
 /// The secret that the gateway wants, where it wants one.
