@@ -16,6 +16,10 @@ pub(crate) const CANCELED: &str = "TASK_STATE_CANCELED";
 pub(crate) const INPUT_REQUIRED: &str = "TASK_STATE_INPUT_REQUIRED";
 pub(crate) const FAILED: &str = "TASK_STATE_FAILED";
 
+/// A picture of one dot.
+const IMAGE: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
 /// A bridge of its own at the shared gateway.
 pub(crate) struct Case {
     pub(crate) bridge: Bridge,
@@ -250,4 +254,15 @@ pub(crate) async fn shows_what_it_remembers(executor: &str) {
     let mine = |line: &&Value| line["type"] == "user" && line["content"].to_string().contains(&name);
     assert_eq!(lines.iter().filter(mine).count(), 1, "each message once");
     assert!(lines.iter().all(|line| line["timestamp"].is_string() && line["session_id"].is_string()));
+}
+
+/// The model sees an image that came with a message.
+pub(crate) async fn shows_images(executor: &str) {
+    let case = Case::of(executor).await;
+    let (text, turn) = Provider::turn("look");
+    let mut params = message(&text);
+    let image = json!({ "raw": IMAGE, "mediaType": "image/png" });
+    params["message"]["parts"].as_array_mut().unwrap().push(image);
+    assert_eq!(answer(&case.bridge, params).await, "1 images");
+    assert_eq!(case.hermes.model.images(&turn), [format!("data:image/png;base64,{IMAGE}")]);
 }

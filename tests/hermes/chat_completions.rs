@@ -1,9 +1,12 @@
 //! `chat-completions` at the real API server.
 
-use talaria_fakes::Provider;
+use std::time::Duration;
 
-use crate::bridge::message;
-use crate::cases::{self, Case, answer};
+use serde_json::{Value, json};
+use talaria_fakes::{Provider, soon};
+
+use crate::bridge::{Bridge, message};
+use crate::cases::{self, COMPLETED, Case, FAILED, answer};
 use crate::gateway::{KEY, Options};
 use crate::partner::{Partner, readiness};
 use crate::stream::Stream;
@@ -13,6 +16,11 @@ const EXECUTOR: &str = "chat-completions";
 #[tokio::test(flavor = "multi_thread")]
 async fn a_text_is_answered() {
     cases::replies(EXECUTOR).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_model_sees_an_image() {
+    cases::shows_images(EXECUTOR).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,4 +101,72 @@ async fn too_many_at_once_are_told_to_come_back() {
     hermes.model.release(&turn);
     assert_eq!(first.end().await.text, "released");
     assert_eq!(answer(&bridge, message(&Provider::turn("say hello").0)).await, "hello");
+}
+
+/// Sends a turn that waits, and kills the bridge while the model has it: the turn's name, and the task's id.
+async fn interrupt(hermes: &Partner, bridge: Bridge) -> (String, Value) {
+    let (text, turn) = Provider::turn("wait");
+    let mut params = message(&text);
+    params["configuration"] = json!({ "returnImmediately": true });
+    let sent = bridge.call("SendMessage", params).await;
+    hermes.model.asked(&turn).await;
+    bridge.kill();
+    (turn, sent["result"]["task"]["id"].clone())
+}
+
+/// The task, once it is over.
+async fn settled(bridge: &Bridge, id: &Value) -> Value {
+    soon("the task is over", async {
+        loop {
+            let task = bridge.call("GetTask", json!({ "id": id })).await["result"].clone();
+            if [COMPLETED, FAILED].map(Value::from).contains(&task["status"]["state"]) {
+                return task;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_outlives_a_restart_of_the_bridge_whether_it_comes_before_or_after() {
+    let hermes = Partner::shared().await;
+    for answered_meanwhile in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (turn, id) = interrupt(&hermes, hermes.up(folder.path(), EXECUTOR)).await;
+        if answered_meanwhile {
+            hermes.model.release(&turn);
+            hermes.model.let_go(&turn).await;
+        }
+        let bridge = hermes.up(folder.path(), EXECUTOR);
+        if !answered_meanwhile {
+            hermes.model.release(&turn);
+        }
+        let task = settled(&bridge, &id).await;
+        assert_eq!(task["status"]["state"], COMPLETED, "answered meanwhile: {answered_meanwhile}, {task}");
+        assert_eq!(task["artifacts"][0]["parts"][0]["text"], "released");
+        assert_eq!(hermes.model.times(&turn), 1, "the model was asked once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_the_gateway_too_fails_the_turn() {
+    let mut hermes = Partner::own(Options::default()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (turn, id) = interrupt(&hermes, hermes.up(folder.path(), EXECUTOR)).await;
+    hermes.gateway.restart().await;
+    let task = settled(&hermes.up(folder.path(), EXECUTOR), &id).await;
+    assert_eq!(task["status"]["state"], FAILED, "{task}");
+    let why = task["status"]["message"]["parts"][0]["text"].as_str().unwrap();
+    assert_eq!(why, "interrupted by a restart, and not asked again: the gateway was restarted too");
+    assert_eq!(hermes.model.times(&turn), 1, "the model was asked once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_the_gateway_would_cut_is_refused() {
+    let case = Case::of(EXECUTOR).await;
+    let (text, turn) = Provider::turn("say hello");
+    let said = answer(&case.bridge, message(&format!("{text}\n{}", "x".repeat(70_000)))).await;
+    assert!(said.contains("hermes-agent cuts it at 65536"), "{said}");
+    assert_eq!(case.hermes.model.times(&turn), 0);
 }

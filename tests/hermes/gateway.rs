@@ -214,6 +214,8 @@ fn config(provider: &str, plugin: u16, options: &Options) -> String {
         "model": {
             "default": "fake-model", "provider": "custom", "base_url": provider, "api_key": PROVIDER_KEY,
             "api_mode": "chat_completions", "context_length": 131_072,
+            // The gateway keeps images from a model that it does not know to see.
+            "supports_vision": true,
         },
         "security": { "allow_lazy_installs": false },
         "approvals": { "mode": "manual", "timeout": options.approval_seconds },

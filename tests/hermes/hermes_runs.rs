@@ -19,6 +19,11 @@ async fn a_text_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_model_sees_an_image() {
+    cases::shows_images(EXECUTOR).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_streams() {
     cases::streams(EXECUTOR).await;
 }

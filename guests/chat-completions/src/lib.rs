@@ -1,7 +1,7 @@
 //! Reaches an agent by `POST {base_url}/chat/completions`, buffered, or streamed when somebody watches.
 //!
 //! The texts that a caller reads when something is wrong are those of the Python bridge, to the letter, because
-//! platforms match on them. What the bridge got wrong is put right: the gateway reports a provider's failure as
+//! platforms match on them. A turn that a restart of this host interrupted is asked again where that is safe. What the bridge got wrong is put right: the gateway reports a provider's failure as
 //! HTTP 200 with `finish_reason: "error"`, and that is a failure here, not an answer.
 
 use serde::Deserialize;
@@ -10,9 +10,11 @@ use talaria_guest::{
     Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, Page, Query, Request,
     SetupContext, Transcript, Turn, config, http, log, settings,
 };
-use talaria_upstream::hermes_agent::{Chat, EMPTY_PROMPT, KEY, error_status, transcript, unreachable};
+use talaria_upstream::hermes_agent::{
+    Chat, EMPTY_PROMPT, KEY, OnRestart, error_status, transcript, unreachable,
+};
 use talaria_upstream::history::{self, Remembers};
-use talaria_upstream::{PROBE_TIMEOUT_MS, base, bearer};
+use talaria_upstream::{PROBE_TIMEOUT_MS, Prompt, base, bearer, input_modes};
 
 #[derive(Deserialize)]
 struct Settings {
@@ -23,6 +25,8 @@ struct Settings {
     system_prompt: String,
     #[serde(default)]
     history: Remembers,
+    #[serde(default)]
+    on_restart: OnRestart,
 }
 
 struct ChatCompletions;
@@ -53,6 +57,13 @@ impl Executor for ChatCompletions {
                     "history": history::schema(
                         "`auto` takes the session of a hermes-agent whose key is set, and else sends messages",
                     ),
+                    "on_restart": {
+                        "type": "string",
+                        "enum": ["fail", "retry"],
+                        "description": "What becomes of a turn that a restart of this host interrupted, where the gateway \
+                            does not keep its answer: `retry` sends it again, and its tools may run twice",
+                        "default": "fail",
+                    },
                 },
             })
             .to_string(),
@@ -65,10 +76,12 @@ impl Executor for ChatCompletions {
                     "GET {setting:base_url}/health".into(),
                     "GET {setting:base_url}/models".into(),
                     "GET {parent:base_url}/api/sessions*".into(),
+                    "GET {parent:base_url}/health/detailed".into(),
                 ],
                 secrets: vec![KEY.into()],
                 callbacks: false,
             },
+            metadata: Some(json!({ "talaria/input-modes": input_modes() }).to_string()),
             ..Description::new(
                 "chat-completions",
                 env!("CARGO_PKG_VERSION"),
@@ -102,13 +115,15 @@ impl Executor for ChatCompletions {
     }
 
     fn execute(turn: Turn) -> Result<Outcome, Failure> {
-        if turn.text.trim().is_empty() {
+        let prompt = Prompt::of(&turn)?;
+        if prompt.is_empty() {
             return Ok(Outcome::text(EMPTY_PROMPT));
         }
         let settings: Settings = settings(&turn.settings)?;
-        let chat = Chat::new(&turn, &settings.base_url, &settings.model, &settings.system_prompt)
+        let chat = Chat::new(&turn, prompt, &settings.base_url, &settings.model, &settings.system_prompt)
             .remembered_by(settings.history);
-        if turn.streaming { chat.read(&chat.open()?) } else { chat.whole() }
+        chat.fits()?;
+        chat.answer(settings.on_restart)
     }
 }
 

@@ -42,10 +42,11 @@ impl Gateway {
     }
 
     /// Starts a run. While the gateway has no place for it, waits as long as the gateway says and the turn's time allows.
-    pub(crate) fn submit(&self, body: &Value, session: &Session, streaming: bool) -> Result<String, Failure> {
+    pub(crate) fn submit(&self, body: &[u8], session: &Session, streaming: bool) -> Result<String, Failure> {
         let mut place = Place::new(streaming);
         loop {
-            let request = self.request("POST", "/runs").json(body).timeout_ms(SUBMIT_TIMEOUT_MS);
+            let request =
+                self.request("POST", "/runs").body("application/json", body).timeout_ms(SUBMIT_TIMEOUT_MS);
             let response = session.within(request).fetch().map_err(|error| unreachable(&error))?;
             if is_success(response.status) {
                 let answer: Value = serde_json::from_slice(&response.body).unwrap_or_default();

@@ -23,14 +23,14 @@ mod offer;
 mod place;
 mod run;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use talaria_guest::{
     Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, Page, Query, SetupContext,
     Transcript, Turn, settings, types::SetupReason,
 };
-use talaria_upstream::first;
 use talaria_upstream::hermes_agent::{Chat, EMPTY_PROMPT, KEY, Session, transcript};
+use talaria_upstream::{Prompt, first, input_modes};
 
 use crate::checkpoint::Checkpoint;
 use crate::gateway::Gateway;
@@ -45,6 +45,32 @@ struct Settings {
     model: String,
     #[serde(default)]
     system_prompt: String,
+}
+
+/// What starts a run. A type and not a tree of values: images are large.
+#[derive(Serialize)]
+struct Body<'a> {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conversation_history: Vec<Value>,
+    input: Input<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
+    session_id: String,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Input<'a> {
+    Text(&'a Prompt<'a>),
+    Message([Said<'a>; 1]),
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    content: &'a Prompt<'a>,
+    role: &'static str,
 }
 
 struct HermesRuns;
@@ -87,10 +113,12 @@ impl Executor for HermesRuns {
                     "GET {parent:base_url}/api/sessions*".into(),
                     "POST {setting:base_url}/chat/completions".into(),
                     "GET {setting:base_url}/models".into(),
+                    "GET {setting:base_url}/health".into(),
                 ],
                 secrets: vec![KEY.into()],
                 callbacks: false,
             },
+            metadata: Some(json!({ "talaria/input-modes": input_modes() }).to_string()),
             ..Description::new(
                 "hermes-runs",
                 env!("CARGO_PKG_VERSION"),
@@ -112,7 +140,8 @@ impl Executor for HermesRuns {
     }
 
     fn execute(turn: Turn) -> Result<Outcome, Failure> {
-        if turn.text.trim().is_empty() {
+        let prompt = Prompt::of(&turn)?;
+        if prompt.is_empty() {
             return Ok(Outcome::text(EMPTY_PROMPT));
         }
         let settings: Settings = settings(&turn.settings)?;
@@ -122,10 +151,10 @@ impl Executor for HermesRuns {
         }
         // A gateway that does not say gets a run: its answer to that is the honest one.
         if !matches!(Offer::of(&gateway), Ok(Offer::Runs) | Err(_)) {
-            return settings.chat(&turn);
+            return settings.chat(&turn, prompt);
         }
         let session = Session::of(&turn);
-        let body = settings.body(&gateway, &session, &turn);
+        let body = settings.body(&gateway, &session, &turn, &prompt)?;
         let checkpoint = Checkpoint::new(gateway.submit(&body, &session, turn.streaming)?);
         checkpoint.keep();
         Run::started(gateway, checkpoint, turn.streaming).follow()
@@ -140,8 +169,9 @@ impl Executor for HermesRuns {
 }
 
 impl Settings {
-    fn chat(&self, turn: &Turn) -> Result<Outcome, Failure> {
-        let chat = Chat::new(turn, &self.base_url, &self.model, &self.system_prompt);
+    fn chat<'a>(&'a self, turn: &'a Turn, prompt: Prompt<'a>) -> Result<Outcome, Failure> {
+        let chat = Chat::new(turn, prompt, &self.base_url, &self.model, &self.system_prompt);
+        chat.fits()?;
         let mut place = Place::new(turn.streaming);
         loop {
             let exchange = chat.open()?;
@@ -151,20 +181,28 @@ impl Settings {
         }
     }
 
-    fn body(&self, gateway: &Gateway, session: &Session, turn: &Turn) -> Value {
+    fn body(
+        &self,
+        gateway: &Gateway,
+        session: &Session,
+        turn: &Turn,
+        prompt: &Prompt<'_>,
+    ) -> Result<Vec<u8>, Failure> {
         let workspace = turn.workspace.as_ref();
-        let (session, conversation) = conversation::so_far(gateway, session, turn);
-        let mut body = json!({ "input": turn.text, "session_id": session });
-        let mut put = |name: &str, value: Option<Value>| {
-            if let (Value::Object(body), Some(value)) = (&mut body, value) {
-                body.insert(name.into(), value);
-            }
+        let (session_id, conversation_history) = conversation::so_far(gateway, session, turn);
+        // Images are taken in a message; the route reads no other list.
+        let input = if prompt.is_text() {
+            Input::Text(prompt)
+        } else {
+            Input::Message([Said { content: prompt, role: "user" }])
         };
-        let own = |own, workspace| first(own, workspace).map(Value::from);
-        put("instructions", own(&self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref())));
-        put("model", own(&self.model, workspace.and_then(|w| w.model.as_ref())));
-        put("conversation_history", (!conversation.is_empty()).then(|| conversation.into()));
-        body
+        prompt.body(&Body {
+            conversation_history,
+            input,
+            instructions: first(&self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref())),
+            model: first(&self.model, workspace.and_then(|w| w.model.as_ref())),
+            session_id,
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use talaria_guest::{Content, Failure, FailureKind, FinalState, Outcome, Part, Turn};
-use talaria_upstream::{Ending, at};
+use talaria_upstream::{Beside, Ending, at, reads_data};
 
 use crate::calls::Calls;
 use crate::fault::Fault;
@@ -11,8 +11,6 @@ use crate::think::{Sorted, Think};
 
 /// What a model gets to say that says nothing.
 const NOTHING: &str = "(no response generated)";
-/// In the request's metadata: the media types that the caller can use.
-const OUTPUT_MODES: &str = "talaria/output-modes";
 /// The media type of calls.
 const JSON: &str = "application/json";
 
@@ -22,6 +20,7 @@ pub(crate) struct Answer {
     text: String,
     think: Think,
     calls: Calls,
+    beside: Beside,
     pub(crate) reasoning: Reasoning,
     pub(crate) ending: Ending,
 }
@@ -40,6 +39,12 @@ impl Answer {
         match message.map(|message| message.get("content")) {
             // Calls come without content, and some endpoints leave it out when there is none.
             Some(None | Some(Value::Null | Value::String(_))) => Ok(()),
+            // One in which something makes sense.
+            Some(Some(Value::Array(_) | Value::Object(_)))
+                if !(self.text.is_empty() && self.beside.is_empty()) =>
+            {
+                Ok(())
+            }
             _ => Err(Fault::shape()),
         }
     }
@@ -48,8 +53,8 @@ impl Answer {
     pub(crate) fn take(&mut self, message: &Value, streamed: bool) -> String {
         self.reasoning.take(message);
         self.calls.take(message, streamed);
-        let content = message.get("content").and_then(Value::as_str).unwrap_or_default();
-        let sorted = self.think.push(content);
+        let content = self.beside.take(message).unwrap_or_default();
+        let sorted = self.think.push(&content);
         self.add(sorted)
     }
 
@@ -77,12 +82,12 @@ impl Answer {
         }
     }
 
-    /// The end of the turn. Text goes before calls; calls are a text, and data beside it for whoever reads data.
+    /// The end of the turn. Text, and what came beside it, goes before calls; calls are a text, and data beside it for whoever reads data.
     pub(crate) fn outcome(self, turn: &Turn) -> Result<Outcome, Failure> {
         let usage = self.ending.usage();
         let said = self.text.trim();
-        let parts = if !said.is_empty() {
-            vec![Part::text(said)]
+        let parts = if !(said.is_empty() && self.beside.is_empty()) {
+            self.beside.with_text(said.to_owned(), turn)
         } else if self.calls.is_empty() {
             vec![Part::text(NOTHING)]
         } else {
@@ -94,15 +99,4 @@ impl Answer {
         };
         Ok(Outcome { usage, ..Outcome::new(FinalState::Completed, parts) })
     }
-}
-
-/// Whether the caller said that it can use JSON. One that said nothing gets what the Python executor gave: text, which
-/// a blocking send answers with a bare message.
-fn reads_data(turn: &Turn) -> bool {
-    let metadata = turn.metadata.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
-    let modes = metadata.as_ref().and_then(|metadata| metadata.get(OUTPUT_MODES)?.as_array());
-    modes.into_iter().flatten().filter_map(Value::as_str).any(|mode| {
-        let kind = mode.split(';').next().unwrap_or_default().trim();
-        [JSON, "application/*"].iter().any(|accepted| kind.eq_ignore_ascii_case(accepted))
-    })
 }

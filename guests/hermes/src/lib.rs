@@ -23,10 +23,13 @@ use serde_json::value::RawValue;
 use talaria_guest::types::Workspace;
 use talaria_guest::{
     Description, Executor, Failure, FailureKind, Needs, Outcome, Request, SetupContext, Turn, http, log,
-    settings,
+    settings, state,
 };
+use talaria_upstream::hermes_agent::OnRestart;
 use talaria_upstream::history::{self, Remembers};
-use talaria_upstream::{PROBE_TIMEOUT_MS, TURN_TIMEOUT_MS, base, bearer, first, is_success};
+use talaria_upstream::{
+    PROBE_TIMEOUT_MS, Prompt, TURN_TIMEOUT_MS, base, bearer, first, input_modes, is_success,
+};
 
 use crate::answer::Answer;
 use crate::fault::Fault;
@@ -47,6 +50,8 @@ struct Settings {
     tools: Vec<Box<RawValue>>,
     #[serde(default)]
     history: Remembers,
+    #[serde(default)]
+    on_restart: OnRestart,
 }
 
 /// The body of a request.
@@ -66,7 +71,14 @@ struct Body<'a> {
 #[derive(Serialize)]
 struct Message<'a> {
     role: &'static str,
-    content: &'a str,
+    content: Content<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(&'a str),
+    Prompt(&'a Prompt<'a>),
 }
 
 #[derive(Serialize)]
@@ -106,6 +118,13 @@ impl Executor for Hermes {
                         "default": [],
                     },
                     "history": history::schema("`auto` sends messages: no session is named to the endpoint"),
+                    "on_restart": {
+                        "type": "string",
+                        "enum": ["fail", "retry"],
+                        "description": "What becomes of a turn that a restart of this host interrupted: `retry` asks the \
+                            model again",
+                        "default": "fail",
+                    },
                 },
             })
             .to_string(),
@@ -118,7 +137,13 @@ impl Executor for Hermes {
                 secrets: vec![KEY.into()],
                 callbacks: false,
             },
-            metadata: Some(json!({ "talaria/output-modes": ["text/plain", "application/json"] }).to_string()),
+            metadata: Some(
+                json!({
+                    "talaria/input-modes": input_modes(),
+                    "talaria/output-modes": ["text/plain", "application/json"],
+                })
+                .to_string(),
+            ),
             ..Description::new(
                 "hermes",
                 env!("CARGO_PKG_VERSION"),
@@ -135,13 +160,21 @@ impl Executor for Hermes {
     }
 
     fn execute(turn: Turn) -> Result<Outcome, Failure> {
-        if turn.text.trim().is_empty() {
+        let prompt = Prompt::of(&turn)?;
+        if prompt.is_empty() {
             return Err(Failure::new(FailureKind::InvalidTurn, "Error: message contained no text content."));
         }
         let settings: Settings = settings(&turn.settings)?;
         let workspace = turn.workspace.as_ref();
         let model = settings.model(workspace)?;
-        let request = settings.request(&turn, model)?;
+        let request = settings.request(&turn, &prompt, model)?;
+        if settings.on_restart == OnRestart::Retry && turn.checkpoint.is_none() {
+            // Nothing to remember but that it may be asked again.
+            if let Err(error) = state::checkpoint(b"{}") {
+                let line = format!("the turn is not kept, so a restart would end it: {}", error.message);
+                log::write(log::Level::Warn, &line, None);
+            }
+        }
         let mut answer = Answer::default();
         let ended =
             if turn.streaming { stream::read(request, &mut answer) } else { whole(request, &mut answer) };
@@ -184,28 +217,24 @@ impl Settings {
         }
     }
 
-    fn request(&self, turn: &Turn, model: &str) -> Result<Request, Failure> {
+    fn request(&self, turn: &Turn, prompt: &Prompt<'_>, model: &str) -> Result<Request, Failure> {
         let workspace = turn.workspace.as_ref();
         let system = first(&self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));
-        let system = system.map(|content| Message { role: "system", content });
+        let system = system.map(|text| Message { role: "system", content: Content::Text(text) });
+        let said = Message { role: "user", content: Content::Prompt(prompt) };
         let tools = self.tools(workspace)?;
         let past = match self.history {
             Remembers::Auto | Remembers::Messages => history::messages(),
             Remembers::Session | Remembers::None => Vec::new(),
         };
-        let past = past.iter().map(|said| Message { role: said.role, content: &said.content });
-        let body = serde_json::to_vec(&Body {
+        let past = past.iter().map(|said| Message { role: said.role, content: Content::Text(&said.content) });
+        let body = prompt.body(&Body {
             model,
-            messages: system
-                .into_iter()
-                .chain(past)
-                .chain([Message { role: "user", content: &turn.text }])
-                .collect(),
+            messages: system.into_iter().chain(past).chain([said]).collect(),
             reasoning: thinks(model).then_some(Reasoning { enabled: true }),
             tools: &tools,
             stream: turn.streaming,
-        });
-        let body = body.map_err(|error| Failure::new(FailureKind::Internal, format!("request: {error}")))?;
+        })?;
         let request = Request::new("POST", format!("{}/chat/completions", self.base()))
             .body("application/json", body)
             .timeout_ms(TURN_TIMEOUT_MS);

@@ -63,6 +63,9 @@ pub(crate) struct Point {
     pub(crate) acted: usize,
 }
 
+/// What becomes part of the text, which is all that the plugin takes.
+const TEXTS: [&str; 5] = ["text/plain", "text/*", "application/json", "application/xml", "application/yaml"];
+
 struct PluginCallback;
 
 impl Executor for PluginCallback {
@@ -77,6 +80,7 @@ impl Executor for PluginCallback {
                 secrets: vec![SECRET.into()],
                 callbacks: true,
             },
+            metadata: Some(json!({ "talaria/input-modes": TEXTS }).to_string()),
             ..Description::new(
                 "plugin-callback",
                 env!("CARGO_PKG_VERSION"),

@@ -4,6 +4,7 @@
 mod chat;
 mod memory;
 mod reply;
+mod restart;
 mod session;
 pub mod transcript;
 
@@ -12,6 +13,7 @@ use talaria_guest::{Failure, FailureKind, events, http};
 use crate::excerpt;
 
 pub use chat::Chat;
+pub use restart::OnRestart;
 pub use session::Session;
 
 /// The secret that the gateway wants, where it wants one.

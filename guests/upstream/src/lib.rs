@@ -4,16 +4,21 @@
 //! Everything that an upstream sends is read up to a bound and taken as text until it proves to be more: gateways answer
 //! with JSON, with plain text and with web pages, whatever was asked for.
 
+mod beside;
 mod chunks;
 mod ending;
 pub mod hermes_agent;
 pub mod history;
+pub mod moment;
+mod prompt;
 
 use serde_json::Value;
 use talaria_guest::{Request, Usage, config, events, http};
 
+pub use beside::{Beside, reads_data};
 pub use chunks::{Chunk, next_chunk};
 pub use ending::Ending;
+pub use prompt::{Prompt, input_modes};
 
 /// How long an upstream may take to answer a turn, as the Python bridge had it.
 pub const TURN_TIMEOUT_MS: u32 = 600_000;
@@ -45,6 +50,14 @@ pub fn bearer(request: Request, secret: &str) -> Request {
     } else {
         request
     }
+}
+
+/// A mark by which equal bytes are known again: FNV-1a, which is enough where nobody gains by a clash.
+#[must_use]
+pub fn mark(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |mark, byte| (mark ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Whether a status says that all is well.

@@ -2,7 +2,7 @@
 //!
 //! - size: refused by its declared length before a byte is read, or as soon as it is over;
 //! - time: the whole body within one deadline, so a slow drip holds a connection only so long;
-//! - depth: 128 levels (serde_json's own limit), so the parser's stack is safe;
+//! - depth: [`MAX_DEPTH`] levels, so the parser's stack is safe, and what is stored can be read again;
 //! - count: [`MAX_VALUES`], since `[0,0,…` costs 36 times its size once it is parsed.
 
 use std::cell::Cell;
@@ -19,6 +19,10 @@ use crate::refusal::{Kind, Refusal};
 
 /// Values in one body, nested ones counted. At some 120 bytes each, 60 MB is the most that one request can take.
 const MAX_VALUES: usize = 500_000;
+
+/// Levels of lists and objects in one body. A store wraps what it keeps into some levels of its own, and its reader, as
+/// serde_json's always does, stops at 128.
+const MAX_DEPTH: usize = 100;
 
 /// Longest that a body too large is still read and thrown away.
 const DISCARD_FOR: Duration = Duration::from_secs(5);
@@ -71,27 +75,54 @@ async fn discard(mut body: Incoming, most: usize) {
 /// Parses a whole body. The error says where it went wrong, never what stands there.
 pub(crate) fn parse(body: &[u8]) -> Result<Value, Refusal> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let left = Cell::new(MAX_VALUES);
-    Counted(&left)
+    let left = Left { values: Cell::new(MAX_VALUES), is_over: Cell::new(false) };
+    Counted { left: &left, depth: 0 }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|error| Refusal::new(Kind::NotJson, format!("the body is not JSON: {error}")))
+        .map_err(|error| match left.is_over.get() {
+            true => Refusal::new(Kind::InvalidRequest, format!("the body has {error}")),
+            false => Refusal::new(Kind::NotJson, format!("the body is not JSON: {error}")),
+        })
+}
+
+/// What a body may still hold.
+struct Left {
+    values: Cell<usize>,
+    /// Whether it held too much, which is no fault of its JSON.
+    is_over: Cell<bool>,
 }
 
 /// Builds a [`Value`] as serde_json does, and counts.
 #[derive(Clone, Copy)]
-struct Counted<'c>(&'c Cell<usize>);
+struct Counted<'c> {
+    left: &'c Left,
+    /// Lists and objects around the value.
+    depth: usize,
+}
 
 // === impl Counted ===
+
+impl Counted<'_> {
+    fn inside(self) -> Self {
+        Self { depth: self.depth + 1, ..self }
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for Counted<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        let Some(left) = self.0.get().checked_sub(1) else {
-            return Err(D::Error::custom(format_args!("more than {MAX_VALUES} values")));
+        let over = |what: fmt::Arguments<'_>| {
+            self.left.is_over.set(true);
+            Err(D::Error::custom(what))
         };
-        self.0.set(left);
+        let Some(values) = self.left.values.get().checked_sub(1) else {
+            return over(format_args!("more than {MAX_VALUES} values"));
+        };
+        self.left.values.set(values);
+        if self.depth > MAX_DEPTH {
+            return over(format_args!("values nested more than {MAX_DEPTH} deep"));
+        }
         deserializer.deserialize_any(self)
     }
 }
@@ -133,7 +164,7 @@ impl<'de> Visitor<'de> for Counted<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut elements = Vec::new();
-        while let Some(element) = seq.next_element_seed(self)? {
+        while let Some(element) = seq.next_element_seed(self.inside())? {
             elements.push(element);
         }
         Ok(Value::Array(elements))
@@ -142,7 +173,7 @@ impl<'de> Visitor<'de> for Counted<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut members = Map::new();
         while let Some(name) = map.next_key::<String>()? {
-            members.insert(name, map.next_value_seed(self)?);
+            members.insert(name, map.next_value_seed(self.inside())?);
         }
         Ok(Value::Object(members))
     }
@@ -155,8 +186,12 @@ mod tests {
     use super::*;
 
     fn refused(body: &[u8]) -> String {
+        refused_as(Kind::NotJson, body)
+    }
+
+    fn refused_as(kind: Kind, body: &[u8]) -> String {
         let refusal = parse(body).unwrap_err();
-        assert_eq!(refusal.kind, Kind::NotJson);
+        assert_eq!(refusal.kind, kind);
         refusal.message
     }
 
@@ -166,15 +201,23 @@ mod tests {
         assert_eq!(refused(b"{}\n{}"), "the body is not JSON: trailing characters at line 2 column 1");
         assert!(refused(b"\"\xff\xfe\"").contains("invalid unicode code point at line 1 column"));
         assert!(refused(b"\"\\ud800\"").contains("at line 1 column"), "half of a surrogate pair");
-        assert!(
-            refused("[".repeat(10_000).as_bytes()).contains("recursion limit exceeded at line 1 column 128")
-        );
+    }
+
+    #[test]
+    fn values_may_be_nested_and_not_too_deep() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(parse(nested(MAX_DEPTH + 1).as_bytes()).is_ok(), "the innermost list is {MAX_DEPTH} deep");
+        for depth in [MAX_DEPTH + 2, 200, 10_000] {
+            let refused = refused_as(Kind::InvalidRequest, nested(depth).as_bytes());
+            assert_eq!(refused, "the body has values nested more than 100 deep at line 1 column 101");
+        }
     }
 
     #[test]
     fn many_small_values_are_refused_before_they_cost_memory() {
         let body = format!("[{}0]", "0,".repeat(MAX_VALUES));
-        assert!(refused(body.as_bytes()).contains("more than 500000 values at line 1 column"));
+        let refused = refused_as(Kind::InvalidRequest, body.as_bytes());
+        assert!(refused.contains("the body has more than 500000 values at line 1 column"), "{refused}");
     }
 
     #[test]

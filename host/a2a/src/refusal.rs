@@ -290,6 +290,7 @@ impl From<SendError> for Refusal {
             SendError::HistoryFull { .. } => Self::field("message.taskId", message),
             SendError::NoExecutor(NoExecutor::Refused(_)) => Self::field("message.metadata", message),
             SendError::NoExecutor(NoExecutor::Unavailable(_)) => Self::new(Kind::Internal, message),
+            SendError::NoExecutor(NoExecutor::Media(_)) => Self::new(Kind::ContentTypeNotSupported, message),
             SendError::Busy(_) | SendError::LaneFull(_) => Self::busy(message, RETRY_BUSY),
             SendError::Draining => Self::busy(message, RETRY_DRAINING),
             SendError::Hook(error) => Self::hook(None, &error),

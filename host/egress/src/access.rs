@@ -59,7 +59,7 @@ pub struct Bounds {
     pub header_bytes: usize,
     /// Number of headers, each way. 100, which is also where the HTTP/1.1 client stops.
     pub headers: usize,
-    /// Bytes of one server-sent event. 1 MiB: far above a tool call's arguments.
+    /// Bytes of one server-sent event. 8 MiB: an image that a model makes comes in one.
     pub sse_event: usize,
 }
 
@@ -125,7 +125,7 @@ impl Default for Bounds {
             stream_bytes: 64 << 20,
             header_bytes: 64 << 10,
             headers: 100,
-            sse_event: 1 << 20,
+            sse_event: 8 << 20,
         }
     }
 }

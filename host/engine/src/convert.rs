@@ -11,6 +11,9 @@ use tokio::time::Instant;
 
 use crate::contract::bindings::talaria::executor::types as wit;
 
+/// Levels of lists and objects in a guest's JSON.
+const MAX_DEPTH: usize = 100;
+
 pub(crate) fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }
@@ -150,22 +153,33 @@ pub(crate) fn metadata(
     }
 }
 
-/// A guest's JSON, with every text in it scrubbed. The parser bounds its depth.
+/// A guest's JSON, with every text in it scrubbed, and no deeper than a request's may be: a store wraps it into some more
+/// levels, and reads no more than 128 of them.
 pub(crate) fn json(field: &str, text: &str, redactor: &Redactor) -> Result<Value, String> {
     let mut value = serde_json::from_str(text).map_err(|error| format!("{field} is not JSON: {error}"))?;
-    scrub(&mut value, redactor);
-    Ok(value)
+    match scrub(&mut value, redactor, MAX_DEPTH) {
+        true => Ok(value),
+        false => Err(format!("{field} is nested more than {MAX_DEPTH} deep")),
+    }
 }
 
-fn scrub(value: &mut Value, redactor: &Redactor) {
+/// False where it is too deep.
+fn scrub(value: &mut Value, redactor: &Redactor, depth: usize) -> bool {
     match value {
         Value::String(text) => {
             if let std::borrow::Cow::Owned(scrubbed) = redactor.redact(text) {
                 *text = scrubbed;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| scrub(item, redactor)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| scrub(field, redactor)),
+        Value::Array(items) => {
+            let Some(depth) = depth.checked_sub(1) else { return items.is_empty() };
+            return items.iter_mut().all(|item| scrub(item, redactor, depth));
+        }
+        Value::Object(fields) => {
+            let Some(depth) = depth.checked_sub(1) else { return fields.is_empty() };
+            return fields.values_mut().all(|field| scrub(field, redactor, depth));
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+    true
 }

@@ -200,7 +200,7 @@ impl App {
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
         tracker.spawn(fail_stuck(turns.clone(), config.limits.stuck_after.get(), shutdown.clone()));
         let (first, url) = (config.a2a.card.current(), config.a2a.public_url(bound));
-        let card = card::with_output_modes(first.clone(), &executors.table());
+        let card = card::with_modes(first.clone(), &executors.table());
         let mut server = Server::new(server_config(&config, bound, card)?, turns.clone());
         let source = config.a2a.card.clone();
         let card = Renewal::new(source, first, url.clone(), Arc::clone(&executors), server.card());

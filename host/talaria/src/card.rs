@@ -51,17 +51,22 @@ struct Settling {
     found: Option<CardConfig>,
 }
 
-/// The card with what executors answer with beside text, as they say of themselves.
-pub(crate) fn with_output_modes(mut card: CardConfig, executors: &Table) -> CardConfig {
-    let modes = &mut card.default_output_modes;
+/// The card with what executors take and answer with beside text, as they say of themselves.
+pub(crate) fn with_modes(mut card: CardConfig, executors: &Table) -> CardConfig {
+    let add = |modes: &mut Vec<String>, mode: &str| {
+        if !modes.iter().any(|known| known == mode) {
+            modes.push(mode.to_owned());
+        }
+    };
     for (_, loaded) in executors.loaded() {
+        for mode in loaded.input.names() {
+            add(&mut card.default_input_modes, mode);
+        }
         let metadata = loaded.executor.component().description().metadata.as_deref();
         let metadata: Value = metadata.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
         let said = metadata.get(OUTPUT_MODES).and_then(Value::as_array).into_iter().flatten();
         for mode in said.filter_map(Value::as_str) {
-            if !modes.iter().any(|known| known == mode) {
-                modes.push(mode.to_owned());
-            }
+            add(&mut card.default_output_modes, mode);
         }
     }
     card
@@ -128,7 +133,7 @@ impl Renewal {
     }
 
     fn renew(&self) {
-        let card = with_output_modes(self.files.settled.clone(), &self.executors.table());
+        let card = with_modes(self.files.settled.clone(), &self.executors.table());
         let told = registry(&card, &self.url);
         if self.served.renew(card) {
             info!("the card changed");

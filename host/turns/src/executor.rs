@@ -252,6 +252,9 @@ pub enum NoExecutor {
     /// The one that it goes to is not there.
     #[error("{0}")]
     Unavailable(String),
+    /// It holds what the one that it goes to cannot use.
+    #[error("{0}")]
+    Media(String),
 }
 
 /// Chooses the executor of a turn.

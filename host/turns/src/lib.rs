@@ -48,5 +48,5 @@ pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendErro
 pub use store::{Begin, Entry, Logged, Onto, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
 pub use tell::StreamAs;
-pub use text::message_text;
+pub use text::{is_text_media, message_text};
 pub use workspace::{Workspace, Workspaces};

@@ -134,6 +134,9 @@ pub struct Pending {
     /// The request's metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
+    /// When it began first; a restart does not change that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<Timestamp>,
 }
 
 /// What an executor needs to go on from where it was.
@@ -303,6 +306,7 @@ impl Task {
                     message: self.history.len(),
                     executor: executor.clone(),
                     metadata: metadata.clone(),
+                    begun: None,
                 });
                 self.executor = Some(executor.clone());
                 self.history.push(message.clone());
@@ -319,6 +323,9 @@ impl Task {
                     self.pending.pop_front();
                     self.answers.clear();
                     self.checkpoint = None;
+                }
+                if let Some(turn) = self.pending.front_mut().filter(|_| status.state == State::Working) {
+                    turn.begun.get_or_insert(status.at);
                 }
             }
             Event::Checkpoint(data) => {
@@ -415,6 +422,25 @@ mod tests {
     fn delta(text: &str, append: bool) -> Event {
         let artifact = Artifact::new(REPLY, vec![Part::text(text)]);
         Event::Artifact { artifact, append, last: false }
+    }
+
+    #[test]
+    fn a_turn_began_when_it_began_first() {
+        let mut task = task();
+        let message = Message::agent(vec![Part::text("hi")]);
+        let at = |millis, ends_turn| Event::Status {
+            status: Status { state: State::Working, message: None, at: Timestamp::from_millis(millis) },
+            metadata: None,
+            ends_turn,
+        };
+        let accepted = Event::Accepted { message, executor: "echo".into(), metadata: None };
+        for event in [accepted.clone(), accepted, at(1, false), at(2, false)] {
+            task.apply(&event).unwrap();
+        }
+        let begun = |task: &Task| task.pending.iter().map(|turn| turn.begun).collect::<Vec<_>>();
+        assert_eq!(begun(&task), [Some(Timestamp::from_millis(1)), None], "a restart moves it again");
+        task.apply(&at(3, true)).unwrap();
+        assert_eq!(begun(&task), [Some(Timestamp::from_millis(3))], "the next one");
     }
 
     #[test]

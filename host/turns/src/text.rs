@@ -1,10 +1,21 @@
 //! The text of a message, as the agents behind us have always been given it.
+//!
+//! A part that can be read as text is never dropped from it: data parts and text files that came inline follow the words,
+//! each under its name, so that an executor that only looks at the text has them too. Images and other binary files are
+//! not in it; an executor finds them among the message's parts. A message of words and references alone has the text that
+//! it always had, to the byte.
 
 use std::fmt::Write as _;
 
 use crate::model::{Content, Part};
 
-/// All text parts joined with one space and trimmed; then, after a blank line, the files that came by reference.
+/// Media types of files that are text, beside `text/*`.
+const TEXT_MEDIA: [&str; 3] = ["application/json", "application/xml", "application/yaml"];
+/// Characters of a file's name that are shown. Names come from the caller.
+const NAME: usize = 255;
+
+/// All text parts joined with one space and trimmed; then, after a blank line, the files that came by reference; then the
+/// data parts and the text files that came inline, each after a blank line and under its name.
 ///
 /// Blank parts count as empty, so that two of them are still no prompt.
 #[must_use]
@@ -33,7 +44,39 @@ pub fn message_text(parts: &[Part]) -> String {
             let _ = write!(text, "\n- {name} ({kind}) at {uri}");
         }
     }
+    for part in parts {
+        let (content, name, kind) = match &part.content {
+            Content::Data(data) => (data.to_string(), "data", "application/json"),
+            Content::Bytes(bytes) if part.media_type.as_deref().is_some_and(is_text_media) => {
+                let Ok(content) = std::str::from_utf8(bytes) else { continue };
+                (content.to_owned(), "file", "text/plain")
+            }
+            Content::Text(_) | Content::Uri(_) | Content::Bytes(_) => continue,
+        };
+        let said = |word: &Option<String>| word.as_deref().map(shown).filter(|word| !word.is_empty());
+        let name = said(&part.filename).unwrap_or_else(|| name.to_owned());
+        let kind = said(&part.media_type).unwrap_or_else(|| kind.to_owned());
+        let gap = if text.is_empty() { "" } else { "\n\n" };
+        let _ = write!(text, "{gap}{name} ({kind}):\n{}", content.trim_end());
+    }
     text
+}
+
+/// Whether an inline file of this media type is text. Parameters mean nothing.
+#[must_use]
+pub fn is_text_media(media_type: &str) -> bool {
+    let kind = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind.starts_with("text/") || TEXT_MEDIA.contains(&kind.as_str())
+}
+
+/// A caller's word on one line.
+fn shown(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(NAME)
+        .collect::<String>()
+        .trim()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -42,8 +85,8 @@ mod tests {
 
     #[test]
     fn text_parts_are_joined_with_one_space_and_trimmed() {
-        let parts =
-            [Part::text(" a"), Part::new(Content::Data(1.into())), Part::text("b\n"), Part::text("c ")];
+        let image = Part { media_type: Some("image/png".into()), ..Part::new(Content::Bytes(vec![1])) };
+        let parts = [Part::text(" a"), image, Part::text("b\n"), Part::text("c ")];
         assert_eq!(message_text(&parts), "a b\n c");
         assert_eq!(message_text(&[Part::text(""), Part::text("  "), Part::text("\n")]), "");
     }
@@ -60,6 +103,37 @@ mod tests {
         assert_eq!(
             message_text(&[file]),
             "Attached files:\n- Q3.pdf (application/pdf) at workspace:/data/report.pdf"
+        );
+    }
+
+    #[test]
+    fn data_and_text_files_follow_under_their_names() {
+        let data = Part::new(Content::Data(serde_json::json!({ "b": 1, "a": [true] })));
+        assert_eq!(
+            message_text(std::slice::from_ref(&data)),
+            "data (application/json):\n{\"b\":1,\"a\":[true]}"
+        );
+        let file = |name: Option<&str>, kind: &str, bytes: &[u8]| Part {
+            media_type: Some(kind.into()),
+            filename: name.map(str::to_owned),
+            ..Part::new(Content::Bytes(bytes.to_vec()))
+        };
+        let parts = [
+            data,
+            Part::text("compare"),
+            file(Some("a\nb.csv"), "Text/CSV; charset=utf-8", b"x,y\n1,2\n"),
+            file(None, "application/json", b"{}"),
+            // Neither is text.
+            file(None, "text/plain", &[0xff]),
+            file(None, "application/pdf", b"%PDF"),
+            Part::new(Content::Uri("file:/tmp/a.txt".into())),
+        ];
+        assert_eq!(
+            message_text(&parts),
+            "compare\n\nAttached files:\n- a.txt (unknown type) at file:/tmp/a.txt\n\n\
+             data (application/json):\n{\"b\":1,\"a\":[true]}\n\n\
+             a b.csv (Text/CSV; charset=utf-8):\nx,y\n1,2\n\n\
+             file (application/json):\n{}"
         );
     }
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `say WORDS` | says the words |
 //! | `history` | says what came before: a JSON array of the earlier texts, user's and assistant's |
+//! | `look` | says how many images came with the text |
 //! | `count N` | says `1 2 … N`, a piece each 50 ms |
 //! | `talk` | says `tick ` every 50 ms, for ever |
 //! | `wait` | says nothing until [`Provider::release`] |
@@ -93,6 +94,17 @@ impl Provider {
         self.turns.borrow().get(name).map_or(0, |turn| turn.asked)
     }
 
+    /// The addresses of the images that came with a text.
+    #[must_use]
+    pub fn images(&self, name: &str) -> Vec<String> {
+        let named = |message: &Value| command(&text(message)).is_some_and(|(found, _)| found == name);
+        let requests = self.requests();
+        let bodies = requests.iter().filter(|request| request.method == "POST").map(Recorded::json);
+        let messages =
+            |body: Value| body.get("messages").and_then(Value::as_array).cloned().unwrap_or_default();
+        bodies.flat_map(messages).find(named).as_ref().map(images).unwrap_or_default()
+    }
+
     /// Returns once the model has been sent a text.
     pub async fn asked(&self, name: &str) {
         self.wait(&format!("the model was not asked for {name}"), |turns| turns.contains_key(name)).await;
@@ -170,6 +182,7 @@ fn answer(request: &Recorded, turns: &watch::Sender<Turns>) -> Reply {
     match verb {
         "say" => script.say(rest),
         "history" => script.say(&history(before)),
+        "look" => script.say(&format!("{} images", now.first().map_or(0, |message| images(message).len()))),
         "long" => script.say(&"0123456789".repeat(many())),
         "nothing" => script.say(""),
         "wait" => script.body.wait(&release).delta("released").hold(open).finish("stop").into(),
@@ -247,4 +260,11 @@ fn text(message: &Value) -> String {
 fn history(messages: &[Value]) -> String {
     let said = messages.iter().filter(|message| is(message, "user") || is(message, "assistant"));
     Value::from_iter(said.map(text)).to_string()
+}
+
+/// The addresses of a message's images.
+fn images(message: &Value) -> Vec<String> {
+    let parts = message.get("content").and_then(Value::as_array).into_iter().flatten();
+    let address = |part: &Value| Some(part.get("image_url")?.get("url")?.as_str()?.to_owned());
+    parts.filter_map(address).collect()
 }

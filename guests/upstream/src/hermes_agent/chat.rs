@@ -5,21 +5,26 @@ use serde_json::Value;
 use talaria_guest::events::{Event, ToolProgress, ToolState};
 use talaria_guest::{Failure, FailureKind, Outcome, Request, Turn, config, http};
 
-use super::memory::Memory;
+use super::memory::{self, Memory};
 use super::reply::{self, Reply};
-use super::{KEY, Session, error_status, tell, unreachable};
+use super::restart::Sent;
+use super::{KEY, OnRestart, Session, error_status, tell, unreachable};
 use crate::history::Remembers;
 use crate::{
-    Chunk, ERROR_BYTES, TURN_TIMEOUT_MS, WHOLE_BODY, at, base, bearer, first, is_event_stream, is_success,
-    next_chunk, read, text,
+    Chunk, ERROR_BYTES, Prompt, TURN_TIMEOUT_MS, WHOLE_BODY, at, base, bearer, first, is_event_stream,
+    is_success, next_chunk, read, text,
 };
 
 /// The event that carries a tool's progress; all others carry chunks.
 const TOOL_EVENT: &str = "hermes.tool.progress";
 
+/// The longest text, in characters, that hermes-agent takes whole in a message of a chat completion.
+const LONGEST: usize = 65_536;
+
 /// A turn for the gateway's chat route.
 pub struct Chat<'a> {
     turn: &'a Turn,
+    prompt: Prompt<'a>,
     base_url: &'a str,
     model: &'a str,
     system_prompt: &'a str,
@@ -39,17 +44,30 @@ struct Body<'a> {
 
 #[derive(Serialize)]
 struct Said<'a> {
-    content: &'a str,
+    content: Content<'a>,
     role: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(&'a str),
+    Prompt(&'a Prompt<'a>),
 }
 
 impl<'a> Chat<'a> {
     /// The turn, with the executor's settings; an empty one is the workspace's.
     #[must_use]
-    pub fn new(turn: &'a Turn, base_url: &'a str, model: &'a str, system_prompt: &'a str) -> Self {
+    pub fn new(
+        turn: &'a Turn,
+        prompt: Prompt<'a>,
+        base_url: &'a str,
+        model: &'a str,
+        system_prompt: &'a str,
+    ) -> Self {
         let session = config::has_secret(KEY).then(|| Session::of(turn));
         let (remembers, memory) = (Remembers::Session, Memory::default());
-        Self { turn, base_url, model, system_prompt, session, remembers, memory }
+        Self { turn, prompt, base_url, model, system_prompt, session, remembers, memory }
     }
 
     /// The same, with a conversation that somebody else than the gateway may have to remember.
@@ -59,17 +77,57 @@ impl<'a> Chat<'a> {
         Self { remembers, memory, ..self }
     }
 
-    /// The answer in one piece. The gateway works on for whoever goes away meanwhile.
+    /// Refuses a text that hermes-agent would cut on this route without saying so. Other upstreams take what they take.
     ///
     /// # Errors
     /// What the caller reads.
-    pub fn whole(&self) -> Result<Outcome, Failure> {
-        let response = self.request(false).fetch().map_err(|error| unreachable(&error))?;
+    pub fn fits(&self) -> Result<(), Failure> {
+        let length = self.prompt.length();
+        if length <= LONGEST || memory::is_hermes_agent(self.base_url) != Some(true) {
+            return Ok(());
+        }
+        let what = format!(
+            "[hermes-agent error] the message has {length} characters, and hermes-agent cuts it at {LONGEST} on its chat \
+             route; send less, or send it by the executor hermes-runs"
+        );
+        Err(Failure::new(FailureKind::InvalidTurn, what))
+    }
+
+    /// The answer, as a stream where somebody watches; or what became of it, for a turn that a restart interrupted.
+    ///
+    /// # Errors
+    /// What the caller reads.
+    pub fn answer(&self, on_restart: OnRestart) -> Result<Outcome, Failure> {
+        let before = Sent::of(self.turn)?;
+        let stream = before.as_ref().map_or(self.turn.streaming, |sent| sent.stream);
+        let body = self.body(stream)?;
+        let sent = match before {
+            Some(sent) => {
+                sent.again(self.turn, &body, base(self.base_url), on_restart)?;
+                sent
+            }
+            None => {
+                let sent = Sent::new(self.turn, stream, self.session.is_some(), &body);
+                sent.keep(on_restart);
+                sent
+            }
+        };
+        if stream { self.read(&self.opened(body)?) } else { self.whole(body, sent.key.as_deref()) }
+    }
+
+    /// The answer in one piece. The gateway works on for whoever goes away meanwhile.
+    fn whole(&self, body: Vec<u8>, key: Option<&str>) -> Result<Outcome, Failure> {
+        let request = self.request(body);
+        let request = match key {
+            Some(key) => request.header("idempotency-key", key),
+            None => request,
+        };
+        let response = request.fetch().map_err(|error| unreachable(&error))?;
         self.follow(response.status, &response.headers);
         if !is_success(response.status) {
             return Err(error_status(response.status, &response.body));
         }
-        reply::parse(&response.body)?.outcome()
+        reply::parse(&response.body)?.outcome(self.turn)
     }
 
     /// Asks for the answer as a stream, which the gateway gives up when it is dropped.
@@ -77,7 +135,11 @@ impl<'a> Chat<'a> {
     /// # Errors
     /// What the caller reads.
     pub fn open(&self) -> Result<http::Exchange, Failure> {
-        let exchange = self.request(true).open().map_err(|error| unreachable(&error))?;
+        self.opened(self.body(true)?)
+    }
+
+    fn opened(&self, body: Vec<u8>) -> Result<http::Exchange, Failure> {
+        let exchange = self.request(body).open().map_err(|error| unreachable(&error))?;
         self.follow(exchange.status(), &exchange.headers());
         Ok(exchange)
     }
@@ -94,7 +156,7 @@ impl<'a> Chat<'a> {
             return Err(error_status(status, &body));
         }
         if !is_event_stream(exchange) {
-            return reply::parse(&read(exchange, WHOLE_BODY).map_err(unreachable)?)?.outcome();
+            return reply::parse(&read(exchange, WHOLE_BODY).map_err(unreachable)?)?.outcome(self.turn);
         }
 
         let mut reply = Reply::default();
@@ -106,9 +168,9 @@ impl<'a> Chat<'a> {
                 continue;
             }
             reply.ending.note(&data);
-            if let Some(delta) = at(&data, "/choices/0/delta/content").and_then(Value::as_str) {
+            if let Some(delta) = at(&data, "/choices/0/delta").and_then(|delta| reply.beside.take(delta)) {
                 // After a tool the gateway begins with line feeds that the final text does not have.
-                let delta = if said.is_empty() { delta.trim_start_matches('\n') } else { delta };
+                let delta = if said.is_empty() { delta.trim_start_matches('\n') } else { delta.as_str() };
                 if !delta.is_empty() {
                     said.push_str(delta);
                     if self.turn.streaming {
@@ -127,27 +189,27 @@ impl<'a> Chat<'a> {
             }));
         }
         reply.text = Some(said);
-        reply.outcome()
+        reply.outcome(self.turn)
     }
 
-    fn request(&self, stream: bool) -> Request {
+    fn body(&self, stream: bool) -> Result<Vec<u8>, Failure> {
         let workspace = self.turn.workspace.as_ref();
         let model = first(self.model, workspace.and_then(|w| w.model.as_ref()));
         let system = first(self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));
-        let system = system.map(|content| Said { content, role: "system" });
-        let body = Body {
-            messages: system
-                .into_iter()
-                .chain(
-                    self.memory.messages.iter().map(|said| Said { content: &said.content, role: said.role }),
-                )
-                .chain([Said { content: &self.turn.text, role: "user" }])
-                .collect(),
+        let system = system.map(|text| Said { content: Content::Text(text), role: "system" });
+        let past = self.memory.messages.iter();
+        let past = past.map(|said| Said { content: Content::Text(&said.content), role: said.role });
+        let said = Said { content: Content::Prompt(&self.prompt), role: "user" };
+        self.prompt.body(&Body {
+            messages: system.into_iter().chain(past).chain([said]).collect(),
             model: model.unwrap_or("hermes-agent"),
             stream,
-        };
+        })
+    }
+
+    fn request(&self, body: Vec<u8>) -> Request {
         let request = Request::new("POST", format!("{}/chat/completions", base(self.base_url)))
-            .json(&body)
+            .body("application/json", body)
             .timeout_ms(TURN_TIMEOUT_MS);
         let request = bearer(request, KEY);
         match &self.session {

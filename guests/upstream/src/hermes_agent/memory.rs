@@ -64,6 +64,13 @@ fn keeps_sessions(base_url: &str) -> Option<bool> {
         Some(NO) => return Some(false),
         _ => {}
     }
+    let found = is_hermes_agent(base_url)?;
+    keep(found);
+    Some(found)
+}
+
+/// Whether the upstream says that it is hermes-agent; none if it does not answer.
+pub(super) fn is_hermes_agent(base_url: &str) -> Option<bool> {
     let health = Request::new("GET", format!("{}/health", base(base_url)))
         .timeout_ms(PROBE_TIMEOUT_MS)
         .max_bytes(HEALTH_BYTES)
@@ -75,9 +82,7 @@ fn keeps_sessions(base_url: &str) -> Option<bool> {
     }
     let says = serde_json::from_slice::<Value>(&health.body).ok();
     let platform = says.as_ref().and_then(|says| says.get("platform")).and_then(Value::as_str);
-    let found = is_success(health.status) && platform == Some("hermes-agent");
-    keep(found);
-    Some(found)
+    Some(is_success(health.status) && platform == Some("hermes-agent"))
 }
 
 fn keep(keeps_sessions: bool) {

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::faults::Faults;
+use super::input::InputModes;
 use super::kept::Content;
 use crate::config::{Executor, ExecutorName};
 
@@ -25,6 +26,8 @@ use crate::config::{Executor, ExecutorName};
 pub(crate) struct Loaded {
     pub(crate) config: Executor,
     pub(crate) executor: Arc<talaria_engine::Executor>,
+    /// What it takes.
+    pub(crate) input: InputModes,
     /// What it was made of; none for a built-in component.
     pub(super) content: Option<Content>,
     /// Whether that is on disk as the current version.
@@ -126,6 +129,7 @@ impl Loader {
         *standing.readiness.write().unwrap_or_else(PoisonError::into_inner) = Readiness::of(setup);
         Ok(Loaded {
             config,
+            input: InputModes::of(executor.component().description().metadata.as_deref()),
             executor: Arc::new(executor),
             content,
             is_kept: AtomicBool::new(false),

@@ -14,6 +14,7 @@
 //! | `operator` | the changes that an operator asks for |
 //! | `watch` | what is in the folder of executors, looked at every second |
 //! | `loaded` | one version: how it is loaded, whether it is ready, how it has fared |
+//! | `input` | the media types that a version takes |
 //! | `faults` | when a version is in quarantine |
 //! | `kept` | the last good versions, on disk |
 //! | `audit` | who changed what |
@@ -21,6 +22,7 @@
 mod audit;
 mod change;
 mod faults;
+mod input;
 mod kept;
 mod loaded;
 mod operator;
@@ -224,6 +226,9 @@ impl Route for Executors {
     fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
         let table = self.table.load();
         let picked = self.routes.pick(asked, |name: &ExecutorName| table.seats.contains_key(name))?;
+        if let Some((_, loaded)) = table.stand_in(&picked.executor) {
+            loaded.input.admit(&asked.message.parts).map_err(NoExecutor::Media)?;
+        }
         match table.take(&picked.executor) {
             Some(executor) => {
                 self.routes.count(&picked.why);

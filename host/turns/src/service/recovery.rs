@@ -10,13 +10,16 @@ use super::{Inner, Turns};
 use crate::executor::Turn;
 use crate::hook::Hooked;
 use crate::live::Live;
-use crate::model::{Part, Timestamp};
+use crate::model::{Metadata, Part, Timestamp};
 use crate::store::{StoreError, TaskKey};
-use crate::task::{Event, State, Task};
+use crate::task::{Event, Pending, State, Task};
 use crate::text::message_text;
 
 /// What the caller reads of a turn that a restart ended.
 const RESTARTED: &str = "interrupted by a restart";
+/// In the metadata of a turn that had begun before a restart: how long ago, for an executor that must not ask again too
+/// late. Executors have no clock that outlives them.
+const BEGUN: &str = "talaria/begun-ms-ago";
 
 // === impl Turns ===
 
@@ -128,7 +131,7 @@ impl Inner {
                 streaming: true,
                 // No request waits for it any more: whoever wants the answer reads the task.
                 async_delivery: true,
-                metadata: pending.metadata.clone(),
+                metadata: began(pending),
                 checkpoint: task.checkpoint.clone().filter(|_| nth == 0).map(|checkpoint| checkpoint.0),
             };
             let run = self.place(Arc::clone(live), executor, turn, self.past(live), place);
@@ -137,4 +140,14 @@ impl Inner {
         }
         Ok(true)
     }
+}
+
+/// The turn's metadata, with how long ago it began.
+fn began(turn: &Pending) -> Option<Metadata> {
+    let mut metadata = turn.metadata.clone();
+    if let Some(begun) = turn.begun {
+        let ago = Timestamp::now().millis().saturating_sub(begun.millis());
+        metadata.get_or_insert_default().insert(BEGUN.into(), ago.into());
+    }
+    metadata
 }

@@ -71,7 +71,12 @@ fn no_route() -> Reply {
 
 fn submit(shared: &Arc<Mutex<State>>, state: &mut State, request: &Recorded) -> Reply {
     let body = request.json();
-    let Some(input) = body["input"].as_str().filter(|input| !input.is_empty()) else {
+    // A text, or messages of which the last one counts.
+    let last = body["input"].as_array().and_then(|messages| messages.last());
+    let input = last.map_or(&body["input"], |message| &message["content"]);
+    let texts = |parts: &Vec<Value>| parts.iter().filter_map(|part| part["text"].as_str()).collect();
+    let input = input.as_array().map(texts).or_else(|| input.as_str().map(str::to_owned));
+    let Some(input) = input.filter(|input| !input.is_empty()) else {
         return error(400, "Missing 'input' field", "");
     };
     let Some(script) = state.scripts.pop_front() else {

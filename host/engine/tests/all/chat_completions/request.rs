@@ -96,8 +96,7 @@ async fn slashes_at_the_end_of_the_base_url_are_stripped() {
 async fn a_blank_prompt_is_answered_without_a_call() {
     let gateway = polite().await;
     let rig = rig(&gateway).await;
-    let data = || vec![Part::new(Content::Data(json!({ "key": "value" })))];
-    let turns = [rig.turn(""), rig.turn(" \n\t "), rig.turn("\u{a0}\u{2003}"), rig.turn_of(data())];
+    let turns = [rig.turn(""), rig.turn(" \n\t "), rig.turn("\u{a0}\u{2003}")];
     for turn in turns {
         for streaming in [false, true] {
             let ran = rig.execute(Turn { streaming, ..turn.clone() }).await;
@@ -132,7 +131,7 @@ async fn any_text_goes_there_and_back_unchanged() {
     .await;
     let rig = rig(&gateway).await.secret(KEY, "k-0123456789abcdef");
     assert_eq!(rig.run(text).await.text(), text, "a secret is filled into headers only");
-    let long = "ä".repeat(1 << 20);
+    let long = "ä".repeat(1 << 16);
     assert_eq!(rig.run(&long).await.text().len(), long.len());
 }
 

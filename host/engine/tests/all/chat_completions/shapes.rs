@@ -24,7 +24,7 @@ async fn an_unexpected_shape_is_no_content() {
         ("a message that is none", json!({ "choices": [{ "message": null }] }).to_string()),
         ("no content", json!({ "choices": [{ "message": { "role": "assistant" } }] }).to_string()),
         ("a number", json!({ "choices": [{ "message": { "content": 42 } }] }).to_string()),
-        ("parts", json!({ "choices": [{ "message": { "content": [{ "text": "hi" }] } }] }).to_string()),
+        ("parts", json!({ "choices": [{ "message": { "content": [{ "type": "hologram" }] } }] }).to_string()),
         ("invalid JSON", r#"{"choices":[{"message":{"content":"hi"}}"#.into()),
         ("two documents", r#"{"choices":[]}{"choices":[]}"#.into()),
         ("a web page", "<!doctype html><p>hi".into()),

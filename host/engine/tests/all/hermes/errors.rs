@@ -88,7 +88,7 @@ async fn an_answer_of_another_shape_is_none() {
         r#"{"choices":null}"#,
         r#"{"choices":[{"message":null}]}"#,
         r#"{"choices":[{"message":{"content":42}}]}"#,
-        r#"{"choices":[{"message":{"content":["hi"]}}]}"#,
+        r#"{"choices":[{"message":{"content":[{"type":"hologram"}]}}]}"#,
         "{",
         "",
         "<!doctype html>",

@@ -133,11 +133,29 @@ async fn the_key_is_sent_when_it_is_set_and_not_empty() {
 }
 
 #[tokio::test]
+async fn images_and_data_are_sent_along() {
+    let endpoint = polite().await;
+    let rig = rig(&endpoint).await;
+    let image =
+        Part { media_type: Some("image/png".into()), ..Part::new(Content::Bytes(b"\x89PNG".to_vec())) };
+    let parts = vec![image, Part::new(Content::Data(json!({ "key": "value" })))];
+    assert_eq!(rig.execute(rig.turn_of(parts)).await.text(), "hi");
+    let body = endpoint.request().json();
+    let said = body["messages"].as_array().and_then(|messages| messages.last()).unwrap();
+    assert_eq!(
+        said["content"],
+        json!([
+            { "type": "text", "text": "data (application/json):\n{\"key\":\"value\"}" },
+            { "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBORw==" } },
+        ])
+    );
+}
+
+#[tokio::test]
 async fn a_message_without_text_is_refused_without_a_call() {
     let endpoint = polite().await;
     let rig = rig(&endpoint).await;
-    let data = vec![Part::new(Content::Data(json!({ "key": "value" })))];
-    for turn in [rig.turn(""), rig.turn(" \n\t "), rig.turn_of(data)] {
+    for turn in [rig.turn(""), rig.turn(" \n\t ")] {
         for streaming in [false, true] {
             let ran = rig.execute(Turn { streaming, ..turn.clone() }).await;
             assert_eq!(ran.failure().message, "Error: message contained no text content.");

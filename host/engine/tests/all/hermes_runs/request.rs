@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use talaria_fakes::{FakeRuns, Reply, Script};
-use talaria_turns::{FailureKind, Turn, Usage};
+use talaria_turns::{Content, FailureKind, Part, Turn, Usage};
 
 use super::{KEY, rig};
 
@@ -29,6 +29,30 @@ async fn a_turn_is_a_run() {
     assert_eq!(submit.header("authorization"), None, "no key is set");
     assert_eq!(submit.header("origin"), None, "the gateway refuses any request that has one");
     assert_eq!(runs.requests("GET", "/events").len(), 1, "events are given once");
+}
+
+#[tokio::test]
+async fn images_go_along_in_a_message() {
+    let runs = polite().await;
+    let rig = rig(&runs).await;
+    let image =
+        Part { media_type: Some("image/png".into()), ..Part::new(Content::Bytes(b"\x89PNG".to_vec())) };
+    assert_eq!(rig.execute(rig.turn_of(vec![Part::text("look"), image])).await.text(), "hi");
+    assert_eq!(
+        runs.submitted()[0]["input"],
+        json!([{ "role": "user", "content": [
+            { "type": "text", "text": "look" },
+            { "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBORw==" } },
+        ] }])
+    );
+}
+
+#[tokio::test]
+async fn a_long_text_is_sent_whole() {
+    let runs = polite().await;
+    let text = "ä".repeat(70_000);
+    assert_eq!(rig(&runs).await.run(&text).await.text(), "hi");
+    assert_eq!(runs.submitted()[0]["input"], text);
 }
 
 #[tokio::test]

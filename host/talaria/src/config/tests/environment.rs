@@ -24,7 +24,8 @@ fn hermes_api_base_is_the_gateway() {
             "POST https://gw.example:9/v1/chat/completions",
             "GET https://gw.example:9/v1/health",
             "GET https://gw.example:9/v1/models",
-            "GET https://gw.example:9/api/sessions*"
+            "GET https://gw.example:9/api/sessions*",
+            "GET https://gw.example:9/health/detailed",
         ]
     );
     let config = Given::nothing().variable("HERMES_API_BASE", "").load();
@@ -92,6 +93,7 @@ fn hermes_api_base_is_the_gateway_of_runs_too() {
             "GET http://gateway:8642/p/one/api/sessions*",
             "POST http://gateway:8642/p/one/v1/chat/completions",
             "GET http://gateway:8642/p/one/v1/models",
+            "GET http://gateway:8642/p/one/v1/health",
         ],
         "sessions are beside the API"
     );

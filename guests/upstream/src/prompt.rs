@@ -1,0 +1,145 @@
+//! What the caller's message becomes in OpenAI's shape: a text, or a list of that text and the images beside it.
+//!
+//! The text is the host's, so references, data parts and text files are in it already. Images go along as data URLs. A
+//! message without images is sent as a plain text, as it was before there were any, because many servers take nothing
+//! else. The images are written straight into the body, whose size is known before: an image of 10 MB would not fit into
+//! a guest's memory three times.
+
+use base64::display::Base64Display;
+use base64::engine::general_purpose::STANDARD;
+use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
+use talaria_guest::{Content, Failure, FailureKind, Turn};
+
+/// The media types of images that models take.
+const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+/// The media types that become text, as the host makes it.
+const TEXTS: [&str; 5] = ["text/plain", "text/*", "application/json", "application/xml", "application/yaml"];
+/// What a body takes beside its longest parts.
+const REST: usize = 4_096;
+
+/// A message for a model.
+pub struct Prompt<'a> {
+    text: &'a str,
+    images: Vec<Image<'a>>,
+}
+
+struct Image<'a> {
+    media_type: &'static str,
+    bytes: &'a [u8],
+}
+
+/// What an executor says of itself that sends images along.
+#[must_use]
+pub fn input_modes() -> Vec<&'static str> {
+    [TEXTS.as_slice(), &IMAGES].concat()
+}
+
+impl<'a> Prompt<'a> {
+    /// The turn's message.
+    ///
+    /// # Errors
+    /// A file that is neither text nor an image. The host refuses it before the turn, so this is for hosts that do not.
+    pub fn of(turn: &'a Turn) -> Result<Self, Failure> {
+        let mut images = Vec::new();
+        for part in &turn.message.parts {
+            let Content::Bytes(bytes) = &part.content else { continue };
+            let media_type = part.media_type.as_deref().unwrap_or_default();
+            let kind = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+            if let Some(media_type) = IMAGES.into_iter().find(|image| *image == kind) {
+                images.push(Image { media_type, bytes });
+            } else if !(kind.starts_with("text/") || TEXTS.contains(&kind.as_str())) {
+                let what = "the message holds a file that is neither text nor an image; send its URL instead";
+                return Err(Failure::new(FailureKind::InvalidTurn, what));
+            }
+        }
+        Ok(Self { text: &turn.text, images })
+    }
+
+    /// Whether there is nothing to answer.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.text.trim().is_empty() && self.images.is_empty()
+    }
+
+    /// How many characters its text has.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.text.chars().count()
+    }
+
+    /// Whether it is a text alone.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        self.images.is_empty()
+    }
+
+    /// A JSON body that holds it, in one piece of memory.
+    ///
+    /// # Errors
+    /// A value that is no JSON, which no type of ours is.
+    pub fn body(&self, body: &impl Serialize) -> Result<Vec<u8>, Failure> {
+        let images: usize = self.images.iter().map(|image| image.bytes.len() / 3 * 4 + REST).sum();
+        let mut bytes = Vec::with_capacity(if self.is_text() { 0 } else { images + self.text.len() + REST });
+        serde_json::to_writer(&mut bytes, body)
+            .map_err(|error| Failure::new(FailureKind::Internal, format!("request: {error}")))?;
+        Ok(bytes)
+    }
+}
+
+impl Serialize for Prompt<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.is_text() {
+            return serializer.serialize_str(self.text);
+        }
+        let text = (!self.text.trim().is_empty()).then_some(Text(self.text));
+        let mut parts = serializer.serialize_seq(Some(self.images.len() + usize::from(text.is_some())))?;
+        if let Some(text) = text {
+            parts.serialize_element(&text)?;
+        }
+        for image in &self.images {
+            parts.serialize_element(image)?;
+        }
+        parts.end()
+    }
+}
+
+struct Text<'a>(&'a str);
+
+impl Serialize for Text<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut part = serializer.serialize_map(Some(2))?;
+        part.serialize_entry("type", "text")?;
+        part.serialize_entry("text", self.0)?;
+        part.end()
+    }
+}
+
+impl Serialize for Image<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut part = serializer.serialize_map(Some(2))?;
+        part.serialize_entry("type", "image_url")?;
+        part.serialize_entry("image_url", &Address(self))?;
+        part.end()
+    }
+}
+
+/// An image's address, which is the image.
+struct Address<'a>(&'a Image<'a>);
+
+impl Serialize for Address<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut address = serializer.serialize_map(Some(1))?;
+        address.serialize_entry("url", &DataUrl(self.0))?;
+        address.end()
+    }
+}
+
+struct DataUrl<'a>(&'a Image<'a>);
+
+impl Serialize for DataUrl<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Image { media_type, bytes } = self.0;
+        serializer
+            .collect_str(&format_args!("data:{media_type};base64,{}", Base64Display::new(bytes, &STANDARD)))
+    }
+}

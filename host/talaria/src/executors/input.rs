@@ -1,0 +1,132 @@
+//! The media types that an executor takes, as its component says of itself, and the check of a message against them.
+//!
+//! A component names them in its description's metadata (`talaria/input-modes`). Text and references need no name there:
+//! every executor gets both as text. One that names nothing takes everything, because it is given the parts as they came.
+//! The check runs when the executor of a message is picked, so a message that is refused is not in the store and has
+//! reached nobody. What was accepted before a restart is not checked again.
+
+use serde_json::Value;
+use talaria_turns::{Content, Part, is_text_media};
+
+/// What a component's description calls the media types that it takes.
+const INPUT_MODES: &str = "talaria/input-modes";
+
+/// What an executor takes inline; none for everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct InputModes(Option<Vec<String>>);
+
+impl InputModes {
+    /// Reads a description's metadata.
+    pub(crate) fn of(metadata: Option<&str>) -> Self {
+        let metadata: Value = metadata.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+        let modes = metadata.get(INPUT_MODES).and_then(Value::as_array);
+        Self(modes.map(|modes| modes.iter().filter_map(Value::as_str).map(str::to_owned).collect()))
+    }
+
+    /// The names, for the card.
+    pub(crate) fn names(&self) -> &[String] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Whether an executor can use these parts. The error names the part, and what to send instead.
+    pub(crate) fn admit(&self, parts: &[Part]) -> Result<(), String> {
+        let Some(modes) = &self.0 else { return Ok(()) };
+        for (index, part) in parts.iter().enumerate() {
+            let refused = |what: &str| Err(format!("message.parts[{index}] {what}"));
+            let takes = |media: &str| modes.iter().any(|mode| fits(mode, media));
+            match &part.content {
+                Content::Text(_) | Content::Uri(_) => {}
+                Content::Data(_) if takes("application/json") => {}
+                Content::Data(_) => {
+                    return refused(&format!("holds data; this agent takes {}", modes.join(", ")));
+                }
+                Content::Bytes(bytes) => match part.media_type.as_deref() {
+                    None => return refused("is a file without a media type; say what it is"),
+                    Some(media) if !takes(media) => {
+                        let media = essence(media);
+                        let media: String = media.chars().filter(|c| !c.is_control()).take(100).collect();
+                        let modes = modes.join(", ");
+                        return refused(&format!(
+                            "is an inline file of type {media:?}; this agent takes {modes}, and other files by URL"
+                        ));
+                    }
+                    Some(media) if is_text_media(media) => {
+                        if std::str::from_utf8(bytes).is_err() {
+                            return refused("is a text file that is not UTF-8");
+                        }
+                    }
+                    Some(_) if bytes.is_empty() => return refused("is an empty file"),
+                    Some(_) => {}
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A media type without its parameters.
+fn essence(media: &str) -> String {
+    media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Whether a media type is one that a mode names: `text/*` names all of its kind.
+fn fits(mode: &str, media: &str) -> bool {
+    let (mode, media) = (essence(mode), essence(media));
+    match mode.strip_suffix('*') {
+        Some("*/") => true,
+        Some(kind) => kind.ends_with('/') && media.len() > kind.len() && media.starts_with(kind),
+        None => mode == media,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(media: Option<&str>, bytes: &[u8]) -> Part {
+        Part { media_type: media.map(str::to_owned), ..Part::new(Content::Bytes(bytes.to_vec())) }
+    }
+
+    #[test]
+    fn an_executor_that_names_nothing_takes_everything() {
+        for metadata in [None, Some("{}"), Some("not JSON"), Some(r#"{"talaria/input-modes":"text/plain"}"#)]
+        {
+            let modes = InputModes::of(metadata);
+            assert_eq!(modes.admit(&[file(Some("application/pdf"), b"%PDF"), file(None, b"")]), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_is_named_is_taken_and_the_rest_is_refused_by_its_place() {
+        let modes =
+            InputModes::of(Some(r#"{"talaria/input-modes":["text/*","application/json","image/png"]}"#));
+        let taken = [
+            Part::text(""),
+            Part::new(Content::Uri("https://a.example/b.pdf".into())),
+            Part::new(Content::Data(1.into())),
+            file(Some("Image/PNG"), b"\x89PNG"),
+            file(Some("text/csv; charset=utf-8"), b""),
+        ];
+        assert_eq!(modes.admit(&taken), Ok(()));
+        for (part, why) in [
+            (file(None, b"x"), "is a file without a media type; say what it is"),
+            (file(Some("image/png"), b""), "is an empty file"),
+            (file(Some("text/plain"), &[0xff]), "is a text file that is not UTF-8"),
+            (
+                file(Some("application/\u{7}pdf; a=b"), b"%PDF"),
+                "is an inline file of type \"application/pdf\"; this agent takes text/*, application/json, \
+                 image/png, and other files by URL",
+            ),
+            (
+                file(Some("text/"), b"x"),
+                "is an inline file of type \"text/\"; this agent takes text/*, \
+                 application/json, image/png, and other files by URL",
+            ),
+        ] {
+            assert_eq!(modes.admit(&[Part::text("a"), part]), Err(format!("message.parts[1] {why}")));
+        }
+        let images = InputModes::of(Some(r#"{"talaria/input-modes":["image/png"]}"#));
+        let data = images.admit(&[Part::new(Content::Data(1.into()))]);
+        assert_eq!(data, Err("message.parts[0] holds data; this agent takes image/png".into()));
+    }
+}

@@ -1,0 +1,91 @@
+//! A restart under an unstreamed turn: the caller gets the answer, and the agent is asked once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use talaria_fakes::{FakeGateway, Reply, soon};
+
+use crate::bridge::{Bridge, Start, message};
+
+const KEY: &str = "a-long-key-of-the-tests-7291";
+
+/// A gateway that is up since long ago, and keeps its first caller waiting.
+async fn gateway(since: &'static str) -> FakeGateway {
+    let asked = AtomicUsize::new(0);
+    FakeGateway::start(move |request| match request.path.as_str() {
+        "/health/detailed" => Reply::json(&json!({
+            "gateway_state": "running",
+            "platforms": { "api_server": { "updated_at": since } },
+        })),
+        "/v1/chat/completions" if asked.fetch_add(1, Ordering::SeqCst) == 0 => Reply::hang(),
+        _ => Reply::completion("the answer"),
+    })
+    .await
+}
+
+fn up(folder: &std::path::Path, gateway: &FakeGateway) -> Bridge {
+    Start::new(folder).env("HERMES_API_BASE", &gateway.base_url()).env("API_SERVER_KEY", KEY).up()
+}
+
+/// The task, once it is over.
+async fn settled(bridge: &Bridge, id: &Value) -> Value {
+    soon("the task is over", async {
+        loop {
+            let task = bridge.call("GetTask", json!({ "id": id })).await["result"].clone();
+            let state = task["status"]["state"].as_str().unwrap_or_else(|| panic!("{task}")).to_owned();
+            if !["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"].contains(&state.as_str()) {
+                return task;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+}
+
+/// Sends a message, and kills the bridge while the gateway has it. The task after the next start.
+async fn interrupted(gateway: &FakeGateway) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let bridge = up(folder.path(), gateway);
+    let mut params = message("hello");
+    params["configuration"] = json!({ "returnImmediately": true });
+    let sent = bridge.call("SendMessage", params).await;
+    let id = sent["result"]["task"]["id"].clone();
+    // Beside the probes.
+    let mut requests = 0;
+    while completions(gateway).is_empty() {
+        requests += 1;
+        gateway.asked(requests).await;
+    }
+    bridge.kill();
+    settled(&up(folder.path(), gateway), &id).await
+}
+
+fn completions(gateway: &FakeGateway) -> Vec<talaria_fakes::Recorded> {
+    gateway.requests().into_iter().filter(|request| request.path == "/v1/chat/completions").collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_caller_gets_the_answer_that_was_under_way() {
+    let gateway = gateway("2020-01-01T00:00:00+00:00").await;
+    let task = interrupted(&gateway).await;
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+    assert_eq!(task["artifacts"][0]["parts"][0]["text"], "the answer");
+    let completions = completions(&gateway);
+    let [first, second] = completions.as_slice() else { panic!("{completions:?}") };
+    let key = format!("{}-1", task["id"].as_str().unwrap());
+    assert_eq!(first.header("idempotency-key"), Some(key.as_str()));
+    assert_eq!((second.header("idempotency-key"), &second.body), (Some(key.as_str()), &first.body));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_whose_gateway_was_restarted_too_fails_and_says_so() {
+    let gateway = gateway("2999-01-01T00:00:00+00:00").await;
+    let task = interrupted(&gateway).await;
+    assert_eq!(task["status"]["state"], "TASK_STATE_FAILED", "{task}");
+    assert_eq!(
+        task["status"]["message"]["parts"][0]["text"],
+        "interrupted by a restart, and not asked again: the gateway was restarted too"
+    );
+    assert_eq!(completions(&gateway).len(), 1, "its tools do not run twice");
+}
