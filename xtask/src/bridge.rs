@@ -58,6 +58,11 @@ impl Binary {
 
     /// Starts it with a configuration and waits until it is ready.
     pub(crate) fn serve(&self, config: &str) -> Result<Bridge> {
+        self.serve_with(config, &[])
+    }
+
+    /// The same, with secrets in its environment.
+    pub(crate) fn serve_with(&self, config: &str, secrets: &[(&str, &str)]) -> Result<Bridge> {
         let folder = TempDir::new_in(self.folder.path())?;
         fs::write(folder.path().join(CONFIG), config)?;
         let log = File::create(folder.path().join(LOG))?;
@@ -66,6 +71,7 @@ impl Binary {
             .current_dir(folder.path())
             .env_clear()
             .env("XDG_CACHE_HOME", &self.cache)
+            .envs(secrets.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
