@@ -4,7 +4,7 @@
 //! - `test` is the gate that CI runs: `check`, then the whole product, the real hermes-agent, the SDKs, the examples, and
 //!   every known input of the fuzz targets.
 //! - `release-check` has what takes too long for each change, or draws lots: fuzzing, property tests with a new seed, the
-//!   soak, the conformance kits.
+//!   soak, agent frameworks, LiteLLM behind the bridge, the conformance kits.
 //!
 //! The first two give the same verdict for the same tree. They draw no random inputs (the seed of property tests is in
 //! `.cargo/config.toml`), and no test is tried twice.
@@ -19,7 +19,7 @@ use crate::command::{cargo, read, run};
 use crate::fuzz;
 use crate::gate::{Step, Tally, count, run_all};
 use crate::toolchain::Toolchain;
-use crate::{examples, guests, hermes, interop, provide, tck};
+use crate::{examples, guests, hermes, interop, litellm, provide, tck};
 
 /// Minutes for each fuzz target before a release, unless told otherwise.
 const FUZZ_MINUTES: u32 = 5;
@@ -83,6 +83,10 @@ pub(crate) fn release(args: &[&str], root: &Path) -> Result<()> {
         }),
         step("fuzz", "cargo xtask fuzz --minutes N", move |root| {
             fuzz::fuzz(&["--minutes", &minutes.to_string()], root)
+        }),
+        step("frameworks", "cargo xtask interop --frameworks", |root| interop::frameworks(&[], root)),
+        step("memory behind LiteLLM", "cargo xtask litellm", |root| {
+            litellm::converse(root).map(|()| Tally::passed(1))
         }),
     ];
     if kits.is_empty() {

@@ -38,7 +38,7 @@ usage: cargo xtask VERB
   test                  the gate: `check`, the whole product, the real hermes-agent, SDKs, examples, fuzz corpora
   test FILTER...        only the tests that match
   release-check [--minutes N] [--kit DIR]...
-                        what is too slow for each change: soak, fuzzing (N minutes a target), conformance kits
+                        what is too slow for each change: soak, fuzzing (N minutes a target), frameworks, conformance kits
 
   prepare               install what the tests need; `test` does it too
   fmt                   format everything
@@ -50,6 +50,8 @@ usage: cargo xtask VERB
   hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
   interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js
   litellm               a conversation through LiteLLM's proxy, installed on the first run
+  interop --frameworks [NAME] [--stream FORM] [--output json]
+                        agent frameworks against the binary, see docs/interop.md
   tck DIR [--output json]
                         the conformance kit that is checked out at DIR against the binary
   fuzz [TARGET...] [--minutes N]
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
             ["lint"] => judge(layers::lint(&root)),
             ["doc"] => judge(layers::doc(&root)),
             ["interop"] => judge(interop::run(None, &root)),
+            ["interop", "--frameworks", args @ ..] => judge(interop::frameworks(args, &root)),
             ["interop", name] => judge(interop::run(Some(name), &root)),
             ["litellm"] => litellm::converse(&root),
             ["tck", kit] => absolute(kit).and_then(|kit| tck::run(&kit, false, &root)),
