@@ -178,16 +178,8 @@ impl Told {
                     turn.push(message.clone());
                 }
             }
-            Event::Artifact { artifact, append, .. } if artifact.id == REPLY => {
-                if !append {
-                    self.reply = None;
-                }
-                let reply = self.reply.get_or_insert_with(|| Artifact::new(REPLY, Vec::new()));
-                // Without the marks for whoever watched it come, so that the pieces of a text are one.
-                let pieces = artifact.parts.iter().map(|part| Part { metadata: None, ..part.clone() });
-                pieces.for_each(|part| reply.push(&part));
-            }
-            Event::Whole(artifact) => self.reply = Some(artifact.clone()),
+            Event::Artifact { artifact, append, .. } if artifact.id == REPLY => self.reply(artifact, *append),
+            Event::Whole(artifact) if artifact.id == REPLY => self.reply(artifact, false),
             Event::Status { status, ends_turn: false, .. } if status.state.is_interrupted() => {
                 self.question.clone_from(&status.message);
             }
@@ -210,8 +202,23 @@ impl Told {
                 self.messages.append(&mut self.failed);
                 self.messages.extend(agent(task, artifact.parts.clone()));
             }
-            Event::Artifact { .. } | Event::Status { .. } | Event::Checkpoint(_) | Event::Note { .. } => {}
+            Event::Artifact { .. }
+            | Event::Whole(_)
+            | Event::Status { .. }
+            | Event::Checkpoint(_)
+            | Event::Note { .. } => {}
         }
+    }
+
+    /// A piece of the answer, or all of it.
+    fn reply(&mut self, artifact: &Artifact, append: bool) {
+        if !append {
+            self.reply = None;
+        }
+        let reply = self.reply.get_or_insert_with(|| Artifact::new(REPLY, Vec::new()));
+        // Without the marks for whoever watched it come, so that the pieces of a text are one.
+        let pieces = artifact.parts.iter().map(|part| Part { metadata: None, ..part.clone() });
+        pieces.for_each(|part| reply.push(&part));
     }
 }
 

@@ -60,6 +60,7 @@ fn an_answer_in_pieces_is_one_message_and_lines_about_progress_are_none() {
         reply("Hello ", false),
         Event::Note { name: "tool-progress".into(), value: "ls".into() },
         reply("Ada", true),
+        Event::Whole(Artifact::new(REPLY, vec![Part::text("Hello Ada")])),
         ended(State::Completed, "done in 3 s"),
     ];
     assert_eq!(of(&events), ["> my name is Ada", "< Hello Ada"]);
