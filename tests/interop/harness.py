@@ -56,8 +56,9 @@ def same(left, right, what):
     assert left == right, f'{what}: {left!r} is not {right!r}'
 
 
-async def tell(client, bindings):
-    """Runs the operations of every binding: `{binding: [(operation, coroutine function)]}`."""
+async def tell(client, bindings, out=None):
+    """Runs the operations of every binding: `{binding: [(operation, coroutine function)]}`. Lines go to standard output,
+    or to `out` where a framework prints there too."""
 
     async def one(binding, operations):
         for name, operation in operations:
@@ -74,7 +75,7 @@ async def tell(client, bindings):
                 'seconds': time.monotonic() - start,
                 'error': error,
             }
-            print(json.dumps(line), flush=True)
+            print(json.dumps(line), file=out, flush=True)
 
     await asyncio.gather(*(one(binding, operations) for binding, operations in bindings.items()))
 
