@@ -17,7 +17,6 @@ import argparse
 import faulthandler
 import logging
 import os
-import sys
 import warnings
 import zlib
 
@@ -81,8 +80,10 @@ async def refused(call):
     raise AssertionError(f'answered without a token: {answer!r}')
 
 
-async def run(framework, operations):
-    """Runs the operations, `{name: coroutine function}`, and ends the process: a framework's threads do not keep it."""
+async def run(framework, operations, end=lambda: None):
+    """Runs the operations, `{name: coroutine function}`, then `end`, and ends the process: a framework's threads do not
+    keep it."""
     await tell(framework, {'JSON-RPC': list(operations.items())}, out=LINES)
     LINES.flush()
+    end()
     os._exit(0)

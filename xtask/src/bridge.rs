@@ -73,6 +73,11 @@ impl Binary {
 
     /// Starts it with a configuration and waits until it is ready.
     pub(crate) fn serve(&self, config: &str) -> Result<Bridge> {
+        self.serve_with(config, &[])
+    }
+
+    /// The same, with secrets in its environment.
+    pub(crate) fn serve_with(&self, config: &str, secrets: &[(&str, &str)]) -> Result<Bridge> {
         let folder = TempDir::new_in(self.folder.path())?;
         // A card that is signed says an address that is known before.
         let (listen, reserved) = match config.contains(LISTEN) {
@@ -86,6 +91,7 @@ impl Binary {
             .current_dir(folder.path())
             .env_clear()
             .env("XDG_CACHE_HOME", &self.cache)
+            .envs(secrets.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)

@@ -1,8 +1,11 @@
-//! `cargo xtask interop`: the clients of the SDKs against the real binary.
+//! `cargo xtask interop`: the clients of the SDKs against the real binary. [`frameworks`] are a verb of their own.
 //!
 //! Each client is a script in `tests/interop` that does everything its SDK offers and prints a line of JSON for every
 //! binding and operation; `harness.py` there says what a line holds. Every client runs, whatever failed before. The
 //! command fails if a line tells of an error, or if a script did not come to its end.
+
+mod frameworks;
+mod results;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,6 +21,8 @@ use crate::command::target;
 use crate::gate::Tally;
 use crate::node::Node;
 use crate::venv::Venv;
+
+pub(crate) use frameworks::run as frameworks;
 
 /// What the clients talk to. The conformance executor does what the id of a message says.
 const CONFIG: &str = r#"
@@ -136,26 +141,12 @@ impl Client {
 
     /// Runs it to its end and shows its lines; how many there were, and what failed.
     fn talk(&self, mut command: Command, bridge: &Bridge) -> Result<(usize, Vec<String>)> {
-        let said = tempfile::NamedTempFile::new()?;
-        let mut child = command
-            .arg(bridge.url())
-            .arg("--config")
-            .arg(bridge.config())
-            .env("NO_PROXY", "127.0.0.1")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(said.reopen()?)
-            .spawn()
-            .with_context(|| format!("cannot start {}", self.name))?;
+        command.arg(bridge.url()).arg("--config").arg(bridge.config());
         let mut lines = Vec::new();
-        for line in BufReader::new(child.stdout.take().context("its output is piped")?).lines() {
-            let line = line?;
-            lines.push(
-                serde_json::from_str::<Line>(&line)
-                    .with_context(|| format!("{} printed {line}", self.name))?,
-            );
-        }
-        let status = child.wait()?;
+        let ended = listen(&mut command, self.name, |line| {
+            lines.push(line);
+            Ok(())
+        })?;
         // The bindings run side by side.
         lines.sort_by(|one, other| (&one.client, &one.binding).cmp(&(&other.client, &other.binding)));
         for line in &lines {
@@ -163,16 +154,43 @@ impl Client {
         }
         let count = lines.len();
         let mut failures: Vec<_> = lines.into_iter().filter_map(Line::failure).collect();
-        if !status.success() {
-            let said = fs::read_to_string(said.path())?;
-            failures.push(format!(
-                "{} ended with {status}:\n{said}\nThe bridge:\n{}",
-                self.name,
-                bridge.log()
-            ));
+        if let Err(ended) = ended {
+            failures.push(format!("{ended}\nThe bridge:\n{}", bridge.log()));
         }
         Ok((count, failures))
     }
+}
+
+/// Runs a script and hands on its lines as they come. The inner error is that of a script which did not come to its end,
+/// with what it said.
+fn listen(
+    command: &mut Command,
+    name: &str,
+    mut hear: impl FnMut(Line) -> Result<()>,
+) -> Result<Result<(), String>> {
+    let said = tempfile::NamedTempFile::new()?;
+    let mut child = command
+        .env("NO_PROXY", "127.0.0.1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(said.reopen()?)
+        .spawn()
+        .with_context(|| format!("cannot start {name}"))?;
+    let out = BufReader::new(child.stdout.take().context("its output is piped")?);
+    let heard = out.lines().try_for_each(|line| {
+        let line = line?;
+        hear(serde_json::from_str(&line).with_context(|| format!("{name} printed {line}"))?)
+    });
+    if heard.is_err() {
+        let _ = child.kill();
+    }
+    let status = child.wait()?;
+    heard?;
+    if status.success() {
+        return Ok(Ok(()));
+    }
+    let said = fs::read(said.path())?;
+    Ok(Err(format!("{name} ended with {status}:\n{}", String::from_utf8_lossy(&said))))
 }
 
 // === impl Line ===

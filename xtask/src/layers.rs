@@ -4,7 +4,7 @@
 //! - `test` is the gate that CI runs: `check`, then the whole product, the real hermes-agent, the SDKs, the examples, and
 //!   every known input of the fuzz targets.
 //! - `release-check` has what takes too long for each change, or draws lots: fuzzing, property tests with a new seed, the
-//!   soak, the conformance kits.
+//!   soak, agent frameworks, the conformance kits.
 //!
 //! The first two give the same verdict for the same tree. They draw no random inputs (the seed of property tests is in
 //! `.cargo/config.toml`), and no test is tried twice.
@@ -85,6 +85,7 @@ pub(crate) fn release(args: &[&str], root: &Path) -> Result<()> {
             fuzz::fuzz(&["--minutes", &minutes.to_string()], root)
         }),
     ];
+    steps.push(step("frameworks", "cargo xtask interop --frameworks", |root| interop::frameworks(&[], root)));
     if kits.is_empty() {
         eprintln!("release-check: no conformance kit; check one out and name it with --kit DIR");
     }

@@ -49,6 +49,8 @@ usage: cargo xtask VERB
   examples              build the example executors and new projects, and run their tests
   hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
   interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js
+  interop --frameworks [NAME] [--stream FORM] [--output json]
+                        agent frameworks against the binary, see docs/interop.md
   litellm               a conversation through LiteLLM's proxy, installed on the first run
   tck DIR [--output json]
                         the conformance kit that is checked out at DIR against the binary
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
             ["lint"] => judge(layers::lint(&root)),
             ["doc"] => judge(layers::doc(&root)),
             ["interop"] => judge(interop::run(None, &root)),
+            ["interop", "--frameworks", args @ ..] => judge(interop::frameworks(args, &root)),
             ["interop", name] => judge(interop::run(Some(name), &root)),
             ["litellm"] => litellm::converse(&root),
             ["tck", kit] => absolute(kit).and_then(|kit| tck::run(&kit, false, &root)),

@@ -4,18 +4,20 @@
 //! folder do not undo each other's. What is half done has no stamp, and is made again. A lock lets one process install at
 //! a time; who comes second finds it done.
 
+use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
 
 use crate::command::read;
 
 /// The oldest Python that the scripts and the kits run on.
-const OLDEST: (u32, u32) = (3, 11);
+pub(crate) const OLDEST: (u32, u32) = (3, 11);
 const STAMP: &str = "installed";
 
 /// A Python environment.
@@ -29,11 +31,22 @@ impl Venv {
     /// The environment in `home` that `pip install INSTALL` makes. `name` says what it is, in its folder and to the user;
     /// `pins` is what it depends on beside that.
     pub(crate) fn find(home: &Path, name: &str, install: &[&OsStr], pins: &str) -> Result<Self> {
+        Self::since(OLDEST, home, name, install, pins)
+    }
+
+    /// The same, for what needs a newer Python than the rest.
+    pub(crate) fn since(
+        oldest: (u32, u32),
+        home: &Path,
+        name: &str,
+        install: &[&OsStr],
+        pins: &str,
+    ) -> Result<Self> {
         let folder = home.join(format!("{}-{}", name.replace(' ', "-"), digest(install, pins)));
         let venv = Self { folder };
         once(home, &venv.folder, || {
             eprintln!("{}: installing {name} …", label(home));
-            read(Command::new(python()?).args(["-m", "venv"]).arg(&venv.folder)).context(
+            read(Command::new(python(oldest)?).args(["-m", "venv"]).arg(&venv.folder)).context(
                 "no virtual environment could be made; on Debian that needs the package python3-venv",
             )?;
             let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
@@ -80,16 +93,29 @@ pub(crate) fn digest(install: &[&OsStr], pins: &str) -> String {
     hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The Python of this machine.
-fn python() -> Result<&'static str> {
-    const PYTHON: &str = "python3";
-    let (major, minor) = OLDEST;
+/// A Python of this machine that is new enough: the one that everybody gets, else one that goes by its version, else one of
+/// pyenv's.
+pub(crate) fn python(oldest: (u32, u32)) -> Result<PathBuf> {
+    let (major, minor) = oldest;
     let script = format!("import sys; assert sys.version_info >= ({major}, {minor}), sys.version");
-    let found = Command::new(PYTHON).args(["-c", &script]).output();
-    let found =
-        found.with_context(|| format!("there is no {PYTHON}; install Python {major}.{minor} or newer"))?;
-    ensure!(found.status.success(), "{PYTHON} is too old; install Python {major}.{minor} or newer");
-    Ok(PYTHON)
+    let is_new_enough = |python: &PathBuf| {
+        let found = Command::new(python).args(["-c", &script]).output();
+        found.is_ok_and(|found| found.status.success())
+    };
+    let versioned = (minor..=minor + 2).rev().map(|minor| format!("python{major}.{minor}").into());
+    iter::once("python3".into())
+        .chain(versioned)
+        .chain(of_pyenv())
+        .find(is_new_enough)
+        .with_context(|| format!("there is no Python {major}.{minor} or newer; install one"))
+}
+
+/// Every Python that pyenv has, whichever it has chosen.
+fn of_pyenv() -> Vec<PathBuf> {
+    let root = env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let root = root.or_else(|| env::home_dir().map(|home| home.join(".pyenv")));
+    let versions = root.and_then(|root| fs::read_dir(root.join("versions")).ok());
+    versions.into_iter().flatten().flatten().map(|version| version.path().join("bin/python3")).collect()
 }
 
 /// The verb that an environment is for.

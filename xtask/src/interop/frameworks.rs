@@ -1,0 +1,272 @@
+//! `cargo xtask interop --frameworks`: agent frameworks against the real binary.
+//!
+//! A framework reads an answer in a way of its own, and many that pass with the SDK below them show nothing, half of it, or
+//! all of it twice. Each is therefore driven by a script in `tests/interop/frameworks` that compares the text which the
+//! framework gives to a program, to the letter; `tests/interop/framework.py` says what the scripts do. They talk to three
+//! bridges in front of one scripted agent: one that streams, one that asks and tells of its progress, one that wants a
+//! token.
+//!
+//! Every framework has packages of its own below `target/interop`, all of them pinned, since no two agree on an SDK. One
+//! that cannot be installed, or that does not come to its end, fails; the others run all the same. What fails for a reason
+//! of the framework's is in [`KNOWN`]. Any other failure fails the command, and so does a known one that passes: then
+//! the list is to be corrected.
+//!
+//! They are no part of `cargo xtask test`: the packages are 3 GB, and take minutes to install.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::listen;
+use super::results::{Outcome, Results};
+use crate::bridge::{Binary, Bridge};
+use crate::command::target;
+use crate::gate::Tally;
+use crate::node::Node;
+use crate::venv::{self, Venv};
+
+/// What the drivers say to the bridge that wants a token; `tests/interop/harness.py` has it too.
+const CREDENTIALS: &str = "interop-credentials";
+/// The scripted agent takes any.
+const GATEWAY_KEY: &str = "interop-gateway-key";
+
+const FRAMEWORKS: [Framework; 12] = [
+    Framework::python("adk"),
+    Framework::node("adk_js"),
+    Framework::python("strands"),
+    Framework::node("strands_js"),
+    Framework::python("crewai"),
+    Framework::python("agent_framework"),
+    Framework::python("beeai"),
+    Framework::python("ag2"),
+    Framework { runtime: Runtime::Python((3, 12)), ..Framework::python("fast_agent") },
+    Framework::node("vercel"),
+    Framework::node("ag_ui"),
+    Framework::python("litellm"),
+];
+
+/// What fails for a reason of the framework's: its name, the operation, the reason.
+const KNOWN: &[(&str, &str, &str)] = &[];
+
+/// A framework: its files in `tests/interop/frameworks` are called by its name.
+struct Framework {
+    name: &'static str,
+    runtime: Runtime,
+}
+
+enum Runtime {
+    /// `NAME.py` on that Python or a newer one, with the packages of `NAME.txt`.
+    Python((u32, u32)),
+    /// `NAME/driver.mjs`, with the packages of `NAME/package-lock.json`.
+    Node,
+}
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Request<'a> {
+    name: Option<&'a str>,
+    stream: Option<&'a str>,
+    json: bool,
+}
+
+/// The scripted agent, which ends with its standard input.
+struct Upstream {
+    child: Child,
+    port: u16,
+}
+
+/// The bridges that a driver talks to.
+struct Bridges {
+    chat: Bridge,
+    runs: Bridge,
+    auth: Bridge,
+    /// They end before it does.
+    _upstream: Upstream,
+}
+
+/// Runs every framework, or the one that is named, prints a table, and counts. `TALARIA_BLESS=1` writes the table into
+/// `docs/interop.md` too.
+pub(crate) fn run(args: &[&str], root: &Path) -> Result<Tally> {
+    let request = Request::parse(args)?;
+    let chosen: Vec<_> = FRAMEWORKS
+        .iter()
+        .filter(|framework| request.name.is_none_or(|name| name == framework.name))
+        .collect();
+    ensure!(
+        !chosen.is_empty(),
+        "there is no such framework; there are {}",
+        FRAMEWORKS.map(|framework| framework.name).join(", ")
+    );
+    let home = target(root)?.join("interop");
+    let scripts = root.join("tests/interop");
+    let binary = Binary::build(root, &home)?;
+    let bridges = Bridges::start(&binary, &scripts, request.stream)?;
+    let mut results = Results::default();
+    for framework in chosen {
+        framework.drive(&home, &scripts, &bridges, &mut results)?;
+    }
+    if request.json {
+        serde_json::to_writer_pretty(io::stdout(), &results.outcomes)?;
+        writeln!(io::stdout())?;
+    } else {
+        write!(io::stdout(), "{}", results.table())?;
+    }
+    if request.name.is_none() && request.stream.is_none() && env::var_os("TALARIA_BLESS").is_some() {
+        results.write(&root.join("docs/interop.md"))?;
+    }
+    Ok(results.judge())
+}
+
+// === impl Request ===
+
+impl<'a> Request<'a> {
+    fn parse(args: &[&'a str]) -> Result<Self> {
+        let mut request = Self::default();
+        let mut args = args.iter().copied();
+        while let Some(arg) = args.next() {
+            match arg {
+                "--output" => {
+                    ensure!(args.next() == Some("json"), "--output takes json");
+                    request.json = true;
+                }
+                "--stream" => request.stream = Some(args.next().context("--stream takes a form")?),
+                name if !name.starts_with('-') && request.name.is_none() => request.name = Some(name),
+                other => bail!("{other} is not understood here"),
+            }
+        }
+        Ok(request)
+    }
+}
+
+// === impl Framework ===
+
+impl Framework {
+    const fn python(name: &'static str) -> Self {
+        Self { name, runtime: Runtime::Python(venv::OLDEST) }
+    }
+
+    const fn node(name: &'static str) -> Self {
+        Self { name, runtime: Runtime::Node }
+    }
+
+    /// Runs its driver; what happened is in the results.
+    fn drive(&self, home: &Path, scripts: &Path, bridges: &Bridges, results: &mut Results) -> Result<()> {
+        let mut command = match self.command(home, scripts) {
+            Ok(command) => command,
+            Err(error) => {
+                results.outcomes.push(Outcome::broken(self.name, format!("{error:#}")));
+                return Ok(());
+            }
+        };
+        // Frameworks leave files about.
+        let folder = tempfile::tempdir_in(home)?;
+        command
+            .arg(bridges.chat.url())
+            .args(["--runs", bridges.runs.url(), "--auth", bridges.auth.url()])
+            .current_dir(folder.path())
+            .env("TMPDIR", folder.path())
+            .env("HOME", folder.path());
+        let ended = listen(&mut command, self.name, |line| {
+            let known =
+                KNOWN.iter().find(|(name, operation, _)| (*name, *operation) == (self.name, &line.operation));
+            let outcome = Outcome::new(self.name, line, known.map(|(_, _, reason)| *reason));
+            eprintln!("{outcome}");
+            results.outcomes.push(outcome);
+            Ok(())
+        })?;
+        if let Err(ended) = ended {
+            results.outcomes.push(Outcome::broken(self.name, ended));
+        }
+        Ok(())
+    }
+
+    /// Installs what it needs; the command that runs its driver.
+    fn command(&self, home: &Path, scripts: &Path) -> Result<Command> {
+        let folder = scripts.join("frameworks");
+        match self.runtime {
+            Runtime::Python(oldest) => {
+                let file = folder.join(self.name).with_extension("txt");
+                let pins =
+                    fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+                // The list is whole.
+                let install = [OsStr::new("--no-deps"), OsStr::new("-r"), file.as_os_str()];
+                let mut command = Venv::since(oldest, home, self.name, &install, &pins)?.python();
+                // Drivers are called as the packages are: their own folder must not be looked into.
+                command.arg("-P").arg(folder.join(self.name).with_extension("py"));
+                command.env("PYTHONPATH", scripts).env("PYTHONDONTWRITEBYTECODE", "1");
+                Ok(command)
+            }
+            Runtime::Node => {
+                let project = folder.join(self.name);
+                let node = Node::find(home)?;
+                let installed = node.install(home, &project)?;
+                // A script must be beside its packages: that is where they are looked for.
+                let copies =
+                    [(folder.join("kit.mjs"), "kit.mjs"), (project.join("driver.mjs"), "driver.mjs")];
+                for (from, name) in copies {
+                    fs::copy(&from, installed.join(name))
+                        .with_context(|| format!("cannot copy {}", from.display()))?;
+                }
+                let mut command = node.command("node");
+                command.arg(installed.join("driver.mjs"));
+                Ok(command)
+            }
+        }
+    }
+}
+
+// === impl Bridges ===
+
+impl Bridges {
+    fn start(binary: &Binary, scripts: &Path, stream: Option<&str>) -> Result<Self> {
+        let upstream = Upstream::start(&scripts.join("frameworks/upstream.py"))?;
+        let base = format!("settings = {{ base_url = \"http://127.0.0.1:{}/v1\" }}\n", upstream.port);
+        let stream = stream.map(|form| format!("stream = {form:?}\n")).unwrap_or_default();
+        let common = format!(
+            "[a2a]\n{stream}[admin]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"memory:\"\n\
+             [executor.chat-completions]\n{base}"
+        );
+        let runs = format!("{common}[executors]\ndefault = \"hermes-runs\"\n[executor.hermes-runs]\n{base}");
+        let auth = format!(
+            "{common}[a2a.auth]\ntokens = [{{ name = \"framework\", token = {{ env = \"CALLER\" }} }}]\n"
+        );
+        let secrets = [("API_SERVER_KEY", GATEWAY_KEY), ("CALLER", CREDENTIALS)];
+        Ok(Self {
+            chat: binary.serve_with(&common, &secrets)?,
+            runs: binary.serve_with(&runs, &secrets)?,
+            auth: binary.serve_with(&auth, &secrets)?,
+            _upstream: upstream,
+        })
+    }
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    fn start(script: &PathBuf) -> Result<Self> {
+        let python = venv::python(venv::OLDEST)?;
+        let mut child = Command::new(python)
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the scripted agent")?;
+        let mut line = String::new();
+        let out = child.stdout.take().context("its output is piped")?;
+        BufReader::new(out).read_line(&mut line)?;
+        let port = line.trim().parse().with_context(|| format!("the scripted agent said {line:?}"))?;
+        Ok(Self { child, port })
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
