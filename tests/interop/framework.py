@@ -22,7 +22,7 @@ import zlib
 
 from harness import CREDENTIALS, TOTAL, same, tell
 
-__all__ = ['CREDENTIALS', 'IMAGE', 'QUESTION', 'Bridges', 'heard', 'refused', 'run', 'same', 'seen']
+__all__ = ['CREDENTIALS', 'IMAGE', 'QUESTION', 'Bridges', 'heard', 'refused', 'run', 'run_each', 'same', 'seen']
 
 # Frameworks print to standard output; only the lines of results must get there.
 LINES = os.fdopen(os.dup(1), 'w')
@@ -83,7 +83,12 @@ async def refused(call):
 async def run(framework, operations, end=lambda: None):
     """Runs the operations, `{name: coroutine function}`, then `end`, and ends the process: a framework's threads do not
     keep it."""
-    await tell(framework, {'JSON-RPC': list(operations.items())}, out=LINES)
+    await run_each(framework, {'': operations}, end)
+
+
+async def run_each(framework, ways, end=lambda: None):
+    """The same for a framework that is used in several ways, `{way: operations}`, which are told apart."""
+    await tell(framework, {way: list(operations.items()) for way, operations in ways.items()}, out=LINES)
     LINES.flush()
     end()
     os._exit(0)

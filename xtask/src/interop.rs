@@ -203,6 +203,12 @@ impl Line {
         Ok(())
     }
 
+    /// The client, and the way in which a framework is used.
+    fn label(&self) -> String {
+        let Self { client, binding, .. } = self;
+        if binding.is_empty() { client.clone() } else { format!("{client}, {binding}") }
+    }
+
     fn failure(self) -> Option<String> {
         let Self { client, binding, operation, error, .. } = self;
         error.map(|error| format!("{client}, {binding}, {operation}:\n{error}"))

@@ -1,7 +1,8 @@
 """CrewAI: an agent that delegates by `a2a=`, with its defaults, and the delegation by itself.
 
 A model decides what an agent delegates. Here a scripted one does: it asks for the texts that it was given, one after the
-other, and then ends. The agent accepts `application/json` only, and streams: both are CrewAI's defaults.
+other, and then ends. The agent accepts `application/json` only, and streams: both are CrewAI's defaults. As it joins whatever
+it sees in a stream, polling is driven too.
 """
 
 import os
@@ -20,7 +21,7 @@ from crewai.a2a.config import A2AClientConfig
 from crewai.a2a.updates import PollingConfig, StreamingConfig
 from crewai.a2a.utils.delegation import aexecute_a2a_delegation
 from crewai.llms.base_llm import BaseLLM
-from framework import CREDENTIALS, QUESTION, Bridges, heard, refused, run, same
+from framework import CREDENTIALS, QUESTION, Bridges, heard, refused, run_each, same
 
 BRIDGES = Bridges()
 JSON = ['application/json']
@@ -80,27 +81,25 @@ async def stream(url=BRIDGES.url, said='hello there'):
     same(answer, heard(said), 'result of the agent')
 
 
-async def turns():
-    for updates in (POLLING, StreamingConfig()):
-        model = Script(BRIDGES.url, 'one', 'two', 'three')
-        same(await work(model, updates=updates), 'done', 'result of the agent')
-        answer = "heard: three | prior=['one', 'two']"
-        said = model.prompts[-1].replace('\\', '')
-        assert answer in said, f'{type(updates).__name__}: {answer} is not in {said[-1000:]}'
+async def turns(updates):
+    """What the model reads, when it has asked three times."""
+    model = Script(BRIDGES.url, 'one', 'two', 'three')
+    same(await work(model, updates=updates), 'done', 'result of the agent')
+    answer, said = heard('three', 'one', 'two'), model.prompts[-1].replace('\\', '')
+    assert answer in said, f'{answer} is not in {said[-2000:]}'
 
 
-async def approval():
-    for updates in (POLLING, StreamingConfig()):
-        asked = await delegate('danger', BRIDGES.runs, updates)
-        same(asked['status'], TaskState.input_required, 'status')
-        assert QUESTION in asked['error'], asked
-        history = asked['history']
-        task = next(message for message in reversed(history) if message.task_id)
-        conversation = {'context_id': task.context_id, 'conversation_history': history}
-        allowed = await delegate('yes', BRIDGES.runs, updates, task_id=task.task_id, **conversation)
-        same(completed(allowed), heard('danger', approval='once'), 'answer after the approval')
-        after = await delegate('after', BRIDGES.runs, updates, **conversation)
-        same(completed(after), heard('after', 'danger'), 'third answer')
+async def approval(updates):
+    asked = await delegate('danger', BRIDGES.runs, updates)
+    same(asked['status'], TaskState.input_required, 'status')
+    assert QUESTION in asked['error'], asked
+    history = asked['history']
+    task = next(message for message in reversed(history) if message.task_id)
+    conversation = {'context_id': task.context_id, 'conversation_history': history}
+    allowed = await delegate('yes', BRIDGES.runs, updates, task_id=task.task_id, **conversation)
+    same(completed(allowed), heard('danger', approval='once'), 'answer after the approval')
+    after = await delegate('after', BRIDGES.runs, updates, **conversation)
+    same(completed(after), heard('after', 'danger'), 'third answer')
 
 
 async def auth():
@@ -114,12 +113,18 @@ async def answered(call):
 
 
 if __name__ == '__main__':
-    operations = {
-        'send': send,
-        'stream': stream,
-        'progress': lambda: stream(BRIDGES.runs, 'busy there'),
-        'turns': turns,
-        'approval': approval,
-        'auth': auth,
+    ways = {
+        'streaming': {
+            'stream': stream,
+            'progress': lambda: stream(BRIDGES.runs, 'busy there'),
+            'turns': lambda: turns(StreamingConfig()),
+            'approval': lambda: approval(StreamingConfig()),
+        },
+        'polling': {
+            'send': send,
+            'turns': lambda: turns(POLLING),
+            'approval': lambda: approval(POLLING),
+            'auth': auth,
+        },
     }
-    asyncio.run(run(f'crewai {version("crewai")}', operations))
+    asyncio.run(run_each(f'crewai {version("crewai")}', ways))

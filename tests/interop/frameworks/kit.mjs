@@ -65,7 +65,7 @@ export async function run(name, operations) {
       error = failure?.stack ?? String(failure);
     }
     const seconds = (performance.now() - start) / 1000;
-    const line = { client: `${name} ${version(name)}`, binding: 'JSON-RPC', operation, seconds, error };
+    const line = { client: `${name} ${version(name)}`, binding: '', operation, seconds, error };
     await new Promise((done) => { print(`${JSON.stringify(line)}\n`, done); });
   }
   process.exit(0);

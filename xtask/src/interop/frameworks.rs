@@ -50,7 +50,8 @@ const FRAMEWORKS: [Framework; 12] = [
     Framework::python("litellm"),
 ];
 
-/// What fails for a reason of the framework's: its name, the operation, the reason.
+/// What fails for a reason of the framework's: its name, with the way in which it is used where there are several; the
+/// operation; the reason.
 const KNOWN: &[(&str, &str, &str)] = &[];
 
 /// A framework: its files in `tests/interop/frameworks` are called by its name.
@@ -172,8 +173,11 @@ impl Framework {
             .env("TMPDIR", folder.path())
             .env("HOME", folder.path());
         let ended = listen(&mut command, self.name, |line| {
-            let known =
-                KNOWN.iter().find(|(name, operation, _)| (*name, *operation) == (self.name, &line.operation));
+            let way = if line.binding.is_empty() { "" } else { " " };
+            let name = format!("{}{way}{}", self.name, line.binding);
+            let is_known =
+                |(of, operation, _): &&(&str, &str, &str)| *of == name && *operation == line.operation;
+            let known = KNOWN.iter().find(is_known);
             let outcome = Outcome::new(self.name, line, known.map(|(_, _, reason)| *reason));
             eprintln!("{outcome}");
             results.outcomes.push(outcome);

@@ -26,7 +26,7 @@ pub(super) struct Results {
 #[derive(Serialize)]
 pub(super) struct Outcome {
     name: &'static str,
-    /// With its version.
+    /// With its version, and the way in which it is used where there are several.
     framework: String,
     operation: String,
     seconds: f64,
@@ -39,8 +39,9 @@ pub(super) struct Outcome {
 
 impl Outcome {
     pub(super) fn new(name: &'static str, line: Line, known: Option<&'static str>) -> Self {
-        let Line { client, operation, seconds, error, .. } = line;
-        Self { name, framework: client, operation, seconds, error, known }
+        let framework = line.label();
+        let Line { operation, seconds, error, .. } = line;
+        Self { name, framework, operation, seconds, error, known }
     }
 
     /// A framework that could not be installed, or whose driver did not come to its end.
@@ -92,12 +93,16 @@ impl Results {
         let mut table = format!("| framework | {} |\n", OPERATIONS.join(" | "));
         table.push_str(&"|---".repeat(OPERATIONS.len() + 1));
         table.push_str("|\n");
-        let mut names: Vec<_> = self.outcomes.iter().map(|outcome| outcome.name).collect();
-        names.dedup();
+        let mut frameworks: Vec<&str> = Vec::new();
+        for outcome in &self.outcomes {
+            // Two ways of one come in turns.
+            if !frameworks.contains(&outcome.framework.as_str()) {
+                frameworks.push(&outcome.framework);
+            }
+        }
         let mut reasons: Vec<&str> = Vec::new();
-        for name in names {
-            let of_framework = || self.outcomes.iter().filter(|outcome| outcome.name == name);
-            let label = of_framework().next().map_or(name, |outcome| outcome.framework.as_str());
+        for label in frameworks {
+            let of_framework = || self.outcomes.iter().filter(|outcome| outcome.framework == label);
             let cells = OPERATIONS.map(|operation| {
                 match of_framework().find(|outcome| outcome.operation == operation) {
                     None => "–".into(),
@@ -152,7 +157,7 @@ mod tests {
         let error = error.map(str::to_owned);
         let line = Line {
             client: "one 1.0".into(),
-            binding: "JSON-RPC".into(),
+            binding: String::new(),
             operation: operation.into(),
             seconds: 0.1,
             error,
