@@ -10,7 +10,8 @@ A driver does what its framework offers of these, and leaves out the rest:
 - `file`: an image beside a text;
 - `auth`: no answer without a token, one with it.
 
-Texts must be exact, as a program reads them from the framework's final result. `upstream.py` says what is answered.
+Texts must be exact, as a program reads them from the framework's final result, but for a line feed at the end: runs stream
+one that their output does not have. `upstream.py` says what is answered.
 """
 
 import argparse
@@ -20,7 +21,8 @@ import os
 import warnings
 import zlib
 
-from harness import CREDENTIALS, TOTAL, same, tell
+import harness
+from harness import CREDENTIALS, TOTAL, tell
 
 __all__ = ['CREDENTIALS', 'IMAGE', 'QUESTION', 'Bridges', 'heard', 'refused', 'run', 'run_each', 'same', 'seen']
 
@@ -64,6 +66,11 @@ def heard(text, *prior, approval=None):
     """The answer to a text, after those others."""
     said = f'heard: {text} | prior={list(prior)}'
     return said + (f' | approval={approval}' if approval else '')
+
+
+def same(left, right, what):
+    """Fails with both sides named. A line feed at the end is no difference."""
+    harness.same(left.removesuffix('\n') if isinstance(left, str) else left, right, what)
 
 
 def seen(text):

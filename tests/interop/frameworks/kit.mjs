@@ -78,6 +78,11 @@ function within(promise) {
   return Promise.race([promise, late]);
 }
 
+/** Compares texts. A line feed at the end is no difference. */
+export function same(actual, expected) {
+  assert.equal(actual.replace(/\n$/, ''), expected);
+}
+
 /** Everything that a stream gives. */
 export async function collect(stream) {
   const all = [];

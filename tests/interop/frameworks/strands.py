@@ -13,8 +13,12 @@ BRIDGES = Bridges()
 
 async def ask(text, url=BRIDGES.url, **options):
     result = await A2AAgent(url, **options).invoke_async(text)
-    # Strands ends every part with a line feed.
-    return result, str(result).removesuffix('\n')
+    return result, written(result)
+
+
+def written(result):
+    """Strands ends every part with a line feed."""
+    return str(result).removesuffix('\n')
 
 
 async def send():
@@ -24,7 +28,7 @@ async def send():
 async def stream(url=BRIDGES.url, said='hello there'):
     events = [event async for event in A2AAgent(url).stream_async(said)]
     assert len(events) > 2, f'nothing was streamed: {events}'
-    same(str(events[-1]['result']).removesuffix('\n'), heard(said), 'answer')
+    same(written(events[-1]['result']), heard(said), 'answer')
 
 
 async def approval():

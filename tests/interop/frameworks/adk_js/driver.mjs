@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver, JsonRpcTransportFactory } from '@a2a-js/sdk/client';
 import { InMemoryRunner, isFinalResponse, RemoteA2AAgent } from '@google/adk';
 
-import { APPROVED, authorized, BRIDGES, collect, heard, IMAGE, QUESTION, run, seen } from './kit.mjs';
+import { APPROVED, authorized, BRIDGES, collect, heard, IMAGE, QUESTION, run, same, seen } from './kit.mjs';
 
 /** A session with the remote agent. */
 class Conversation {
@@ -42,27 +42,27 @@ function text(event) {
 }
 
 async function stream(url, said) {
-  assert.equal(await new Conversation(url).say(said), heard(said));
+  same(await new Conversation(url).say(said), heard(said));
 }
 
 async function turns() {
   const conversation = new Conversation(BRIDGES.url);
   await conversation.say('one');
   await conversation.say('two');
-  assert.equal(await conversation.say('three'), heard('three', 'one', 'two'));
+  same(await conversation.say('three'), heard('three', 'one', 'two'));
 }
 
 async function approval() {
   const conversation = new Conversation(BRIDGES.runs);
   const asked = await conversation.events('danger');
   assert(asked.some((event) => text(event).includes(QUESTION)), JSON.stringify(asked));
-  assert.equal(await conversation.say('yes'), APPROVED);
-  assert.equal(await conversation.say('after'), heard('after', 'danger'));
+  same(await conversation.say('yes'), APPROVED);
+  same(await conversation.say('after'), heard('after', 'danger'));
 }
 
 async function file() {
   const image = { inlineData: { mimeType: 'image/png', data: IMAGE, displayName: 'dot.png' } };
-  assert.equal(await new Conversation(BRIDGES.url).say('look', image), seen('look'));
+  same(await new Conversation(BRIDGES.url).say('look', image), seen('look'));
 }
 
 async function auth() {
@@ -72,7 +72,7 @@ async function auth() {
     transports: [new JsonRpcTransportFactory({ fetchImpl: authorized })],
     cardResolver: new DefaultAgentCardResolver({ fetchImpl: authorized }),
   }));
-  assert.equal(await new Conversation(BRIDGES.auth, { clientFactory }).say('hello'), heard('hello'));
+  same(await new Conversation(BRIDGES.auth, { clientFactory }).say('hello'), heard('hello'));
 }
 
 await run('@google/adk', {

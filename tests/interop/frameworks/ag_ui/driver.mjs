@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { A2AClient } from '@a2a-js/sdk/client';
 import { A2AAgent } from '@ag-ui/a2a';
 
-import { BRIDGES, heard, IMAGE, QUESTION, run, seen } from './kit.mjs';
+import { BRIDGES, heard, IMAGE, QUESTION, run, same, seen } from './kit.mjs';
 
 /** A thread with the remote agent. */
 class Conversation {
@@ -23,14 +23,14 @@ class Conversation {
 }
 
 async function stream(url, said) {
-  assert.equal(await new Conversation(url).say(said), heard(said));
+  same(await new Conversation(url).say(said), heard(said));
 }
 
 async function turns() {
   const conversation = new Conversation(BRIDGES.url);
   await conversation.say('one');
   await conversation.say('two');
-  assert.equal(await conversation.say('three'), heard('three', 'one', 'two'));
+  same(await conversation.say('three'), heard('three', 'one', 'two'));
 }
 
 /** It shows the question, and sends no answer to it. */
@@ -41,7 +41,7 @@ async function approval() {
 
 async function file() {
   const image = { type: 'binary', mimeType: 'image/png', data: IMAGE, filename: 'dot.png' };
-  assert.equal(await new Conversation(BRIDGES.url).say([{ type: 'text', text: 'look' }, image]), seen('look'));
+  same(await new Conversation(BRIDGES.url).say([{ type: 'text', text: 'look' }, image]), seen('look'));
 }
 
 await run('@ag-ui/a2a', {

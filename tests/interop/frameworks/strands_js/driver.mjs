@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver, JsonRpcTransportFactory } from '@a2a-js/sdk/client';
 import { A2AAgent } from '@strands-agents/sdk/a2a';
 
-import { authorized, BRIDGES, collect, heard, refused, run } from './kit.mjs';
+import { authorized, BRIDGES, collect, heard, refused, run, same } from './kit.mjs';
 
 async function ask(text, url, options = {}) {
   return (await new A2AAgent({ url, ...options }).invoke(text)).toString();
@@ -14,7 +14,7 @@ async function ask(text, url, options = {}) {
 async function stream(url, said) {
   const events = await collect(new A2AAgent({ url }).stream(said));
   assert(events.length > 2, 'nothing was streamed');
-  assert.equal(events.at(-1).result.toString(), heard(said));
+  same(events.at(-1).result.toString(), heard(said));
 }
 
 async function auth() {
@@ -23,11 +23,11 @@ async function auth() {
     transports: [new JsonRpcTransportFactory({ fetchImpl: authorized })],
     cardResolver: new DefaultAgentCardResolver({ fetchImpl: authorized }),
   }));
-  assert.equal(await ask('hello', BRIDGES.auth, { clientFactory }), heard('hello'));
+  same(await ask('hello', BRIDGES.auth, { clientFactory }), heard('hello'));
 }
 
 await run('@strands-agents/sdk', {
-  send: async () => assert.equal(await ask('hello there', BRIDGES.url), heard('hello there')),
+  send: async () => same(await ask('hello there', BRIDGES.url), heard('hello there')),
   stream: () => stream(BRIDGES.url, 'hello there'),
   progress: () => stream(BRIDGES.runs, 'busy there'),
   auth,
