@@ -170,7 +170,7 @@ fn listen(
 ) -> Result<Result<(), String>> {
     let said = tempfile::NamedTempFile::new()?;
     let mut child = command
-        .env("NO_PROXY", "127.0.0.1")
+        .env("NO_PROXY", "127.0.0.1,localhost")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(said.reopen()?)
