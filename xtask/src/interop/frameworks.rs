@@ -52,11 +52,18 @@ const FRAMEWORKS: [Framework; 12] = [
 
 /// What fails for a reason of the framework's: its name, with the way in which it is used where there are several; the
 /// operation; the reason.
-const KNOWN: &[(&str, &str, &str)] = &[(
-    "crewai polling",
-    "approval",
-    "CrewAI puts the last message of the agent's in the history, its question, before the answer.",
-)];
+const KNOWN: &[(&str, &str, &str)] = &[
+    (
+        "crewai polling",
+        "approval",
+        "CrewAI puts the last message of the agent's in the history, its question, before the answer.",
+    ),
+    (
+        "ag_ui",
+        "file",
+        "@ag-ui/a2a does not know the images of @ag-ui/client 1.0, and sends a description of the image as data.",
+    ),
+];
 
 /// A framework: its files in `tests/interop/frameworks` are called by its name.
 struct Framework {
