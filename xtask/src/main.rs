@@ -49,6 +49,8 @@ usage: cargo xtask VERB
   examples              build the example executors and new projects, and run their tests
   hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
   interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js
+  interop --frameworks [NAME] [--stream FORM] [--output json]
+                        agent frameworks against the binary, see docs/interop.md
   litellm               a conversation through LiteLLM's proxy, installed on the first run
   interop --frameworks [NAME] [--stream FORM] [--output json]
                         agent frameworks against the binary, see docs/interop.md
