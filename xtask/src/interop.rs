@@ -1,4 +1,4 @@
-//! `cargo xtask interop`: the clients of the SDKs against the real binary. [`frameworks`] are a verb of their own.
+//! `cargo xtask interop`: the clients of the SDKs against the real binary. Frameworks are a verb of their own.
 //!
 //! Each client is a script in `tests/interop` that does everything its SDK offers and prints a line of JSON for every
 //! binding and operation; `harness.py` there says what a line holds. Every client runs, whatever failed before. The

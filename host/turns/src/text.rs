@@ -4,6 +4,9 @@
 //! each under its name, so that an executor that only looks at the text has them too. Images and other binary files are
 //! not in it; an executor finds them among the message's parts. A message of words and references alone has the text that
 //! it always had, to the byte.
+//!
+//! One exception: data of a vendor's own media type (`application/vnd.…`) beside words is for programs that know the type.
+//! AG2 sends its whole conversation along in such a part, and a model that was shown it would read everything twice.
 
 use std::fmt::Write as _;
 
@@ -11,6 +14,8 @@ use crate::model::{Content, Part};
 
 /// Media types of files that are text, beside `text/*`.
 const TEXT_MEDIA: [&str; 3] = ["application/json", "application/xml", "application/yaml"];
+/// How the media types of vendors begin.
+const VENDORS: &str = "application/vnd.";
 /// Characters of a file's name that are shown. Names come from the caller.
 const NAME: usize = 255;
 
@@ -46,6 +51,7 @@ pub fn message_text(parts: &[Part]) -> String {
     }
     for part in parts {
         let (content, name, kind) = match &part.content {
+            Content::Data(_) if !text.is_empty() && is_vendors(part) => continue,
             Content::Data(data) => (data.to_string(), "data", "application/json"),
             Content::Bytes(bytes) if part.media_type.as_deref().is_some_and(is_text_media) => {
                 let Ok(content) = std::str::from_utf8(bytes) else { continue };
@@ -67,6 +73,12 @@ pub fn message_text(parts: &[Part]) -> String {
 pub fn is_text_media(media_type: &str) -> bool {
     let kind = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     kind.starts_with("text/") || TEXT_MEDIA.contains(&kind.as_str())
+}
+
+/// Whether a part is of a media type that a vendor made for its own programs.
+fn is_vendors(part: &Part) -> bool {
+    let kind = part.media_type.as_deref().unwrap_or_default().trim_start();
+    kind.get(..VENDORS.len()).is_some_and(|start| start.eq_ignore_ascii_case(VENDORS))
 }
 
 /// A caller's word on one line.
@@ -103,6 +115,18 @@ mod tests {
         assert_eq!(
             message_text(&[file]),
             "Attached files:\n- Q3.pdf (application/pdf) at workspace:/data/report.pdf"
+        );
+    }
+
+    #[test]
+    fn data_of_a_vendors_own_type_is_left_out_beside_words() {
+        let kind = Some("Application/vnd.ag2.history+json".to_owned());
+        let history = Part { media_type: kind, ..Part::new(Content::Data(serde_json::json!(["earlier"]))) };
+        assert_eq!(message_text(&[history.clone(), Part::text("now")]), "now");
+        assert_eq!(
+            message_text(&[history]),
+            "data (Application/vnd.ag2.history+json):\n[\"earlier\"]",
+            "a message of data alone is not empty"
         );
     }
 
