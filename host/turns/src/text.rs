@@ -6,7 +6,7 @@
 //! it always had, to the byte.
 //!
 //! One exception: data of a vendor's own media type (`application/vnd.…`) beside words is for programs that know the type.
-//! AG2 sends its whole conversation along in such a part, and a model that was shown it would read everything twice.
+//! Some clients send their whole conversation along in such a part, and a model that was shown it would read everything twice.
 
 use std::fmt::Write as _;
 

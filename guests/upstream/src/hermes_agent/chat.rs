@@ -115,7 +115,7 @@ impl<'a> Chat<'a> {
         if stream { self.read(&self.opened(body)?) } else { self.whole(body, sent.key.as_deref()) }
     }
 
-    /// The answer in one piece. The gateway works on for whoever goes away meanwhile.
+    /// The answer in one piece. If we go away meanwhile, the gateway carries on.
     fn whole(&self, body: Vec<u8>, key: Option<&str>) -> Result<Outcome, Failure> {
         let request = self.request(body);
         let request = match key {

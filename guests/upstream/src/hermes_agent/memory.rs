@@ -1,6 +1,6 @@
 //! Whether the gateway keeps the conversation, or has to be told it again with every turn.
 //!
-//! hermes-agent keeps sessions for whoever has its key, and says so in its answers; other gateways with the same route
+//! hermes-agent keeps sessions for callers that have its key, and says so in its answers; other gateways with the same route
 //! keep nothing. `auto` tells them apart by `GET {base_url}/health`, where hermes-agent names itself. That is asked once a
 //! conversation, in its second turn: the first has nothing to be told, and what was found is kept with the session.
 //!
@@ -24,7 +24,7 @@ const NO: &[u8] = b"no";
 /// The most that is read of the health route.
 const HEALTH_BYTES: u32 = 16 << 10;
 
-/// What a turn is told of the conversation before it.
+/// The conversation before a turn, as far as the upstream must be given it.
 #[derive(Default)]
 pub(super) struct Memory {
     pub(super) messages: Vec<Said>,

@@ -1,7 +1,7 @@
 //! What is asked again after a restart of this host, and what is not.
 //!
 //! The gateway runs an unstreamed completion to its end although the caller is gone, and keeps its answer for 300 seconds
-//! under the `Idempotency-Key` that came with it; whoever asks with the same key and the same body meanwhile waits for the
+//! under the `Idempotency-Key` that came with it; a request with the same key and the same body meanwhile waits for the
 //! same run. So the turn is kept before it is sent, under a key that is its own: the task's id, which the host made, and the
 //! turn's number in the task. Never the caller's message id, because the gateway keeps one cache for all callers.
 //!
