@@ -365,7 +365,7 @@ impl Operations {
         form: StreamAs,
     ) -> Result<Reply, Refusal> {
         let history_length = send.configuration.history_length;
-        // Whoever names a task is told of that task.
+        // A message that names a task is answered with that task.
         let hold = send.addressed.task.is_none().then_some(self.hold);
         let incoming = self.incoming(principal, tenant, send, true);
         let Some(after) = after else {

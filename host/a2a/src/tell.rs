@@ -1,4 +1,4 @@
-//! What a caller is told of an event: the log has one form, callers choose another.
+//! How an event is written for a caller: the log has one form, and callers choose theirs.
 //!
 //! - **As statuses** (the default): a piece of the answer is what the agent says in a WORKING status, marked by
 //!   [`CHUNK`]; the answer is one artifact at the end.
