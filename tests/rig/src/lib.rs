@@ -14,6 +14,8 @@
 
 mod mail;
 mod rig;
+mod trace;
 
 pub use mail::MailHost;
 pub use rig::{Ran, Rig};
+pub use trace::Trace;

@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 
 use talaria_engine::{Component, FOLDER, Limits, LoadError, Wasi};
 use talaria_fakes::{FakeGateway, Reply, guest, soon};
-use talaria_rig::{MailHost, Rig};
+use talaria_rig::{MailHost, Rig, Trace};
 use talaria_turns::{ContextId, FailureKind, Turn};
 use wasmparser::{Parser, Payload};
-
-use crate::trace::Trace;
 
 mod loading;
 mod network;
@@ -85,15 +83,6 @@ async fn a_panic_without_wasi_says_why_in_the_log() {
     assert!(!ran.failure().message.contains("out-of-wits"), "{}", ran.failure().message);
     let said = trace.events();
     assert!(said.iter().any(|line| line.contains("out-of-wits")), "{said:?}");
-}
-
-#[test]
-fn what_ships_carries_no_adapter_to_wasi() {
-    for name in ["chat-completions", "hermes", "hermes-runs", "conformance"] {
-        let component = guest(name);
-        let imports = component.windows(b"wasi:cli/".len()).any(|window| window == b"wasi:cli/");
-        assert!(!imports, "{name}: a turn instantiates a module more; see guests/sdk/src/wasi.rs");
-    }
 }
 
 #[tokio::test]

@@ -29,19 +29,20 @@ fn patched(name: &str, from: &str, to: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_component_says_who_it_is() {
-    let component = Component::load(Rig::engine().await, guest("chat-completions"), |_| ()).await.unwrap();
+async fn a_component_describes_itself() {
+    let component = Component::load(Rig::engine().await, guest("race"), |_| ()).await.unwrap();
     let description = component.description();
-    assert_eq!(description.name, "chat-completions");
-    assert!(description.streaming && description.capabilities.session && !description.capabilities.heartbeat);
-    assert_eq!(description.idle_timeout_seconds, Some(900));
-    assert_eq!(description.needs.secrets, ["API_SERVER_KEY"]);
+    assert_eq!(description.name, "race");
+    assert!(
+        description.streaming && !description.capabilities.session && !description.capabilities.heartbeat
+    );
+    assert_eq!(description.needs.secrets, ["FIRST_KEY", "SECOND_KEY"]);
     assert_eq!(component.digest().len(), 64);
 }
 
 #[tokio::test]
 async fn what_is_not_a_component_is_refused() {
-    let whole = guest("chat-completions");
+    let whole = guest("race");
     let core_module = b"\0asm\x01\0\0\0".to_vec();
     for (wasm, says) in [
         (Vec::new(), "the file is empty"),
@@ -65,21 +66,21 @@ async fn a_component_of_another_world_is_refused() {
 
 #[tokio::test]
 async fn another_version_is_refused_with_both_named() {
-    let wasm = patched("conformance", "talaria:executor/strategy@0.1.0", "talaria:executor/strategy@0.2.0");
+    let wasm = patched("probe", "talaria:executor/strategy@0.1.0", "talaria:executor/strategy@0.2.0");
     let error = refused(wasm).await.to_string();
     assert!(error.contains("0.2.0") && error.contains("0.1.0") && error.contains("rebuild"), "{error}");
 }
 
 #[tokio::test]
 async fn an_unknown_import_is_refused_by_name() {
-    let wasm = patched("conformance", "talaria:executor/events@0.1.0", "talaria:executor/evenks@0.1.0");
+    let wasm = patched("probe", "talaria:executor/events@0.1.0", "talaria:executor/evenks@0.1.0");
     let error = refused(wasm).await.to_string();
     assert!(error.contains("`talaria:executor/evenks@0.1.0`") && error.contains("0.1.0"), "{error}");
 }
 
 #[tokio::test]
 async fn types_that_differ_are_refused() {
-    let error = refused(patched("conformance", "budget-ms", "budgex-ms")).await;
+    let error = refused(patched("probe", "budget-ms", "budgex-ms")).await;
     assert!(matches!(error, LoadError::Mismatch(_)), "{error}");
 }
 
@@ -92,13 +93,13 @@ async fn a_trap_in_describe_is_a_refusal() {
 
 #[tokio::test]
 async fn settings_must_fit_the_components_schema() {
-    let component = Component::load(Rig::engine().await, guest("chat-completions"), |_| ()).await.unwrap();
+    let component = Component::load(Rig::engine().await, guest("race"), |_| ()).await.unwrap();
     let settings = |json: serde_json::Value| component.settings(json.as_object().unwrap());
-    let settled = settings(serde_json::json!({ "model": "m" })).unwrap();
-    assert_eq!(settled["base_url"], "http://127.0.0.1:8642/v1", "the default is below");
-    let refused = settings(serde_json::json!({ "model": 7, "modell": "m" })).unwrap_err().to_string();
-    assert!(refused.contains(r#"settings.model: value is not of type "string""#), "{refused}");
-    assert!(refused.contains("modell"), "{refused}");
+    let accepted = settings(serde_json::json!({ "model": "m" })).unwrap();
+    assert_eq!(accepted["second_url"], "http://127.0.0.1:8643/v1", "defaults are filled in");
+    let rejected = settings(serde_json::json!({ "model": 7, "modell": "m" })).unwrap_err().to_string();
+    assert!(rejected.contains(r#"settings.model: value is not of type "string""#), "{rejected}");
+    assert!(rejected.contains("modell"), "{rejected}");
 }
 
 fn engine(cache: &Path) -> Engine {
@@ -109,7 +110,7 @@ fn engine(cache: &Path) -> Engine {
 /// Whether loading compiled.
 async fn compiles(engine: &Engine) -> bool {
     let stages = Mutex::new(Vec::new());
-    let wasm = guest("conformance");
+    let wasm = guest("probe");
     Component::load(engine, wasm, |stage| stages.lock().unwrap().push(stage)).await.unwrap();
     match stages.into_inner().unwrap().as_slice() {
         [] => false,

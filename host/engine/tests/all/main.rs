@@ -8,16 +8,10 @@
 )]
 
 mod cancelled;
-mod chat_completions;
-mod conformance;
 mod contained;
 mod contract;
-mod hermes;
-mod hermes_runs;
 mod hostile;
 mod loads;
-mod plugin_callback;
 mod reach;
 mod runs;
 mod sessions;
-mod trace;

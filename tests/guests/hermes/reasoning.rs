@@ -2,10 +2,9 @@
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Reply};
-use talaria_rig::Ran;
+use talaria_rig::{Ran, Trace};
 
 use super::{MODEL, deltas, message, rig};
-use crate::trace::Trace;
 
 const THOUGHT: &str = "The caller is probably a test; better be polite.";
 

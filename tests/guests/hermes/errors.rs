@@ -5,11 +5,10 @@ use std::time::Duration;
 use serde_json::json;
 use talaria_egress::Bounds;
 use talaria_fakes::{FakeGateway, PROVIDER_KEY, Reply, Stream, free_port};
-use talaria_rig::{Ran, Rig};
+use talaria_rig::{Ran, Rig, Trace};
 use talaria_turns::FailureKind;
 
 use super::{KEY, MODEL, rig, run_against, stream_against};
-use crate::trace::Trace;
 
 fn assert_failed(ran: &Ran, class: &str, kind: FailureKind, retryable: bool) {
     let failure = ran.failure();

@@ -1,4 +1,4 @@
-//! What the host's trace and log hold, as a subscriber sees it.
+//! Records the spans and events of a test, as a subscriber sees them.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Metadata, Subscriber};
 
-/// Everything that was traced on this thread since it was made.
-pub(crate) struct Trace {
+/// Everything that was traced on this thread since [`Trace::start`].
+pub struct Trace {
     seen: Arc<Mutex<Seen>>,
     _default: DefaultGuard,
 }
@@ -30,26 +30,31 @@ struct Watcher {
 }
 
 impl Trace {
-    pub(crate) fn start() -> Self {
+    /// Starts recording on this thread, until the value is dropped.
+    #[must_use]
+    pub fn start() -> Self {
         let seen = Arc::<Mutex<Seen>>::default();
         let watcher = Watcher { seen: Arc::clone(&seen), next: AtomicU64::new(1) };
         Self { seen, _default: tracing::subscriber::set_default(watcher) }
     }
 
     /// The attributes of each span of a guest that has this name.
-    pub(crate) fn guest_spans(&self, name: &str) -> Vec<String> {
+    #[must_use]
+    pub fn guest_spans(&self, name: &str) -> Vec<String> {
         let seen = self.seen.lock().unwrap();
         let named = seen.spans.iter().filter(|span| span.get("otel.name") == Some(name));
         named.map(|span| span.get("attributes").unwrap_or_default().to_owned()).collect()
     }
 
     /// Every event, which is what a log shows.
-    pub(crate) fn events(&self) -> Vec<String> {
+    #[must_use]
+    pub fn events(&self) -> Vec<String> {
         self.seen.lock().unwrap().events.clone()
     }
 
-    /// All of it.
-    pub(crate) fn everything(&self) -> String {
+    /// All spans and events, one a line.
+    #[must_use]
+    pub fn everything(&self) -> String {
         let seen = self.seen.lock().unwrap();
         let spans = seen.spans.iter().map(|span| format!("{:?}", span.0));
         spans.chain(seen.events.iter().cloned()).collect::<Vec<_>>().join("\n")

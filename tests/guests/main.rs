@@ -1,0 +1,18 @@
+//! What the executors that ship promise: each is loaded as the component in `guests/dist` and talks to a fake upstream.
+//!
+//! Logic that needs no host is tested natively, beside the guests' sources; the engine's own promises are in
+//! `host/engine/tests`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "in tests a panic is the failure"
+)]
+
+mod chat_completions;
+mod components;
+mod conformance;
+mod hermes;
+mod hermes_runs;
+mod plugin_callback;
