@@ -147,7 +147,7 @@ impl Cassette {
         let cassette: Self = match path.extension().is_some_and(|extension| extension == "json") {
             true => serde_json::from_str(source.text())
                 .map_err(|error| ConfigError::file(path, error.to_string()))?,
-            false => source.parse("cassette")?,
+            false => source.parse_without_schema()?,
         };
         for (index, exchange) in cassette.exchanges.iter().enumerate() {
             let bodies = [exchange.body.is_some(), exchange.json.is_some(), exchange.events.is_some()];

@@ -13,9 +13,8 @@ use secrecy::ExposeSecret as _;
 use talaria_a2a::CardSigner;
 
 use super::load::Loader;
-use super::source::ConfigError;
-use super::value::HttpUrl;
 use super::{A2a, Card, Overrides, PLATFORM, Token, Workspace, file};
+use talaria_config::{ConfigError, HttpUrl};
 
 /// The port of the seeds.
 const DEFAULT_PORT: u16 = 8000;

@@ -5,10 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::env::{Env, Seeds};
+use super::env::Seeds;
 use super::executor::{Executor, ExecutorSection, Surroundings};
-use super::source::{ConfigError, Problem, Source};
 use super::value::ExecutorName;
+use talaria_config::{ConfigError, Env, Problem, Source};
 
 /// Where compiled components are kept when nothing is said.
 pub(crate) fn cache_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
@@ -38,7 +38,7 @@ pub(crate) fn alone(
         None => problem.into(),
     };
     let section: ExecutorSection = match &source {
-        Some(source) => source.parse(&format!("executor.{name}"))?,
+        Some(source) => source.parse()?,
         None => ExecutorSection::default(),
     };
     if section.component.is_some() {

@@ -5,12 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::source::ConfigError;
-use super::value::HttpUrl;
-
-/// Reads variables; the test's map or the process's.
-#[derive(Clone, Copy)]
-pub(crate) struct Env<'a>(pub(crate) &'a dyn Fn(&str) -> Option<String>);
+use talaria_config::{ConfigError, Env, HttpUrl};
 
 /// What the seeds' variables say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,32 +32,6 @@ pub(crate) struct Seeds {
 const PLUGIN_HOST: &str = "127.0.0.1";
 const PLUGIN_PORT: u16 = 8645;
 
-// === impl Env ===
-
-impl Env<'_> {
-    /// The value of a variable, if it is set and not empty.
-    pub(crate) fn get(&self, name: &str) -> Option<String> {
-        (self.0)(name).filter(|value| !value.is_empty())
-    }
-
-    /// Whether a switch is on: 1, true, yes or on.
-    pub(crate) fn is_yes(&self, name: &str) -> bool {
-        let value = self.get(name).unwrap_or_default();
-        matches!(value.trim().to_lowercase().as_str(), "1" | "true" | "yes" | "on")
-    }
-
-    fn port(&self, name: &str) -> Result<Option<u16>, ConfigError> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        match value.trim().parse::<u16>() {
-            Ok(port) if port != 0 => Ok(Some(port)),
-            _ => Err(ConfigError::variable(
-                name,
-                format!("`{value}` is no port; give a number from 1 to 65535"),
-            )),
-        }
-    }
-}
-
 // === impl Seeds ===
 
 impl Seeds {
@@ -70,10 +39,10 @@ impl Seeds {
     pub(crate) fn read(env: &Env<'_>) -> Result<Self, ConfigError> {
         let mut warnings = Vec::new();
         Ok(Self {
-            api_base: address(env, "HERMES_API_BASE")?,
-            openai_base: address(env, "OPENAI_BASE_URL")?,
+            api_base: env.url("HERMES_API_BASE")?,
+            openai_base: env.url("OPENAI_BASE_URL")?,
             workspace: env.get("WORKSPACE_ID"),
-            plugin: switch(env, "MOLECULE_A2A_PLATFORM_ENABLED", &mut warnings).unwrap_or_default(),
+            plugin: env.switch("MOLECULE_A2A_PLATFORM_ENABLED", &mut warnings).unwrap_or_default(),
             plugin_at: plugin_at(env)?,
             callback_host: callback_host(env)?,
             callback_port: env.port("MOLECULE_A2A_CALLBACK_PORT")?,
@@ -87,27 +56,6 @@ impl Seeds {
             self.callback_host.unwrap_or_else(|| file.ip()),
             self.callback_port.unwrap_or_else(|| file.port()),
         )
-    }
-}
-
-fn address(env: &Env<'_>, name: &str) -> Result<Option<HttpUrl>, ConfigError> {
-    let address = env.get(name).map(|text| text.trim().parse());
-    address.transpose().map_err(|problem: String| ConfigError::variable(name, problem))
-}
-
-/// A variable that says yes or no, if it is set.
-pub(super) fn switch(env: &Env<'_>, name: &str, warnings: &mut Vec<String>) -> Option<bool> {
-    let value = env.get(name)?;
-    match value.trim().to_lowercase().as_str() {
-        "" => None,
-        "1" | "true" | "yes" | "on" => Some(true),
-        "0" | "false" | "no" | "off" => Some(false),
-        _ => {
-            warnings.push(format!(
-                "{name} is neither yes (1, true, yes, on) nor no (0, false, no, off); taken as no"
-            ));
-            Some(false)
-        }
     }
 }
 

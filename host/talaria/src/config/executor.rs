@@ -15,13 +15,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use talaria_egress::{Pattern, Secrets};
 
-use super::env::{Env, Seeds};
-use super::file::count;
+use super::env::Seeds;
 use super::grant::{self, Grant, GrantSection, Implied};
 use super::plugin::{self, PLUGIN_CALLBACK};
-use super::secret::{self, SecretGrant};
-use super::source::Problem;
-use super::value::{BUILTIN, ComponentRef, ExecutorName, Fallback, HttpUrl, Period};
+use super::secret::SecretGrant;
+use super::value::{BUILTIN, ComponentRef, ExecutorName, Fallback};
+use talaria_config::{Env, HttpUrl, Period, Problem, count, secret};
 
 /// The executor of the seeds, and the default.
 pub(crate) const CHAT_COMPLETIONS: &str = "chat-completions";

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use super::executor::ExecutorSection;
 use super::oci::Oci;
 use super::route::Route;
-use super::secret::SecretRef;
-use super::value::{ExecutorName, HttpUrl, Period, Size, StoreUrl};
+use super::value::{ExecutorName, StoreUrl};
+use talaria_config::{HttpUrl, Period, SecretRef, Size, count};
 
 /// The whole file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -490,14 +490,6 @@ pub(crate) struct Gateway {
 }
 
 // === defaults ===
-
-/// A positive number.
-pub(crate) const fn count<const N: u32>() -> NonZeroU32 {
-    match NonZeroU32::new(N) {
-        Some(count) => count,
-        None => NonZeroU32::MIN,
-    }
-}
 
 const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)

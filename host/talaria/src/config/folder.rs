@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::env::{Env, Seeds};
+use super::env::Seeds;
 use super::executor::{Executor, ExecutorSection, Surroundings};
-use super::source::{ConfigError, Problem, Source};
 use super::value::ExecutorName;
+use talaria_config::{ConfigError, Env, Problem, Source};
 
 /// More executors than this in one folder is a mistake.
 const MOST: usize = 256;
@@ -116,7 +116,7 @@ impl Folder {
             return Err(place(self.main.as_ref(), Problem { key, what }));
         }
         let section: ExecutorSection = match &own {
-            Some(own) => own.parse(&key)?,
+            Some(own) => own.parse()?,
             None => section.cloned().unwrap_or_default(),
         };
         let problem = |problem: Problem| match &own {

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use secrecy::{ExposeSecret as _, SecretString};
 use talaria_workspace::gateway::{Config, FORWARDED, Launch, Plugin, User, Wanted, key_in};
 
-use super::env::{Env, Seeds};
+use super::env::Seeds;
 use super::plugin::SHARED_SECRET;
-use super::source::ConfigError;
-use super::{Callback, Workspace, file, secret};
+use super::{Callback, Workspace, file};
+use talaria_config::{ConfigError, Env, secret};
 
 /// The gateway's key, by the name that the seeds give it.
 pub(crate) const KEY: &str = "API_SERVER_KEY";

@@ -16,10 +16,8 @@ use talaria_egress::{Access, Bounds, HostPattern, Needs, Pattern, Secrets};
 use talaria_engine::{Component, Limits, Wasi, fill_in};
 
 use super::executor::Executor;
-use super::file::count;
 use super::secret::SecretGrant;
-use super::source::Problem;
-use super::value::{Period, Size};
+use talaria_config::{Period, Problem, Size, count};
 
 /// `[executor.NAME.grant]`
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

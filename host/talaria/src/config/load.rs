@@ -13,15 +13,14 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::route::{NOT_RULES, label};
 
 use super::alone::cache_dir;
-use super::env::{Env, Seeds};
+use super::env::Seeds;
 use super::executor::{Executor, FailMode, Surroundings};
 use super::folder::{Files, Folder};
 use super::gateway::Settled;
 use super::plugin::{PLUGIN_CALLBACK, SHARED_SECRET};
-use super::secret::SecretRef;
-use super::source::{ConfigError, Problem, Source, nearest};
 use super::value::{BUILTIN, ExecutorName, Fallback, StoreUrl};
-use super::{Admin, Callback, Config, Engine, Overrides, Workspace, file, secret};
+use super::{Admin, Callback, Config, Engine, Overrides, Workspace, file};
+use talaria_config::{ConfigError, Env, Problem, SecretRef, Source, nearest, secret};
 
 /// The folder of executors when none is named, if it is there.
 const DEFAULT_FOLDER: &str = "executors";

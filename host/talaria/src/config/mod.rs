@@ -20,9 +20,7 @@
 //! | `gateway` | the gateway that is started, where one is |
 //! | `workspace` | the workspace that is served, where there is one |
 //! | `load` | putting these together |
-//! | `value`, `secret` | what single values mean |
-//! | `source` | reading, and saying where a mistake is |
-//! | `reference` | the keys, out of the schema |
+//! | `value`, `secret` | what single values mean; those that are not about executors or stores are `talaria_config`'s |
 
 mod a2a;
 mod alone;
@@ -36,10 +34,8 @@ mod grant;
 mod load;
 mod oci;
 mod plugin;
-mod reference;
 mod route;
 mod secret;
-mod source;
 mod value;
 mod workspace;
 
@@ -54,16 +50,15 @@ use talaria_a2a::{CardSigner, Network, Origin};
 
 pub(crate) use alone::{alone, cache_dir};
 pub(crate) use card::Card;
-pub(crate) use env::Env;
 pub(crate) use executor::{Executor, FailMode};
 pub(crate) use file::{Limits, Push, Reply, Stream};
 pub(crate) use folder::{Files, Folder};
 pub(crate) use gateway::{KEY as GATEWAY_KEY, SHORTEST_KEY, home as gateway_home};
 pub(crate) use grant::Grant;
 pub(crate) use route::{Patterns, Route};
-pub(crate) use secret::{by_name as secret_by_name, read as read_secret};
-pub(crate) use source::{ConfigError, Source};
-pub(crate) use value::{ComponentRef, ExecutorName, HttpUrl, Period, Size, StoreUrl};
+pub(crate) use talaria_config::secret::{by_name as secret_by_name, read as read_secret};
+pub(crate) use talaria_config::{ConfigError, Env, HttpUrl, Period, Size, Source};
+pub(crate) use value::{ComponentRef, ExecutorName, StoreUrl};
 pub(crate) use workspace::Workspace;
 
 use env::Seeds;
@@ -234,8 +229,7 @@ impl Config {
             }
             None => Source::read(&directory.join(DEFAULT_FILE))?,
         };
-        let file: file::File =
-            source.as_ref().map(|source| source.parse("")).transpose()?.unwrap_or_default();
+        let file: file::File = source.as_ref().map(|source| source.parse()).transpose()?.unwrap_or_default();
         let folder = source.as_ref().map_or(directory, Source::folder).to_owned();
         let gateway =
             file.gateway.as_ref().map(|section| Settled::read(section, &folder, &Env(env))).transpose()?;

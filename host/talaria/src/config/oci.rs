@@ -5,13 +5,9 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use talaria_config::{Env, Period, Problem, SecretRef, Size};
 use talaria_egress::Egress;
 use talaria_oci::{Access, Credentials, Options};
-
-use super::env::{Env, switch};
-use super::secret::SecretRef;
-use super::source::Problem;
-use super::value::{Period, Size};
 
 /// Whom a registry knows us as when only a token is given; most do not look at it.
 const USERNAME: &str = "talaria";
@@ -108,7 +104,7 @@ impl Oci {
         Ok(Options {
             client: Egress::new(talaria_egress::Config::default()),
             cache: cache_dir.map(|folder| folder.join("oci")),
-            offline: switch(env, "TALARIA_OCI_OFFLINE", warnings).unwrap_or(self.offline),
+            offline: env.switch("TALARIA_OCI_OFFLINE", warnings).unwrap_or(self.offline),
             max_bytes: self.max_size.bytes(),
             timeout: self.timeout.get(),
             registries,

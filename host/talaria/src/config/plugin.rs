@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use talaria_egress::Pattern;
 
 use super::env::Seeds;
-use super::source::Problem;
-use super::value::{ExecutorName, HttpUrl};
+use super::value::ExecutorName;
+use talaria_config::{HttpUrl, Problem};
 
 /// The executor that reaches hermes-agent through its plugin.
 pub(crate) const PLUGIN_CALLBACK: &str = "plugin-callback";

@@ -8,12 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use secrecy::SecretString;
+use talaria_config::{ConfigError, Env, HttpUrl, secret};
 use talaria_workspace::{Assembly, Places, is_id};
-
-use super::env::Env;
-use super::secret;
-use super::source::ConfigError;
-use super::value::HttpUrl;
 
 /// Where the folder is when nothing is said.
 const FOLDER: &str = "/configs";

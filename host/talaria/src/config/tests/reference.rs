@@ -4,7 +4,9 @@
 
 use std::path::PathBuf;
 
-use crate::config::reference::{Key, keys, schema};
+use talaria_config::{Key, keys};
+
+use crate::config::file::File;
 
 fn docs(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).join(name)
@@ -45,7 +47,7 @@ fn row(key: &Key) -> String {
 
 #[test]
 fn schema_is_in_docs() {
-    golden("talaria.schema.json", &format!("{:#}\n", schema().as_value()));
+    golden("talaria.schema.json", &format!("{:#}\n", schemars::schema_for!(File).as_value()));
 }
 
 #[test]
@@ -58,7 +60,7 @@ fn table_is_in_docs() {
          error. Relative paths start at the file's folder. The same as JSON Schema: [talaria.schema.json](talaria.schema.json).\n\n\
          | key | type | default | meaning |\n|---|---|---|---|\n",
     );
-    page.extend(keys().iter().map(row));
+    page.extend(keys::<File>().iter().map(row));
     page.push_str(ENVIRONMENT);
     golden("configuration.md", &page);
 }
@@ -88,7 +90,7 @@ const WHOLE: &str = "a2a.card.signing.";
 
 #[test]
 fn every_key_is_explained() {
-    for key in keys() {
+    for key in keys::<File>() {
         let (example, doc) = take(&key.doc, "Example:");
         let (default, meaning) = take(&doc, "Default:");
         assert!(example.is_some(), "{} has no Example:", key.path);
@@ -100,14 +102,13 @@ fn every_key_is_explained() {
 
 #[test]
 fn every_example_is_valid() {
-    use crate::config::file::File;
-    use crate::config::source::Source;
+    use talaria_config::Source;
 
     let example = |key: &Key| {
         let (example, _) = take(&key.doc, "Example:");
         example.unwrap_or_default().trim_matches('`').to_owned()
     };
-    let keys = keys();
+    let keys = keys::<File>();
     let whole: Vec<_> = keys.iter().filter(|key| key.path.starts_with(WHOLE)).map(example).collect();
     for key in &keys {
         let example = if key.path.starts_with(WHOLE) { whole.join("\n") } else { example(key) };
@@ -121,7 +122,7 @@ fn every_example_is_valid() {
         let header = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
         std::fs::write(&path, format!("{}{example}\n", header.replace("NAME", "name"))).expect("writable");
         let source = Source::read(&path).expect("readable").expect("there");
-        let parsed = source.parse::<File>("");
+        let parsed = source.parse::<File>();
         assert!(parsed.is_ok(), "the example of {} does not parse: {:?}", key.path, parsed.err());
     }
 }

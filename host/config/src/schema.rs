@@ -1,32 +1,25 @@
-//! The keys of the file, read from its JSON Schema: for hints about a key in the wrong place, and for the table in
-//! `docs/configuration.md`.
+//! The keys of a configuration file, read from its JSON Schema: for hints about a key in the wrong place, and for reference
+//! tables.
 
-use schemars::{Schema, schema_for};
+use schemars::{JsonSchema, schema_for};
 use serde_json::{Map, Value};
-
-use super::file::File;
 
 /// A key, as the reference lists it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Key {
+pub struct Key {
     /// In full: `a2a.auth.tokens[].name`.
-    pub(crate) path: String,
+    pub path: String,
     /// What it takes: `string`, `list of string`, …
-    pub(crate) kind: String,
+    pub kind: String,
     /// Its default, if that is a plain value.
-    pub(crate) default: Option<Value>,
+    pub default: Option<Value>,
     /// Its doc comment.
-    pub(crate) doc: String,
+    pub doc: String,
 }
 
-/// The schema of the whole file.
-pub(crate) fn schema() -> Schema {
-    schema_for!(File)
-}
-
-/// All keys, in the order of the file.
-pub(crate) fn keys() -> Vec<Key> {
-    let schema = schema();
+/// All keys of `T`, in the order of its fields.
+pub fn keys<T: JsonSchema>() -> Vec<Key> {
+    let schema = schema_for!(T);
     let mut keys = Vec::new();
     let Some(root) = schema.as_object() else { return keys };
     let definitions = root.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default();

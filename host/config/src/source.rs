@@ -8,10 +8,11 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 
-use super::reference;
+use crate::schema::{self, Key};
 
 /// The largest configuration file: far more than anybody writes, far less than hurts.
 const LARGEST: u64 = 1024 * 1024;
@@ -22,7 +23,7 @@ const UNKNOWN_KEY: &str = "unknown field ";
 /// Why there is no configuration: where, and what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}{problem}")]
-pub(crate) struct ConfigError {
+pub struct ConfigError {
     place: Place,
     problem: String,
 }
@@ -42,16 +43,16 @@ enum Place {
 
 /// A mistake in a value, by its key; it has no place yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub struct Problem {
     /// The key, in full: `a2a.auth.tokens[0].token`.
-    pub(crate) key: String,
+    pub key: String,
     /// What is wrong and how to put it right.
-    pub(crate) what: String,
+    pub what: String,
 }
 
 /// The text of a file, and its name.
 #[derive(Debug, Clone)]
-pub(crate) struct Source {
+pub struct Source {
     path: PathBuf,
     text: String,
 }
@@ -60,7 +61,7 @@ pub(crate) struct Source {
 
 impl Source {
     /// Reads a file; `None` if there is none.
-    pub(crate) fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
+    pub fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
         let fail = |problem: String| ConfigError { place: Place::File(path.to_owned(), None), problem };
         let file = match std::fs::File::open(path) {
             Ok(file) => file,
@@ -91,27 +92,36 @@ impl Source {
     }
 
     /// A text that was read elsewhere.
-    pub(crate) fn of(path: PathBuf, text: &str) -> Self {
+    pub fn of(path: PathBuf, text: &str) -> Self {
         Self { path, text: text.to_owned() }
     }
 
     /// The file's path, as it was given.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// What stands in it.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     /// The folder that relative paths in the file start from.
-    pub(crate) fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or_else(|| Path::new(""))
     }
 
-    /// Parses the file. `within` is where its keys belong in the reference: `executor.NAME` for an executor's own file.
-    pub(crate) fn parse<T: DeserializeOwned>(&self, within: &str) -> Result<T, ConfigError> {
+    /// Parses the file. An unknown key that `T` has in another section is reported with that section.
+    pub fn parse<T: DeserializeOwned + JsonSchema>(&self) -> Result<T, ConfigError> {
+        self.parse_knowing(schema::keys::<T>)
+    }
+
+    /// Parses a file that has no schema.
+    pub fn parse_without_schema<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
+        self.parse_knowing(Vec::new)
+    }
+
+    fn parse_knowing<T: DeserializeOwned>(&self, keys: fn() -> Vec<Key>) -> Result<T, ConfigError> {
         let fail = |start: Option<usize>, problem: String| ConfigError {
             place: Place::File(self.path.clone(), start.map(|start| self.line_and_column(start))),
             problem,
@@ -130,12 +140,12 @@ impl Source {
             {
                 start = start.max(Some(found));
             }
-            fail(start, explain(&path, error.message(), within))
+            fail(start, explain(&path, error.message(), keys))
         })
     }
 
     /// Gives a problem its place: the key's value, or the nearest table around it that is in the file.
-    pub(crate) fn at(&self, problem: Problem) -> ConfigError {
+    pub fn at(&self, problem: Problem) -> ConfigError {
         let (_, start) = self.find(&problem.key);
         let place = start.map(|start| self.line_and_column(start));
         ConfigError {
@@ -174,22 +184,22 @@ impl Source {
 
 impl ConfigError {
     /// A mistake in an environment variable.
-    pub(crate) fn variable(name: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub fn variable(name: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { place: Place::Variable(name.into()), problem: problem.into() }
     }
 
     /// A mistake at a key, wherever that is.
-    pub(crate) fn key(key: impl Into<String>, what: impl Into<String>) -> Self {
+    pub fn key(key: impl Into<String>, what: impl Into<String>) -> Self {
         Problem { key: key.into(), what: what.into() }.into()
     }
 
     /// A mistake in a flag.
-    pub(crate) fn flag(name: &'static str, problem: impl Into<String>) -> Self {
+    pub fn flag(name: &'static str, problem: impl Into<String>) -> Self {
         Self { place: Place::Flag(name), problem: problem.into() }
     }
 
     /// A file that cannot be used.
-    pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {
+    pub fn file(path: &Path, problem: impl Into<String>) -> Self {
         Self { place: Place::File(path.to_owned(), None), problem: problem.into() }
     }
 }
@@ -216,7 +226,7 @@ impl fmt::Display for Place {
 // === explaining ===
 
 /// Serde's reason in our words.
-fn explain(path: &str, message: &str, within: &str) -> String {
+fn explain(path: &str, message: &str, keys: fn() -> Vec<Key>) -> String {
     if let Some((name, known)) = unknown(message, UNKNOWN_KEY) {
         // An enum's path ends above the key; a struct's has it.
         let key = match path == name || path.ends_with(&format!(".{name}")) {
@@ -227,7 +237,7 @@ fn explain(path: &str, message: &str, within: &str) -> String {
             Some(near) => {
                 format!("unknown key `{key}`; did you mean `{near}`? (known: {})", known.join(", "))
             }
-            None => match elsewhere(name, within) {
+            None => match elsewhere(name, keys()) {
                 Some(home) => {
                     format!("unknown key `{key}`; did you mean `{home}`? (known here: {})", known.join(", "))
                 }
@@ -260,7 +270,7 @@ fn unknown<'a>(message: &'a str, what: &str) -> Option<(&'a str, Vec<&'a str>)> 
 }
 
 /// The nearest of some names, if it is near enough to be meant.
-pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase().replace('-', "_");
     let likeness = |known: &str| {
         let known = known.replace('-', "_");
@@ -279,9 +289,6 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
 }
 
 /// A key of that name in another section, in full.
-fn elsewhere(name: &str, within: &str) -> Option<String> {
-    let keys = reference::keys();
-    let home = keys.iter().map(|key| key.path.as_str()).find(|path| path.rsplit('.').next() == Some(name))?;
-    // An executor's own file has the keys of its section only.
-    (within.is_empty()).then(|| home.to_owned())
+fn elsewhere(name: &str, keys: Vec<Key>) -> Option<String> {
+    keys.into_iter().map(|key| key.path).find(|path| path.rsplit('.').next() == Some(name))
 }
