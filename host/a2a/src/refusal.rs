@@ -289,7 +289,9 @@ impl From<SendError> for Refusal {
             SendError::ContextMismatch { .. } => Self::field("message.contextId", message),
             SendError::HistoryFull { .. } => Self::field("message.taskId", message),
             SendError::NoExecutor(NoExecutor::Refused(_)) => Self::field("message.metadata", message),
-            SendError::NoExecutor(NoExecutor::Unavailable(_)) => Self::new(Kind::Internal, message),
+            SendError::NoExecutor(NoExecutor::Unavailable(_) | NoExecutor::OutOfService { .. }) => {
+                Self::new(Kind::Internal, message)
+            }
             SendError::NoExecutor(NoExecutor::Media(_)) => Self::new(Kind::ContentTypeNotSupported, message),
             SendError::Busy(_) | SendError::LaneFull(_) => Self::busy(message, RETRY_BUSY),
             SendError::Draining => Self::busy(message, RETRY_DRAINING),

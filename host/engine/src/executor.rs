@@ -50,6 +50,7 @@ pub struct Executor {
     room: Semaphore,
     waiting: AtomicUsize,
     on_fault: Option<Box<OnFault>>,
+    on_success: Option<Box<OnSuccess>>,
     workspaces: Option<Arc<dyn Workspaces>>,
 }
 
@@ -57,6 +58,7 @@ pub struct Executor {
 type Execute<'a> = TypedFunc<(&'a wit::Turn,), (Result<wit::Outcome, wit::Failure>,)>;
 
 type OnFault = dyn Fn(Fault) + Send + Sync;
+type OnSuccess = dyn Fn() + Send + Sync;
 
 /// A call that ended by the guest's own fault: what counts against a component. An upstream that is slow, a turn that
 /// finds no room and a failure that the guest reports in good order are none.
@@ -137,6 +139,7 @@ impl Executor {
             room: Semaphore::new(limits.concurrency),
             waiting: AtomicUsize::new(0),
             on_fault: None,
+            on_success: None,
             workspaces: None,
         }
     }
@@ -146,6 +149,12 @@ impl Executor {
     #[must_use]
     pub fn on_fault(self, tell: impl Fn(Fault) + Send + Sync + 'static) -> Self {
         Self { on_fault: Some(Box::new(tell)), ..self }
+    }
+
+    /// Calls this function after every turn that ended with an outcome. It must not block.
+    #[must_use]
+    pub fn on_success(self, tell: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { on_success: Some(Box::new(tell)), ..self }
     }
 
     /// The same executor in a workspace: its turns are told what that is when they begin.
@@ -318,7 +327,11 @@ impl talaria_turns::Executor for Executor {
             }
         };
         // The guest's state machine is large; the callers' futures stay small.
-        Box::pin(self.run(turn, scope, deadline)).await
+        let result = Box::pin(self.run(turn, scope, deadline)).await;
+        if let (Ok(_), Some(tell)) = (&result, &self.on_success) {
+            tell();
+        }
+        result
     }
 
     async fn cancel(&self, turn: Turn) -> Result<(), Failure> {

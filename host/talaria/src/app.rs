@@ -18,7 +18,9 @@ use talaria_mailbox::{Listener, Mailbox};
 use talaria_observe::Redactor;
 use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
-use talaria_turns::{Callbacks, Courier, HookLimits, Letters, Limits, Store, StreamAs, Timestamp, Turns};
+use talaria_turns::{
+    Callbacks, Courier, HookLimits, Letters, Limits, Route, Store, StreamAs, Timestamp, Turns,
+};
 use talaria_workspace::gateway::Supervisor;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +32,7 @@ use crate::card::{self, Renewal};
 use crate::config::{self, Callback, Config, PLATFORM, Push, Reply, StoreUrl, Stream};
 use crate::demo;
 use crate::executors::{Executors, Readiness, Table};
-use crate::metered::Metered;
+use crate::metered::{Metered, TurnMetrics};
 use crate::output;
 use crate::push::Post;
 use crate::route::Routes;
@@ -175,10 +177,15 @@ impl App {
             banner.callback = Some(url);
             tracker.spawn(serving);
         }
-        let pulse = workspace.as_ref().map(|workspace| Arc::clone(&workspace.pulse));
-        let route = Arc::new(Metered::new(Arc::clone(&executors), metrics.clone()).with_pulse(pulse));
         let (courier, delivery) = pushing(&config, metrics.clone());
-        let turns = Turns::with_courier(Arc::clone(&store), route, limits, courier, delivery);
+        let route = Arc::clone(&executors) as Arc<dyn Route>;
+        let mut turns = Turns::builder(Arc::clone(&store), route, limits)
+            .courier(courier, delivery)
+            .observer(Arc::new(TurnMetrics(metrics.clone())));
+        if let Some(workspace) = &workspace {
+            turns = turns.observer(Arc::clone(&workspace.pulse) as _);
+        }
+        let turns = turns.build();
         let (resumed, failed) = turns.recover().await.context("cannot take up the turns of before")?;
         if resumed + failed > 0 {
             info!(resumed, failed, "took up the turns that the last stop interrupted");

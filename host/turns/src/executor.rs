@@ -92,7 +92,7 @@ pub enum FailureKind {
 }
 
 /// A turn that failed. `message` is what the caller reads.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     /// What went wrong.
@@ -255,6 +255,14 @@ pub enum NoExecutor {
     /// It holds what the one that it goes to cannot use.
     #[error("{0}")]
     Media(String),
+    /// The executor takes no turns for now. The message becomes a task that fails with this failure.
+    #[error("{failure}")]
+    OutOfService {
+        /// The executor's name.
+        executor: Box<str>,
+        /// What the caller reads.
+        failure: Failure,
+    },
 }
 
 /// Chooses the executor of a turn.

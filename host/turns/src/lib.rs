@@ -12,6 +12,7 @@ mod executor;
 mod hook;
 mod live;
 mod model;
+mod observer;
 mod once;
 mod order;
 mod recall;
@@ -41,10 +42,11 @@ pub use model::{
     Artifact, Content, ContextId, HookId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfHook,
     OfMessage, OfTask, Part, Principal, Role, TaskId, Timestamp,
 };
+pub use observer::{TurnEnd, TurnObserver};
 pub use once::Once;
 pub use recall::{Extent, Recall, Recollection};
 pub use refused::Refused;
-pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns};
+pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns, TurnsBuilder};
 pub use store::{Begin, Entry, Logged, Onto, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
 pub use tell::StreamAs;

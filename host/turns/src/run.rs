@@ -9,6 +9,7 @@
 //! told a second time. An artifact of the executor's own that was left open is closed.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use crate::executor::{
 };
 use crate::live::{Live, UnderWay};
 use crate::model::{Artifact, Content, Message, Part};
+use crate::observer::{TurnObserver, observe};
 use crate::order::Place;
 use crate::store::{Store, StoreError};
 use crate::task::{Event, REPLY, State, Task};
@@ -43,14 +45,23 @@ const STOPPED: &str = "interrupted by a shutdown";
 /// A turn that has its place.
 pub(crate) struct Run {
     pub(crate) live: Arc<Live>,
-    pub(crate) executor: Arc<dyn Executor>,
+    pub(crate) taker: Taker,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) observers: Arc<[Arc<dyn TurnObserver>]>,
     pub(crate) turn: Turn,
     pub(crate) past: Past,
     pub(crate) place: Place,
     pub(crate) under_way: UnderWay,
     /// Ends every turn of the host.
     pub(crate) stop: CancellationToken,
+}
+
+/// Who takes a turn.
+pub(crate) enum Taker {
+    /// An executor.
+    Executor(Arc<dyn Executor>),
+    /// Nobody: the executor of this name is out of service, and the turn fails.
+    OutOfService { executor: Box<str>, failure: Failure },
 }
 
 /// How a turn ended.
@@ -72,17 +83,31 @@ struct Progress {
     open: Vec<String>,
 }
 
+// === impl Taker ===
+
+impl Taker {
+    /// The name of the executor that the turn belongs to.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Executor(executor) => executor.name(),
+            Self::OutOfService { executor, .. } => executor,
+        }
+    }
+}
+
+// === impl Run ===
+
 impl Run {
     /// Runs the turn. Returns when its last word is in the store.
     pub(crate) async fn finish(self) {
-        let Self { live, executor, store, turn, past, place, under_way, stop } = self;
+        let Self { live, taker, store, observers, turn, past, place, under_way, stop } = self;
         let mut progress = Progress::default();
         let end = tokio::select! {
             biased;
             () = stop.cancelled() => End::Result(Err(Failure::new(FailureKind::Cancelled, STOPPED))),
             () = live.cancel.cancelled() => End::Cancelled,
             _turn = place.turn() => {
-                let execution = execute(&live, &executor, &store, turn.clone(), past, &mut progress);
+                let execution = execute(&live, &taker, &store, &observers, &turn, past, &mut progress);
                 let execution = AssertUnwindSafe(execution).catch_unwind();
                 tokio::select! {
                     biased;
@@ -116,15 +141,23 @@ impl Run {
 
 async fn execute(
     live: &Arc<Live>,
-    executor: &Arc<dyn Executor>,
+    taker: &Taker,
     store: &Arc<dyn Store>,
-    turn: Turn,
+    observers: &[Arc<dyn TurnObserver>],
+    turn: &Turn,
     past: Past,
     progress: &mut Progress,
 ) -> End {
     if let Err(error) = live.append(|_| Ok::<_, StoreError>(vec![Event::moved(State::Working)])).await {
         return End::Result(Err(unstored(&error)));
     }
+    let executor = match taker {
+        Taker::Executor(executor) => executor,
+        Taker::OutOfService { executor, failure } => {
+            let failed = std::future::ready(Err(failure.clone()));
+            return End::Result(observe(observers, executor, turn, &live.cancel, failed).await);
+        }
+    };
     let (scope, mut said) = Scope::new(
         PIECES,
         live.cancel.clone(),
@@ -133,7 +166,8 @@ async fn execute(
         turn.context.clone(),
         executor.name(),
     );
-    let mut execution = executor.execute(turn.clone(), scope.with(past));
+    let call = executor.execute(turn.clone(), scope.with(past));
+    let mut execution = pin!(observe(observers, executor.name(), turn, &live.cancel, call));
     let mut question: Option<Question> = None;
     loop {
         let heard = hear(question.as_mut());
@@ -180,9 +214,9 @@ async fn execute(
 }
 
 /// Tells the upstream of a cancelled turn.
-async fn stop(live: &Live, executor: &Arc<dyn Executor>, turn: Turn) {
+async fn stop(live: &Live, executor: &Arc<dyn Executor>, turn: &Turn) {
     let checkpoint = live.task().checkpoint.clone().map(|checkpoint| checkpoint.0);
-    let stopped = tokio::time::timeout(GRACE, executor.cancel(Turn { checkpoint, ..turn })).await;
+    let stopped = tokio::time::timeout(GRACE, executor.cancel(Turn { checkpoint, ..turn.clone() })).await;
     if !matches!(stopped, Ok(Ok(()))) {
         warn!(?stopped, "the upstream may still be at work on a cancelled turn");
     }

@@ -27,6 +27,7 @@ use crate::executor::Route;
 use crate::hook::{Courier, Hook, HookLimits, Outbox};
 use crate::live::{Hub, Live, Reader};
 use crate::model::{ContextId, Message, Metadata, Principal, TaskId};
+use crate::observer::TurnObserver;
 use crate::order::Order;
 use crate::refused::{self, Refused};
 use crate::store::{Page, Query, Store, StoreError, TaskKey};
@@ -90,8 +91,18 @@ struct Inner {
     limits: Limits,
     room: Arc<Semaphore>,
     refused: refused::Counter,
+    observers: Arc<[Arc<dyn TurnObserver>]>,
     tracker: TaskTracker,
     stop: CancellationToken,
+}
+
+/// Puts a service together.
+pub struct TurnsBuilder {
+    store: Arc<dyn Store>,
+    route: Arc<dyn Route>,
+    limits: Limits,
+    outbox: Option<Arc<Outbox>>,
+    observers: Vec<Arc<dyn TurnObserver>>,
 }
 
 /// How long a cancel waits for the turn to end: the grace of a run, and some.
@@ -99,6 +110,43 @@ const CANCEL: Duration = Duration::from_secs(10);
 impl Default for Limits {
     fn default() -> Self {
         Self { turns: 1_000, lane: 100, history: 1_000, trusts_chosen_contexts: true }
+    }
+}
+
+// === impl TurnsBuilder ===
+
+impl TurnsBuilder {
+    /// Sends push notifications through this courier.
+    #[must_use]
+    pub fn courier(mut self, courier: Arc<dyn Courier>, limits: HookLimits) -> Self {
+        self.outbox = Some(Arc::new(Outbox::new(Arc::clone(&self.store), courier, limits)));
+        self
+    }
+
+    /// Reports the begin and the end of every turn to this observer.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn TurnObserver>) -> Self {
+        self.observers.push(observer);
+        self
+    }
+
+    /// The service.
+    #[must_use]
+    pub fn build(self) -> Turns {
+        let Self { store, route, limits, outbox, observers } = self;
+        Turns(Arc::new(Inner {
+            hub: Hub::new(Arc::clone(&store)),
+            outbox,
+            order: Order::new(limits.lane),
+            store,
+            route,
+            limits,
+            room: Arc::new(Semaphore::new(limits.turns)),
+            refused: refused::Counter::default(),
+            observers: observers.into(),
+            tracker: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }))
     }
 }
 
@@ -123,40 +171,13 @@ impl Turns {
     /// A service on a store and a way to choose executors. It has no hooks.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, route: Arc<dyn Route>, limits: Limits) -> Self {
-        Self::build(store, route, limits, None)
+        Self::builder(store, route, limits).build()
     }
 
-    /// The same, with hooks that this courier serves.
+    /// Begins to put a service together, for one with push notifications or observers.
     #[must_use]
-    pub fn with_courier(
-        store: Arc<dyn Store>,
-        route: Arc<dyn Route>,
-        limits: Limits,
-        courier: Arc<dyn Courier>,
-        hooks: HookLimits,
-    ) -> Self {
-        let outbox = Outbox::new(Arc::clone(&store), courier, hooks);
-        Self::build(store, route, limits, Some(Arc::new(outbox)))
-    }
-
-    fn build(
-        store: Arc<dyn Store>,
-        route: Arc<dyn Route>,
-        limits: Limits,
-        outbox: Option<Arc<Outbox>>,
-    ) -> Self {
-        Self(Arc::new(Inner {
-            hub: Hub::new(Arc::clone(&store)),
-            outbox,
-            order: Order::new(limits.lane),
-            store,
-            route,
-            limits,
-            room: Arc::new(Semaphore::new(limits.turns)),
-            refused: refused::Counter::default(),
-            tracker: TaskTracker::new(),
-            stop: CancellationToken::new(),
-        }))
+    pub fn builder(store: Arc<dyn Store>, route: Arc<dyn Route>, limits: Limits) -> TurnsBuilder {
+        TurnsBuilder { store, route, limits, outbox: None, observers: Vec::new() }
     }
 
     /// Accepts a message: when this returns, it is in the store and its turn is on its way.

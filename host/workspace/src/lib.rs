@@ -36,7 +36,7 @@ pub use heart::{Host, Status, Timing};
 pub use initiative::Initiative;
 pub use manifest::{FILE as MANIFEST, Manifest};
 pub use prompt::{Assembled, Assembly, Piece, Places};
-pub use pulse::{Beat, Pulse, Reading};
+pub use pulse::{Pulse, Reading};
 pub use skills::Skill;
 pub use snapshot::Snapshot;
 pub use transcript::{Page, Transcript};

@@ -2,11 +2,12 @@
 //!
 //! Counters are taken back only by what a delivered heartbeat said, so that nothing is lost between two of them.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use talaria_observe::scrub;
+use talaria_turns::{TaskId, Turn, TurnEnd, TurnObserver, message_text};
 use tokio::sync::{Notify, watch};
 
 /// How much of a message stands for its task, in characters: what fits the banner that shows it.
@@ -27,20 +28,12 @@ pub struct Pulse {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Turns under way, by their number, and what each is about.
-    running: BTreeMap<u64, String>,
+    /// The turns under way by their tasks: each one's number, and what it is about.
+    running: HashMap<TaskId, (u64, String)>,
     started: u64,
     ended: u64,
     failed: u64,
     sample: String,
-}
-
-/// A turn under way. It ends when this is dropped.
-#[derive(Debug)]
-pub struct Beat {
-    pulse: Arc<Pulse>,
-    number: u64,
-    failure: Option<String>,
 }
 
 /// What a heartbeat says of turns.
@@ -71,15 +64,28 @@ impl Default for Pulse {
 
 impl Pulse {
     /// A turn begins.
-    pub fn begin(self: &Arc<Self>, text: &str) -> Beat {
+    pub fn begin(&self, task: &TaskId, text: &str) {
         let brief = brief(text);
         let mut state = self.state();
         state.started += 1;
         let number = state.started;
-        state.running.insert(number, brief);
+        state.running.insert(task.clone(), (number, brief));
         drop(state);
         self.changed.notify_one();
-        Beat { pulse: Arc::clone(self), number, failure: None }
+    }
+
+    /// The turn of this task ends; with these words, if it failed.
+    pub fn end(&self, task: &TaskId, failure: Option<&str>) {
+        let sample = failure.map(|why| scrub(why).chars().take(SAMPLE).collect());
+        let mut state = self.state();
+        state.running.remove(task);
+        state.ended += 1;
+        if let Some(sample) = sample {
+            state.failed += 1;
+            state.sample = sample;
+        }
+        drop(state);
+        self.changed.notify_one();
     }
 
     /// What is going on now.
@@ -89,7 +95,7 @@ impl Pulse {
         let error_rate = if state.ended == 0 { 0.0 } else { state.failed as f64 / state.ended as f64 };
         Reading {
             active: state.running.len(),
-            current: state.running.last_key_value().map(|(_, text)| text.clone()).unwrap_or_default(),
+            current: state.running.values().max().map(|(_, text)| text.clone()).unwrap_or_default(),
             error_rate,
             sample_error: state.sample.clone(),
             uptime: self.began.elapsed().as_secs(),
@@ -126,26 +132,17 @@ impl Pulse {
     }
 }
 
-// === impl Beat ===
-
-impl Beat {
-    /// The turn failed, with these words.
-    pub fn fail(&mut self, why: &str) {
-        self.failure = Some(scrub(why).chars().take(SAMPLE).collect());
+impl TurnObserver for Pulse {
+    fn began(&self, _: &str, turn: &Turn) {
+        self.begin(&turn.task, &message_text(&turn.message.parts));
     }
-}
 
-impl Drop for Beat {
-    fn drop(&mut self) {
-        let mut state = self.pulse.state();
-        state.running.remove(&self.number);
-        state.ended += 1;
-        if let Some(failure) = self.failure.take() {
-            state.failed += 1;
-            state.sample = failure;
-        }
-        drop(state);
-        self.pulse.changed.notify_one();
+    fn ended(&self, _: &str, turn: &Turn, end: TurnEnd<'_>, _: Duration) {
+        let failure = match end {
+            TurnEnd::Failure(failure) => Some(failure.message.as_str()),
+            TurnEnd::Outcome(_) | TurnEnd::Cancelled | TurnEnd::Dropped => None,
+        };
+        self.end(&turn.task, failure);
     }
 }
 
@@ -166,18 +163,19 @@ mod tests {
 
     #[test]
     fn what_was_delivered_is_not_counted_again() {
-        let pulse = Arc::new(Pulse::default());
-        let first = pulse.begin("look at\nOPENAI_API_KEY=abcdefgh12345678");
-        let mut second = pulse.begin(&"x".repeat(100));
+        let pulse = Pulse::default();
+        let [first, second, between] = [TaskId::fresh(), TaskId::fresh(), TaskId::fresh()];
+        pulse.begin(&first, "look at\nOPENAI_API_KEY=abcdefgh12345678");
+        pulse.begin(&second, &"x".repeat(100));
         let now = pulse.read();
         assert_eq!((now.active, now.error_rate, now.current.len()), (2, 0.0, 63));
-        second.fail("upstream said GITHUB_TOKEN=abcdefgh1");
-        drop(second);
-        drop(first);
+        pulse.end(&second, Some("upstream said GITHUB_TOKEN=abcdefgh1"));
+        pulse.end(&first, None);
         let now = pulse.read();
         assert_eq!((now.active, now.error_rate), (0, 0.5));
         assert_eq!(now.sample_error, "upstream said GITHUB_TOKEN=[REDACTED:token]");
-        drop(pulse.begin("in between"));
+        pulse.begin(&between, "in between");
+        pulse.end(&between, None);
         pulse.delivered(&now);
         let now = pulse.read();
         assert_eq!((now.error_rate, now.sample_error.as_str(), now.ended), (0.0, "", 1));

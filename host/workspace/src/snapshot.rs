@@ -144,6 +144,7 @@ mod tests {
 
     use serde_json::json;
     use talaria_store::Memory;
+    use talaria_turns::TaskId;
 
     use super::*;
     use crate::contact::Keys;
@@ -153,8 +154,8 @@ mod tests {
     async fn it_is_read_back_without_secrets_and_without_what_a_sandbox_said() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(".agent_snapshot.json");
-        let pulse = Arc::new(Pulse::default());
-        let _turn = pulse.begin("deploy");
+        let pulse = Pulse::default();
+        pulse.begin(&TaskId::fresh(), "deploy");
         let line = |text: &str| json!({ "context_id": "ctx", "content": text });
         let said = ["use sk-proj-abcdefghijklmnop", "[sandbox_output] anything at all", "done"].map(line);
         let keys = Keys::open(folder.path(), None);

@@ -61,7 +61,7 @@ impl Host {
             change(config);
         };
         Self::build(change, |store, route| {
-            Turns::with_courier(store, route, Limits::default(), courier, HookLimits::default())
+            Turns::builder(store, route, Limits::default()).courier(courier, HookLimits::default()).build()
         })
         .await
     }

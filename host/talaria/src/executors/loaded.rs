@@ -9,10 +9,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use async_trait::async_trait;
 use serde::Serialize;
 use talaria_engine::{Component, Engine, Spec, Stage};
-use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn, Workspaces};
+use talaria_turns::{Callbacks, Failure, FailureKind, NoExecutor, Workspaces};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -114,8 +113,8 @@ impl Loader {
             is_news: AtomicBool::new(false),
             quarantined: Arc::clone(&self.quarantined),
         });
-        let hears = Arc::clone(&standing);
-        let executor = executor.on_fault(move |_| hears.fault());
+        let (faults, successes) = (Arc::clone(&standing), Arc::clone(&standing));
+        let executor = executor.on_fault(move |_| faults.fault()).on_success(move || successes.no_fault());
         let executor = match &self.workspaces {
             Some(workspaces) => executor.in_workspace(Arc::clone(workspaces)),
             None => executor,
@@ -162,6 +161,20 @@ impl Loaded {
     /// The component's digest.
     pub(crate) fn digest(&self) -> &str {
         self.executor.component().digest()
+    }
+
+    /// What executes its turns.
+    ///
+    /// # Errors
+    /// [`NoExecutor::OutOfService`] while it is in quarantine.
+    pub(super) fn taker(&self) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
+        if !self.is_quarantined() {
+            return Ok(Arc::clone(&self.executor) as _);
+        }
+        let name = self.config.name.as_str();
+        let message = format!("the executor `{name}` crashed again and again and is out of service for now");
+        let failure = Failure { retryable: true, ..Failure::new(FailureKind::Busy, message) };
+        Err(NoExecutor::OutOfService { executor: name.into(), failure })
     }
 
     /// Probes it again. A version in quarantine is left alone until its pause is over.
@@ -212,46 +225,6 @@ impl Standing {
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Takes turns, and hears how they end.
-#[async_trait]
-impl talaria_turns::Executor for Loaded {
-    fn name(&self) -> &str {
-        self.config.name.as_str()
-    }
-
-    async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
-        let result = self.executor.execute(turn, scope).await;
-        if result.is_ok() {
-            self.standing.no_fault();
-        }
-        result
-    }
-
-    async fn cancel(&self, turn: Turn) -> Result<(), Failure> {
-        self.executor.cancel(turn).await
-    }
-}
-
-/// Stands where an executor in quarantine was, and fails its turns at once.
-pub(super) struct Closed(pub(super) ExecutorName);
-
-#[async_trait]
-impl talaria_turns::Executor for Closed {
-    fn name(&self) -> &str {
-        self.0.as_str()
-    }
-
-    async fn execute(&self, _: Turn, _: Scope) -> Result<Outcome, Failure> {
-        let message =
-            format!("the executor `{}` crashed again and again and is out of service for now", self.0);
-        Err(Failure { retryable: true, ..Failure::new(FailureKind::Busy, message) })
-    }
-
-    async fn cancel(&self, _: Turn) -> Result<(), Failure> {
-        Ok(())
     }
 }
 

@@ -49,7 +49,6 @@ pub(crate) use loaded::{Loaded, Loader, Readiness};
 pub(crate) use operator::{NotChanged, Upload};
 
 use change::Keeper;
-use loaded::Closed;
 
 use crate::config::{Config, Executor, ExecutorName, FailMode, Folder, GATEWAY_KEY};
 use crate::route::{CHOICE, Routes, Why};
@@ -226,13 +225,11 @@ impl Route for Executors {
     fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
         let table = self.table.load();
         let picked = self.routes.pick(asked, |name: &ExecutorName| table.seats.contains_key(name))?;
-        if let Some((_, loaded)) = table.stand_in(&picked.executor) {
-            loaded.input.admit(&asked.message.parts).map_err(NoExecutor::Media)?;
-        }
-        match table.take(&picked.executor) {
-            Some(executor) => {
+        match table.stand_in(&picked.executor) {
+            Some((_, loaded)) => {
+                loaded.input.admit(&asked.message.parts).map_err(NoExecutor::Media)?;
                 self.routes.count(&picked.why);
-                Ok(executor)
+                loaded.taker()
             }
             None if picked.why == Why::Chosen => {
                 let known: Vec<_> = table.loaded().map(|(name, _)| name.as_str()).collect();
@@ -252,22 +249,13 @@ impl Route for Executors {
     fn named(&self, name: &str) -> Option<Arc<dyn talaria_turns::Executor>> {
         let table = self.table.load();
         let (_, seat) = table.seats.iter().find(|(known, _)| known.as_str() == name)?;
-        Some(Arc::clone(seat.current.as_ref()?) as _)
+        Some(Arc::clone(&seat.current.as_ref()?.executor) as _)
     }
 }
 
 // === impl Table ===
 
 impl Table {
-    /// What executes a turn of this executor now.
-    fn take(&self, name: &ExecutorName) -> Option<Arc<dyn talaria_turns::Executor>> {
-        let (name, loaded) = self.stand_in(name)?;
-        Some(match loaded.is_quarantined() {
-            true => Arc::new(Closed(name.clone())),
-            false => Arc::clone(loaded) as _,
-        })
-    }
-
     /// The executor that takes the turns of this one now, and its name.
     pub(crate) fn stand_in<'a>(
         &'a self,

@@ -11,12 +11,12 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tracing::{Instrument as _, info_span};
 
 use super::{Accepted, Incoming, Inner, SendError};
-use crate::executor::{Asked, Executor, NoExecutor, Past, Turn};
+use crate::executor::{Asked, NoExecutor, Past, Turn};
 use crate::live::Live;
 use crate::model::{ContextId, Message, Principal, TaskId};
 use crate::once::Once;
 use crate::order::Place;
-use crate::run::Run;
+use crate::run::{Run, Taker};
 use crate::store::{StoreError, TaskKey};
 use crate::task::{Event, State, Task};
 use crate::text::message_text;
@@ -86,14 +86,14 @@ impl Inner {
         let Some(id) = incoming.task.clone() else {
             let host_made = incoming.context.is_none();
             let context = incoming.context.clone().unwrap_or_else(ContextId::unguessable);
-            let executor = self.pick(&incoming, &context, None)?;
+            let taker = self.pick(&incoming, &context, None)?;
             let place = self.line_up(&incoming.principal, &context)?;
             let key = TaskKey { owner: incoming.principal.clone(), task: TaskId::fresh() };
-            let first = vec![accepted(&incoming, &executor)];
+            let first = vec![accepted(&incoming, &taker)];
             let live = self.hub.create(key, &context, host_made, first, once).await?;
             self.hook(&live, hook, live.task().version).await?;
             let past = if host_made { Past::Nothing } else { self.past(&live) };
-            return Ok(self.run(live, executor, incoming, Vec::new(), past, place));
+            return Ok(self.run(live, taker, incoming, Vec::new(), past, place));
         };
         let key = TaskKey { owner: incoming.principal.clone(), task: id.clone() };
         let live = self.hub.get(&key).await?.ok_or_else(|| SendError::TaskNotFound(id.clone()))?;
@@ -117,9 +117,9 @@ impl Inner {
                 turn = None;
                 return Ok(vec![Event::moved(State::Working), Event::Answered(incoming.message.clone())]);
             }
-            let executor = self.pick(&incoming, &context, task.executor.as_deref())?;
-            let mut events = vec![accepted(&incoming, &executor)];
-            turn = Some((executor, self.line_up(&incoming.principal, &context)?));
+            let taker = self.pick(&incoming, &context, task.executor.as_deref())?;
+            let mut events = vec![accepted(&incoming, &taker)];
+            turn = Some((taker, self.line_up(&incoming.principal, &context)?));
             history.clone_from(&task.history);
             if interrupted {
                 history.extend(task.status.message.clone());
@@ -129,9 +129,9 @@ impl Inner {
         });
         let task = written.await?;
         self.hook(&live, hook, task.version).await?;
-        if let Some((executor, place)) = turn {
+        if let Some((taker, place)) = turn {
             let past = self.past(&live);
-            return Ok(self.run(live, executor, incoming, history, past, place));
+            return Ok(self.run(live, taker, incoming, history, past, place));
         }
         match asking {
             // A turn that ended meanwhile has said so in its task.
@@ -146,14 +146,21 @@ impl Inner {
         incoming: &Incoming,
         context: &ContextId,
         continues: Option<&str>,
-    ) -> Result<Arc<dyn Executor>, NoExecutor> {
-        self.route.pick(&Asked {
+    ) -> Result<Taker, NoExecutor> {
+        let picked = self.route.pick(&Asked {
             principal: &incoming.principal,
             message: &incoming.message,
             context,
             metadata: incoming.metadata.as_ref(),
             continues,
-        })
+        });
+        match picked {
+            Ok(executor) => Ok(Taker::Executor(executor)),
+            Err(NoExecutor::OutOfService { executor, failure }) => {
+                Ok(Taker::OutOfService { executor, failure })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn line_up(&self, owner: &Principal, context: &ContextId) -> Result<Place, SendError> {
@@ -182,7 +189,7 @@ impl Inner {
     fn run(
         &self,
         live: Arc<Live>,
-        executor: Arc<dyn Executor>,
+        taker: Taker,
         incoming: Incoming,
         history: Vec<Message>,
         past: Past,
@@ -201,7 +208,7 @@ impl Inner {
             metadata: incoming.metadata,
             checkpoint: None,
         };
-        Written::Turn(Box::new(self.place(live, executor, turn, past, place)))
+        Written::Turn(Box::new(self.place(live, taker, turn, past, place)))
     }
 
     /// What turns of a task may hear of the conversation that it joined.
@@ -211,19 +218,13 @@ impl Inner {
         Past::Of { task: task.clone(), host_made_only }
     }
 
-    pub(super) fn place(
-        &self,
-        live: Arc<Live>,
-        executor: Arc<dyn Executor>,
-        turn: Turn,
-        past: Past,
-        place: Place,
-    ) -> Run {
+    pub(super) fn place(&self, live: Arc<Live>, taker: Taker, turn: Turn, past: Past, place: Place) -> Run {
         Run {
             under_way: live.begin(),
             live,
-            executor,
+            taker,
             store: Arc::clone(&self.store),
+            observers: Arc::clone(&self.observers),
             turn,
             past,
             place,
@@ -238,16 +239,16 @@ fn once(incoming: &Incoming) -> Option<Once> {
     principal.name().map(|_| Once::of(message, task.as_ref(), context.as_ref()))
 }
 
-fn accepted(incoming: &Incoming, executor: &Arc<dyn Executor>) -> Event {
+fn accepted(incoming: &Incoming, taker: &Taker) -> Event {
     Event::Accepted {
         message: incoming.message.clone(),
-        executor: executor.name().into(),
+        executor: taker.name().into(),
         metadata: incoming.metadata.clone(),
     }
 }
 
 /// The span that a turn runs in.
 pub(super) fn span(run: &Run) -> tracing::Span {
-    let (turn, executor) = (&run.turn, run.executor.name());
+    let (turn, executor) = (&run.turn, run.taker.name());
     info_span!("turn.run", task = %turn.task, context = %turn.context, executor)
 }

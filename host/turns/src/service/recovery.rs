@@ -11,6 +11,7 @@ use crate::executor::Turn;
 use crate::hook::Hooked;
 use crate::live::Live;
 use crate::model::{Metadata, Part, Timestamp};
+use crate::run::Taker;
 use crate::store::{StoreError, TaskKey};
 use crate::task::{Event, Pending, State, Task};
 use crate::text::message_text;
@@ -134,7 +135,7 @@ impl Inner {
                 metadata: began(pending),
                 checkpoint: task.checkpoint.clone().filter(|_| nth == 0).map(|checkpoint| checkpoint.0),
             };
-            let run = self.place(Arc::clone(live), executor, turn, self.past(live), place);
+            let run = self.place(Arc::clone(live), Taker::Executor(executor), turn, self.past(live), place);
             let span = span(&run);
             self.tracker.spawn(run.finish().instrument(span));
         }

@@ -74,8 +74,9 @@ fn quick() -> HookLimits {
 pub(crate) fn service(store: &Arc<dyn Store>) -> (Turns, Arc<Scripted>, Arc<Kept>) {
     let (executor, courier) = (Arc::new(Scripted::default()), Arc::new(Kept::default()));
     let route = Arc::new(Only(Arc::clone(&executor)));
-    let turns =
-        Turns::with_courier(Arc::clone(store), route, Limits::default(), Arc::clone(&courier) as _, quick());
+    let turns = Turns::builder(Arc::clone(store), route, Limits::default())
+        .courier(Arc::clone(&courier) as _, quick())
+        .build();
     (turns, executor, courier)
 }
 
@@ -203,8 +204,9 @@ async fn what_was_not_told_before_a_restart_goes_out_after_it() {
     courier.failures.lock().unwrap().push_back(Again::After(Duration::from_secs(3600)));
     let long = HookLimits { longest_pause: Duration::from_secs(3600), ..quick() };
     let route = Arc::new(Only(Arc::default()));
-    let first =
-        Turns::with_courier(Arc::clone(&store), route, Limits::default(), Arc::clone(&courier) as _, long);
+    let first = Turns::builder(Arc::clone(&store), route, Limits::default())
+        .courier(Arc::clone(&courier) as _, long)
+        .build();
     first.send(with_hook("stream", hook("h"))).await.unwrap().settled().await;
     // It is in its pause; ending the host does not wait for that.
     first.drain(Duration::from_secs(1)).await;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use talaria_fakes::{FakePlatform, Mood, soon};
+use talaria_turns::TaskId;
 use talaria_workspace::{Assembly, Contact, Host, Keys, Manifest, Places, Pulse, Status, Timing};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -139,11 +140,11 @@ async fn the_first_registration_gives_a_token_that_lasts() {
 async fn turns_and_the_executor_are_told_of_at_once() {
     let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
     let workspace = Workspace::start(&platform, folder.path()).await;
-    let mut turn = workspace.pulse.begin("find papers");
+    let task = TaskId::fresh();
+    workspace.pulse.begin(&task, "find papers");
     let (beat, at) = platform.heartbeat(0, "a busy beat", |beat| beat["active_tasks"] == 1).await;
     assert_eq!(beat["current_task"], "find papers");
-    turn.fail("[hermes-agent unreachable] no");
-    drop(turn);
+    workspace.pulse.end(&task, Some("[hermes-agent unreachable] no"));
     let (beat, at) = platform.heartbeat(at, "the failure", |beat| beat["error_rate"] == 1.0).await;
     assert_eq!(
         (&beat["sample_error"], &beat["active_tasks"]),
@@ -215,9 +216,9 @@ async fn a_platform_on_a_bad_day_ends_nothing() {
     let at = platform.heartbeat(0, "a heartbeat", any).await.1;
 
     platform.go_down();
-    let mut turn = workspace.pulse.begin("while it is down");
-    turn.fail("lost");
-    drop(turn);
+    let task = TaskId::fresh();
+    workspace.pulse.begin(&task, "while it is down");
+    workspace.pulse.end(&task, Some("lost"));
     tokio::time::sleep(Duration::from_millis(100)).await;
     platform.come_back().await;
     let (beat, at) =
