@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::address::{Addresses, Special};
 use crate::connect::literal;
 use crate::denial::Denials;
-use crate::echo::Known;
 use crate::error::Error;
 use crate::pattern::{HostPattern, Pattern};
 use crate::secrets::Secrets;
@@ -66,11 +65,6 @@ pub struct Bounds {
 // === impl Access ===
 
 impl Access {
-    /// What the caller may not read in an answer.
-    pub(crate) fn hidden(&self) -> Known {
-        if self.is_host { Known::default() } else { self.secrets.known().clone() }
-    }
-
     /// The call's target, if the policy allows it.
     pub(crate) fn admit(&self, method: &str, url: &str) -> Result<Target, Error> {
         let target = Target::parse(method, url)?;

@@ -9,10 +9,12 @@ use tracing::field;
 
 use crate::access::Access;
 use crate::address::Addresses;
+use crate::echo::Known;
 use crate::error::Error;
 use crate::exchange::{Deadline, Exchange, Frames};
 use crate::headers;
 use crate::names::{Names, Resolver};
+use crate::origin::{Origin, OriginClient};
 use crate::pool::Pool;
 use crate::rehearsal::Rehearsal;
 
@@ -97,9 +99,23 @@ impl Egress {
 
     /// Makes a call and reads the whole response. One deadline covers everything from the connection to the last byte.
     pub async fn fetch(&self, access: &Access, request: Request) -> Result<Response, Error> {
+        self.fetch_masked(access, request, !access.is_host).await
+    }
+
+    /// Returns a client for calls that the host itself makes to this origin. `caller` names them in messages and the log.
+    pub fn origin_client(&self, caller: &str, origin: &Origin) -> OriginClient {
+        OriginClient::new(self.clone(), caller, origin)
+    }
+
+    pub(crate) async fn fetch_masked(
+        &self,
+        access: &Access,
+        request: Request,
+        masked: bool,
+    ) -> Result<Response, Error> {
         let most = access.bounds.response_body;
         let begun = self.rehearsal.as_ref().map(|rehearsal| rehearsal.begin(true, &request));
-        let response = async { self.send(access, request, most).await?.collect().await }.await;
+        let response = async { self.send(access, request, most, masked).await?.collect().await }.await;
         if let Some(begun) = begun {
             begun.ended(match &response {
                 Ok(response) => Ok((response.status, Some(response.body.len()))),
@@ -112,9 +128,18 @@ impl Egress {
     /// Makes a call and returns as soon as the response's headers are there. The body is pulled by the exchange's
     /// reads. The request's one deadline goes on: it covers the headers and every read, however many.
     pub async fn open(&self, access: &Access, request: Request) -> Result<Exchange, Error> {
+        self.open_masked(access, request, !access.is_host).await
+    }
+
+    pub(crate) async fn open_masked(
+        &self,
+        access: &Access,
+        request: Request,
+        masked: bool,
+    ) -> Result<Exchange, Error> {
         let most = access.bounds.stream_bytes;
         let begun = self.rehearsal.as_ref().map(|rehearsal| rehearsal.begin(false, &request));
-        let exchange = self.send(access, request, most).await;
+        let exchange = self.send(access, request, most, masked).await;
         if let Some(begun) = begun {
             begun.ended(match &exchange {
                 Ok(exchange) => Ok((exchange.status(), None)),
@@ -129,7 +154,13 @@ impl Egress {
         skip_all,
         fields(executor = %access.executor, method = field::Empty, url = field::Empty, status = field::Empty)
     )]
-    async fn send(&self, access: &Access, request: Request, most: usize) -> Result<Exchange, Error> {
+    async fn send(
+        &self,
+        access: &Access,
+        request: Request,
+        most: usize,
+        masked: bool,
+    ) -> Result<Exchange, Error> {
         let bounds = &access.bounds;
         let deadline =
             Deadline::after(request.timeout.map_or(bounds.timeout, |asked| asked.min(bounds.timeout)));
@@ -156,7 +187,7 @@ impl Egress {
                 }
             })?;
         let (head, body) = response.into_parts();
-        let hidden = access.hidden();
+        let hidden = if masked { access.secrets.known().clone() } else { Known::default() };
         let headers = headers::incoming(&head.headers, bounds, &hidden)?;
         let most = request.max_bytes.map_or(most, |asked| asked.min(most));
         let frames = Frames::new(body, most, target.authority(), hidden)?;

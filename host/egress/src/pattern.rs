@@ -17,6 +17,7 @@ use std::str::FromStr;
 use http::Method;
 use serde::{Deserialize, Serialize};
 
+use crate::origin::Origin;
 use crate::target::{
     Problem, Scheme, Target, check_path, parse_host, parse_method, parse_port, split_authority,
 };
@@ -83,6 +84,17 @@ impl Pattern {
             host: Host::Exact(target.host.clone()),
             port: Some(target.port),
             path: Path::Exact(target.path.clone()),
+        }
+    }
+
+    /// Every call to one origin.
+    pub(crate) fn everything_at(origin: &Origin) -> Self {
+        Self {
+            method: None,
+            scheme: origin.scheme,
+            host: Host::Exact(origin.host.clone()),
+            port: Some(origin.port),
+            path: Path::Prefix("/".to_owned()),
         }
     }
 

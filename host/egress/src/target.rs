@@ -13,6 +13,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use http::{Method, Uri};
 
 use crate::error::Error;
+use crate::origin::Origin;
 
 /// The longest URL accepted, in bytes: the request line that common servers (nginx, gunicorn) take.
 const URL_BYTES: usize = 8 * 1024;
@@ -102,6 +103,11 @@ impl Target {
         Ok(Self { method, scheme, host, port, path, query })
     }
 
+    /// Scheme, host and port.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { scheme: self.scheme, host: self.host.clone(), port: self.port }
+    }
+
     /// `host:port`, as messages name the destination.
     pub(crate) fn authority(&self) -> String {
         format!("{}:{}", self.host, self.port)
@@ -121,11 +127,7 @@ impl Target {
 /// The URL without its query, which may hold what no log should.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.scheme, self.host)?;
-        if self.port != self.scheme.default_port() {
-            write!(f, ":{}", self.port)?;
-        }
-        f.write_str(&self.path)
+        write!(f, "{}{}", self.origin(), self.path)
     }
 }
 

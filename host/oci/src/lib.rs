@@ -114,7 +114,7 @@ async fn component(
         reference,
         offline: options.offline,
         cache: Cache::new(options.cache.clone()),
-        registry: Registry::new(reference, options),
+        registry: Registry::new(reference, options)?,
     };
     let mut digest = reference.digest().clone();
     let mut depth = 0;

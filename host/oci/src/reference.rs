@@ -106,7 +106,10 @@ impl FromStr for Reference {
 fn is_host(text: &str) -> bool {
     let looks = text.contains(['.', ':']) || text == "localhost";
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-:[]".contains(&byte);
-    looks && text.len() <= NAME && text.bytes().all(fits) && text.parse::<http::uri::Authority>().is_ok()
+    looks
+        && text.len() <= NAME
+        && text.bytes().all(fits)
+        && format!("https://{text}").parse::<talaria_egress::Origin>().is_ok()
 }
 
 fn is_name(name: &str) -> bool {

@@ -14,6 +14,7 @@ mod await_event;
 mod bounds;
 mod denied;
 mod headers;
+mod origin_client;
 mod rehearsal;
 mod secrets;
 mod server;
