@@ -220,7 +220,7 @@ impl Executor {
     }
 
     async fn run(&self, turn: Turn, scope: Scope, deadline: Instant) -> Result<Outcome, Failure> {
-        let of = About::new(&turn);
+        let of = About::new(&turn, self.component.engine.session_keys());
         let session = of.session.record(&turn);
         let ctx = Ctx::new(
             Purpose::Execute { shared: Arc::clone(&self.shared), of, scope, deadline },
@@ -336,7 +336,7 @@ impl talaria_turns::Executor for Executor {
 
     async fn cancel(&self, turn: Turn) -> Result<(), Failure> {
         let limits = Limits { deadline: CANCEL, ..self.shared.limits };
-        let of = About::new(&turn);
+        let of = About::new(&turn, self.component.engine.session_keys());
         let session = of.session.record(&turn);
         let ctx = Ctx::new(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits, self.places());
         let (workspace, settings) = (self.workspace().await, &self.shared.settings_text);

@@ -21,6 +21,7 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationCon
 use crate::cache::Cache;
 use crate::contract::bindings;
 use crate::host::Ctx;
+use crate::session::SessionKeys;
 
 /// How an engine is set up.
 #[derive(Debug, Clone)]
@@ -40,7 +41,10 @@ pub struct EngineError(String);
 
 /// The engine. Cheap to clone; the ticker ends with the last clone.
 #[derive(Clone)]
-pub struct Engine(Arc<Inner>);
+pub struct Engine {
+    inner: Arc<Inner>,
+    session_keys: SessionKeys,
+}
 
 struct Inner {
     compiled: Pool,
@@ -106,33 +110,44 @@ impl Engine {
         let threads = Handle::try_current().map_or(2, |runtime| runtime.metrics().num_workers());
         let computing = Arc::new(Semaphore::new(threads.saturating_sub(1).max(1)));
         let compiling = Arc::new(Semaphore::new(COMPILERS));
-        Ok(Self(Arc::new(Inner { compiled, scripted, cache, egress, computing, compiling })))
+        let inner = Arc::new(Inner { compiled, scripted, cache, egress, computing, compiling });
+        Ok(Self { inner, session_keys: SessionKeys::default() })
+    }
+
+    /// The same engine, for components that are loaded from now on: metadata under these keys sets session variables.
+    #[must_use]
+    pub fn with_session_keys(self, session_keys: SessionKeys) -> Self {
+        Self { session_keys, ..self }
+    }
+
+    pub(crate) fn session_keys(&self) -> SessionKeys {
+        self.session_keys
     }
 
     pub(crate) fn pools(&self) -> [&Pool; 2] {
-        [&self.0.compiled, &self.0.scripted]
+        [&self.inner.compiled, &self.inner.scripted]
     }
 
     pub(crate) fn cache(&self) -> Option<&Cache> {
-        self.0.cache.as_ref()
+        self.inner.cache.as_ref()
     }
 
     pub(crate) fn egress(&self) -> &Egress {
-        &self.0.egress
+        &self.inner.egress
     }
 
     pub(crate) fn computing(&self) -> &Arc<Semaphore> {
-        &self.0.computing
+        &self.inner.computing
     }
 
     pub(crate) fn compiling(&self) -> &Arc<Semaphore> {
-        &self.0.compiling
+        &self.inner.compiling
     }
 
     /// Turns that can run at once in guests with one memory, and in guests with an interpreter.
     #[must_use]
     pub fn slots(&self) -> (u32, u32) {
-        (self.0.compiled.slots, self.0.scripted.slots)
+        (self.inner.compiled.slots, self.inner.scripted.slots)
     }
 }
 

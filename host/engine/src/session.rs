@@ -1,57 +1,51 @@
-//! The session variables of a turn: what upstreams know a conversation by.
+//! The session variables of a turn: what an upstream identifies a context by.
 //!
-//! They belong to the message that is answered, and a turn's instance is given its own, so no two turns can see each
-//! other's. A caller sets them in the message's metadata, or else in the request's: as members of an object `session`,
-//! or one by one under the names that hermes-agent's tools know them by (`HERMES_SESSION_CHAT_ID`). What a platform says
-//! of its peers (`peer_id`, `peer_name`) counts as the user. A variable that was set to nothing is not one that was
-//! never set: only the second has a default.
+//! They belong to the message that is answered, and the instance of a turn gets its own, so no turn can see those of
+//! another. A caller sets them in the metadata of the message, or else of the request: as members of an object
+//! `session`, or one by one under the keys that the host gives to its engine ([`SessionKeys`]). A variable that is set to
+//! the empty string differs from one that was never set: only the latter has a default.
 
 use serde_json::Value;
 use talaria_turns::{Metadata, Turn};
 
 use crate::contract::bindings::talaria::executor::types as wit;
 
-/// What the caller set, by the names of the contract's record.
+/// Metadata keys that set a session variable directly, besides the members of the object `session`: for each variable,
+/// by its name in the contract, the keys in order of precedence. They are the names that upstreams and platforms know.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SessionKeys(pub &'static [(&'static str, &'static [&'static str])]);
+
+/// The variables that the caller set, by their names in the contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Session(Vec<(&'static str, String)>);
 
-/// A variable: its name in the contract, in an object `session`, and one by one.
-struct Variable {
-    name: &'static str,
-    member: &'static str,
-    alone: &'static [&'static str],
-}
-
-const fn variable(name: &'static str, member: &'static str, alone: &'static [&'static str]) -> Variable {
-    Variable { name, member, alone }
-}
-
-const VARIABLES: [Variable; 11] = [
-    variable("platform", "platform", &["HERMES_SESSION_PLATFORM"]),
-    variable("source", "source", &["HERMES_SESSION_SOURCE"]),
-    variable("chat-id", "chat_id", &["HERMES_SESSION_CHAT_ID"]),
-    variable("chat-name", "chat_name", &["HERMES_SESSION_CHAT_NAME"]),
-    variable("thread-id", "thread_id", &["HERMES_SESSION_THREAD_ID"]),
-    variable("user-id", "user_id", &["HERMES_SESSION_USER_ID", "peer_id"]),
-    variable("user-name", "user_name", &["HERMES_SESSION_USER_NAME", "peer_name"]),
-    variable("key", "session_key", &["HERMES_SESSION_KEY"]),
-    variable("id", "session_id", &["HERMES_SESSION_ID", "session_id"]),
-    variable("message-id", "message_id", &["HERMES_SESSION_MESSAGE_ID"]),
-    variable("cwd", "cwd", &[]),
+/// The variables: the name in the contract, and the member of the object `session`.
+const VARIABLES: [(&str, &str); 11] = [
+    ("platform", "platform"),
+    ("source", "source"),
+    ("chat-id", "chat_id"),
+    ("chat-name", "chat_name"),
+    ("thread-id", "thread_id"),
+    ("user-id", "user_id"),
+    ("user-name", "user_name"),
+    ("key", "session_key"),
+    ("id", "session_id"),
+    ("message-id", "message_id"),
+    ("cwd", "cwd"),
 ];
 
-/// Where a turn comes from when nobody says.
+/// The platform of a turn whose caller names none.
 const PLATFORM: &str = "a2a";
 
 // === impl Session ===
 
 impl Session {
     /// The session of a turn.
-    pub(crate) fn of(turn: &Turn) -> Self {
+    pub(crate) fn of(turn: &Turn, keys: SessionKeys) -> Self {
         let places = [turn.message.metadata.as_ref(), turn.metadata.as_ref()];
-        let find = |variable: &Variable| {
-            let found = places.iter().flatten().find_map(|metadata| variable.find(metadata))?;
-            Some((variable.name, found))
+        let find = |(name, member): &(&'static str, &str)| {
+            let found = places.iter().flatten().find_map(|metadata| keys.find(metadata, name, member))?;
+            Some((*name, found))
         };
         Self(VARIABLES.iter().filter_map(find).collect())
     }
@@ -61,7 +55,7 @@ impl Session {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The record of the contract, with what the host knows where the caller said nothing.
+    /// The record of the contract, with defaults for what the caller did not set.
     pub(crate) fn record(&self, turn: &Turn) -> wit::Session {
         let or = |name: &str, default: &str| self.get(name).unwrap_or(default).to_owned();
         wit::Session {
@@ -81,13 +75,13 @@ impl Session {
     }
 }
 
-// === impl Variable ===
+// === impl SessionKeys ===
 
-impl Variable {
-    fn find(&self, metadata: &Metadata) -> Option<String> {
-        let member = metadata.get("session").and_then(|session| session.get(self.member));
-        let alone = || self.alone.iter().find_map(|name| metadata.get(*name));
-        match member.or_else(alone)? {
+impl SessionKeys {
+    fn find(self, metadata: &Metadata, name: &str, member: &str) -> Option<String> {
+        let member = metadata.get("session").and_then(|session| session.get(member));
+        let keys = self.0.iter().filter(|(known, _)| *known == name).flat_map(|(_, keys)| *keys);
+        match member.or_else(|| keys.copied().find_map(|key| metadata.get(key)))? {
             Value::String(text) => Some(text.clone()),
             // Chats and users have numbers on some platforms.
             Value::Number(number) => Some(number.to_string()),
@@ -102,6 +96,12 @@ mod tests {
     use talaria_turns::{ContextId, Message, Part, Principal, Role, TaskId};
 
     use super::*;
+
+    const KEYS: SessionKeys = SessionKeys(&[("user-id", &["X_USER", "caller"]), ("id", &["X_SESSION"])]);
+
+    fn set_in(turn: &Turn) -> Session {
+        Session::of(turn, KEYS)
+    }
 
     fn turn(message: Value, request: Value) -> Turn {
         let metadata = |value: Value| value.as_object().cloned();
@@ -124,9 +124,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_set_has_a_default_and_what_was_set_to_nothing_has_not() {
+    fn only_a_variable_that_was_never_set_has_a_default() {
         let nothing = turn(Value::Null, Value::Null);
-        let session = Session::of(&nothing);
+        let session = set_in(&nothing);
         assert_eq!(session, Session(Vec::new()));
         let record = session.record(&nothing);
         assert_eq!((record.platform.as_str(), record.user_id.as_str()), ("a2a", "alice"));
@@ -135,29 +135,36 @@ mod tests {
         assert!(record.async_delivery);
 
         let empty = turn(json!({ "session": { "user_id": "", "platform": "" } }), Value::Null);
-        let session = Session::of(&empty);
+        let session = set_in(&empty);
         assert_eq!((session.get("user-id"), session.get("user-name")), (Some(""), None));
         let record = session.record(&empty);
         assert_eq!((record.platform.as_str(), record.user_id.as_str()), ("", ""));
     }
 
     #[test]
-    fn every_variable_can_be_set_in_every_way() {
-        for variable in VARIABLES {
-            let member = turn(json!({ "session": { variable.member: "x" } }), Value::Null);
-            assert_eq!(Session::of(&member).get(variable.name), Some("x"), "{}", variable.name);
-            for alone in variable.alone {
-                let alone = turn(json!({ *alone: 7 }), Value::Null);
-                assert_eq!(Session::of(&alone).get(variable.name), Some("7"), "{}", variable.name);
+    fn a_variable_is_set_by_the_object_session_or_by_a_key() {
+        for (name, member) in VARIABLES {
+            let member = turn(json!({ "session": { member: "x" } }), Value::Null);
+            assert_eq!(set_in(&member).get(name), Some("x"), "{name}");
+        }
+        for (name, keys) in KEYS.0 {
+            for key in *keys {
+                let alone = turn(json!({ *key: 7 }), Value::Null);
+                assert_eq!(set_in(&alone).get(name), Some("7"), "{name}");
+                assert_eq!(
+                    Session::of(&alone, SessionKeys::default()),
+                    Session(vec![]),
+                    "unknown keys do nothing"
+                );
             }
         }
         let both = turn(
-            json!({ "session": { "chat_id": "message" }, "peer_id": "peer" }),
-            json!({ "session": { "chat_id": "request", "thread_id": "t" }, "peer_id": "other" }),
+            json!({ "session": { "chat_id": "message" }, "caller": "second", "X_USER": "first" }),
+            json!({ "session": { "chat_id": "request", "thread_id": "t" }, "X_USER": "other" }),
         );
-        let session = Session::of(&both);
-        assert_eq!(session.get("chat-id"), Some("message"), "the message comes before the request");
-        assert_eq!((session.get("thread-id"), session.get("user-id")), (Some("t"), Some("peer")));
-        assert_eq!(Session::of(&turn(json!({ "session": 7, "peer_id": [] }), Value::Null)), Session(vec![]));
+        let both = set_in(&both);
+        assert_eq!(both.get("chat-id"), Some("message"), "the message comes before the request");
+        assert_eq!((both.get("thread-id"), both.get("user-id")), (Some("t"), Some("first")));
+        assert_eq!(set_in(&turn(json!({ "session": 7, "X_USER": [] }), Value::Null)), Session(vec![]));
     }
 }

@@ -1,74 +1,61 @@
-//! The callback listener: `POST /a2a/reply`, on an address of its own.
+//! The callback listener: `POST` to the path of a [`CallbackWire`], on an address of its own.
 //!
-//! | answer | when |
+//! | status | when |
 //! |---|---|
-//! | 200 `{"ok":true}` | a turn has it, or will |
-//! | 200 `{"ok":true,"stale":true}` | it came late, or before, or for nobody; it must not be sent again |
-//! | 400 `{"ok":false,"error":"…"}` | it is no post |
-//! | 401 `{"ok":false,"error":"unauthorized"}` | a secret is set, and the header has another or none |
-//! | 413 | the body is over the bound |
-//! | 503 | the store did not take it, or there is no room, for it or for its connection: it must be sent again |
+//! | 200 | a turn has the callback or will, or there is no use for it; the peer must not send it again |
+//! | 400 | the wire rejected the body |
+//! | 401 | the wire did not accept the head or the body as the peer's |
+//! | 404, 405 | another path, another method |
+//! | 408, 413 | the body took too long, or is over the limit |
+//! | 503 | the store failed, or there is no room for the callback or its connection; the peer must send it again |
 //!
-//! The texts are those of the Python bridge. The secret is compared in constant time, before the body is read. What a
-//! peer costs that says nothing, or drips, is a socket for [`HEAD_TIMEOUT`] or [`BODY_TIMEOUT`].
+//! The wire chooses the bodies of these answers, and may choose other statuses. The head is verified before the body is
+//! read. A peer that sends nothing, or slowly, holds a socket for [`HEAD_TIMEOUT`] or [`BODY_TIMEOUT`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{ALLOW, RETRY_AFTER};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::{Value, json};
-use subtle::ConstantTimeEq as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::Limits;
-use crate::letter::Posted;
 use crate::mailbox::{Mailbox, Receipt};
+use crate::wire::Answer;
 
-/// Takes posts in from the network.
+/// Accepts callbacks from the network.
 pub struct Listener {
     mailbox: Mailbox,
-    secret: Option<SecretString>,
-    limits: Limits,
-    /// The log has been told of a wrong secret; not again until a right one came.
-    is_told: AtomicBool,
+    /// Whether an unauthorized callback was logged since the last authorized one.
+    warned: AtomicBool,
 }
 
-/// Where peers post.
-const PATH: &str = "/a2a/reply";
-/// What they prove themselves with.
-const SECRET_HEADER: &str = "x-molecule-a2a-secret";
-/// Longest wait for a request's head; it also ends idle connections.
+/// Longest wait for the head of a request; it also ends idle connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest wait for a whole body: the peer gives up after as long.
+/// Longest wait for a whole body. The peer gives up after as long.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest wait for requests under way when shutting down: what is left is a write to the store.
+/// Longest wait for open requests on shutdown; all that is left of them is a write to the store.
 const GRACE: Duration = Duration::from_secs(2);
-
-type Answer = Response<Full<Bytes>>;
 
 // === impl Listener ===
 
 impl Listener {
-    /// A listener for a mailbox. With a secret every post must carry it.
+    /// A listener that speaks the mailbox's wire, within the mailbox's limits.
     #[must_use]
-    pub fn new(mailbox: Mailbox, secret: Option<SecretString>, limits: Limits) -> Self {
-        let secret = secret.filter(|secret| !secret.expose_secret().is_empty());
-        Self { mailbox, secret, limits, is_told: AtomicBool::new(false) }
+    pub fn new(mailbox: Mailbox) -> Self {
+        Self { mailbox, warned: AtomicBool::new(false) }
     }
 
-    /// Serves until `shutdown`, and then until posts under way are answered.
+    /// Serves until `shutdown`, and then until open requests are answered.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
         let limits = talaria_listen::Limits {
-            connections: self.limits.connections,
-            // A 4xx would be the post's own fault, and the gateway would change it.
+            connections: self.mailbox.limits().connections,
+            // A 4xx would blame the callback, and the peer would change it.
             busy: StatusCode::SERVICE_UNAVAILABLE,
             header_timeout: HEAD_TIMEOUT,
             grace: GRACE,
@@ -76,69 +63,63 @@ impl Listener {
         let shared = Arc::new(self);
         let handle = move |request| {
             let listener = Arc::clone(&shared);
-            async move { listener.answer(request).await }
+            async move { listener.respond(request).await.map(Full::new) }
         };
         talaria_listen::serve(listener, limits, Arc::default(), shutdown, handle).await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
-        if request.uri().path() != PATH {
-            return refused(StatusCode::NOT_FOUND, "not found");
+    async fn respond(&self, request: Request<Incoming>) -> Response<Bytes> {
+        let wire = self.mailbox.wire();
+        let rejected = |status, error| wire.answer(&Answer::Rejected(status, error));
+        if request.uri().path() != wire.path() {
+            return rejected(StatusCode::NOT_FOUND, "not found");
         }
         if request.method() != Method::POST {
-            let mut answer = refused(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
-            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-            return answer;
+            let mut response = rejected(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            return response;
         }
-        if !self.is_authentic(request.headers()) {
-            if !self.is_told.swap(true, Ordering::Relaxed) {
-                warn!("a callback has no secret or a wrong one; the peer and the bridge must have the same");
-            }
-            return refused(StatusCode::UNAUTHORIZED, "unauthorized");
+        let (head, body) = request.into_parts();
+        if !wire.verify_head(&head) {
+            return self.unauthorized();
         }
-        self.is_told.store(false, Ordering::Relaxed);
-        let body = Limited::new(request.into_body(), self.limits.body).collect();
-        let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
+        let limit = self.mailbox.limits().body;
+        let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                warn!(limit = self.limits.body, "a callback is too large");
-                return refused(StatusCode::PAYLOAD_TOO_LARGE, "body too large");
+                warn!(limit, "callback rejected: body too large");
+                return rejected(StatusCode::PAYLOAD_TOO_LARGE, "body too large");
             }
-            Ok(Err(_)) => return refused(StatusCode::BAD_REQUEST, "invalid json"),
-            Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "body too slow"),
+            Ok(Err(_)) => return rejected(StatusCode::BAD_REQUEST, "incomplete body"),
+            Err(_) => return rejected(StatusCode::REQUEST_TIMEOUT, "body too slow"),
         };
-        let posted = match Posted::parse(&body) {
-            Ok(posted) => posted,
-            Err(invalid) => return refused(StatusCode::BAD_REQUEST, invalid.text()),
+        if !wire.verify_body(&head, &body) {
+            return self.unauthorized();
+        }
+        self.warned.store(false, Ordering::Relaxed);
+        let callback = match wire.parse(&body) {
+            Ok(callback) => callback,
+            Err(invalid) => return wire.answer(&Answer::Invalid(&invalid.0)),
         };
         drop(body);
-        match self.mailbox.post(&posted).await {
-            Ok(Receipt::Taken) => reply(StatusCode::OK, &json!({ "ok": true })),
-            Ok(Receipt::Stale) => reply(StatusCode::OK, &json!({ "ok": true, "stale": true })),
+        match self.mailbox.post(&callback).await {
+            Ok(Receipt::Accepted) => wire.answer(&Answer::Accepted),
+            Ok(Receipt::Stale) => wire.answer(&Answer::Stale),
             Err(error) => {
-                warn!(%error, "a callback was not stored");
-                let mut answer = refused(StatusCode::SERVICE_UNAVAILABLE, "not stored; try again");
-                answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-                answer
+                warn!(%error, "callback not stored; the peer must send it again");
+                let mut response = rejected(StatusCode::SERVICE_UNAVAILABLE, "not stored; try again");
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+                response
             }
         }
     }
 
-    fn is_authentic(&self, headers: &HeaderMap) -> bool {
-        let Some(secret) = &self.secret else { return true };
-        let mut given = headers.get_all(SECRET_HEADER).iter();
-        let (Some(given), None) = (given.next(), given.next()) else { return false };
-        secret.expose_secret().as_bytes().ct_eq(given.as_bytes()).into()
+    fn unauthorized(&self) -> Response<Bytes> {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            warn!(
+                "callback rejected: its secret is missing or wrong; set the same secret here and for the peer"
+            );
+        }
+        self.mailbox.wire().answer(&Answer::Unauthorized)
     }
-}
-
-fn refused(status: StatusCode, error: &str) -> Answer {
-    reply(status, &json!({ "ok": false, "error": error }))
-}
-
-fn reply(status: StatusCode, body: &Value) -> Answer {
-    let mut answer = Response::new(Full::from(body.to_string()));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    answer
 }

@@ -14,6 +14,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use talaria_a2a::{CardConfig, Counts, ReplyAs, Server, Token};
 use talaria_egress::Webhooks;
+use talaria_hermes::HermesWire;
 use talaria_mailbox::{Listener, Mailbox};
 use talaria_observe::Redactor;
 use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
@@ -283,9 +284,10 @@ async fn open_mailbox(
     let reply_url = config.reply_url(listener.local_addr()?);
     let secrets = config.secret.iter().map(|secret| secret.expose_secret());
     let redactor = Redactor::new(secrets);
-    let setup = talaria_mailbox::Config { reply_url: reply_url.clone(), limits, redactor };
+    let wire = Arc::new(HermesWire::new(config.secret.clone()));
+    let setup = talaria_mailbox::Config { reply_url: reply_url.clone(), wire, limits, redactor };
     let mailbox = Mailbox::open(letters, setup).await.context("cannot read the replies of before")?;
-    let serving = Listener::new(mailbox.clone(), config.secret.clone(), limits);
+    let serving = Listener::new(mailbox.clone());
     Ok((mailbox, (reply_url, serving.serve(listener, shutdown.clone()))))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use talaria_egress::SecretString;
+use talaria_hermes::{CALLBACK_PATH, HermesWire};
 use talaria_mailbox::{Config, Limits, Listener, Mailbox};
 use talaria_observe::Redactor;
 use talaria_store::Memory;
@@ -40,16 +40,16 @@ impl MailHost {
     /// One on what a store kept.
     pub async fn on(letters: Arc<dyn Letters>, secret: Option<&str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
-        let url = format!("http://{}/a2a/reply", listener.local_addr().unwrap());
+        let url = format!("http://{}{CALLBACK_PATH}", listener.local_addr().unwrap());
         // Thousands may be answered at once.
         let limits = Limits { connections: 10_000, ..Limits::default() };
-        let config = Config { reply_url: url.clone(), limits, redactor: Redactor::new(secret) };
+        let wire = Arc::new(HermesWire::new(secret.map(Into::into)));
+        let config = Config { reply_url: url.clone(), wire, limits, redactor: Redactor::new(secret) };
         let mailbox = Mailbox::open(letters, config).await.expect("a mailbox");
         let never = CancellationToken::new();
         let mut serving = JoinSet::new();
         serving.spawn(mailbox.clone().tend(Nobody, never.clone()));
-        let posts = Listener::new(mailbox.clone(), secret.map(SecretString::from), limits);
-        serving.spawn(posts.serve(listener, never));
+        serving.spawn(Listener::new(mailbox.clone()).serve(listener, never));
         Self { mailbox, url, _serving: serving }
     }
 

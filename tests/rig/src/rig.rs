@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use talaria_egress::{Access, Bounds, Config, Egress, Pattern, SecretString, Secrets};
-use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, SessionKeys, Spec, Wasi};
+use talaria_hermes::SESSION_KEYS;
 use talaria_store::Memory;
 use talaria_turns::{
     Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FailureKind, Message, MessageId,
@@ -83,7 +84,8 @@ impl Rig {
         ENGINE
             .get_or_init(|| async {
                 let config = EngineConfig { slots: 600, scripted_slots: 10, cache_dir: cache_dir() };
-                Engine::new(&config, Egress::new(Config::default())).expect("an engine")
+                let engine = Engine::new(&config, Egress::new(Config::default())).expect("an engine");
+                engine.with_session_keys(SessionKeys(SESSION_KEYS))
             })
             .await
     }

@@ -31,7 +31,7 @@ use wasmtime_wasi_http::WasiHttpCtx;
 use crate::contract::bindings::talaria::executor::types;
 use crate::executor::Shared;
 use crate::limits::{Cpu, Limits, Memory};
-use crate::session::Session;
+use crate::session::{Session, SessionKeys};
 
 /// Why the guest was called.
 pub(crate) enum Purpose {
@@ -155,9 +155,9 @@ async fn unless_cancelled<T>(scope: Option<&Scope>, wait: impl Future<Output = T
 // === impl About ===
 
 impl About {
-    pub(crate) fn new(turn: &Turn) -> Self {
+    pub(crate) fn new(turn: &Turn, keys: SessionKeys) -> Self {
         let task = TaskKey { owner: turn.principal.clone(), task: turn.task.clone() };
-        Self { task, session: Session::of(turn) }
+        Self { task, session: Session::of(turn, keys) }
     }
 }
 

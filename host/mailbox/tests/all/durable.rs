@@ -9,7 +9,7 @@ use talaria_mailbox::Limits;
 use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{Announced, CallbackError, Callbacks, Envelope, Letter, Letters, StoreError, Timestamp};
 
-use crate::kit::{Host, expectation, next, stale, taken, task};
+use crate::kit::{Host, accepted, expectation, next, stale, task};
 
 async fn host(file: &Path) -> Host {
     let store: Arc<dyn Letters> = Arc::new(Sqlite::open(file, &SqliteConfig::default()).unwrap());
@@ -28,12 +28,12 @@ async fn a_reply_is_kept_for_the_turn_that_comes_back() {
     let mine = task();
     let before = host(&file).await;
     die(before.mailbox.expect(expectation("m1", Some("c"), &mine)).await.unwrap());
-    assert_eq!(before.post("c", None, "a notice").await, taken());
+    assert_eq!(before.post("c", None, "a notice").await, accepted());
     die(before);
 
     let after = host(&file).await;
     assert_eq!(after.mailbox.counts().orphans, 1);
-    assert_eq!(after.post("c", Some("m1"), "answer").await, taken(), "while nobody waits");
+    assert_eq!(after.post("c", Some("m1"), "answer").await, accepted(), "while nobody waits");
     assert_eq!(after.post("c", Some("m1"), "answer").await, stale(), "and only once");
     die(after);
 
@@ -56,7 +56,7 @@ async fn a_turn_that_was_cut_off_after_its_reply_gets_it_again() {
     let mine = task();
     let before = host(&file).await;
     let mut awaited = before.mailbox.expect(expectation("m1", Some("c"), &mine)).await.unwrap();
-    assert_eq!(before.post("c", Some("m1"), "answer").await, taken());
+    assert_eq!(before.post("c", Some("m1"), "answer").await, accepted());
     next(&mut awaited).await.unwrap();
     // The turn is through with it, but its end is not in the store when the process dies.
     drop(awaited);
@@ -160,7 +160,7 @@ async fn a_store_that_fails_makes_the_peer_come_again() {
     assert!(matches!(refused, CallbackError::Store(_)), "{refused}");
     assert_eq!(host.mailbox.counts().waiting, 1, "what was refused left nothing");
     store.1.store(false, Ordering::Relaxed);
-    assert_eq!(host.post("c", Some("m1"), "answer").await, taken());
+    assert_eq!(host.post("c", Some("m1"), "answer").await, accepted());
     assert_eq!(next(&mut one).await.unwrap()["content"], "answer");
     let two = host.expect_in("c", "m2").await;
     assert!(!two.overtakes(), "what was never sent needs no stopping");

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use talaria_egress::{Access, Config as EgressConfig, Egress, Request, SecretString};
-use talaria_mailbox::{Config, Limits, Listener, Mailbox};
+use talaria_egress::{Access, Config as EgressConfig, Egress, Request};
+use talaria_mailbox::{CallbackWire, Config, Limits, Listener, Mailbox, PlainWire, SecretHeader};
 use talaria_observe::Redactor;
 use talaria_store::Memory;
 use talaria_turns::{
@@ -76,17 +76,24 @@ impl Host {
     }
 
     pub(crate) async fn on(letters: Arc<dyn Letters>, secret: Option<&str>, limits: Limits) -> Self {
+        Self::with_wire(Arc::new(plain(secret)), letters, secret, limits).await
+    }
+
+    pub(crate) async fn with_wire(
+        wire: Arc<dyn CallbackWire>,
+        letters: Arc<dyn Letters>,
+        secret: Option<&str>,
+        limits: Limits,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/a2a/reply", listener.local_addr().unwrap());
-        let redactor = Redactor::new(secret);
-        let config = Config { reply_url: url.clone(), limits, redactor };
+        let url = format!("http://{}{}", listener.local_addr().unwrap(), wire.path());
+        let config = Config { reply_url: url.clone(), wire, limits, redactor: Redactor::new(secret) };
         let mailbox = Mailbox::open(letters, config).await.unwrap();
         let shutdown = CancellationToken::new();
         let mut tasks = JoinSet::new();
         let heir = Arc::new(Recorder::default());
         tasks.spawn(mailbox.clone().tend(Inherits(Arc::clone(&heir)), shutdown.clone()));
-        let serving = Listener::new(mailbox.clone(), secret.map(SecretString::from), limits);
-        tasks.spawn(serving.serve(listener, shutdown.clone()));
+        tasks.spawn(Listener::new(mailbox.clone()).serve(listener, shutdown.clone()));
         Self { mailbox, url, heir, shutdown, tasks }
     }
 
@@ -104,7 +111,7 @@ impl Host {
         self.mailbox.expect(expectation(message, Some(chat), &task())).await.unwrap()
     }
 
-    /// Posts a callback as the plugin does; status and body of the answer.
+    /// Posts a callback in the plain shape; returns the status and the body of the answer.
     pub(crate) async fn post(&self, chat: &str, reply_to: Option<&str>, content: &str) -> (u16, Value) {
         let body = json!({ "chat_id": chat, "content": content, "reply_to": reply_to, "metadata": {} });
         self.send("POST", "", &[], &body.to_string()).await
@@ -133,6 +140,17 @@ impl Host {
     }
 }
 
+/// The wire of most tests.
+fn plain(secret: Option<&str>) -> PlainWire {
+    PlainWire {
+        path: "/replies".into(),
+        secret: SecretHeader::new(http::HeaderName::from_static("x-secret"), secret.map(Into::into)),
+        message: "/reply_to".parse().unwrap(),
+        content: "/content".parse().unwrap(),
+        chat: Some("/chat_id".parse().unwrap()),
+    }
+}
+
 pub(crate) fn task() -> TaskKey {
     TaskKey { owner: Principal::anyone(), task: TaskId::fresh() }
 }
@@ -158,7 +176,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("it should not take as long")
 }
 
-pub(crate) fn taken() -> (u16, Value) {
+pub(crate) fn accepted() -> (u16, Value) {
     (200, json!({ "ok": true }))
 }
 

@@ -7,7 +7,7 @@ use talaria_mailbox::Limits;
 use talaria_store::Memory;
 use talaria_turns::{Callbacks as _, Letters, Timestamp};
 
-use crate::kit::{Host, expectation, next, soon, stale, taken, task};
+use crate::kit::{Host, accepted, expectation, next, soon, stale, task};
 
 #[tokio::test]
 async fn it_is_given_once_and_a_doubled_one_never() {
@@ -69,7 +69,7 @@ async fn what_the_gateway_says_to_a_command_is_no_reply_to_its_task() {
     assert_eq!(host.post("c", Some("stop"), "Stopped.").await, stale());
     // In the line behind it, so that nothing is still on its way.
     let mut third = host.mailbox.expect(expectation("m3", Some("d"), &other)).await.unwrap();
-    assert_eq!(host.post("d", Some("m3"), "hi").await, taken());
+    assert_eq!(host.post("d", Some("m3"), "hi").await, accepted());
     assert_eq!(next(&mut third).await.unwrap()["content"], "hi");
     assert_eq!(host.post("c", Some("m1"), "the answer").await, stale());
     let texts: Vec<String> = host.heir.taken(1).await.into_iter().map(|late| late.text).collect();

@@ -5,4 +5,5 @@ mod durable;
 mod kit;
 mod late;
 mod posts;
+mod signed;
 mod waits;

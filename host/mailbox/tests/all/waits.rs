@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use talaria_turns::{CallbackError, Callbacks, Expectation};
 use tokio::task::JoinSet;
 
-use crate::kit::{Host, expectation, next, soon, stale, taken, task};
+use crate::kit::{Host, accepted, expectation, next, soon, stale, task};
 
 #[tokio::test]
 async fn who_waits_is_woken_and_who_comes_later_finds_it() {
@@ -15,13 +15,13 @@ async fn who_waits_is_woken_and_who_comes_later_finds_it() {
     let mut one = host.expect("m1").await;
     let waiting = next(&mut one);
     let posting = async {
-        assert_eq!(host.post("c", Some("m1"), "answer").await, taken());
+        assert_eq!(host.post("c", Some("m1"), "answer").await, accepted());
     };
     let (answer, ()) = tokio::join!(waiting, posting);
     assert_eq!(answer.unwrap()["content"], "answer");
     // Waiting again, and giving up on it, loses nothing.
     assert!(one.next().now_or_never().is_none());
-    assert_eq!(host.post("c", Some("m1"), "more").await, taken());
+    assert_eq!(host.post("c", Some("m1"), "more").await, accepted());
     assert_eq!(next(&mut one).await.unwrap()["content"], "more");
 }
 
@@ -101,7 +101,7 @@ async fn closing_ends_every_wait_with_a_word() {
 async fn a_reply_that_came_before_the_end_is_read_even_while_it_closes() {
     let host = Host::new().await;
     let mut one = host.expect("m1").await;
-    assert_eq!(host.post("c", Some("m1"), "answer").await, taken());
+    assert_eq!(host.post("c", Some("m1"), "answer").await, accepted());
     host.mailbox.close();
     assert_eq!(next(&mut one).await.unwrap()["content"], "answer");
     assert!(next(&mut one).await.is_err());

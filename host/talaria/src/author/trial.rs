@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 use talaria_egress::{Config as EgressConfig, Egress, Rehearsal};
-use talaria_engine::{CONTRACT, Engine, EngineConfig};
+use talaria_engine::{CONTRACT, Engine, EngineConfig, SessionKeys};
+use talaria_hermes::SESSION_KEYS;
 use talaria_store::Memory;
 use talaria_turns::{
     Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FinalState, Message, MessageId,
@@ -94,7 +95,8 @@ impl Trial {
         let calls_heard = Arc::clone(&timeline);
         let rehearsal = Rehearsal { stand_in, heard: Arc::new(move |call| calls_heard.call(call)) };
         let egress = Egress::new(EgressConfig { rehearsal: Some(rehearsal), ..EgressConfig::default() });
-        let engine = Engine::new(&EngineConfig { slots: 4, scripted_slots: 2, cache_dir }, egress)?;
+        let engine = Engine::new(&EngineConfig { slots: 4, scripted_slots: 2, cache_dir }, egress)?
+            .with_session_keys(SessionKeys(SESSION_KEYS));
         let replies = cassette.as_ref().map(|cassette| cassette.callbacks.clone()).unwrap_or_default();
         let callbacks = Arc::new(Scripted::new(replies, Arc::clone(&timeline)));
         let lines = match (&test.text, &cassette) {

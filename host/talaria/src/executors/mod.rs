@@ -36,7 +36,8 @@ use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use secrecy::{ExposeSecret as _, SecretString};
 use talaria_egress::Egress;
-use talaria_engine::{Engine, EngineConfig};
+use talaria_engine::{Engine, EngineConfig, SessionKeys};
+use talaria_hermes::SESSION_KEYS;
 use talaria_turns::{Asked, Callbacks, NoExecutor, Route, Workspaces};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{MissedTickBehavior, interval};
@@ -123,7 +124,8 @@ impl Executors {
                 cache_dir: config.engine.cache_dir.clone(),
             },
             Egress::new(talaria_egress::Config::default()),
-        )?;
+        )?
+        .with_session_keys(SessionKeys(SESSION_KEYS));
         let quarantined = Arc::new(Notify::new());
         let workspaces = config.workspace.as_ref().map(|of| Arc::clone(&of.assembly) as Arc<dyn Workspaces>);
         let table = Table { seats: BTreeMap::new(), default: config.default_executor.clone() };

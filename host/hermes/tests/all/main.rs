@@ -1,0 +1,4 @@
+//! What this crate promises, through its public surface.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod callbacks;
