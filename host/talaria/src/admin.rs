@@ -53,7 +53,7 @@ use route::Route;
 use undelivered::NotRetried;
 
 use crate::config;
-use crate::executors::Executors;
+use talaria_executors::Executors;
 
 /// A probe, a scraper and an operator need a few; the public server has the rest.
 const LIMITS: talaria_listen::Limits = talaria_listen::Limits {

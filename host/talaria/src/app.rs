@@ -32,13 +32,13 @@ use crate::admin::{self, Admin, Health};
 use crate::card::{self, Renewal};
 use crate::config::{self, Callback, Config, PLATFORM, Push, Reply, StoreUrl, Stream};
 use crate::demo;
-use crate::executors::{Executors, Readiness, Table};
 use crate::metered::{Metered, TurnMetrics};
 use crate::output;
 use crate::push::Post;
-use crate::route::Routes;
 use crate::tokens::Watch;
 use crate::workspace::{self, late::Heirs};
+use talaria_executors::route::Routes;
+use talaria_executors::{Executors, Readiness, Services, Table};
 
 /// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
 const GRACE: Duration = Duration::from_secs(20);
@@ -165,8 +165,10 @@ impl App {
             tracker.spawn(supervisor.run(shutdown.clone()));
         }
         let callbacks = mailbox.clone().map(|mailbox| Arc::new(mailbox) as Arc<dyn Callbacks>);
-        let executors =
-            Arc::new(Executors::load(&config, callbacks, env, &output::note).await?.with_default()?);
+        let services =
+            Services { variables: config.variables(env), callbacks, workspaces: config.workspaces() };
+        let executors = Executors::load(&config.executors, services, &output::note).await?.with_default()?;
+        let executors = Arc::new(executors);
         let mut banner = Banner::new(&config, bound, &executors.table(), admin_url, gateway);
         let limits = Limits {
             turns: usize::try_from(config.limits.turns.get())?,
@@ -202,7 +204,7 @@ impl App {
             };
             tracker.spawn(mailbox.clone().tend(heirs, shutdown.clone()));
         }
-        tracker.spawn(Arc::clone(&executors).tend(config.probe_every, shutdown.clone()));
+        tracker.spawn(Arc::clone(&executors).tend(config.executors.probe_every, shutdown.clone()));
         let health = Arc::new(Health::new(Arc::clone(&executors), Arc::clone(&store), draining.clone()));
         admin.show(Arc::clone(&health), turns.clone(), Arc::clone(&executors), mailbox.clone());
         tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::Card;
-use crate::executors::{Executors, Table};
+use talaria_executors::{Executors, Table};
 
 /// How often files are looked at.
 const EVERY: Duration = Duration::from_secs(1);

@@ -7,9 +7,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::config::{Config, Executor, ExecutorName};
-use crate::executors::{Loaded, Readiness, Table};
-use crate::policy::{self, Need};
+use crate::config::{Config, ExecutorName};
+use talaria_executors::needs::{self, Need};
+use talaria_executors::{Executor, LoadedExecutor, Readiness, Table};
 
 /// What came of it.
 #[derive(Debug, Serialize)]
@@ -87,7 +87,7 @@ fn stand_in(executors: &Table, name: &ExecutorName) -> Option<String> {
 }
 
 impl Checked {
-    fn loaded(config: &Executor, loaded: &Loaded, stand_in: Option<String>) -> Self {
+    fn loaded(config: &Executor, loaded: &LoadedExecutor, stand_in: Option<String>) -> Self {
         let component = loaded.executor.component();
         let description = component.description();
         Self {
@@ -102,7 +102,7 @@ impl Checked {
                 Readiness::NotReady(reason) | Readiness::Quarantined(reason) => Verdict::NotReady(reason),
             },
             stand_in,
-            needs: policy::needs(component, loaded.executor.settings(), Some(&config.grant)),
+            needs: needs::needs(component, loaded.executor.settings(), Some(&config.grant)),
         }
     }
 }
@@ -123,7 +123,7 @@ impl fmt::Display for Report {
             if let Some(Identity { name, version, digest }) = &checked.component {
                 writeln!(f, "  component  {name} {version}, sha256:{}", digest.get(..12).unwrap_or(digest))?;
             }
-            policy::write(f, &checked.needs)?;
+            needs::write(f, &checked.needs)?;
         }
         let verdict = if self.is_well() { "all executors are ready" } else { "not all executors are ready" };
         write!(f, "\n{verdict}")

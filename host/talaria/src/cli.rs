@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use talaria_executors::route::Query;
 
 use crate::config::{Overrides, Period};
 use crate::output::Format;
@@ -299,6 +300,20 @@ impl From<&Check> for Overrides {
 impl From<&Explain> for Overrides {
     fn from(explain: &Explain) -> Self {
         Self { file: explain.config.clone(), listen: None, demo: false }
+    }
+}
+
+impl From<&Explain> for Query {
+    fn from(explain: &Explain) -> Self {
+        Self {
+            text: explain.text.clone(),
+            tenant: explain.tenant.clone(),
+            principal: explain.principal.clone(),
+            skill: explain.skill.clone(),
+            model: explain.model.clone(),
+            metadata: explain.metadata.clone(),
+            context: explain.context.clone(),
+        }
     }
 }
 

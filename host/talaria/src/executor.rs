@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 use talaria_egress::Egress;
 use talaria_engine::{Component, Engine, EngineConfig};
 
-use crate::config::{ComponentRef, Config};
-use crate::executors::{Loaded, Table};
-use crate::policy::{self, Need};
+use crate::config::Config;
+use talaria_executors::needs::{self, Need};
+use talaria_executors::{ComponentRef, LoadedExecutor, Table};
 
 pub(crate) use rollback::RolledBack;
 
@@ -105,7 +105,7 @@ impl Inspected {
     /// A component by its file, or by the name of an executor, and its needs against the grant that it has.
     pub(crate) async fn new(config: &Config, executors: &Table, file: &str) -> anyhow::Result<Self> {
         let path = Path::new(file);
-        let is_it = |loaded: &Loaded| match &loaded.config.component {
+        let is_it = |loaded: &LoadedExecutor| match &loaded.config.component {
             _ if loaded.config.name.as_str() == file => true,
             ComponentRef::File(known) => {
                 matches!((known.canonicalize(), path.canonicalize()), (Ok(known), Ok(path)) if known == path)
@@ -114,7 +114,7 @@ impl Inspected {
         };
         if let Some((name, loaded)) = executors.loaded().find(|(_, loaded)| is_it(loaded)) {
             let component = loaded.executor.component();
-            let needs = policy::needs(component, loaded.executor.settings(), Some(&loaded.config.grant));
+            let needs = needs::needs(component, loaded.executor.settings(), Some(&loaded.config.grant));
             let mut inspected =
                 Self::of(loaded.config.component.to_string(), component, name.as_str(), needs);
             inspected.executor = Some(name.as_str().to_owned());
@@ -124,12 +124,16 @@ impl Inspected {
             anyhow::bail!("executor {file} was refused: {reason}");
         }
         let wasm = std::fs::read(path).with_context(|| file.to_owned())?;
-        let engine = EngineConfig { slots: 1, scripted_slots: 1, cache_dir: config.engine.cache_dir.clone() };
+        let engine = EngineConfig {
+            slots: 1,
+            scripted_slots: 1,
+            cache_dir: config.executors.engine.cache_dir.clone(),
+        };
         let engine = Engine::new(&engine, Egress::new(talaria_egress::Config::default()))?;
         let component = Component::load(&engine, wasm, |_| ()).await.with_context(|| file.to_owned())?;
         // Settings that it cannot do without are not there yet.
         let settings = component.settings(&Map::new()).unwrap_or_default();
-        let needs = policy::needs(&component, &settings, None);
+        let needs = needs::needs(&component, &settings, None);
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("NAME");
         Ok(Self::of(file.to_owned(), &component, stem, needs))
     }
@@ -147,7 +151,7 @@ impl Inspected {
             transcript: component.has_transcript(),
             settings_schema: serde_json::from_str(&description.settings_schema).unwrap_or_default(),
             executor: None,
-            add: policy::lines(executor, &needs),
+            add: needs::lines(executor, &needs),
             needs,
         }
     }
@@ -173,7 +177,7 @@ impl fmt::Display for Inspected {
             }
         }
         writeln!(f, "\nneeds{}", if self.needs.is_empty() { "      nothing" } else { "" })?;
-        policy::write(f, &self.needs)?;
+        needs::write(f, &self.needs)?;
         match self.add.is_empty() {
             true => f.write_str("\neverything that it needs is granted"),
             false => write!(f, "\nto grant all of it:\n\n{}", self.add.join("\n")),

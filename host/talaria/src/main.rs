@@ -11,12 +11,9 @@ mod config;
 mod demo;
 mod doctor;
 mod executor;
-mod executors;
 mod metered;
 mod output;
-mod policy;
 mod push;
-mod route;
 mod send;
 mod tokens;
 mod workspace;
@@ -24,8 +21,11 @@ mod workspace;
 use std::path::Path;
 use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
+use talaria_executors::route::{Explanation, Query};
+use talaria_executors::{Executors, Services, Table};
 use talaria_observe::logs;
 use tokio::runtime::{Builder, Runtime};
 
@@ -36,9 +36,7 @@ use cli::{
     Send, Serve, Workspace,
 };
 use config::{Config, ConfigError, Overrides};
-use executors::Executors;
 use output::Format;
-use route::Explanation;
 
 fn main() -> ExitCode {
     let cli = match Cli::read() {
@@ -92,16 +90,15 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
 fn run_check(check: &Check, format: Format) -> anyhow::Result<ExitCode> {
     let mut config = Config::load(&Overrides::from(check), &env)?;
     // A check leaves nothing behind, and shows the files as they are.
-    config.state = None;
-    let executors = runtime()?.block_on(Executors::load(&config, None, env, &output::note))?;
-    let report = check::Report::new(&config, &executors.table());
+    config.executors.state = None;
+    let report = check::Report::new(&config, &*load(&config, &runtime()?)?);
     output::print(format, &report)?;
     Ok(if report.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run_explain(explain: &Explain, format: Format) -> anyhow::Result<ExitCode> {
     let config = Config::load(&Overrides::from(explain), &env)?;
-    let explanation = Explanation::new(&config, explain);
+    let explanation = Explanation::new(&config.executors, &Query::from(explain));
     output::print(format, &explanation)?;
     Ok(if explanation.is_taken() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -116,7 +113,7 @@ fn run_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> 
     };
     let mut config = Config::load(&Overrides::from(&Check { config: file.clone() }), &env)?;
     // Looking leaves nothing behind, and shows the files as they are.
-    config.state = None;
+    config.executors.state = None;
     let runtime = runtime()?;
     if let Executor::Rollback(rollback) = command {
         return match runtime.block_on(executor::RolledBack::ask(&config, &rollback.name)) {
@@ -130,7 +127,7 @@ fn run_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> 
             }
         };
     }
-    let executors = runtime.block_on(Executors::load(&config, None, env, &output::note))?.table();
+    let executors = load(&config, &runtime)?;
     if let Executor::Inspect(inspect) = command {
         let inspected = runtime.block_on(executor::Inspected::new(&config, &executors, &inspect.file))?;
         output::print(format, &inspected)?;
@@ -138,6 +135,14 @@ fn run_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> 
         output::print(format, &executor::List::new(&executors))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Loads the executors for a command that looks at them, and serves none.
+fn load(config: &Config, runtime: &Runtime) -> anyhow::Result<Arc<Table>> {
+    let services =
+        Services { variables: config.variables(env), callbacks: None, workspaces: config.workspaces() };
+    let executors = runtime.block_on(Executors::load(&config.executors, services, &output::note))?;
+    Ok(executors.table())
 }
 
 fn run_send(send: &Send, format: Format) -> anyhow::Result<ExitCode> {

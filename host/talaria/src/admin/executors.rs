@@ -18,7 +18,9 @@ use serde_json::{Value, json};
 
 use super::{Reply, failure, respond};
 use crate::config::ExecutorName;
-use crate::executors::{self, Executors, Loaded, NotChanged, Seat, Table, Taken, Who};
+use talaria_executors::{
+    self as executors, Executors, LoadedExecutor, NotChanged, Table, TableEntry, Taken, Who,
+};
 
 /// The largest upload: a component of the largest size, in base64, and its configuration.
 const LARGEST: usize = 180 << 20;
@@ -51,15 +53,15 @@ pub(super) enum Change {
 
 pub(super) fn list(executors: &Executors) -> Reply {
     let table = executors.table();
-    let all: Vec<_> = table.seats().map(|(name, seat)| describe(&table, name, seat)).collect();
+    let all: Vec<_> = table.entries().map(|(name, entry)| describe(&table, name, entry)).collect();
     respond(StatusCode::OK, &json!({ "executors": all }))
 }
 
 pub(super) fn one(executors: &Executors, name: &str) -> Reply {
     let table = executors.table();
     let found = name_of(name).and_then(|name| {
-        let seat = table.seat(&name).ok_or_else(|| NotChanged::Unknown(name.to_string()))?;
-        Ok(describe(&table, &name, seat))
+        let entry = table.entry(&name).ok_or_else(|| NotChanged::Unknown(name.to_string()))?;
+        Ok(describe(&table, &name, entry))
     });
     match found {
         Ok(found) => respond(StatusCode::OK, &found),
@@ -106,8 +108,8 @@ pub(super) async fn change(
                 Taken::Now => "takes turns",
                 Taken::WhenReady => "takes turns as soon as its upstream answers",
             };
-            let seat = table.seat(&name).map(|seat| describe(&table, &name, seat));
-            respond(StatusCode::OK, &json!({ "status": state, "executor": seat }))
+            let entry = table.entry(&name).map(|entry| describe(&table, &name, entry));
+            respond(StatusCode::OK, &json!({ "status": state, "executor": entry }))
         }
         Err(error) => not_changed(&error),
     }
@@ -152,7 +154,7 @@ async fn upload(headers: &HeaderMap, body: impl Upload) -> Result<executors::Upl
 }
 
 /// An executor, as an operator wants to see it.
-fn describe(table: &Table, name: &ExecutorName, seat: &Seat) -> Value {
+fn describe(table: &Table, name: &ExecutorName, entry: &TableEntry) -> Value {
     let stand_in = table.stand_in(name).filter(|(other, _)| *other != name);
     let mut shown = json!({
         "name": name.as_str(),
@@ -163,16 +165,16 @@ fn describe(table: &Table, name: &ExecutorName, seat: &Seat) -> Value {
             shown.insert(key.to_owned(), value);
         }
     };
-    set("current", seat.current.as_deref().map(version).into());
-    set("waiting", seat.waiting.as_deref().map(version).into());
-    set("refused", seat.refused.as_deref().into());
-    set("fallback", seat.fallback.as_ref().map(ExecutorName::as_str).into());
+    set("current", entry.current.as_deref().map(version).into());
+    set("waiting", entry.waiting.as_deref().map(version).into());
+    set("refused", entry.refused.as_deref().into());
+    set("fallback", entry.fallback.as_ref().map(ExecutorName::as_str).into());
     set("stand_in", stand_in.map(|(other, _)| other.as_str()).into());
-    set("fail_mode", json!(seat.current.as_ref().map(|loaded| loaded.config.fail_mode)));
+    set("fail_mode", json!(entry.current.as_ref().map(|loaded| loaded.config.fail_mode)));
     shown
 }
 
-fn version(loaded: &Loaded) -> Value {
+fn version(loaded: &LoadedExecutor) -> Value {
     let component = loaded.executor.component();
     let description = component.description();
     json!({

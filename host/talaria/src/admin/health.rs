@@ -20,7 +20,7 @@ use talaria_turns::{ContextId, Principal, StateKey, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ExecutorName;
-use crate::executors::{Executors, Loaded, Readiness};
+use talaria_executors::{Executors, LoadedExecutor, Readiness};
 
 /// How long the store may take. A write is milliseconds; kubelet gives up after one second by default, but a store that
 /// is that slow should be told from one that is gone.
@@ -58,7 +58,7 @@ impl Health {
     /// How the executors fare.
     pub(crate) fn executors(&self) -> Vec<OneExecutor> {
         let table = self.executors.table();
-        let one = |(name, loaded): (&ExecutorName, &Arc<Loaded>)| OneExecutor {
+        let one = |(name, loaded): (&ExecutorName, &Arc<LoadedExecutor>)| OneExecutor {
             name: name.as_str().to_owned(),
             is_ready: loaded.is_ready(),
             is_quarantined: loaded.is_quarantined(),

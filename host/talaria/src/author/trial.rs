@@ -29,9 +29,10 @@ use super::report::{Identity, Report, Step};
 use super::timeline::{Timeline, short};
 use super::upstream::Upstream;
 use crate::cli::ExecutorTest;
-use crate::config::{self, ConfigError, ExecutorName};
-use crate::executors::{Loaded, Loader, Readiness};
+use crate::config::{ConfigError, ExecutorName};
 use crate::output;
+use talaria_executors::config::standalone;
+use talaria_executors::{Executor, LoadedExecutor, Loader, Readiness};
 
 /// The longest turn: a stand-in answers at once, and nobody waits ten minutes for a test.
 const TURN: Duration = Duration::from_secs(60);
@@ -44,7 +45,7 @@ const TEXT: &str = "hello";
 
 /// Everything that a trial needs. The stand-in ends with it.
 pub(crate) struct Trial {
-    pub(super) executor: config::Executor,
+    pub(super) executor: Executor,
     pub(super) cassette: Option<Cassette>,
     pub(super) timeline: Arc<Timeline>,
     pub(super) secret: SecretString,
@@ -78,7 +79,7 @@ impl Trial {
         let stem = component.file_stem().unwrap_or_default().to_string_lossy().replace('_', "-");
         let name: ExecutorName = stem.parse().map_err(|error: String| ConfigError::file(component, error))?;
         let secret = format!("rehearsal-{}", uuid::Uuid::new_v4().simple());
-        let mut executor = config::alone(name, component.clone(), test.config.as_deref(), &secret)?;
+        let mut executor = standalone(name, component.clone(), test.config.as_deref(), &secret)?;
         executor.deadline = executor.deadline.min(TURN);
         let cassette = test.cassette.as_deref().map(Cassette::read).transpose()?;
 
@@ -107,7 +108,7 @@ impl Trial {
         Ok(Self {
             executor,
             cassette,
-            loader: Loader::alone(engine, Arc::clone(&callbacks) as Arc<dyn Callbacks>),
+            loader: Loader::standalone(engine, Arc::clone(&callbacks) as Arc<dyn Callbacks>),
             wasm: wasm.into(),
             upstream,
             callbacks,
@@ -158,11 +159,11 @@ impl Trial {
     }
 
     /// Everything that is checked before an executor takes turns, by the function that `serve` does it with.
-    async fn load(&self) -> (Step, Option<Loaded>) {
+    async fn load(&self) -> (Step, Option<LoadedExecutor>) {
         self.rewind();
         self.timeline.begin();
         let (executor, wasm) = (self.executor.clone(), Arc::clone(&self.wasm));
-        let loaded = Box::pin(self.loader.load(executor, wasm, None, &output::note)).await;
+        let loaded = Box::pin(self.loader.load(executor, wasm, &output::note)).await;
         let mut problems = Vec::new();
         let outcome = match &loaded {
             Ok(loaded) => {

@@ -15,10 +15,11 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::executor::ExecutorSection;
+use talaria_executors::ExecutorName;
+use talaria_executors::config::{ExecutorSection, RouteRule};
+
 use super::oci::Oci;
-use super::route::Route;
-use super::value::{ExecutorName, StoreUrl};
+use super::value::StoreUrl;
 use talaria_config::{HttpUrl, Period, SecretRef, Size, count};
 
 /// The whole file.
@@ -44,7 +45,7 @@ pub(crate) struct File {
     /// Which executor takes which messages: the first rule that fits, else `executors.default`. See `docs/routes.md`.
     ///
     /// Example: `route = [{ skill = "papers", executor = "hermes-runs" }]`
-    pub(crate) route: Vec<Route>,
+    pub(crate) route: Vec<RouteRule>,
     /// The WebAssembly engine.
     pub(crate) engine: Engine,
     /// The registries that components come from.

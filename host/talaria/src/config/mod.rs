@@ -8,10 +8,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `file` | the shape of `talaria.toml`, which is also its reference |
-//! | `executor` | `[executor.NAME]`: settings, grants, and what a built-in executor is given by itself |
-//! | `folder` | executors that are dropped into a folder |
-//! | `route` | `[[route]]`: which executor takes which messages |
-//! | `alone` | one executor without the rest, for a command that tries it |
+//! | `executors` | executors, their folder, and the rules |
+//! | `builtin` | the components that ship with the host, and what the environment gives them |
 //! | `a2a` | the public server, who may call it |
 //! | `card` | what the agent card says |
 //! | `env` | the variables of the seeds |
@@ -20,49 +18,41 @@
 //! | `gateway` | the gateway that is started, where one is |
 //! | `workspace` | the workspace that is served, where there is one |
 //! | `load` | putting these together |
-//! | `value`, `secret` | what single values mean; those that are not about executors or stores are `talaria_config`'s |
+//! | `value` | what single values mean |
 
 mod a2a;
-mod alone;
+mod builtin;
 mod card;
 mod env;
-mod executor;
+mod executors;
 mod file;
-mod folder;
 mod gateway;
-mod grant;
 mod load;
 mod oci;
 mod plugin;
-mod route;
-mod secret;
 mod value;
 mod workspace;
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use talaria_a2a::{CardSigner, Network, Origin};
+use talaria_turns::Workspaces;
 
-pub(crate) use alone::{alone, cache_dir};
 pub(crate) use card::Card;
-pub(crate) use executor::{Executor, FailMode};
 pub(crate) use file::{Limits, Push, Reply, Stream};
-pub(crate) use folder::{Files, Folder};
 pub(crate) use gateway::{KEY as GATEWAY_KEY, SHORTEST_KEY, home as gateway_home};
-pub(crate) use grant::Grant;
-pub(crate) use route::{Patterns, Route};
 pub(crate) use talaria_config::secret::{by_name as secret_by_name, read as read_secret};
 pub(crate) use talaria_config::{ConfigError, Env, HttpUrl, Period, Size, Source};
-pub(crate) use value::{ComponentRef, ExecutorName, StoreUrl};
+pub(crate) use talaria_executors::ExecutorName;
+pub(crate) use value::StoreUrl;
 pub(crate) use workspace::Workspace;
 
+use builtin::CHAT_COMPLETIONS;
 use env::Seeds;
-use executor::CHAT_COMPLETIONS;
 use gateway::Settled;
 use load::Loader;
 
@@ -104,24 +94,8 @@ pub(crate) struct Config {
     pub(crate) store: StoreUrl,
     /// How long a task is kept after it ended.
     pub(crate) keep_for: Duration,
-    /// The executors of the main file, and built-in ones.
-    pub(crate) executors: BTreeMap<ExecutorName, Executor>,
-    /// Where operators drop others, at any time.
-    pub(crate) folder: Folder,
-    /// Where the last good versions of executors are kept; `None` is nowhere.
-    pub(crate) state: Option<PathBuf>,
-    /// The executor that takes a turn when nothing else is said.
-    pub(crate) default_executor: ExecutorName,
-    /// Whether a message may name its executor.
-    pub(crate) caller_may_choose: bool,
-    /// Which executor takes which messages, the first rule that fits.
-    pub(crate) routes: Vec<Route>,
-    /// How often executors are probed again.
-    pub(crate) probe_every: Duration,
-    /// The WebAssembly engine.
-    pub(crate) engine: Engine,
-    /// How components are pulled.
-    pub(crate) oci: talaria_oci::Options,
+    /// Executors, and which of them takes which messages.
+    pub(crate) executors: talaria_executors::Config,
     /// How much is taken on at once.
     pub(crate) limits: Limits,
     /// What was said without effect, or with an effect that should be known. For the operator, one sentence each.
@@ -192,17 +166,6 @@ pub(crate) struct Token {
     pub(crate) file: Option<PathBuf>,
 }
 
-/// The WebAssembly engine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Engine {
-    /// Instances of compiled components at once.
-    pub(crate) slots: NonZeroU32,
-    /// Instances of components with an interpreter at once.
-    pub(crate) scripted_slots: NonZeroU32,
-    /// Where compiled components are kept; `None` is nowhere.
-    pub(crate) cache_dir: Option<PathBuf>,
-}
-
 // === impl Config ===
 
 impl Config {
@@ -246,6 +209,24 @@ impl Config {
         loader.load(file, gateway, &seeds, overrides)
     }
 
+    /// Looks a variable up as executors see it: the key of a gateway that this process starts may be in no variable.
+    pub(crate) fn variables(
+        &self,
+        env: fn(&str) -> Option<String>,
+    ) -> Arc<dyn Fn(&str) -> Option<String> + Send + Sync> {
+        let key = self.gateway.as_ref().map(|gateway| gateway.wanted.key.clone());
+        Arc::new(move |name| match &key {
+            Some(key) if name == GATEWAY_KEY => Some(key.expose_secret().to_owned()),
+            _ => env(name),
+        })
+    }
+
+    /// The workspace that is served, as executors see it.
+    pub(crate) fn workspaces(&self) -> Option<Arc<dyn Workspaces>> {
+        let workspace = self.workspace.as_ref()?;
+        Some(Arc::clone(&workspace.assembly) as _)
+    }
+
     /// Whether only the image is tried: nobody is called, and no gateway is started.
     pub(crate) fn is_smoke(&self) -> bool {
         self.workspace.as_ref().is_some_and(|workspace| workspace.smoke)
@@ -254,8 +235,9 @@ impl Config {
     /// Points `chat-completions` at a gateway: what `--demo` does with the gateway that it started.
     pub(crate) fn use_gateway(&mut self, base_url: &str, key: SecretString) -> Result<(), ConfigError> {
         let base: HttpUrl = base_url.parse().map_err(|what: String| ConfigError::flag("--demo", what))?;
-        match self.executors.get_mut(&ExecutorName::builtin(CHAT_COMPLETIONS)) {
-            Some(executor) => executor.point_at(&base, key).map_err(ConfigError::from),
+        let talaria_executors::Config { fixed, builtins, .. } = &mut self.executors;
+        match fixed.get_mut(&ExecutorName::builtin(CHAT_COMPLETIONS)) {
+            Some(executor) => builtin::point_at(executor, builtins, &base, key).map_err(ConfigError::from),
             None => Ok(()),
         }
     }
@@ -286,6 +268,14 @@ impl Callback {
             None => format!("http://{}/a2a/reply", callable(bound)),
         }
     }
+}
+
+/// Where compiled components are kept when nothing is said.
+pub(crate) fn cache_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    // Relative values are ignored, as the XDG base directory specification asks.
+    let absolute = |name: &str| Env(env).get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    Some(base.join("talaria"))
 }
 
 /// An address to call, given the one that was bound: "every address" is none.

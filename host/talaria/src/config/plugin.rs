@@ -1,13 +1,15 @@
-//! What the executor `plugin-callback` is given by itself: where the plugin is, and the calls that this implies.
+//! What the executor `plugin-callback` is given by itself: where the plugin is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use talaria_egress::Pattern;
-
-use super::env::Seeds;
-use super::value::ExecutorName;
 use talaria_config::{HttpUrl, Problem};
+use talaria_egress::{InvalidPattern, Pattern};
+use talaria_executors::{ExecutorName, Preset};
+
+use super::builtin::CHAT_COMPLETIONS;
+use super::env::Seeds;
 
 /// The executor that reaches hermes-agent through its plugin.
 pub(crate) const PLUGIN_CALLBACK: &str = "plugin-callback";
@@ -18,15 +20,30 @@ pub(crate) const SHARED_SECRET: &str = "MOLECULE_A2A_PLATFORM_SHARED_SECRET";
 /// How long a turn may take when nothing is said: the gateway's own bound on one, and a minute.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(1_860);
 
-/// Settles the addresses in its settings (the environment before the file before the default) and gives the calls that
-/// they imply.
-pub(super) fn settle(
-    name: &ExecutorName,
+/// What the component is given by itself.
+pub(super) fn preset(seeds: &Seeds) -> Preset {
+    let (plugin_at, workspace) = (seeds.plugin_at.clone(), seeds.workspace.clone());
+    Preset {
+        settle: Some(Arc::new(move |name: &ExecutorName, settings: &mut Map<String, Value>| {
+            let environment = plugin_at.as_deref().filter(|_| name.as_str() == PLUGIN_CALLBACK);
+            settle(settings, environment, workspace.as_deref())
+        })),
+        calls: &["POST {setting:inbound_url}", "GET {setting:health_url}"],
+        secrets: vec![SHARED_SECRET.to_owned()],
+        callbacks: true,
+        deadline: Some(DEADLINE),
+        fallback: seeds.plugin.then(|| ExecutorName::builtin(CHAT_COMPLETIONS)),
+        ..Preset::default()
+    }
+}
+
+/// Settles the addresses in its settings: the environment before the file before the default.
+fn settle(
     settings: &mut Map<String, Value>,
-    seeds: &Seeds,
-) -> Result<Vec<Pattern>, Problem> {
-    let from_environment = seeds.plugin_at.as_ref().filter(|_| name.as_str() == PLUGIN_CALLBACK);
-    let inbound = match from_environment {
+    environment: Option<&str>,
+    workspace: Option<&str>,
+) -> Result<(), Problem> {
+    let inbound = match environment {
         Some(address) => parse("inbound_url", &format!("http://{address}/a2a/inbound"))?,
         None => address(settings, "inbound_url")?
             .map_or_else(|| parse("inbound_url", "http://127.0.0.1:8645/a2a/inbound"), Ok)?,
@@ -35,18 +52,20 @@ pub(super) fn settle(
         Some(health) => health,
         None => parse("health_url", &format!("{}/a2a/health", origin(&inbound)))?,
     };
-    settings.insert("inbound_url".into(), inbound.as_str().into());
-    settings.insert("health_url".into(), health.as_str().into());
-    if let Some(workspace) = &seeds.workspace {
-        settings.entry("workspace_id").or_insert_with(|| workspace.as_str().into());
+    for (key, url) in [("inbound_url", inbound), ("health_url", health)] {
+        callable(&url).map_err(|what| problem(key, what))?;
+        settings.insert(key.into(), url.as_str().into());
     }
-    let calls = [("inbound_url", "POST", inbound), ("health_url", "GET", health)];
-    let patterns = calls.into_iter().map(|(key, method, url)| {
-        format!("{method} {url}").parse().map_err(|error: talaria_egress::InvalidPattern| {
-            problem(key, format!("`{url}` cannot be called: {}", error.problem))
-        })
-    });
-    patterns.collect()
+    if let Some(workspace) = workspace {
+        settings.entry("workspace_id").or_insert_with(|| workspace.into());
+    }
+    Ok(())
+}
+
+/// Whether an executor could be granted calls to an address.
+pub(super) fn callable(url: &HttpUrl) -> Result<(), String> {
+    let pattern: Result<Pattern, InvalidPattern> = format!("GET {url}").parse();
+    pattern.map(drop).map_err(|error| format!("`{url}` cannot be called: {}", error.problem))
 }
 
 fn address(settings: &Map<String, Value>, key: &str) -> Result<Option<HttpUrl>, Problem> {

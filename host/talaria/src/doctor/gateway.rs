@@ -12,7 +12,7 @@ use crate::config::{SHORTEST_KEY, gateway_home, secret_by_name};
 
 impl Examination<'_> {
     pub(super) async fn gateway(&mut self) {
-        let settings: Vec<(String, serde_json::Map<String, Value>)> = (self.config.executors.iter())
+        let settings: Vec<(String, serde_json::Map<String, Value>)> = (self.config.executors.fixed.iter())
             .filter(|(name, _)| self.is_used(name.as_str()))
             .map(|(name, executor)| (name.as_str().to_owned(), executor.settings.clone()))
             .collect();
@@ -37,8 +37,9 @@ impl Examination<'_> {
 
     /// Whether an executor takes turns: the default one, and its fallback.
     fn is_used(&self, name: &str) -> bool {
-        let default = &self.config.default_executor;
-        let fallback = self.config.executors.get(default).and_then(|executor| executor.fallback.as_ref());
+        let default = &self.config.executors.default;
+        let fallback =
+            self.config.executors.fixed.get(default).and_then(|executor| executor.fallback.as_ref());
         default.as_str() == name || fallback.is_some_and(|fallback| fallback.as_str() == name)
     }
 

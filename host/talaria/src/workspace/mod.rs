@@ -25,8 +25,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::config::{self, PLATFORM};
-use crate::executors::{Executors, Readiness, Table};
 use pages::Pages;
+use talaria_executors::{Executors, Readiness, Table};
 use transcript::Records;
 
 /// How long the start waits for the platform: so that the first turn knows the peers where that is possible, and a

@@ -21,7 +21,7 @@ use tracing::warn;
 
 use super::status;
 use super::transcript::{Records, Wanted};
-use crate::executors::Executors;
+use talaria_executors::Executors;
 
 /// How many lines an answer has where nothing is said, and at most. As the platform's own runtime.
 const LIMIT: (u64, u64) = (100, 1_000);

@@ -15,7 +15,7 @@ use talaria_turns::StoreError;
 use talaria_workspace::{Page, Transcript};
 use tokio::sync::Mutex;
 
-use crate::executors::{Executors, Loaded, Table};
+use talaria_executors::{Executors, LoadedExecutor, Table};
 
 /// Where the numbers of the agent's lines begin. JavaScript, which the platform's canvas is written in, counts to twice that.
 const AGENT: u64 = 1 << 52;
@@ -73,7 +73,7 @@ impl Records {
         Ok((self.bridge.read(since, limit as usize).await?, source))
     }
 
-    async fn agent(&self, shown: &Loaded, since: u64, limit: u32) -> Result<Page, String> {
+    async fn agent(&self, shown: &LoadedExecutor, since: u64, limit: u32) -> Result<Page, String> {
         let _alone = self.reading.lock().await;
         let since = u32::try_from(since).unwrap_or(u32::MAX);
         let read = shown.executor.transcript(since, limit).await.map_err(|failure| failure.message)?;
@@ -94,10 +94,10 @@ impl Records {
 }
 
 /// The executor whose agent is looked at.
-fn shown(table: &Table) -> Option<(String, Arc<Loaded>)> {
+fn shown(table: &Table) -> Option<(String, Arc<LoadedExecutor>)> {
     let default = table.default_name();
-    let fallback = table.seat(default).and_then(|seat| seat.fallback.as_ref());
-    let fallback = fallback.and_then(|name| Some((name, table.seat(name)?.current.as_ref()?)));
+    let fallback = table.entry(default).and_then(|seat| seat.fallback.as_ref());
+    let fallback = fallback.and_then(|name| Some((name, table.entry(name)?.current.as_ref()?)));
     let mut able = [table.stand_in(default), fallback].into_iter().flatten();
     let (name, loaded) =
         able.find(|(_, loaded)| loaded.executor.component().has_transcript() && !loaded.is_quarantined())?;

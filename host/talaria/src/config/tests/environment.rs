@@ -4,12 +4,12 @@ use super::Given;
 use crate::config::{Config, ExecutorName, Reply};
 use secrecy::ExposeSecret as _;
 
-fn chat(config: &Config) -> &crate::config::Executor {
-    &config.executors[&ExecutorName::builtin("chat-completions")]
+fn chat(config: &Config) -> &talaria_executors::Executor {
+    &config.executors.fixed[&ExecutorName::builtin("chat-completions")]
 }
 
-fn plugin(config: &Config) -> &crate::config::Executor {
-    &config.executors[&ExecutorName::builtin("plugin-callback")]
+fn plugin(config: &Config) -> &talaria_executors::Executor {
+    &config.executors.fixed[&ExecutorName::builtin("plugin-callback")]
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn hermes_api_base_must_be_an_address() {
 fn openai_base_url_is_the_endpoint_of_hermes() {
     let hermes = |given: Given| {
         let config = given.load();
-        let executor = config.executors[&ExecutorName::builtin("hermes")].clone();
+        let executor = config.executors.fixed[&ExecutorName::builtin("hermes")].clone();
         let egress: Vec<_> = executor.grant.egress.iter().map(ToString::to_string).collect();
         (executor.settings["base_url"].clone(), egress, executor.grant.secrets)
     };
@@ -80,7 +80,7 @@ fn hermes_api_base_is_the_gateway_of_runs_too() {
     let config = Given::file("[executors]\ndefault = \"hermes-runs\"")
         .variable("HERMES_API_BASE", "http://gateway:8642/p/one/v1/")
         .load();
-    let runs = &config.executors[&ExecutorName::builtin("hermes-runs")];
+    let runs = &config.executors.fixed[&ExecutorName::builtin("hermes-runs")];
     assert_eq!(runs.settings["base_url"], "http://gateway:8642/p/one/v1");
     let egress: Vec<_> = runs.grant.egress.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -139,16 +139,16 @@ fn platform_enabled_picks_the_plugin_with_the_gateway_behind_it() {
     let enabled = |value: &str| Given::nothing().variable("MOLECULE_A2A_PLATFORM_ENABLED", value).load();
     for yes in ["1", "true", "YES", " on "] {
         let config = enabled(yes);
-        assert_eq!(config.default_executor.as_str(), "plugin-callback", "{yes:?}");
+        assert_eq!(config.executors.default.as_str(), "plugin-callback", "{yes:?}");
         assert_eq!(plugin(&config).fallback.as_ref().map(ExecutorName::as_str), Some("chat-completions"));
         assert_eq!(config.callback.unwrap().listen.to_string(), "127.0.0.1:8646");
         assert!(config.warnings.is_empty(), "{:?}", config.warnings);
     }
     for no in ["", "0", "false", "no", "off"] {
         let config = enabled(no);
-        assert_eq!(config.default_executor.as_str(), "chat-completions", "{no:?}");
+        assert_eq!(config.executors.default.as_str(), "chat-completions", "{no:?}");
         assert!(config.callback.is_none(), "nobody listens where nobody is to call");
-        assert!(!config.executors.contains_key(&ExecutorName::builtin("plugin-callback")));
+        assert!(!config.executors.fixed.contains_key(&ExecutorName::builtin("plugin-callback")));
     }
     assert_eq!(
         enabled("maybe").warnings,
@@ -324,8 +324,12 @@ fn a_gateway_gets_a_key_and_its_executors_the_same() {
     assert!(gateway.wanted.key.expose_secret().len() >= 32, "made up");
     assert!(gateway.wanted.plugin.is_none());
     assert_eq!(gateway.wanted.variables.len(), 1);
-    let chat =
-        config.executors.values().find(|executor| executor.name.as_str() == "chat-completions").unwrap();
+    let chat = config
+        .executors
+        .fixed
+        .values()
+        .find(|executor| executor.name.as_str() == "chat-completions")
+        .unwrap();
     assert_eq!(chat.settings["base_url"], "http://127.0.0.1:8700/v1");
     assert!(chat.grant.secrets.is_set("API_SERVER_KEY"));
 

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use super::Given;
-use crate::config::{ComponentRef, Config, Executor, ExecutorName};
+use talaria_executors::{ComponentRef, Executor};
+
+use crate::config::{Config, ExecutorName};
 
 fn get<'a>(config: &'a Config, name: &str) -> &'a Executor {
-    &config.executors[&name.parse::<ExecutorName>().expect("a name")]
+    &config.executors.fixed[&name.parse::<ExecutorName>().expect("a name")]
 }
 
 fn egress(executor: &Executor) -> Vec<String> {
@@ -59,7 +61,8 @@ fn a_second_gateway_is_a_second_executor() {
 
 #[test]
 fn a_built_in_executor_that_nobody_names_is_not_there() {
-    let names = |given: Given| given.load().executors.keys().map(ToString::to_string).collect::<Vec<_>>();
+    let names =
+        |given: Given| given.load().executors.fixed.keys().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(names(Given::nothing()), ["chat-completions", "conformance"]);
     let keys = Given::nothing().variable("OPENAI_BASE_URL", "http://a/v1").variable("OPENAI_API_KEY", "k");
     assert_eq!(names(keys), ["chat-completions", "conformance"], "a key in the environment is no wish");
@@ -90,9 +93,9 @@ fn settings_are_json() {
 fn dropped(given: &Given, name: &str) -> Result<Executor, String> {
     let config = given.load();
     let name: ExecutorName = name.parse().expect("a name");
-    let policy = std::fs::read_to_string(config.folder.policy(&name)).ok();
+    let policy = std::fs::read_to_string(config.executors.folder.policy(&name)).ok();
     let env = |name: &str| given.variables.get(name).cloned();
-    let executor = config.folder.executor(&name, policy.as_deref(), &env, &mut Vec::new());
+    let executor = config.executors.folder.executor(&name, policy.as_deref(), &env, &mut Vec::new());
     executor.map_err(|error| error.to_string().replace(&format!("{}/", given.folder.path().display()), ""))
 }
 
@@ -115,8 +118,8 @@ fn the_folder_holds_executors() {
     let plain = dropped(&given, "plain").expect("it is well-formed");
     assert_eq!(plain.component, ComponentRef::File(folder.join("plain.wasm")));
     assert_eq!(plain.deadline.as_secs(), 1);
-    assert_eq!(config.executors.len(), 2, "those of the folder are read when they are loaded");
-    let listed = config.folder.list().expect("it can be listed").executors;
+    assert_eq!(config.executors.fixed.len(), 2, "those of the folder are read when they are loaded");
+    let listed = config.executors.folder.list().expect("it can be listed").executors;
     assert_eq!(listed.keys().map(ExecutorName::as_str).collect::<Vec<_>>(), ["dropped", "lost", "plain"]);
     assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
     assert!(config.warnings[0].contains("Bad_Name.wasm is skipped: `Bad_Name` is no name for an executor"));
@@ -164,7 +167,7 @@ fn one_executor_has_one_configuration() {
 #[test]
 fn versions_are_kept_beside_the_store() {
     let state = |given: Given| {
-        let state = given.load().state?;
+        let state = given.load().executors.state?;
         Some(state.strip_prefix(given.folder.path()).map(Path::to_owned).unwrap_or(state))
     };
     assert_eq!(state(Given::nothing()), Some("talaria.executors".into()));
@@ -240,5 +243,5 @@ fn a_rule_that_never_fits_is_a_warning_and_a_built_in_executor_is_there_for_its_
             "`late` never fits: `route[1]` takes everything before it"
         ]
     );
-    assert!(config.executors.keys().any(|name| name.as_str() == "hermes-runs"));
+    assert!(config.executors.fixed.keys().any(|name| name.as_str() == "hermes-runs"));
 }

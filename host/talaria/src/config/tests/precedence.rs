@@ -6,7 +6,9 @@ use std::time::Duration;
 use secrecy::ExposeSecret;
 
 use super::Given;
-use crate::config::{ComponentRef, ExecutorName, Reply, StoreUrl, Stream};
+use talaria_executors::ComponentRef;
+
+use crate::config::{ExecutorName, Reply, StoreUrl, Stream};
 
 fn name(text: &str) -> ExecutorName {
     text.parse().expect("a name")
@@ -27,14 +29,14 @@ fn nothing_at_all_is_a_configuration() {
         "{:?}",
         config.store
     );
-    assert_eq!(config.default_executor, name("chat-completions"));
+    assert_eq!(config.executors.default, name("chat-completions"));
     assert_eq!(
-        config.executors.keys().map(ExecutorName::as_str).collect::<Vec<_>>(),
+        config.executors.fixed.keys().map(ExecutorName::as_str).collect::<Vec<_>>(),
         ["chat-completions", "conformance"]
     );
-    assert_eq!((config.engine.slots.get(), config.engine.scripted_slots.get()), (1000, 100));
+    assert_eq!((config.executors.engine.slots, config.executors.engine.scripted_slots), (1000, 100));
     assert_eq!((config.limits.turns.get(), config.limits.tasks.get()), (1000, 10_000));
-    assert_eq!(config.engine.cache_dir, None);
+    assert_eq!(config.executors.engine.cache_dir, None);
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
 }
 
@@ -85,7 +87,7 @@ fn flags_go_before_the_file() {
 fn the_environment_goes_before_the_file() {
     let file = "[executor.chat-completions.settings]\nbase_url = \"http://file:1/v1\"\nmodel = \"m\"";
     let config = Given::file(file).variable("HERMES_API_BASE", "http://environment:2/v1/").load();
-    let executor = &config.executors[&name("chat-completions")];
+    let executor = &config.executors.fixed[&name("chat-completions")];
     assert_eq!(executor.settings["base_url"], "http://environment:2/v1");
     assert_eq!(executor.settings["model"], "m", "the rest of the settings stays");
     let egress: Vec<_> = executor.grant.egress.iter().map(ToString::to_string).collect();
@@ -103,11 +105,11 @@ fn the_file_goes_before_the_defaults() {
     let config = given.load();
     assert_eq!(config.a2a.reply, Reply::Task);
     assert_eq!(config.a2a.max_body.bytes(), 1 << 20);
-    let executor = &config.executors[&name("chat-completions")];
+    let executor = &config.executors.fixed[&name("chat-completions")];
     assert_eq!(executor.component, ComponentRef::Builtin("chat-completions".into()));
     assert_eq!((executor.deadline, executor.concurrency.get()), (Duration::from_secs(5), 7));
-    assert_eq!((config.engine.slots.get(), config.engine.scripted_slots.get()), (3, 100));
-    assert_eq!(config.engine.cache_dir, Some(given.folder.path().join("cache")));
+    assert_eq!((config.executors.engine.slots, config.executors.engine.scripted_slots), (3, 100));
+    assert_eq!(config.executors.engine.cache_dir, Some(given.folder.path().join("cache")));
     assert_eq!((config.limits.turns.get(), config.limits.tasks.get()), (9, 10_000));
 }
 
@@ -129,7 +131,7 @@ fn a_named_file_replaces_the_default_one() {
 
 #[test]
 fn the_cache_is_where_the_system_keeps_caches() {
-    let cache = |given: Given| given.load().engine.cache_dir;
+    let cache = |given: Given| given.load().executors.engine.cache_dir;
     let home = || Given::nothing().variable("HOME", "/home/a");
     assert_eq!(cache(home()).as_deref(), Some(Path::new("/home/a/.cache/talaria")));
     assert_eq!(cache(home().variable("XDG_CACHE_HOME", "/c")).as_deref(), Some(Path::new("/c/talaria")));
@@ -153,7 +155,7 @@ fn the_card_never_says_every_address() {
 #[test]
 fn registries_are_asked_unless_the_environment_or_else_the_file_says_no() {
     let offline = |file: &str, variable: &str| {
-        Given::file(file).variable("TALARIA_OCI_OFFLINE", variable).load().oci.offline
+        Given::file(file).variable("TALARIA_OCI_OFFLINE", variable).load().executors.oci.offline
     };
     assert!(!offline("", ""));
     assert!(offline("[oci]\noffline = true", ""));
@@ -163,8 +165,8 @@ fn registries_are_asked_unless_the_environment_or_else_the_file_says_no() {
         Given::file("[oci.registry.\"ghcr.io\"]\ntoken = { env = \"T\" }\n[engine]\ncache_dir = \"c\"")
             .variable("T", "a-token")
             .load();
-    let known = config.oci.registries["ghcr.io"].credentials.as_ref().expect("credentials");
+    let known = config.executors.oci.registries["ghcr.io"].credentials.as_ref().expect("credentials");
     assert_eq!(known.username, "talaria");
     assert!(!format!("{config:?}").contains("a-token"), "secrets do not print");
-    assert!(config.oci.cache.is_some_and(|cache| cache.ends_with("c/oci")));
+    assert!(config.executors.oci.cache.is_some_and(|cache| cache.ends_with("c/oci")));
 }

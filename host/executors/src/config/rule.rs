@@ -1,7 +1,7 @@
 //! `[[route]]`: which executor takes which messages.
 //!
 //! All conditions of a rule must hold; one that is left out always holds. The section is the rule: what is checked here
-//! is each value by itself, and [`Config::load`](super::Config::load) checks that the executor is there.
+//! is each value by itself; whether the executor is there is checked by the one who loads the whole file.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,20 +11,20 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::{Serialize, Serializer};
 
-use super::value::ExecutorName;
+use super::name::ExecutorName;
 
 /// `[[route]]`
 #[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a table like { skill = \"…\", executor = \"…\" }")]
 #[schemars(rename = "route")]
-pub(crate) struct Route {
+pub struct RouteRule {
     /// What the rule is called where it is explained and counted.
     ///
     /// Default: its place in the file: `route[0]`
     ///
     /// Example: `name = "papers"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// The skill that the message names in its metadata, or else the request in its: `skill`, `skillId` or `skill_id`. `*`
     /// stands for any text, here and below.
     ///
@@ -32,35 +32,35 @@ pub(crate) struct Route {
     ///
     /// Example: `skill = ["papers", "search-*"]`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) skill: Option<Patterns>,
+    pub skill: Option<Patterns>,
     /// The tenant of the request: the first part of its path, or its `tenant`.
     ///
     /// Default: any
     ///
     /// Example: `tenant = "acme"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) tenant: Option<Patterns>,
+    pub tenant: Option<Patterns>,
     /// The caller: the name of its token.
     ///
     /// Default: any
     ///
     /// Example: `principal = "platform"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) principal: Option<Patterns>,
+    pub principal: Option<Patterns>,
     /// The model that the message asks for: `model` in its metadata, or else in the request's.
     ///
     /// Default: any
     ///
     /// Example: `model = "nousresearch/*"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) model: Option<Patterns>,
+    pub model: Option<Patterns>,
     /// Other metadata of the message, or else of the request: each key with the values that fit.
     ///
     /// Default: any
     ///
     /// Example: `metadata = { tier = ["gold", "silver"] }`
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) metadata: BTreeMap<String, Patterns>,
+    pub metadata: BTreeMap<String, Patterns>,
     /// How many of 100 conversations the rule takes; the others go on to the next rule. Which they are is fixed by
     /// their context ids: a conversation stays where it is, and a larger weight only adds others.
     ///
@@ -68,26 +68,26 @@ pub(crate) struct Route {
     ///
     /// Example: `weight = 5`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) weight: Option<Weight>,
+    pub weight: Option<Weight>,
     /// The executor that takes the message.
     ///
     /// Example: `executor = "hermes-runs"`
-    pub(crate) executor: ExecutorName,
+    pub executor: ExecutorName,
 }
 
 /// Texts in which `*` stands for any text; one of them must fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Patterns(Vec<String>);
+pub struct Patterns(Vec<String>);
 
 /// How many of 100; from 0 to 100.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub(crate) struct Weight(f64);
+pub struct Weight(f64);
 
-// === impl Route ===
+// === impl RouteRule ===
 
-impl Route {
+impl RouteRule {
     /// Whether it takes every message that comes to it.
-    pub(crate) fn takes_all(&self) -> bool {
+    pub fn takes_all(&self) -> bool {
         let Self { name: _, skill, tenant, principal, model, metadata, weight, executor: _ } = self;
         skill.is_none()
             && tenant.is_none()
@@ -102,12 +102,12 @@ impl Route {
 
 impl Patterns {
     /// Whether the text fits one of them.
-    pub(crate) fn fit(&self, text: &str) -> bool {
+    pub fn fit(&self, text: &str) -> bool {
         self.0.iter().any(|pattern| fits(pattern, text))
     }
 
     /// Those that stand for one text only.
-    pub(crate) fn plain(&self) -> impl Iterator<Item = &str> {
+    pub fn plain(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str).filter(|pattern| !pattern.contains('*'))
     }
 }
@@ -193,7 +193,7 @@ impl JsonSchema for Patterns {
 
 impl Weight {
     /// Of 100.
-    pub(crate) fn get(self) -> f64 {
+    pub fn get(self) -> f64 {
         self.0
     }
 }

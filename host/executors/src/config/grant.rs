@@ -15,15 +15,15 @@ use serde_json::{Map, Value};
 use talaria_egress::{Access, Bounds, HostPattern, Needs, Pattern, Secrets};
 use talaria_engine::{Component, Limits, Wasi, fill_in};
 
-use super::executor::Executor;
 use super::secret::SecretGrant;
+use super::section::Executor;
 use talaria_config::{Period, Problem, Size, count};
 
 /// `[executor.NAME.grant]`
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "executor.NAME.grant")]
-pub(crate) struct GrantSection {
+pub struct GrantSection {
     /// The calls that it may make: method, address, and `*` at the end for everything below.
     ///
     /// Default: what the settings of a built-in component imply; nothing for any other
@@ -31,7 +31,7 @@ pub(crate) struct GrantSection {
     /// Example: `egress = ["POST https://api.example.com/v1/*"]`
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
-    pub(crate) egress: Option<Vec<Pattern>>,
+    pub egress: Option<Vec<Pattern>>,
     /// The host names in `egress` that may lead to loopback or into a private network, such as those of a compose file or of
     /// Kubernetes. An address in `egress`, and `localhost`, need no entry here.
     ///
@@ -40,7 +40,7 @@ pub(crate) struct GrantSection {
     /// Example: `private = ["gateway", "*.svc.cluster.local"]`
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
-    pub(crate) private: Option<Vec<HostPattern>>,
+    pub private: Option<Vec<HostPattern>>,
     /// The secrets that may be filled into its calls, by name, each towards everything in `egress` or towards `to` only.
     /// A secret's value is the environment variable of that name, or the file that `NAME_FILE` names.
     ///
@@ -49,87 +49,87 @@ pub(crate) struct GrantSection {
     ///
     /// Example: `secrets = ["MODEL_KEY", { name = "SEARCH_KEY", to = ["https://search.example.com/*"] }]`
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) secrets: Option<Vec<SecretGrant>>,
+    pub secrets: Option<Vec<SecretGrant>>,
     /// Lets it receive replies out of band, at the address of `[callback]`.
     ///
     /// Default: `true` for `builtin:plugin-callback`; `false` for any other
     ///
     /// Example: `callbacks = true`
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) callbacks: Option<bool>,
+    pub callbacks: Option<bool>,
     /// Lets it make the calls of `egress` by `wasi:http` too, which is how `fetch` of JavaScript calls.
     ///
     /// Example: `wasi_http = true`
-    pub(crate) wasi_http: bool,
+    pub wasi_http: bool,
     /// Random numbers that nobody can guess. Without it there are some that are good for hash tables, not for keys.
     ///
     /// Default: `true` for built-in components; `false` for any other
     ///
     /// Example: `random = true`
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) random: Option<bool>,
+    pub random: Option<bool>,
     /// Clocks as precise as the machine's. Without it they tell milliseconds.
     ///
     /// Example: `precise_clock = true`
-    pub(crate) precise_clock: bool,
+    pub precise_clock: bool,
     /// A folder that it can read, and not change, as `/data`; a path, relative to this file.
     ///
     /// Default: none
     ///
     /// Example: `folder = "prompts"`
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) folder: Option<PathBuf>,
+    pub folder: Option<PathBuf>,
     /// How much memory one turn may use; at most `256MiB`.
     ///
     /// Example: `memory = "128MiB"`
-    pub(crate) memory: Size,
+    pub memory: Size,
     /// How long one turn may compute, waiting aside; at most `3600s`.
     ///
     /// Example: `cpu = "10s"`
-    pub(crate) cpu: Period,
+    pub cpu: Period,
     /// How many calls one turn may make; at most `1000000`.
     ///
     /// Example: `calls = 20`
-    pub(crate) calls: NonZeroU32,
+    pub calls: NonZeroU32,
     /// How many calls of one turn may be open at once; at most `1000`.
     ///
     /// Example: `connections = 2`
-    pub(crate) connections: NonZeroU32,
+    pub connections: NonZeroU32,
     /// How many bytes of bodies one turn may receive; at most `4GiB`.
     ///
     /// Example: `bytes_in = "16MiB"`
-    pub(crate) bytes_in: Size,
+    pub bytes_in: Size,
     /// How many bytes of bodies one turn may send; at most `4GiB`.
     ///
     /// Example: `bytes_out = "1MiB"`
-    pub(crate) bytes_out: Size,
+    pub bytes_out: Size,
     /// How many log lines it may write a second, all its turns together; at most `10000`. Others are dropped and counted.
     ///
     /// Example: `log_lines = 10`
-    pub(crate) log_lines: NonZeroU32,
+    pub log_lines: NonZeroU32,
     /// How many bytes of log lines it may write a second; at most `16MiB`.
     ///
     /// Example: `log_bytes = "16KiB"`
-    pub(crate) log_bytes: Size,
+    pub log_bytes: Size,
     /// How much it may remember of one conversation; at most `64MiB`.
     ///
     /// Example: `state = "64KiB"`
-    pub(crate) state: Size,
+    pub state: Size,
 }
 
 /// What an executor may do.
 #[derive(Debug, Clone)]
-pub(crate) struct Grant {
+pub struct Grant {
     /// The calls that it may make.
-    pub(crate) egress: Vec<Pattern>,
+    pub egress: Vec<Pattern>,
     /// The names that may lead into a private network.
-    pub(crate) private: Vec<HostPattern>,
+    pub private: Vec<HostPattern>,
     /// The secrets that may be filled in, each with its destinations; one that is not set is there without a value.
-    pub(crate) secrets: Secrets,
+    pub secrets: Secrets,
     /// Whether it may receive replies out of band.
-    pub(crate) callbacks: bool,
+    pub callbacks: bool,
     /// What of WASI it has.
-    pub(crate) wasi: Wasi,
+    pub wasi: Wasi,
     /// What it may use; those of the section around the grant are not in it.
     limits: Limits,
 }
@@ -253,8 +253,7 @@ fn number(count: NonZeroU32) -> usize {
 
 impl Grant {
     /// How much memory one turn may use.
-    #[cfg(test)]
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.limits.memory
     }
 
@@ -267,7 +266,7 @@ impl Grant {
 
 impl Executor {
     /// What its component may use.
-    pub(crate) fn limits(&self) -> Limits {
+    pub fn limits(&self) -> Limits {
         Limits {
             deadline: self.deadline,
             concurrency: number(self.concurrency),
@@ -277,7 +276,7 @@ impl Executor {
     }
 
     /// What this component of it may reach: what it needs, as far as it is granted.
-    pub(crate) fn access(&self, component: &Component, settings: &Map<String, Value>) -> Arc<Access> {
+    pub fn access(&self, component: &Component, settings: &Map<String, Value>) -> Arc<Access> {
         let needs = &component.description().needs;
         // A need that names a setting without a value is a call that cannot be made.
         let patterns = needs.egress.iter().filter_map(|need| fill_in(need, settings).ok()?.parse().ok());

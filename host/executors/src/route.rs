@@ -20,11 +20,11 @@ use sha2::{Digest as _, Sha256};
 use talaria_a2a::TENANT;
 use talaria_turns::{Asked, ContextId, Metadata, NoExecutor};
 
-pub(crate) use self::explain::Explanation;
-use crate::config::{Config, ExecutorName, Patterns, Route};
+pub use self::explain::{Explanation, Query};
+use crate::config::{Config, ExecutorName, Patterns, RouteRule};
 
 /// What a message's metadata names an executor with.
-pub(crate) const CHOICE: &str = "talaria/executor";
+pub const CHOICE: &str = "talaria/executor";
 /// What metadata names a skill with; A2A has no field for it, and callers write it in one of these ways.
 const SKILL: [&str; 3] = ["skill", "skillId", "skill_id"];
 /// What metadata names a model with.
@@ -32,7 +32,7 @@ const MODEL: [&str; 1] = ["model"];
 
 /// The rules, and how often each took a message.
 #[derive(Debug)]
-pub(crate) struct Routes {
+pub struct Routes {
     rules: Vec<Rule>,
     default: ExecutorName,
     caller_may_choose: bool,
@@ -42,27 +42,27 @@ pub(crate) struct Routes {
 }
 
 /// What counts messages that no rule took; no rule may have such a name.
-pub(crate) const NOT_RULES: [&str; 3] = ["chosen", "continued", "default"];
+pub const NOT_RULES: [&str; 3] = ["chosen", "continued", "default"];
 
 #[derive(Debug)]
 struct Rule {
     label: String,
-    route: Route,
+    route: RouteRule,
     taken: AtomicU64,
 }
 
 /// The executor of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Picked {
+pub struct Picked {
     /// Its name.
-    pub(crate) executor: ExecutorName,
+    pub executor: ExecutorName,
     /// Why this one.
-    pub(crate) why: Why,
+    pub why: Why,
 }
 
 /// Why an executor was picked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Why {
+pub enum Why {
     /// The message names it.
     Chosen,
     /// It took the last turn of the same task.
@@ -75,7 +75,7 @@ pub(crate) enum Why {
 
 /// One condition of a rule, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Tested {
+pub struct Tested {
     /// `skill`, `metadata.tier`, …
     condition: String,
     wanted: String,
@@ -88,12 +88,12 @@ pub(crate) struct Tested {
 
 impl Routes {
     /// The rules of a configuration.
-    pub(crate) fn new(config: &Config) -> Self {
-        Self::from_parts(&config.routes, config.default_executor.clone(), config.caller_may_choose)
+    pub fn new(config: &Config) -> Self {
+        Self::from_parts(&config.routes, config.default.clone(), config.caller_may_choose)
     }
 
-    fn from_parts(routes: &[Route], default: ExecutorName, caller_may_choose: bool) -> Self {
-        let rule = |(index, route): (usize, &Route)| Rule {
+    fn from_parts(routes: &[RouteRule], default: ExecutorName, caller_may_choose: bool) -> Self {
+        let rule = |(index, route): (usize, &RouteRule)| Rule {
             label: label(index, route),
             route: route.clone(),
             taken: AtomicU64::new(0),
@@ -110,7 +110,7 @@ impl Routes {
 
     /// The executor for a message. `is_known` says whether there is an executor of that name at all: a task whose executor
     /// is gone is routed anew.
-    pub(crate) fn pick(
+    pub fn pick(
         &self,
         asked: &Asked<'_>,
         is_known: impl Fn(&ExecutorName) -> bool,
@@ -150,7 +150,7 @@ impl Routes {
     }
 
     /// Counts a message that went where it was picked for.
-    pub(crate) fn count(&self, why: &Why) {
+    pub fn count(&self, why: &Why) {
         let counter = match why {
             Why::Chosen => Some(&self.chosen),
             Why::Continued => Some(&self.continued),
@@ -163,7 +163,7 @@ impl Routes {
     }
 
     /// How many messages went which way.
-    pub(crate) fn counted(&self) -> Vec<(String, u64)> {
+    pub fn counted(&self) -> Vec<(String, u64)> {
         let others = [&self.chosen, &self.continued, &self.by_default];
         let rules = self.rules.iter().map(|rule| (rule.label.clone(), &rule.taken));
         let all = rules.chain(NOT_RULES.into_iter().map(str::to_owned).zip(others));
@@ -172,7 +172,7 @@ impl Routes {
 }
 
 /// What a rule is called.
-pub(crate) fn label(index: usize, route: &Route) -> String {
+pub fn label(index: usize, route: &RouteRule) -> String {
     route.name.clone().unwrap_or_else(|| format!("route[{index}]"))
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn label(index: usize, route: &Route) -> String {
 impl Rule {
     /// Every condition but the weight.
     fn tests<'a>(&'a self, asked: &'a Asked<'a>) -> impl Iterator<Item = Tested> + 'a {
-        let Route { skill, tenant, principal, model, metadata, .. } = &self.route;
+        let RouteRule { skill, tenant, principal, model, metadata, .. } = &self.route;
         let found = [
             skill.as_ref().map(|wanted| tested("skill", wanted, named(asked, &SKILL))),
             tenant.as_ref().map(|wanted| {
@@ -230,7 +230,7 @@ fn texts(value: &Value) -> Vec<Cow<'_, str>> {
 /// Where a conversation stands among 100 for a rule's executor: from 0 up to, and without, 100.
 ///
 /// The executor's name goes in, so that two rules with a weight do not take the same conversations.
-fn point(route: &Route, context: &ContextId) -> f64 {
+fn point(route: &RouteRule, context: &ContextId) -> f64 {
     let mut hash = Sha256::new();
     hash.update(route.executor.as_str());
     hash.update([0]);

@@ -18,19 +18,21 @@ use tracing::{info, warn};
 
 use super::faults::Faults;
 use super::input::InputModes;
-use super::kept::Content;
+use super::versions::Content;
 use crate::config::{Executor, ExecutorName};
 
 /// A version that is loaded.
-pub(crate) struct Loaded {
-    pub(crate) config: Executor,
-    pub(crate) executor: Arc<talaria_engine::Executor>,
+pub struct LoadedExecutor {
+    /// Its configuration.
+    pub config: Executor,
+    /// What runs its turns.
+    pub executor: Arc<talaria_engine::Executor>,
     /// What it takes.
-    pub(crate) input: InputModes,
+    pub input: InputModes,
     /// What it was made of; none for a built-in component.
     pub(super) content: Option<Content>,
     /// Whether that is on disk as the current version.
-    pub(super) is_kept: AtomicBool,
+    pub(super) is_stored: AtomicBool,
     standing: Arc<Standing>,
 }
 
@@ -48,7 +50,7 @@ struct Standing {
 /// Whether an executor's turns can succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "state", content = "reason")]
-pub(crate) enum Readiness {
+pub enum Readiness {
     /// It can reach what it needs.
     Ready,
     /// It cannot; its turns say so.
@@ -58,7 +60,7 @@ pub(crate) enum Readiness {
 }
 
 /// What versions are loaded with.
-pub(crate) struct Loader {
+pub struct Loader {
     pub(super) engine: Engine,
     /// For those that are granted callbacks.
     pub(super) callbacks: Option<Arc<dyn Callbacks>>,
@@ -70,19 +72,29 @@ pub(crate) struct Loader {
 // === impl Loader ===
 
 impl Loader {
-    /// For a version that has no seat: nobody hears of its quarantine.
-    pub(crate) fn alone(engine: Engine, callbacks: Arc<dyn Callbacks>) -> Self {
+    /// For an executor that is in no table: nobody hears of its quarantine.
+    pub fn standalone(engine: Engine, callbacks: Arc<dyn Callbacks>) -> Self {
         Self { engine, callbacks: Some(callbacks), workspaces: None, quarantined: Arc::default() }
     }
 
-    /// Loads and probes a version. The error says why it takes no turns.
-    pub(crate) async fn load(
+    /// Loads and probes a component. The error says why it takes no turns.
+    pub async fn load(
+        &self,
+        config: Executor,
+        wasm: Arc<[u8]>,
+        report: &(dyn Fn(String) + Sync),
+    ) -> Result<LoadedExecutor, String> {
+        self.load_version(config, wasm, None, report).await
+    }
+
+    /// The same for a version that is made of `content`.
+    pub(crate) async fn load_version(
         &self,
         config: Executor,
         wasm: Arc<[u8]>,
         content: Option<Content>,
         report: &(dyn Fn(String) + Sync),
-    ) -> Result<Loaded, String> {
+    ) -> Result<LoadedExecutor, String> {
         let name = config.name.as_str();
         let callbacks = self.callbacks.clone().filter(|_| config.grant.callbacks);
         let component = Component::load(&self.engine, wasm, |stage| match stage {
@@ -126,30 +138,32 @@ impl Loader {
             return Err(format!("{}: setup failed: {message}", config.component));
         }
         *standing.readiness.write().unwrap_or_else(PoisonError::into_inner) = Readiness::of(setup);
-        Ok(Loaded {
+        Ok(LoadedExecutor {
             config,
             input: InputModes::of(executor.component().description().metadata.as_deref()),
             executor: Arc::new(executor),
             content,
-            is_kept: AtomicBool::new(false),
+            is_stored: AtomicBool::new(false),
             standing,
         })
     }
 }
 
-// === impl Loaded ===
+// === impl LoadedExecutor ===
 
-impl Loaded {
-    /// Whether its turns can succeed, as far as is known.
-    pub(crate) fn readiness(&self) -> Readiness {
+impl LoadedExecutor {
+    /// Its state, as far as is known.
+    pub fn readiness(&self) -> Readiness {
         self.standing.readiness.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
+    /// Whether its turns can succeed, as far as is known.
+    pub fn is_ready(&self) -> bool {
         *self.standing.readiness.read().unwrap_or_else(PoisonError::into_inner) == Readiness::Ready
     }
 
-    pub(crate) fn is_quarantined(&self) -> bool {
+    /// Whether it takes no turns because it crashed again and again.
+    pub fn is_quarantined(&self) -> bool {
         self.standing.faults().is_quarantined()
     }
 
@@ -159,7 +173,7 @@ impl Loaded {
     }
 
     /// The component's digest.
-    pub(crate) fn digest(&self) -> &str {
+    pub fn digest(&self) -> &str {
         self.executor.component().digest()
     }
 

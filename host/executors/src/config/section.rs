@@ -13,112 +13,49 @@ use secrecy::SecretString;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use talaria_egress::{Pattern, Secrets};
-
-use super::env::Seeds;
-use super::grant::{self, Grant, GrantSection, Implied};
-use super::plugin::{self, PLUGIN_CALLBACK};
-use super::secret::SecretGrant;
-use super::value::{BUILTIN, ComponentRef, ExecutorName, Fallback};
 use talaria_config::{Env, HttpUrl, Period, Problem, count, secret};
+use talaria_egress::{Pattern, Secrets};
+use talaria_engine::fill_in;
 
-/// The executor of the seeds, and the default.
-pub(crate) const CHAT_COMPLETIONS: &str = "chat-completions";
-
-/// The gateway's address in a workspace, as the seeds have it.
-pub(crate) const GATEWAY: &str = "http://127.0.0.1:8642/v1";
-
-/// The gateway's key, by the name that the seeds give it.
-const GATEWAY_KEY: &str = "API_SERVER_KEY";
-
-/// A built-in component with an upstream: what its executor is given by itself.
-struct Upstream {
-    /// The component.
-    name: &'static str,
-    /// Where the upstream is when nothing is said.
-    base: &'static str,
-    /// Where the environment says that it is; heard by the executor of the component's name only.
-    from: fn(&Seeds) -> Option<&HttpUrl>,
-    /// The calls that the component makes, written as in its needs.
-    calls: &'static [&'static str],
-    /// The upstream's key.
-    key: &'static str,
-}
-
-/// The built-in components with an upstream.
-const UPSTREAMS: [Upstream; 3] = [
-    Upstream {
-        name: CHAT_COMPLETIONS,
-        base: GATEWAY,
-        from: |seeds| seeds.api_base.as_ref(),
-        calls: &[
-            "POST {setting:base_url}/chat/completions",
-            "GET {setting:base_url}/health",
-            "GET {setting:base_url}/models",
-            "GET {parent:base_url}/api/sessions*",
-            "GET {parent:base_url}/health/detailed",
-        ],
-        key: GATEWAY_KEY,
-    },
-    Upstream {
-        name: "hermes",
-        base: "https://openrouter.ai/api/v1",
-        from: |seeds| seeds.openai_base.as_ref(),
-        calls: &["POST {setting:base_url}/chat/completions", "GET {setting:base_url}/models"],
-        key: "OPENAI_API_KEY",
-    },
-    Upstream {
-        name: "hermes-runs",
-        base: GATEWAY,
-        from: |seeds| seeds.api_base.as_ref(),
-        calls: &[
-            "GET {setting:base_url}/capabilities",
-            "POST {setting:base_url}/runs",
-            "GET {setting:base_url}/runs/*",
-            "POST {setting:base_url}/runs/*",
-            "GET {parent:base_url}/api/sessions*",
-            "POST {setting:base_url}/chat/completions",
-            "GET {setting:base_url}/models",
-            "GET {setting:base_url}/health",
-        ],
-        key: GATEWAY_KEY,
-    },
-];
+use super::builtin::{Builtin, Builtins};
+use super::grant::{self, Grant, GrantSection, Implied};
+use super::name::{ComponentRef, ExecutorName, Fallback};
+use super::secret::SecretGrant;
 
 /// `[executor.NAME]`
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "executor.NAME")]
-pub(crate) struct ExecutorSection {
+pub struct ExecutorSection {
     /// The component: a path, relative to this file, `builtin:NAME`, or `oci://REGISTRY/NAME@sha256:DIGEST`.
     ///
     /// Default: the built-in component of that name, else `NAME.wasm` in `executors.dir`
     ///
     /// Example: `component = "my-agent.wasm"`
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) component: Option<ComponentRef>,
+    pub component: Option<ComponentRef>,
     /// How long a turn may take, waiting included; at most a day.
     ///
     /// Default: `600s`; for `builtin:plugin-callback` `1860s`, a minute more than hermes-agent gives a turn
     ///
     /// Example: `deadline = "120s"`
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) deadline: Option<Period>,
+    pub deadline: Option<Period>,
     /// How many of its turns run at once; a further one waits for its place, within its deadline. At most `100000`.
     ///
     /// Example: `concurrency = 10`
-    pub(crate) concurrency: NonZeroU32,
+    pub concurrency: NonZeroU32,
     /// How many of its turns wait for their place; a further one fails as busy and can be tried again. At most `100000`.
     ///
     /// Example: `queue = 100`
-    pub(crate) queue: NonZeroU32,
+    pub queue: NonZeroU32,
     /// The executor that takes its turns while it is not ready; `none` for none. It takes them again by itself.
     ///
     /// Default: none; `chat-completions` for `plugin-callback` where `MOLECULE_A2A_PLATFORM_ENABLED` picked it
     ///
     /// Example: `fallback = "chat-completions"`
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) fallback: Option<Fallback>,
+    pub fallback: Option<Fallback>,
     /// What happens to its turns while it is in quarantine, because it crashed again and again: `closed` fails them at once,
     /// `fallback` hands them to the executor in `fallback`, `last-good` goes back to the version before this one.
     ///
@@ -126,7 +63,7 @@ pub(crate) struct ExecutorSection {
     ///
     /// Example: `fail_mode = "last-good"`
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) fail_mode: Option<FailMode>,
+    pub fail_mode: Option<FailMode>,
     /// What the component itself is told; it says what it understands. Built in: `base_url`, `model` and `system_prompt`
     /// for `chat-completions`, `hermes-runs` and `hermes`, `history` for `chat-completions` and `hermes`, and `tools` for
     /// `hermes`; `inbound_url`, `health_url`, `chat_id`, `workspace_id` and `reply_timeout_seconds` for `plugin-callback`.
@@ -136,15 +73,15 @@ pub(crate) struct ExecutorSection {
     ///
     /// Example: `settings = { base_url = "http://127.0.0.1:8642/v1", model = "hermes-agent" }`
     #[serde(deserialize_with = "settings")]
-    pub(crate) settings: Map<String, Value>,
+    pub settings: Map<String, Value>,
     /// What the component may do.
-    pub(crate) grant: GrantSection,
+    pub grant: GrantSection,
 }
 
 /// What happens to the turns of an executor that is in quarantine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum FailMode {
+pub enum FailMode {
     /// They fail at once.
     Closed,
     /// The fallback takes them.
@@ -155,35 +92,35 @@ pub(crate) enum FailMode {
 
 /// An executor, ready to be loaded.
 #[derive(Debug, Clone)]
-pub(crate) struct Executor {
+pub struct Executor {
     /// Its name.
-    pub(crate) name: ExecutorName,
+    pub name: ExecutorName,
     /// Its component; a path is usable as it is.
-    pub(crate) component: ComponentRef,
+    pub component: ComponentRef,
     /// How long a turn may take.
-    pub(crate) deadline: Duration,
+    pub deadline: Duration,
     /// How many of its turns run at once.
-    pub(crate) concurrency: NonZeroU32,
+    pub concurrency: NonZeroU32,
     /// How many of its turns wait for their place.
-    pub(crate) queue: NonZeroU32,
+    pub queue: NonZeroU32,
     /// What takes its turns while it is not ready.
-    pub(crate) fallback: Option<ExecutorName>,
+    pub fallback: Option<ExecutorName>,
     /// What happens to its turns while it is in quarantine.
-    pub(crate) fail_mode: FailMode,
+    pub fail_mode: FailMode,
     /// What the component is told, as the contract's JSON.
-    pub(crate) settings: Map<String, Value>,
+    pub settings: Map<String, Value>,
     /// What it may do.
-    pub(crate) grant: Grant,
+    pub grant: Grant,
 }
 
-/// What an executor's configuration is read against.
-pub(crate) struct Surroundings<'a> {
+/// Makes executors of their sections.
+pub struct Resolver<'a> {
     /// The environment, for secrets.
-    pub(crate) env: Env<'a>,
+    pub env: Env<'a>,
     /// Where relative paths start.
-    pub(crate) folder: &'a Path,
-    /// The variables of the seeds.
-    pub(crate) seeds: &'a Seeds,
+    pub folder: &'a Path,
+    /// The components that ship with the host.
+    pub builtins: &'a Builtins,
 }
 
 // === impl ExecutorSection ===
@@ -229,18 +166,18 @@ fn json(value: toml::Value) -> Result<Value, String> {
     })
 }
 
-// === impl Executor ===
+// === impl Resolver ===
 
-impl Executor {
+impl Resolver<'_> {
     /// Makes an executor of its section. `dropped` is its component in the folder of executors. Keys in problems start
     /// below the section.
-    pub(crate) fn resolve(
+    pub fn resolve(
+        &self,
         name: ExecutorName,
         section: ExecutorSection,
         dropped: Option<PathBuf>,
-        around: &Surroundings<'_>,
         warnings: &mut Vec<String>,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Executor, Problem> {
         let ExecutorSection {
             component,
             deadline,
@@ -251,44 +188,23 @@ impl Executor {
             mut settings,
             grant,
         } = section;
-        let component = match (component, dropped) {
-            (Some(ComponentRef::File(path)), _) => ComponentRef::File(around.folder.join(path)),
-            (Some(builtin), _) => builtin,
-            (None, Some(path)) => ComponentRef::File(path),
-            (None, None) if BUILTIN.contains(&name.as_str()) => {
-                ComponentRef::Builtin(name.as_str().to_owned())
-            }
-            (None, None) => {
-                let what = format!(
-                    "not given; give a path, `builtin:NAME` or `oci://…@sha256:…`, or put `{name}.wasm` into `executors.dir`"
-                );
-                return Err(problem("component", what));
-            }
-        };
+        let component = self.component(&name, component, dropped)?;
+        let own = self.builtins.get(name.as_str()).map(|builtin| &builtin.preset);
         // The environment goes before the file, also for a component of the operator's own under that name.
-        if let Some(base) = Upstream::named(name.as_str()).and_then(|upstream| (upstream.from)(around.seeds))
-        {
-            settings.insert("base_url".into(), base.as_str().into());
+        if let Some(preset) = own {
+            settings.extend(preset.overrides.clone());
         }
-        let upstream = Upstream::of(&component);
-        let is_plugin = matches!(&component, ComponentRef::Builtin(known) if known == PLUGIN_CALLBACK);
-        let implied = match upstream {
-            Some(upstream) => {
-                let base = upstream.base_url(&settings)?;
-                settings.insert("base_url".into(), base.as_str().into());
-                upstream.implied(&base)?
-            }
-            None if is_plugin => plugin::settle(&name, &mut settings, around.seeds)?,
-            None => Vec::new(),
-        };
+        let builtin = self.builtin(&component);
+        if let Some(settle) = builtin.and_then(|builtin| builtin.preset.settle.as_ref()) {
+            settle(&name, &mut settings)?;
+        }
         let fallback = match fallback {
             Some(Fallback::To(other)) if other == name => {
                 return Err(problem("fallback", "itself; name another executor, or `none`"));
             }
             Some(Fallback::To(other)) => Some(other),
             Some(Fallback::None) => None,
-            None => (around.seeds.plugin && name.as_str() == PLUGIN_CALLBACK)
-                .then(|| ExecutorName::builtin(CHAT_COMPLETIONS)),
+            None => own.and_then(|preset| preset.fallback.clone()),
         };
         let fail_mode = match fail_mode {
             Some(FailMode::Fallback) if fallback.is_none() => {
@@ -300,23 +216,29 @@ impl Executor {
         };
         let deadline = match deadline {
             Some(deadline) => deadline.get(),
-            None if is_plugin => plugin::DEADLINE,
-            None => grant::TURN,
+            None => builtin.and_then(|builtin| builtin.preset.deadline).unwrap_or(grant::TURN),
         };
         grant::at_most("deadline", Period::of(deadline), grant::DEADLINE)?;
         grant::at_most("concurrency", concurrency.get(), grant::TURNS)?;
         grant::at_most("queue", queue.get(), grant::TURNS)?;
-        let key = upstream.map(|upstream| upstream.key).or(is_plugin.then_some(plugin::SHARED_SECRET));
-        let by_default = Vec::from_iter(key.map(|key| SecretGrant { name: key.into(), to: Vec::new() }));
         let written = grant.secrets.clone();
-        let builtin = matches!(component, ComponentRef::Builtin(_));
-        let implied = Implied { egress: implied, builtin, callbacks: is_plugin };
-        let mut grant = grant.settle(implied, around.folder)?;
+        let implied = match builtin {
+            Some(builtin) => Implied {
+                egress: builtin.calls(&settings)?,
+                builtin: true,
+                callbacks: builtin.preset.callbacks,
+            },
+            None => Implied { egress: Vec::new(), builtin: false, callbacks: false },
+        };
+        let mut grant = grant.settle(implied, self.folder)?;
+        let keys = builtin.into_iter().flat_map(|builtin| &builtin.preset.secrets);
+        let by_default: Vec<_> =
+            keys.map(|name| SecretGrant { name: name.clone(), to: Vec::new() }).collect();
         let mut secrets = Secrets::new();
         for (index, wanted) in written.as_ref().unwrap_or(&by_default).iter().enumerate() {
             let key = format!("grant.secrets[{index}]");
             let destinations = destinations(wanted, &grant.egress).map_err(|what| problem(&key, what))?;
-            let value = secret::by_name(&wanted.name, &around.env).map_err(|what| problem(&key, what))?;
+            let value = secret::by_name(&wanted.name, &self.env).map_err(|what| problem(&key, what))?;
             if value.is_none() && written.is_some() {
                 let name = format!("{}, which executor.{name} is granted,", wanted.name);
                 warnings.push(format!(
@@ -329,60 +251,83 @@ impl Executor {
                 .map_err(|error| problem(&key, error.to_string()))?;
         }
         grant.secrets = secrets;
-        Ok(Self { name, component, deadline, concurrency, queue, fallback, fail_mode, settings, grant })
+        Ok(Executor { name, component, deadline, concurrency, queue, fallback, fail_mode, settings, grant })
     }
 
-    /// Points a `chat-completions` executor at a gateway, with the grant that this implies.
-    pub(crate) fn point_at(&mut self, base: &HttpUrl, key: SecretString) -> Result<(), Problem> {
-        let Some(upstream) = Upstream::of(&self.component) else { return Ok(()) };
-        let egress = upstream.implied(base)?;
+    /// The component of an executor.
+    fn component(
+        &self,
+        name: &ExecutorName,
+        written: Option<ComponentRef>,
+        dropped: Option<PathBuf>,
+    ) -> Result<ComponentRef, Problem> {
+        match (written, dropped) {
+            (Some(ComponentRef::File(path)), _) => Ok(ComponentRef::File(self.folder.join(path))),
+            (Some(ComponentRef::Builtin(known)), _) if self.builtins.get(&known).is_none() => {
+                let names: Vec<_> = self.builtins.iter().map(|builtin| builtin.name).collect();
+                let what = format!("no built-in component `{known}` (built in: {})", names.join(", "));
+                Err(problem("component", what))
+            }
+            (Some(component), _) => Ok(component),
+            (None, Some(path)) => Ok(ComponentRef::File(path)),
+            (None, None) if self.builtins.get(name.as_str()).is_some() => {
+                Ok(ComponentRef::Builtin(name.as_str().to_owned()))
+            }
+            (None, None) => {
+                let what = format!(
+                    "not given; give a path, `builtin:NAME` or `oci://…@sha256:…`, or put `{name}.wasm` into `executors.dir`"
+                );
+                Err(problem("component", what))
+            }
+        }
+    }
+
+    fn builtin(&self, component: &ComponentRef) -> Option<&Builtin> {
+        match component {
+            ComponentRef::Builtin(name) => self.builtins.get(name),
+            ComponentRef::File(_) | ComponentRef::Oci(_) => None,
+        }
+    }
+}
+
+// === impl Executor ===
+
+impl Executor {
+    /// Points an executor with a built-in component at another upstream, with the grant that this implies.
+    pub fn point_at(
+        &mut self,
+        builtin: &Builtin,
+        key: &'static str,
+        base: &HttpUrl,
+        secret: SecretString,
+    ) -> Result<(), Problem> {
+        self.settings.insert("base_url".into(), base.as_str().into());
+        let egress = builtin.calls(&self.settings)?;
         let mut secrets = Secrets::new();
         secrets
-            .insert(upstream.key, key, egress.clone())
+            .insert(key, secret, egress.clone())
             .map_err(|error| problem("grant.secrets", error.to_string()))?;
-        self.settings.insert("base_url".into(), base.as_str().into());
         self.grant = self.grant.pointed_at(egress, secrets);
         Ok(())
     }
 }
 
-fn problem(key: &str, what: impl Into<String>) -> Problem {
-    Problem { key: key.to_owned(), what: what.into() }
+// === impl Builtin ===
+
+impl Builtin {
+    /// The calls that the component makes with these settings.
+    fn calls(&self, settings: &Map<String, Value>) -> Result<Vec<Pattern>, Problem> {
+        let pattern = |call: &&str| {
+            let call = fill_in(call, settings).map_err(|error| error.to_string())?;
+            call.parse().map_err(|error: talaria_egress::InvalidPattern| error.to_string())
+        };
+        let patterns = self.preset.calls.iter().map(pattern);
+        patterns.collect::<Result<_, String>>().map_err(|what| problem("settings", what))
+    }
 }
 
-// === impl Upstream ===
-
-impl Upstream {
-    fn of(component: &ComponentRef) -> Option<&'static Self> {
-        let ComponentRef::Builtin(name) = component else { return None };
-        Self::named(name)
-    }
-
-    fn named(name: &str) -> Option<&'static Self> {
-        UPSTREAMS.iter().find(|upstream| upstream.name == name)
-    }
-
-    /// The upstream's address, without a trailing slash.
-    fn base_url(&self, settings: &Map<String, Value>) -> Result<HttpUrl, Problem> {
-        let written = match settings.get("base_url") {
-            Some(Value::String(text)) => text,
-            Some(_) => return Err(problem("settings.base_url", "not a string; write it in quotes")),
-            None => self.base,
-        };
-        written.parse().map_err(|what: String| problem("settings.base_url", what))
-    }
-
-    /// The calls that the component makes to an upstream there.
-    fn implied(&self, base: &HttpUrl) -> Result<Vec<Pattern>, Problem> {
-        let settings = Map::from_iter([("base_url".to_owned(), base.as_str().into())]);
-        let pattern = |call: &&str| {
-            let call = talaria_engine::fill_in(call, &settings).map_err(|error| error.to_string())?;
-            let parsed = call.parse().map_err(|error: talaria_egress::InvalidPattern| error.problem);
-            parsed.map_err(|what| format!("`{base}` cannot be called: {what}"))
-        };
-        let patterns = self.calls.iter().map(pattern);
-        patterns.collect::<Result<_, String>>().map_err(|what| problem("settings.base_url", what))
-    }
+fn problem(key: &str, what: impl Into<String>) -> Problem {
+    Problem { key: key.to_owned(), what: what.into() }
 }
 
 /// Where a secret may go: where the grant says, else wherever the executor may call.

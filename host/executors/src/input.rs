@@ -13,23 +13,23 @@ const INPUT_MODES: &str = "talaria/input-modes";
 
 /// What an executor takes inline; none for everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct InputModes(Option<Vec<String>>);
+pub struct InputModes(Option<Vec<String>>);
 
 impl InputModes {
     /// Reads a description's metadata.
-    pub(crate) fn of(metadata: Option<&str>) -> Self {
+    pub fn of(metadata: Option<&str>) -> Self {
         let metadata: Value = metadata.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
         let modes = metadata.get(INPUT_MODES).and_then(Value::as_array);
         Self(modes.map(|modes| modes.iter().filter_map(Value::as_str).map(str::to_owned).collect()))
     }
 
     /// The names, for the card.
-    pub(crate) fn names(&self) -> &[String] {
+    pub fn names(&self) -> &[String] {
         self.0.as_deref().unwrap_or_default()
     }
 
     /// Whether an executor can use these parts. The error names the part, and what to send instead.
-    pub(crate) fn admit(&self, parts: &[Part]) -> Result<(), String> {
+    pub fn admit(&self, parts: &[Part]) -> Result<(), String> {
         let Some(modes) = &self.0 else { return Ok(()) };
         for (index, part) in parts.iter().enumerate() {
             let refused = |what: &str| Err(format!("message.parts[{index}] {what}"));

@@ -18,7 +18,7 @@ use crate::config::ExecutorName;
 /// What happened to an executor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum What {
+pub enum What {
     /// It takes turns; nothing of that name did before.
     Loaded,
     /// It takes the turns of the version before.
@@ -38,7 +38,7 @@ pub(crate) enum What {
 /// Who did it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Who {
+pub enum Who {
     /// The host, when it started.
     Start,
     /// Whoever changed the folder.
@@ -52,19 +52,24 @@ pub(crate) enum Who {
 
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Entry {
-    pub(crate) at: String,
-    pub(crate) who: Who,
-    pub(crate) what: What,
-    pub(crate) executor: String,
+pub struct Entry {
+    /// When.
+    pub at: String,
+    /// Who did it.
+    pub who: Who,
+    /// What happened.
+    pub what: What,
+    /// The executor's name.
+    pub executor: String,
     /// Of the component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) digest: Option<String>,
+    pub digest: Option<String>,
     /// Of the component that took turns before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) before: Option<String>,
+    pub before: Option<String>,
+    /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// The log.

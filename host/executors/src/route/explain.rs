@@ -12,12 +12,30 @@ use talaria_a2a::TENANT;
 use talaria_turns::{Asked, ContextId, Message, Metadata, Part, Principal, Role};
 
 use super::{CHOICE, Routes, Rule, Tested, Why, point};
-use crate::cli::Explain;
 use crate::config::{Config, Executor, ExecutorName};
+
+/// A message to ask about. What is given by name goes before what the JSON of the message says.
+#[derive(Debug, Clone, Default)]
+pub struct Query {
+    /// A text, or the JSON of a message or a request, whose metadata, tenant and context count.
+    pub text: Option<String>,
+    /// The tenant of the request.
+    pub tenant: Option<String>,
+    /// The caller: the name of its token.
+    pub principal: Option<String>,
+    /// The skill that the message names.
+    pub skill: Option<String>,
+    /// The model that the message asks for.
+    pub model: Option<String>,
+    /// Other metadata of the message.
+    pub metadata: Vec<(String, Value)>,
+    /// The context that the message belongs to.
+    pub context: Option<ContextId>,
+}
 
 /// What would happen to a message.
 #[derive(Debug, Serialize)]
-pub(crate) struct Explanation {
+pub struct Explanation {
     /// The conversation, where one was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<String>,
@@ -78,9 +96,9 @@ struct Described {
 
 impl Explanation {
     /// Explains what the command line asks about.
-    pub(crate) fn new(config: &Config, explain: &Explain) -> Self {
+    pub fn new(config: &Config, query: &Query) -> Self {
         let routes = Routes::new(config);
-        let Described { message, metadata, principal, context } = Described::read(explain);
+        let Described { message, metadata, principal, context } = Described::read(query);
         // Where none was given, none is looked at.
         let no_context = ContextId::fresh();
         let asked = Asked {
@@ -104,7 +122,7 @@ impl Explanation {
     }
 
     /// Whether somebody takes it.
-    pub(crate) fn is_taken(&self) -> bool {
+    pub fn is_taken(&self) -> bool {
         self.refused.is_none()
     }
 }
@@ -118,7 +136,7 @@ fn executor<'a>(config: &'a Config, name: &ExecutorName) -> Option<Cow<'a, Execu
         // Its secrets are not looked at.
         config.folder.executor(name, policy.as_deref(), &|_| None, &mut Vec::new()).ok()
     };
-    in_folder().map(Cow::Owned).or_else(|| config.executors.get(name).map(Cow::Borrowed))
+    in_folder().map(Cow::Owned).or_else(|| config.fixed.get(name).map(Cow::Borrowed))
 }
 
 /// Who takes how much, rule by rule.
@@ -184,8 +202,8 @@ impl Takes {
 
 impl Described {
     /// What the flags say goes before what the JSON of the message says.
-    fn read(explain: &Explain) -> Self {
-        let text = explain.text.as_deref().unwrap_or_default();
+    fn read(query: &Query) -> Self {
+        let text = query.text.as_deref().unwrap_or_default();
         let whole: Value = serde_json::from_str(text).ok().filter(Value::is_object).unwrap_or_default();
         let params = whole.get("params").unwrap_or(&whole);
         let message = params.get("message").unwrap_or(params);
@@ -197,11 +215,11 @@ impl Described {
         };
         metadata.shift_remove(TENANT);
         let said = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-        if let Some(tenant) = explain.tenant.clone().or_else(|| said(params, "tenant")) {
+        if let Some(tenant) = query.tenant.clone().or_else(|| said(params, "tenant")) {
             metadata.insert(TENANT.into(), tenant.into());
         }
-        own.extend(explain.metadata.iter().cloned());
-        let flags = [("skill", &explain.skill), ("model", &explain.model)];
+        own.extend(query.metadata.iter().cloned());
+        let flags = [("skill", &query.skill), ("model", &query.model)];
         own.extend(flags.into_iter().filter_map(|(key, value)| Some((key.into(), value.clone()?.into()))));
         Self {
             message: Message {
@@ -210,8 +228,8 @@ impl Described {
                 ..Message::agent(vec![Part::text(text)])
             },
             metadata,
-            principal: explain.principal.as_deref().map_or_else(Principal::anyone, Principal::named),
-            context: explain.context.clone().or_else(|| said(message, "contextId")?.parse().ok()),
+            principal: query.principal.as_deref().map_or_else(Principal::anyone, Principal::named),
+            context: query.context.clone().or_else(|| said(message, "contextId")?.parse().ok()),
         }
     }
 }

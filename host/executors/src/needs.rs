@@ -14,7 +14,7 @@ use crate::config::Grant;
 
 /// One need.
 #[derive(Debug, Serialize)]
-pub(crate) struct Need {
+pub struct Need {
     kind: Kind,
     need: String,
     granted: bool,
@@ -34,11 +34,7 @@ enum Kind {
 }
 
 /// All needs of a component, against a grant or against none.
-pub(crate) fn needs(
-    component: &Component,
-    settings: &Map<String, Value>,
-    grant: Option<&Grant>,
-) -> Vec<Need> {
+pub fn needs(component: &Component, settings: &Map<String, Value>, grant: Option<&Grant>) -> Vec<Need> {
     let needs = &component.description().needs;
     let patterns = grant.map_or(&[][..], |grant| grant.egress.as_slice());
     let egress = needs.egress.iter().map(|need| match fill_in(need, settings) {
@@ -60,7 +56,7 @@ pub(crate) fn needs(
 }
 
 /// The lines of a grant with all that is needed, where something is missing.
-pub(crate) fn lines(executor: &str, needs: &[Need]) -> Vec<String> {
+pub fn lines(executor: &str, needs: &[Need]) -> Vec<String> {
     if needs.iter().all(|need| need.add.is_none()) {
         return Vec::new();
     }
@@ -78,7 +74,7 @@ pub(crate) fn lines(executor: &str, needs: &[Need]) -> Vec<String> {
 }
 
 /// Writes the table.
-pub(crate) fn write(f: &mut fmt::Formatter<'_>, needs: &[Need]) -> fmt::Result {
+pub fn write(f: &mut fmt::Formatter<'_>, needs: &[Need]) -> fmt::Result {
     let width = needs.iter().map(|need| need.need.len()).max().unwrap_or_default();
     for need in needs {
         let kind = match need.kind {

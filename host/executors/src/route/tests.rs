@@ -10,7 +10,7 @@ use super::*;
 
 #[derive(serde::Deserialize)]
 struct Rules {
-    route: Vec<Route>,
+    route: Vec<RouteRule>,
 }
 
 fn routes(toml: &str) -> Routes {

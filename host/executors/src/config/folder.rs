@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::env::Seeds;
-use super::executor::{Executor, ExecutorSection, Surroundings};
-use super::value::ExecutorName;
+use super::builtin::Builtins;
+use super::name::ExecutorName;
+use super::section::{Executor, ExecutorSection, Resolver};
 use talaria_config::{ConfigError, Env, Problem, Source};
 
 /// More executors than this in one folder is a mistake.
@@ -19,51 +19,52 @@ const MOST: usize = 256;
 
 /// The folder, and what an executor in it is read against.
 #[derive(Debug, Clone)]
-pub(crate) struct Folder {
-    pub(super) path: PathBuf,
+pub struct Folder {
+    /// The folder itself.
+    pub path: PathBuf,
     /// Where relative paths start.
-    pub(super) base: PathBuf,
-    pub(super) seeds: Seeds,
+    pub base: PathBuf,
+    /// The components that ship with the host, which have names and settings of their own.
+    pub builtins: Builtins,
     /// The main file's sections, for components in the folder that have no file of their own.
-    pub(super) sections: BTreeMap<ExecutorName, ExecutorSection>,
+    pub sections: BTreeMap<ExecutorName, ExecutorSection>,
     /// The main file.
-    pub(super) main: Option<Source>,
+    pub main: Option<Source>,
 }
 
 /// What is in the folder.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
-    pub(crate) executors: BTreeMap<ExecutorName, Files>,
+pub struct Listing {
+    /// The files of each executor.
+    pub executors: BTreeMap<ExecutorName, Files>,
     /// What was skipped, and why.
-    pub(crate) skipped: Vec<String>,
+    pub skipped: Vec<String>,
 }
 
 /// The files of one executor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Files {
-    pub(crate) component: Option<PathBuf>,
-    pub(crate) policy: Option<PathBuf>,
+pub struct Files {
+    /// `NAME.wasm`
+    pub component: Option<PathBuf>,
+    /// `NAME.toml`
+    pub policy: Option<PathBuf>,
 }
 
 // === impl Folder ===
 
 impl Folder {
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Where the component of an executor is, or would be.
-    pub(crate) fn component(&self, name: &ExecutorName) -> PathBuf {
+    pub fn component(&self, name: &ExecutorName) -> PathBuf {
         self.path.join(format!("{name}.wasm"))
     }
 
     /// Where its own configuration is, or would be.
-    pub(crate) fn policy(&self, name: &ExecutorName) -> PathBuf {
+    pub fn policy(&self, name: &ExecutorName) -> PathBuf {
         self.path.join(format!("{name}.toml"))
     }
 
     /// What is there now. A folder that does not exist is empty.
-    pub(crate) fn list(&self) -> Result<Listing, ConfigError> {
+    pub fn list(&self) -> Result<Listing, ConfigError> {
         let unreadable =
             |error: io::Error| ConfigError::file(&self.path, format!("cannot be listed: {error}"));
         let mut listing = Listing::default();
@@ -100,7 +101,7 @@ impl Folder {
 
     /// An executor whose component is in the folder, and whose own file has this text. What has no effect, or one that
     /// should be known, is added to `warnings`.
-    pub(crate) fn executor(
+    pub fn executor(
         &self,
         name: &ExecutorName,
         policy: Option<&str>,
@@ -130,9 +131,8 @@ impl Folder {
             let what = "not here: the component is the .wasm file beside this one".into();
             return Err(problem(Problem { key: "component".into(), what }));
         }
-        let around = Surroundings { env: Env(env), folder: &self.base, seeds: &self.seeds };
-        Executor::resolve(name.clone(), section, Some(self.component(name)), &around, warnings)
-            .map_err(problem)
+        let resolver = Resolver { env: Env(env), folder: &self.base, builtins: &self.builtins };
+        resolver.resolve(name.clone(), section, Some(self.component(name)), warnings).map_err(problem)
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Id(String);
 
 /// Where versions are kept.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept(PathBuf);
+pub(crate) struct VersionStore(PathBuf);
 
 const CURRENT: &str = "current";
 const PREVIOUS: &str = "previous";
@@ -60,9 +60,9 @@ impl fmt::Debug for Content {
     }
 }
 
-// === impl Kept ===
+// === impl VersionStore ===
 
-impl Kept {
+impl VersionStore {
     /// Opens, and makes if needed, the folder.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -84,11 +84,11 @@ impl Kept {
     }
 
     /// The version in the folder that was rolled back from.
-    pub(crate) fn passed_over(&self, name: &ExecutorName) -> Option<Id> {
+    pub(crate) fn skipped(&self, name: &ExecutorName) -> Option<Id> {
         self.read(name, PASSED_OVER)
     }
 
-    pub(crate) fn pass_over(&self, name: &ExecutorName, id: Option<&Id>) -> io::Result<()> {
+    pub(crate) fn set_skipped(&self, name: &ExecutorName, id: Option<&Id>) -> io::Result<()> {
         match id {
             Some(id) => self.write(name, PASSED_OVER, id.0.as_bytes()),
             None => match fs::remove_file(self.0.join(name.as_str()).join(PASSED_OVER)) {
@@ -113,7 +113,7 @@ impl Kept {
             self.write(name, PREVIOUS, was.0.as_bytes())?;
         }
         self.write(name, CURRENT, id.0.as_bytes())?;
-        self.forget_others(name)
+        self.delete_others(name)
     }
 
     /// A version's content, if it is there and whole.
@@ -133,14 +133,14 @@ impl Kept {
     }
 
     /// Forgets an executor.
-    pub(crate) fn forget(&self, name: &ExecutorName) -> io::Result<()> {
+    pub(crate) fn delete(&self, name: &ExecutorName) -> io::Result<()> {
         match fs::remove_dir_all(self.0.join(name.as_str())) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
-    fn forget_others(&self, name: &ExecutorName) -> io::Result<()> {
+    fn delete_others(&self, name: &ExecutorName) -> io::Result<()> {
         let wanted = [self.current(name), self.previous(name)];
         for entry in fs::read_dir(self.0.join(name.as_str()))? {
             let path = entry?.path();
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn two_versions_are_kept_and_come_back_as_they_were() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::open(&folder.path().join("a/b")).unwrap();
+        let kept = VersionStore::open(&folder.path().join("a/b")).unwrap();
         let name: ExecutorName = "mine".parse().unwrap();
         assert_eq!(kept.current(&name), None);
         let versions = [content("1", None), content("2", Some("x = 1")), content("2", Some("x = 2"))];
@@ -199,15 +199,15 @@ mod tests {
         assert_eq!(kept.previous(&name), Some(second.id()));
         assert_eq!(kept.content(&name, &second.id()).unwrap(), second);
         assert!(kept.content(&name, &first.id()).is_err(), "only two are kept");
-        kept.forget(&name).unwrap();
-        kept.forget(&name).unwrap();
+        kept.delete(&name).unwrap();
+        kept.delete(&name).unwrap();
         assert_eq!(kept.current(&name), None);
     }
 
     #[test]
     fn a_version_that_was_changed_on_disk_is_not_given_back() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::open(folder.path()).unwrap();
+        let kept = VersionStore::open(folder.path()).unwrap();
         let name: ExecutorName = "mine".parse().unwrap();
         let version = content("1", None);
         kept.keep(&name, &version).unwrap();
@@ -221,13 +221,13 @@ mod tests {
     #[test]
     fn what_is_passed_over_is_remembered_until_it_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::open(folder.path()).unwrap();
+        let kept = VersionStore::open(folder.path()).unwrap();
         let name: ExecutorName = "mine".parse().unwrap();
         let id = content("1", None).id();
-        kept.pass_over(&name, None).unwrap();
-        kept.pass_over(&name, Some(&id)).unwrap();
-        assert_eq!(kept.passed_over(&name), Some(id));
-        kept.pass_over(&name, None).unwrap();
-        assert_eq!(kept.passed_over(&name), None);
+        kept.set_skipped(&name, None).unwrap();
+        kept.set_skipped(&name, Some(&id)).unwrap();
+        assert_eq!(kept.skipped(&name), Some(id));
+        kept.set_skipped(&name, None).unwrap();
+        assert_eq!(kept.skipped(&name), None);
     }
 }

@@ -5,21 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::env::Seeds;
-use super::executor::{Executor, ExecutorSection, Surroundings};
-use super::value::ExecutorName;
+use super::builtin::Builtins;
+use super::name::ExecutorName;
+use super::section::{Executor, ExecutorSection, Resolver};
 use talaria_config::{ConfigError, Env, Problem, Source};
 
-/// Where compiled components are kept when nothing is said.
-pub(crate) fn cache_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
-    // Relative values are ignored, as the XDG base directory specification asks.
-    let absolute = |name: &str| Env(env).get(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
-    Some(base.join("talaria"))
-}
-
 /// Makes an executor of a component and its file: `own`, or the one beside the component, if there is one.
-pub(crate) fn alone(
+pub fn standalone(
     name: ExecutorName,
     component: PathBuf,
     own: Option<&Path>,
@@ -46,6 +38,6 @@ pub(crate) fn alone(
         return Err(at(Problem { key: "component".into(), what }));
     }
     let made_up = |name: &str| (!name.ends_with("_FILE")).then(|| secret.to_owned());
-    let around = Surroundings { env: Env(&made_up), folder: Path::new(""), seeds: &Seeds::default() };
-    Executor::resolve(name, section, Some(component), &around, &mut Vec::new()).map_err(at)
+    let resolver = Resolver { env: Env(&made_up), folder: Path::new(""), builtins: &Builtins::default() };
+    resolver.resolve(name, section, Some(component), &mut Vec::new()).map_err(at)
 }

@@ -10,11 +10,11 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 /// A secret that an executor may have filled in: by name, and optionally only towards some destinations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct SecretGrant {
+pub struct SecretGrant {
     /// The name: the environment variable that holds the value, or with `_FILE` appended the path of a file that does.
-    pub(crate) name: String,
+    pub name: String,
     /// The destinations; none means everything that the grant's `egress` allows.
-    pub(crate) to: Vec<String>,
+    pub to: Vec<String>,
 }
 
 // === impl SecretGrant ===

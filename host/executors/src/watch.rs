@@ -18,8 +18,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::kept::{Content, Id};
-use crate::config::{ConfigError, ExecutorName, Files, Folder};
+use super::versions::{Content, Id};
+use talaria_config::ConfigError;
+
+use crate::config::{ExecutorName, Files, Folder};
 
 /// How often the folder is looked at.
 pub(super) const EVERY: Duration = Duration::from_secs(1);

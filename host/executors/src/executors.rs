@@ -1,0 +1,194 @@
+//! All executors of a host: loaded, looked after, and picked from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::future::join_all;
+use talaria_egress::Egress;
+use talaria_engine::{Engine, EngineError};
+use talaria_turns::{Asked, Callbacks, NoExecutor, Route, Workspaces};
+use tokio::sync::{Mutex, Notify};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::change::ChangeLock;
+use crate::config::{Builtins, Config, Executor, ExecutorName, Folder};
+use crate::loaded::{LoadedExecutor, Loader};
+use crate::route::{CHOICE, Routes, Why};
+use crate::table::Table;
+use crate::watch;
+
+/// The executors.
+pub struct Executors {
+    pub(crate) table: ArcSwap<Table>,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) loader: Loader,
+    /// Those that do not come from the folder.
+    pub(crate) fixed: BTreeMap<ExecutorName, Executor>,
+    pub(crate) folder: Folder,
+    /// Whether there is a callback listener, or would be in a host that serves.
+    pub(crate) takes_callbacks: bool,
+    /// How components are pulled from registries.
+    pub(crate) oci: talaria_oci::Options,
+    pub(crate) builtins: Builtins,
+    pub(crate) variables: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    /// Whoever holds it may change the table.
+    pub(crate) changes: Mutex<ChangeLock>,
+    /// Told when a version goes into quarantine.
+    pub(crate) quarantined: Arc<Notify>,
+    /// Told when the table changes.
+    pub(crate) changed: Notify,
+}
+
+/// What executors are given by the host that they run in.
+pub struct Services {
+    /// Looks environment variables up, for secrets.
+    pub variables: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    /// Where replies come from, for those that are granted callbacks.
+    pub callbacks: Option<Arc<dyn Callbacks>>,
+    /// The workspace that is served, where there is one.
+    pub workspaces: Option<Arc<dyn Workspaces>>,
+}
+
+/// No turn could be taken.
+#[derive(Debug, thiserror::Error)]
+#[error("the default executor `{name}` was refused: {reason}")]
+pub struct NoDefault {
+    name: ExecutorName,
+    reason: String,
+}
+
+// === impl Executors ===
+
+impl Executors {
+    /// Loads and probes every executor. `report` hears of what takes a while.
+    pub async fn load(
+        config: &Config,
+        services: Services,
+        report: &(dyn Fn(String) + Sync),
+    ) -> Result<Self, EngineError> {
+        let engine = Engine::new(&config.engine, Egress::new(talaria_egress::Config::default()))?;
+        let engine = engine.with_session_keys(config.session_keys);
+        let quarantined = Arc::new(Notify::new());
+        let Services { variables, callbacks, workspaces } = services;
+        let table = Table { entries: BTreeMap::new(), default: config.default.clone() };
+        let executors = Self {
+            table: ArcSwap::from_pointee(table),
+            routes: Arc::new(Routes::new(config)),
+            loader: Loader { engine, callbacks, workspaces, quarantined: Arc::clone(&quarantined) },
+            fixed: config.fixed.clone(),
+            folder: config.folder.clone(),
+            takes_callbacks: config.takes_callbacks,
+            oci: config.oci.clone(),
+            builtins: config.builtins.clone(),
+            variables,
+            changes: Mutex::new(ChangeLock::open(config.state.as_deref())),
+            quarantined,
+            changed: Notify::new(),
+        };
+        executors.load_all(report).await;
+        Ok(executors)
+    }
+
+    /// Itself, if it can take turns.
+    pub fn with_default(self) -> Result<Self, NoDefault> {
+        let table = self.table();
+        if table.stand_in(&table.default).is_some() {
+            return Ok(self);
+        }
+        let refused = table.entries.get(&table.default).and_then(|entry| entry.refused.clone());
+        let reason = refused.unwrap_or_else(|| "there is no such executor".into());
+        Err(NoDefault { name: table.default.clone(), reason })
+    }
+
+    /// Who takes turns now.
+    pub fn table(&self) -> Arc<Table> {
+        self.table.load_full()
+    }
+
+    /// Resolves when the table changed since the last call. For one who waits.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Which of them takes which messages.
+    pub fn routes(&self) -> &Arc<Routes> {
+        &self.routes
+    }
+
+    /// Looks after the executors until `shutdown`: probes them every so often, follows the folder, and deals with those
+    /// that crash.
+    pub async fn tend(self: Arc<Self>, probe_every: Duration, shutdown: CancellationToken) {
+        let mut timer = interval(probe_every);
+        let mut look = interval(watch::EVERY);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first ticks are now, and everything was just loaded.
+        timer.tick().await;
+        look.tick().await;
+        let probing = async {
+            loop {
+                timer.tick().await;
+                self.probe().await;
+            }
+        };
+        let watching = async {
+            loop {
+                tokio::select! {
+                    _ = look.tick() => self.look(&log).await,
+                    () = self.quarantined.notified() => self.after_crashes().await,
+                }
+            }
+        };
+        Box::pin(shutdown.run_until_cancelled(async { tokio::join!(probing, watching) })).await;
+    }
+
+    /// Probes all that take turns, or wait to, beside each other, each within the bound of a setup.
+    async fn probe(&self) {
+        let table = self.table();
+        let entries = table.entries.values();
+        let versions = entries.flat_map(|entry| [entry.current.as_deref(), entry.waiting.as_deref()]);
+        join_all(versions.flatten().map(LoadedExecutor::probe)).await;
+        self.after_probe().await;
+    }
+}
+
+/// What happens while the host runs is in its log.
+pub(crate) fn log(line: String) {
+    tracing::info!("{line}");
+}
+
+impl Route for Executors {
+    fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
+        let table = self.table.load();
+        let picked = self.routes.pick(asked, |name: &ExecutorName| table.entries.contains_key(name))?;
+        match table.stand_in(&picked.executor) {
+            Some((_, loaded)) => {
+                loaded.input.admit(&asked.message.parts).map_err(NoExecutor::Media)?;
+                self.routes.count(&picked.why);
+                loaded.taker()
+            }
+            None if picked.why == Why::Chosen => {
+                let known: Vec<_> = table.loaded().map(|(name, _)| name.as_str()).collect();
+                let what = format!("names no executor of this host; it has {}", known.join(", "));
+                Err(NoExecutor::Refused(format!("metadata[\"{CHOICE}\"] {what}")))
+            }
+            // Another one would answer what it was not made for: the rule said who.
+            None => {
+                let refused = table.entry(&picked.executor).and_then(|entry| entry.refused.as_deref());
+                let (executor, reason) = (picked.executor.as_str(), refused.unwrap_or("there is none"));
+                warn!(executor, why = %picked.why, reason, "no executor for a message");
+                Err(NoExecutor::Unavailable("the executor for this message is not available".into()))
+            }
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<Arc<dyn talaria_turns::Executor>> {
+        let table = self.table.load();
+        let (_, entry) = table.entries.iter().find(|(known, _)| known.as_str() == name)?;
+        Some(Arc::clone(&entry.current.as_ref()?.executor) as _)
+    }
+}

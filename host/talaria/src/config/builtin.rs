@@ -1,0 +1,128 @@
+//! The components that ship with the host, and what the environment gives each of them.
+//!
+//! | component | its upstream, unless its settings say otherwise | key |
+//! |---|---|---|
+//! | `chat-completions`, `hermes-runs` | the gateway of a workspace, or `HERMES_API_BASE` | `API_SERVER_KEY` |
+//! | `hermes` | OpenRouter, or `OPENAI_BASE_URL` | `OPENAI_API_KEY` |
+//! | `plugin-callback` | the plugin of the gateway, see `plugin` | `MOLECULE_A2A_PLATFORM_SHARED_SECRET` |
+//! | `conformance` | none | none |
+
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use serde_json::{Map, Value};
+use talaria_config::{HttpUrl, Problem};
+use talaria_executors::{Builtin, Builtins, Executor, ExecutorName, Preset};
+
+use super::env::Seeds;
+use super::plugin::{self, PLUGIN_CALLBACK};
+
+/// The default executor.
+pub(crate) const CHAT_COMPLETIONS: &str = "chat-completions";
+
+/// The gateway's address in a workspace.
+const GATEWAY: &str = "http://127.0.0.1:8642/v1";
+
+/// The variable that holds the gateway's key.
+const GATEWAY_KEY: &str = "API_SERVER_KEY";
+
+macro_rules! component {
+    ($name:literal) => {
+        include_bytes!(concat!("../../../../guests/dist/", $name, ".wasm"))
+    };
+}
+
+/// The built-in components, with what the environment says of their upstreams.
+pub(super) fn builtins(seeds: &Seeds) -> Builtins {
+    let gateway = seeds.api_base.as_ref();
+    Builtins::new(vec![
+        Builtin {
+            name: CHAT_COMPLETIONS,
+            wasm: component!("chat-completions"),
+            is_always_loaded: true,
+            preset: Preset {
+                calls: &[
+                    "POST {setting:base_url}/chat/completions",
+                    "GET {setting:base_url}/health",
+                    "GET {setting:base_url}/models",
+                    "GET {parent:base_url}/api/sessions*",
+                    "GET {parent:base_url}/health/detailed",
+                ],
+                ..upstream(GATEWAY, gateway, GATEWAY_KEY)
+            },
+        },
+        Builtin {
+            name: "conformance",
+            wasm: component!("conformance"),
+            is_always_loaded: true,
+            preset: Preset::default(),
+        },
+        Builtin {
+            name: "hermes",
+            wasm: component!("hermes"),
+            is_always_loaded: false,
+            preset: Preset {
+                calls: &["POST {setting:base_url}/chat/completions", "GET {setting:base_url}/models"],
+                ..upstream("https://openrouter.ai/api/v1", seeds.openai_base.as_ref(), "OPENAI_API_KEY")
+            },
+        },
+        Builtin {
+            name: "hermes-runs",
+            wasm: component!("hermes-runs"),
+            is_always_loaded: false,
+            preset: Preset {
+                calls: &[
+                    "GET {setting:base_url}/capabilities",
+                    "POST {setting:base_url}/runs",
+                    "GET {setting:base_url}/runs/*",
+                    "POST {setting:base_url}/runs/*",
+                    "GET {parent:base_url}/api/sessions*",
+                    "POST {setting:base_url}/chat/completions",
+                    "GET {setting:base_url}/models",
+                    "GET {setting:base_url}/health",
+                ],
+                ..upstream(GATEWAY, gateway, GATEWAY_KEY)
+            },
+        },
+        Builtin {
+            name: PLUGIN_CALLBACK,
+            wasm: component!("plugin-callback"),
+            is_always_loaded: false,
+            preset: plugin::preset(seeds),
+        },
+    ])
+}
+
+/// Points `chat-completions` at another gateway.
+pub(super) fn point_at(
+    executor: &mut Executor,
+    builtins: &Builtins,
+    base: &HttpUrl,
+    key: SecretString,
+) -> Result<(), Problem> {
+    match builtins.get(CHAT_COMPLETIONS).filter(|_| executor.component.is_builtin(CHAT_COMPLETIONS)) {
+        Some(builtin) => executor.point_at(builtin, GATEWAY_KEY, base, key),
+        None => Ok(()),
+    }
+}
+
+/// A component whose upstream is at `base_url`: at `default`, or where the environment says.
+fn upstream(default: &'static str, environment: Option<&HttpUrl>, key: &str) -> Preset {
+    let overrides = environment.map(|base| ("base_url".to_owned(), Value::from(base.as_str())));
+    Preset {
+        overrides: overrides.into_iter().collect(),
+        settle: Some(Arc::new(move |_: &ExecutorName, settings: &mut Map<String, Value>| {
+            let problem = |what: String| Problem { key: "settings.base_url".into(), what };
+            let base: HttpUrl = match settings.get("base_url") {
+                Some(Value::String(text)) => text.parse().map_err(problem)?,
+                Some(_) => return Err(problem("not a string; write it in quotes".into())),
+                None => default.parse().map_err(problem)?,
+            };
+            plugin::callable(&base).map_err(problem)?;
+            settings.insert("base_url".into(), base.as_str().into());
+            Ok(())
+        })),
+        secrets: vec![key.to_owned()],
+        ..Preset::default()
+    }
+}

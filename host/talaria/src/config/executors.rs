@@ -1,0 +1,203 @@
+//! The executors of a configuration: those of the main file and built-in ones, the folder of others, and the rules.
+//!
+//! Everything that names an executor must name one that is there: the default, fallbacks, and rules.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use talaria_config::{ConfigError, Problem, nearest};
+use talaria_engine::{EngineConfig, SessionKeys};
+use talaria_executors::config::{Files, Folder, Resolver};
+use talaria_executors::route::{NOT_RULES, label};
+use talaria_executors::{Builtins, Executor, ExecutorName, FailMode, Fallback};
+
+use talaria_hermes::SESSION_KEYS;
+
+use super::builtin::builtins;
+use super::env::Seeds;
+use super::file;
+use super::load::Loader;
+use super::plugin::PLUGIN_CALLBACK;
+
+/// The folder of executors when none is named, if it is there.
+const DEFAULT_FOLDER: &str = "executors";
+
+/// Whether a good version of an executor was kept.
+fn is_kept(state: Option<&Path>, name: &ExecutorName) -> bool {
+    state.is_some_and(|state| state.join(name.as_str()).is_dir())
+}
+
+/// The executor that takes a turn when nothing else is said: the environment before the file.
+fn default<'a>(file: &'a file::File, seeds: &Seeds) -> &'a ExecutorName {
+    static PLUGIN: LazyLock<ExecutorName> = LazyLock::new(|| ExecutorName::builtin(PLUGIN_CALLBACK));
+    if seeds.plugin { &PLUGIN } else { &file.executors.default }
+}
+
+// === impl Loader ===
+
+impl Loader<'_> {
+    /// Everything about executors, and whether one of them may receive replies out of band.
+    pub(super) fn executors(
+        &mut self,
+        file: &file::File,
+        seeds: &Seeds,
+        state: Option<PathBuf>,
+        cache_dir: Option<PathBuf>,
+    ) -> Result<(talaria_executors::Config, bool), ConfigError> {
+        let builtins = builtins(seeds);
+        let folder = self.folder_of_executors(file, &builtins)?;
+        let listing = folder.list()?;
+        self.warnings.extend(listing.skipped);
+        let mut dropped = listing.executors;
+        dropped.retain(|_, files| files.component.is_some());
+        let is_dropped = |name: &ExecutorName| dropped.contains_key(name) || is_kept(state.as_deref(), name);
+        let default = default(file, seeds).clone();
+        let fixed = self.fixed(file, &default, &builtins, is_dropped)?;
+        let known: BTreeSet<_> = fixed.keys().chain(dropped.keys()).cloned().collect();
+        for (name, executor) in &fixed {
+            if let Some(unknown) = executor.fallback.as_ref().filter(|other| !known.contains(other)) {
+                let key = format!("executor.{name}.fallback");
+                return Err(self.no_executor(&key, unknown, &known));
+            }
+            if executor.fail_mode == FailMode::LastGood && state.is_none() {
+                let what = "nothing is kept to go back to; set `executors.state`";
+                return Err(self.at(format!("executor.{name}.fail_mode"), what));
+            }
+        }
+        if !known.contains(&default) && !is_dropped(&default) {
+            return Err(self.no_executor("executors.default", &default, &known));
+        }
+        self.routes(file, &known)?;
+        let wants_callbacks = fixed.values().any(|executor| executor.grant.callbacks)
+            || dropped.iter().any(|(name, files)| self.may_call_back(&folder, name, files));
+        let oci = file.oci.resolve(&self.folder, &self.env, cache_dir.as_deref(), &mut self.warnings);
+        let oci = oci.map_err(|Problem { key, what }| self.at(key, what))?;
+        let engine = EngineConfig {
+            slots: file.engine.slots.get(),
+            scripted_slots: file.engine.scripted_slots.get(),
+            cache_dir,
+        };
+        let config = talaria_executors::Config {
+            fixed,
+            folder,
+            state,
+            default,
+            caller_may_choose: file.executors.caller_may_choose,
+            routes: file.route.clone(),
+            probe_every: file.executors.probe_every.get(),
+            engine,
+            session_keys: SessionKeys(SESSION_KEYS),
+            oci,
+            takes_callbacks: wants_callbacks,
+            builtins,
+        };
+        Ok((config, wants_callbacks))
+    }
+
+    fn no_executor(&self, key: &str, name: &ExecutorName, known: &BTreeSet<ExecutorName>) -> ConfigError {
+        let hint = nearest(name.as_str(), known.iter().map(ExecutorName::as_str));
+        let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let known: Vec<_> = known.iter().map(ExecutorName::as_str).collect();
+        self.at(key, format!("there is no executor `{name}`{hint} (known: {})", known.join(", ")))
+    }
+
+    /// The rules: their executors are there, their names are their own. What can never fit is a warning.
+    fn routes(&mut self, file: &file::File, executors: &BTreeSet<ExecutorName>) -> Result<(), ConfigError> {
+        let mut names = HashSet::from(NOT_RULES);
+        let mut last = None;
+        for (index, route) in file.route.iter().enumerate() {
+            let key = |leaf: &str| format!("route[{index}].{leaf}");
+            if let Some(name) = route.name.as_deref() {
+                if name.is_empty() || name.len() > 64 || name.chars().any(char::is_control) {
+                    let what = "no name for a rule; give 1 to 64 letters, such as `papers`";
+                    return Err(self.at(key("name"), what));
+                }
+                if !names.insert(name) {
+                    return Err(self.at(key("name"), format!("`{name}` is taken; a name is one rule's")));
+                }
+            }
+            if !executors.contains(&route.executor) {
+                return Err(self.no_executor(&key("executor"), &route.executor, executors));
+            }
+            if let Some(last) = &last {
+                let name = label(index, route);
+                self.warnings.push(format!("`{name}` never fits: `{last}` takes everything before it"));
+            } else if route.takes_all() {
+                last = Some(label(index, route));
+            }
+            if let (Some(skills), Some(skill)) = (&file.a2a.card.skills, &route.skill) {
+                let unknown = skill.plain().filter(|id| !skills.iter().any(|skill| skill.id == **id));
+                self.warnings.extend(
+                    unknown.map(|id| format!("`{}`: `{id}` is no skill in `a2a.card.skills`", key("skill"))),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder of executors. One that was named must be there.
+    fn folder_of_executors(&self, file: &file::File, builtins: &Builtins) -> Result<Folder, ConfigError> {
+        let dir = file.executors.dir.as_deref();
+        let path = self.folder.join(dir.unwrap_or(Path::new(DEFAULT_FOLDER)));
+        if dir.is_some() && !path.is_dir() {
+            return Err(self.at("executors.dir", format!("there is no folder `{}`", path.display())));
+        }
+        Ok(Folder {
+            path,
+            base: self.folder.clone(),
+            builtins: builtins.clone(),
+            sections: file.executor.clone(),
+            main: self.source.clone(),
+        })
+    }
+
+    /// Whether an executor of the folder is granted replies out of band, as far as that can be read.
+    fn may_call_back(&self, folder: &Folder, name: &ExecutorName, files: &Files) -> bool {
+        let policy = match &files.policy {
+            Some(path) => std::fs::read_to_string(path).ok(),
+            None => None,
+        };
+        // What is wrong with it is told when it is loaded.
+        let executor = folder.executor(name, policy.as_deref(), self.env.0, &mut Vec::new());
+        executor.is_ok_and(|executor| executor.grant.callbacks)
+    }
+
+    /// The executors that do not come from the folder. A section without a component is for one that does, if `is_dropped`.
+    fn fixed(
+        &mut self,
+        file: &file::File,
+        default: &ExecutorName,
+        builtins: &Builtins,
+        is_dropped: impl Fn(&ExecutorName) -> bool,
+    ) -> Result<BTreeMap<ExecutorName, Executor>, ConfigError> {
+        // A built-in executor that nobody asked for would only probe an upstream that nobody has.
+        let always = builtins.iter().filter(|builtin| builtin.is_always_loaded);
+        let mut names: Vec<_> = always.map(|builtin| ExecutorName::builtin(builtin.name)).collect();
+        let is_builtin = |name: &ExecutorName| builtins.get(name.as_str()).is_some();
+        names.extend(file.executor.keys().cloned());
+        // Those that are only there when somebody wants them.
+        let fallbacks = file.executor.values().filter_map(|section| match &section.fallback {
+            Some(Fallback::To(name)) => Some(name),
+            Some(Fallback::None) | None => None,
+        });
+        let routed = file.route.iter().map(|route| &route.executor);
+        let wanted = fallbacks.chain(routed).chain([default]);
+        names.extend(wanted.filter(|name| is_builtin(name)).cloned());
+        let mut executors = BTreeMap::new();
+        for name in names {
+            let section = file.executor.get(&name).cloned().unwrap_or_default();
+            // A built-in one takes the turns again when what was dropped in its place is gone.
+            let is_for_folder = section.component.is_none() && !is_builtin(&name);
+            if executors.contains_key(&name) || (is_for_folder && is_dropped(&name)) {
+                continue;
+            }
+            let resolver = Resolver { env: self.env, folder: &self.folder, builtins };
+            let executor = resolver
+                .resolve(name.clone(), section, None, &mut self.warnings)
+                .map_err(|problem| self.at(format!("executor.{name}.{}", problem.key), problem.what))?;
+            executors.insert(name, executor);
+        }
+        Ok(executors)
+    }
+}
