@@ -1,6 +1,6 @@
-//! The operator's server: alive, ready, and what was counted.
+//! The admin server: liveness, readiness and metrics.
 //!
-//! Several threads, since starting a bridge blocks one while the gateway answers its probe.
+//! The tests need several threads, because starting a bridge blocks one while the gateway answers its probe.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use crate::bridge::{Bridge, Start, admin, call, message, request, run, stderr, talaria};
+use crate::bridge::{Bridge, Start, admin, request, run, stderr, talaria};
 
-/// Asks until it says so.
+/// Polls `/readyz` until it returns the wanted status.
 async fn ready(bridge: &Bridge, wanted: u16) -> Value {
     soon("readiness follows", async {
         loop {
@@ -26,7 +26,7 @@ async fn ready(bridge: &Bridge, wanted: u16) -> Value {
 }
 
 #[tokio::test]
-async fn a_demo_is_ready_and_counts_its_turns() {
+async fn the_demo_is_ready_and_counts_its_turns() {
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).arg("--demo").up();
     assert_eq!(admin(&bridge, "GET", "/healthz").await, (200, json!({ "status": "ok" })));
@@ -39,7 +39,7 @@ async fn a_demo_is_ready_and_counts_its_turns() {
     assert_eq!(report["store"], json!({ "state": "ready" }));
 
     bridge.say("hello").await;
-    bridge.call("SendMessage", message("fail please")).await;
+    bridge.say("fail please").await;
     let (status, metrics) = admin(&bridge, "GET", "/metrics").await;
     assert_eq!(status, 200);
     let metrics = metrics.as_str().expect("text");
@@ -73,7 +73,7 @@ async fn readiness_follows_the_upstream() {
     let now = &report["executors"]["chat-completions"];
     assert_eq!((&report["ready"], &now["state"]), (&json!(false), &json!("not-ready")));
     assert!(now["reason"].as_str().unwrap().contains("unreachable"), "{report}");
-    assert_eq!(admin(&bridge, "GET", "/healthz").await.0, 200, "alive all the same");
+    assert_eq!(admin(&bridge, "GET", "/healthz").await.0, 200, "it is still alive");
 
     let address = base.trim_start_matches("http://").trim_end_matches("/v1");
     let again = TcpListener::bind(address).await.unwrap();
@@ -92,29 +92,27 @@ async fn readiness_follows_the_upstream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_shuts_down_is_alive_and_not_ready() {
+async fn a_server_that_shuts_down_is_alive_and_not_ready() {
     let release = Arc::new(Notify::new());
     let gateway = FakeGateway::always(Reply::completion("late").slow(&release)).await;
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).env("HERMES_API_BASE", &gateway.base_url()).up();
-    let url = bridge.url().to_owned();
-    let (answer, ()) =
-        tokio::join!(call(&url, "SendMessage", message("wait"), &[("a2a-version", "1.0")]), async {
-            gateway.asked(1).await;
-            let (_, metrics) = admin(&bridge, "GET", "/metrics").await;
-            assert!(metrics.as_str().unwrap().contains("\ntalaria_turns_under_way 1\n"), "{metrics}");
-            bridge.terminate();
-            let report = ready(&bridge, 503).await;
-            assert_eq!((&report["draining"], &report["store"]["state"]), (&json!(true), &json!("ready")));
-            assert_eq!(admin(&bridge, "GET", "/healthz").await.0, 200);
-            release.notify_waiters();
-            release.notify_one();
-        });
-    assert_eq!(answer["result"]["message"]["parts"][0]["text"], "late");
+    let (answer, ()) = tokio::join!(bridge.say("wait"), async {
+        gateway.asked(1).await;
+        let (_, metrics) = admin(&bridge, "GET", "/metrics").await;
+        assert!(metrics.as_str().unwrap().contains("\ntalaria_turns_under_way 1\n"), "{metrics}");
+        bridge.terminate();
+        let report = ready(&bridge, 503).await;
+        assert_eq!((&report["draining"], &report["store"]["state"]), (&json!(true), &json!("ready")));
+        assert_eq!(admin(&bridge, "GET", "/healthz").await.0, 200);
+        release.notify_waiters();
+        release.notify_one();
+    });
+    assert_eq!(answer, "late");
 }
 
 #[tokio::test]
-async fn a_token_guards_everything_but_health() {
+async fn a_token_protects_everything_but_health() {
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path())
         .config("[admin]\nlisten = \"127.0.0.1:0\"\ntoken = { env = \"ADMIN_TOKEN\" }")
@@ -131,7 +129,7 @@ async fn a_token_guards_everything_but_health() {
 }
 
 #[test]
-fn a_port_that_was_chosen_and_is_taken_is_a_failed_start() {
+fn names_a_configured_port_that_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();

@@ -1,22 +1,28 @@
-//! A bridge that a test started, and a client for it.
+//! A bridge that a test started, and clients for it.
+//!
+//! Tests of behaviour go through `talaria-client`: [`Bridge::client`] and the methods below it. Tests that pin what is on
+//! the wire (JSON-RPC errors, members of a result, headers, other bindings) use [`Bridge::call`] and
+//! [`Bridge::request`], which send raw requests on purpose.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use talaria_client::{Agent, AgentOptions, Client, Delivery, Message, Protocol};
 use talaria_egress::{Access, Config, Egress, Request, Response};
 use talaria_fakes::soon;
 
 /// A running `talaria serve`. Killed when dropped.
 pub(crate) struct Bridge {
     child: Child,
-    /// What it printed when it was ready.
+    /// The JSON document that it printed when it was ready.
     pub(crate) banner: Value,
 }
 
-/// How a test starts a bridge. The working directory is empty, the environment is that of the test without ours.
+/// How a test starts a bridge. The environment is that of the test without our variables.
 pub(crate) struct Start<'a> {
     folder: &'a Path,
     listen: String,
@@ -25,7 +31,7 @@ pub(crate) struct Start<'a> {
     log: Option<PathBuf>,
 }
 
-/// The variables that a developer's shell may hold.
+/// Variables of ours that a developer's shell may hold.
 const OURS: [&str; 23] = [
     "TALARIA_OCI_OFFLINE",
     "HERMES_API_BASE",
@@ -58,7 +64,7 @@ pub(crate) fn talaria(folder: &Path) -> Command {
     for name in OURS {
         command.env_remove(name);
     }
-    // One cache for all tests: compiling is not what they are about.
+    // The tests share one cache of compiled components.
     command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_BIN_EXE_talaria")).with_file_name("e2e-cache"));
     command
 }
@@ -88,7 +94,7 @@ impl<'a> Start<'a> {
         self
     }
 
-    /// The address of a bridge that is gone, for another in its place.
+    /// Listens on the address of a bridge that is gone.
     pub(crate) fn in_place_of(self, url: &str) -> Self {
         Self { listen: url.trim_start_matches("http://").into(), ..self }
     }
@@ -98,7 +104,7 @@ impl<'a> Start<'a> {
         self
     }
 
-    /// Appends what it logs to a file. A pipe that nobody reads gets full in a long test.
+    /// Appends the log to a file. In a long test a pipe that nobody reads fills up.
     pub(crate) fn log(mut self, path: &Path) -> Self {
         self.log = Some(path.to_owned());
         self
@@ -110,7 +116,7 @@ impl<'a> Start<'a> {
         self
     }
 
-    /// Starts it and waits until it says what is where.
+    /// Starts the bridge and waits for its banner.
     pub(crate) fn up(self) -> Bridge {
         keep_off_the_default_port(self.folder);
         let log = self.log.map_or_else(Stdio::piped, |path| {
@@ -124,7 +130,7 @@ impl<'a> Start<'a> {
             .stderr(log)
             .spawn()
             .expect("the binary runs");
-        // The banner is one JSON document over several lines.
+        // The banner is one JSON document that spans several lines.
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let mut text = String::new();
         let banner = loop {
@@ -133,7 +139,7 @@ impl<'a> Start<'a> {
                 if let Some(mut stderr) = child.stderr.take() {
                     let _ = stderr.read_to_string(&mut said);
                 }
-                panic!("it ended before it was ready: {text}{said}");
+                panic!("talaria ended before it was ready: {text}{said}");
             };
             text.push_str(&line);
             if let Ok(banner) = serde_json::from_str(&text) {
@@ -144,8 +150,8 @@ impl<'a> Start<'a> {
     }
 }
 
-/// Lets the system choose the port of the operator's server, unless the test says something about it: the default one is
-/// the developer's.
+/// Lets the system choose the port of the admin server unless the test configures it: the default port may be in use on
+/// a developer's machine.
 pub(crate) fn keep_off_the_default_port(folder: &Path) {
     let path = folder.join("talaria.toml");
     let config = std::fs::read_to_string(&path).unwrap_or_default();
@@ -161,24 +167,24 @@ impl Bridge {
         self.banner["url"].as_str().expect("a URL")
     }
 
-    /// Its process.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Asks it to stop.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         let killed = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill runs");
         assert!(killed.success());
     }
 
-    /// SIGKILL: it ends where it stands.
+    /// Sends SIGKILL and waits for the end.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits for its end; its exit code, and everything that it logged, unless that went to a file.
+    /// Waits for the end. Returns the exit code and the log, which is empty if it went to a file.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
@@ -187,7 +193,7 @@ impl Bridge {
         (self.child.wait().unwrap().code(), said)
     }
 
-    /// A request as it is.
+    /// Sends a raw HTTP request.
     pub(crate) async fn request(
         &self,
         method: &str,
@@ -198,24 +204,70 @@ impl Bridge {
         request(self.url(), method, path, headers, body).await
     }
 
-    /// A JSON-RPC call of 1.0.
+    /// Makes a raw JSON-RPC call of 1.0 and returns the whole response, error or not.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
         call(self.url(), method, params, &[("a2a-version", "1.0")]).await
     }
 
-    /// A JSON-RPC call of 0.3.
+    /// Makes a raw JSON-RPC call of 0.3, without a version header.
     pub(crate) async fn call_v03(&self, method: &str, params: Value) -> Value {
         call(self.url(), method, params, &[]).await
     }
 
-    /// A message of 1.0 and the text of the answer.
+    /// An A2A client of this bridge, for 1.0.
+    pub(crate) fn client(&self) -> Client {
+        client(self.url(), Protocol::V1_0)
+    }
+
+    /// Sends a message and returns the text of the answer; of a failed task, the reason.
     pub(crate) async fn say(&self, text: &str) -> String {
-        let answer = self.call("SendMessage", message(text)).await;
-        let result = &answer["result"];
-        // A failure is a task that says why.
-        let failed = &result["task"]["status"]["message"]["parts"][0]["text"];
-        let said = result["message"]["parts"][0]["text"].as_str().or(failed.as_str());
-        said.unwrap_or_else(|| panic!("{answer}")).to_owned()
+        self.send(Message::new(text), Delivery::Whole).await.to_string()
+    }
+
+    /// Sends a message and returns the answer.
+    pub(crate) async fn send(&self, message: Message, delivery: Delivery) -> talaria_client::Answer {
+        let client = self.client();
+        soon("the bridge answers", client.send(&message, delivery)).await.unwrap()
+    }
+
+    /// Sends a message without waiting for the turn. Returns the task's id.
+    pub(crate) async fn start_turn(&self, text: &str) -> String {
+        self.send(Message::new(text), Delivery::Detached).await.status.task.expect("a task")
+    }
+
+    /// Returns a task.
+    pub(crate) async fn task(&self, id: &str) -> Value {
+        let client = self.client();
+        soon("the bridge answers", client.get_task(id)).await.unwrap()
+    }
+
+    /// Waits until a task is in a state, like `TASK_STATE_COMPLETED`.
+    pub(crate) async fn in_state(&self, id: &str, state: &str) -> Value {
+        self.until(id, &format!("is {state}"), |task| task["status"]["state"] == state).await
+    }
+
+    /// Waits until a task is neither submitted nor working.
+    pub(crate) async fn settled(&self, id: &str) -> Value {
+        let under_way = ["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"];
+        let settled = |task: &Value| {
+            let state = task["status"]["state"].as_str().unwrap_or_else(|| panic!("{task}"));
+            !under_way.contains(&state)
+        };
+        self.until(id, "settles", settled).await
+    }
+
+    /// Waits until a task is as the test wants it.
+    pub(crate) async fn until(&self, id: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        soon(&format!("task {id} {what}"), async {
+            loop {
+                let task = self.task(id).await;
+                if wanted(&task) {
+                    return task;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
     }
 }
 
@@ -226,13 +278,30 @@ impl Drop for Bridge {
     }
 }
 
-/// The parameters of a `SendMessage`, with a message id of its own.
+/// A client of the bridge at an address, without its card.
+pub(crate) fn client(url: &str, protocol: Protocol) -> Client {
+    agent(url, None).direct(protocol)
+}
+
+/// A client for 1.0 that sends a token.
+pub(crate) fn client_with_token(url: &str, token: &str) -> Client {
+    agent(url, Some(token)).direct(Protocol::V1_0)
+}
+
+fn agent(url: &str, token: Option<&str>) -> Agent {
+    let token = token.map(|token| token.to_owned().into());
+    let options = AgentOptions { url: url.into(), token, timeout: Duration::from_secs(600) };
+    Agent::new(options).expect("an address")
+}
+
+/// The parameters of a raw `SendMessage`, with a new message id.
 pub(crate) fn message(text: &str) -> Value {
     static SENT: AtomicUsize = AtomicUsize::new(0);
     let id = format!("m{}-{}", std::process::id(), SENT.fetch_add(1, Ordering::Relaxed));
     json!({ "message": { "messageId": id, "role": "ROLE_USER", "parts": [{ "text": text }] } })
 }
 
+/// Makes a raw JSON-RPC call and returns the whole response.
 pub(crate) async fn call(url: &str, method: &str, params: Value, headers: &[(&str, &str)]) -> Value {
     let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
     let headers: Vec<_> = headers.iter().copied().chain([("content-type", "application/json")]).collect();
@@ -242,6 +311,7 @@ pub(crate) async fn call(url: &str, method: &str, params: Value, headers: &[(&st
     answer
 }
 
+/// Sends a raw HTTP request.
 pub(crate) async fn request(
     url: &str,
     method: &str,
@@ -252,7 +322,7 @@ pub(crate) async fn request(
     try_request(url, method, path, headers, body).await.unwrap()
 }
 
-/// A request to a bridge that may be killed meanwhile.
+/// Sends a raw HTTP request to a bridge that may be killed meanwhile.
 pub(crate) async fn try_request(
     url: &str,
     method: &str,
@@ -272,7 +342,7 @@ pub(crate) async fn try_request(
     answer.map_err(|error| error.to_string())
 }
 
-/// A request to the operator's server: its status and its body, as JSON where it is JSON.
+/// Sends a request to the admin server. Returns the status and the body, parsed if it is JSON.
 pub(crate) async fn admin(bridge: &Bridge, method: &str, path: &str) -> (u16, Value) {
     let url = bridge.banner["admin"].as_str().expect("an address");
     let response = request(url, method, path, &[], "").await;

@@ -1,12 +1,12 @@
-//! Components that operators drop in: one that fits takes turns, one that does not is named and harms nobody.
+//! Components in the executors folder: valid ones take turns, invalid ones are refused by name and do no harm.
 
-use serde_json::json;
+use talaria_client::{ClientError, Delivery, Message};
 use talaria_fakes::guest;
 
-use crate::bridge::{Start, message};
+use crate::bridge::Start;
 
 #[tokio::test]
-async fn what_does_not_fit_is_refused_by_name_and_the_server_runs() {
+async fn invalid_components_are_refused_by_name_and_the_server_runs() {
     let folder = tempfile::tempdir().unwrap();
     let executors = folder.path().join("executors");
     std::fs::create_dir(&executors).unwrap();
@@ -35,10 +35,9 @@ async fn what_does_not_fit_is_refused_by_name_and_the_server_runs() {
 async fn a_message_cannot_name_its_executor_unless_the_operator_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).arg("--demo").up();
-    let mut chosen = message("hi");
-    chosen["message"]["metadata"] = json!({ "talaria/executor": "conformance" });
-    let answer = bridge.call("SendMessage", chosen).await;
-    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    let chosen = Message::new("hi").with("talaria/executor", "conformance");
+    let error = bridge.client().send(&chosen, Delivery::Whole).await.expect_err("a rejection");
+    assert!(matches!(error, ClientError::Rejected { code: -32602, .. }), "{error}");
 }
 
 #[tokio::test]
@@ -48,16 +47,12 @@ async fn a_message_can_name_its_executor() {
     std::fs::create_dir(&executors).unwrap();
     std::fs::write(executors.join("mine.wasm"), guest("probe")).unwrap();
     let bridge = Start::new(folder.path()).config("[executors]\ncaller_may_choose = true").arg("--demo").up();
-    let mut chosen = message("echo it is me");
-    chosen["message"]["metadata"] = json!({ "talaria/executor": "mine" });
-    let answer = bridge.call("SendMessage", chosen.clone()).await;
-    assert_eq!(answer["result"]["message"]["parts"][0]["text"], "it is me");
+    let chosen = Message::new("echo it is me").with("talaria/executor", "mine");
+    assert_eq!(bridge.send(chosen, Delivery::Whole).await.text(), "it is me");
 
-    chosen["message"]["metadata"] = json!({ "talaria/executor": "nobody" });
-    let answer = bridge.call("SendMessage", chosen).await;
-    assert_eq!(answer["error"]["code"], -32602);
-    assert!(
-        answer["error"]["message"].as_str().unwrap().contains("chat-completions"),
-        "it lists them: {answer}"
-    );
+    let unknown = Message::new("echo it is me").with("talaria/executor", "nobody");
+    let error = bridge.client().send(&unknown, Delivery::Whole).await.expect_err("a rejection");
+    let ClientError::Rejected { code, message, .. } = error else { panic!("{error}") };
+    assert_eq!(code, -32602);
+    assert!(message.contains("chat-completions"), "it lists the executors: {message}");
 }

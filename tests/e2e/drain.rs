@@ -1,19 +1,21 @@
-//! SIGTERM: a turn under way is finished, its caller gets the answer, streams get what they can resume from, then the
-//! process ends.
+//! SIGTERM: running turns finish and their callers get the answers, streams get the id to resume from, then the process
+//! ends.
 //!
-//! Several threads, since starting a bridge blocks one while the gateway answers its probe.
+//! The tests need several threads, because starting a bridge blocks one while the gateway answers its probe. The stream is
+//! read raw, because its closing bytes are pinned.
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
+use talaria_client::{ClientError, Delivery, Message};
 use talaria_egress::{Access, Config, Egress, Exchange, Request};
 use talaria_fakes::{FakeGateway, Reply, soon};
 use tokio::sync::Notify;
 
-use crate::bridge::{Start, call, message};
+use crate::bridge::Start;
 
-/// Follows a task, from the event `after` on.
-async fn follow(url: &str, task: &Value, after: Option<&str>) -> Exchange {
+/// Subscribes to a task, after the event `after`.
+async fn follow(url: &str, task: &str, after: Option<&str>) -> Exchange {
     let access = Access { patterns: vec![format!("POST {url}/*").parse().unwrap()], ..Access::default() };
     let mut headers = vec![
         ("content-type".to_owned(), "application/json".to_owned()),
@@ -31,7 +33,7 @@ async fn follow(url: &str, task: &Value, after: Option<&str>) -> Exchange {
     soon("the stream opens", Egress::new(Config::default()).open(&access, request)).await.unwrap()
 }
 
-/// The text of a stream until its end, or until it holds `enough`.
+/// Reads a stream to its end, or until it contains `enough`.
 async fn read(stream: &mut Exchange, enough: &str) -> String {
     soon("the stream says it", async {
         let mut text = String::new();
@@ -46,10 +48,10 @@ async fn read(stream: &mut Exchange, enough: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_under_way_is_answered_before_the_end() {
+async fn a_running_turn_is_answered_before_the_end() {
     let release = Arc::new(Notify::new());
     let held = Arc::clone(&release);
-    // Only the turn under test waits.
+    // Only the turn under test waits for its answer.
     let gateway = FakeGateway::start(move |request| {
         let reply = Reply::completion("late but whole");
         if request.json()["messages"][0]["content"] == "wait" { reply.slow(&held) } else { reply }
@@ -57,39 +59,38 @@ async fn a_turn_under_way_is_answered_before_the_end() {
     .await;
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).env("HERMES_API_BASE", &gateway.base_url()).up();
-    let url = bridge.url().to_owned();
-    let (answer, code) =
-        tokio::join!(call(&url, "SendMessage", message("wait"), &[("a2a-version", "1.0")]), async {
-            gateway.asked(1).await;
-            bridge.terminate();
-            // It refuses new turns from now on; that is how the test knows that the signal has arrived.
-            talaria_fakes::soon("it refuses new turns", async {
-                loop {
-                    let refused = call(&url, "SendMessage", message("hi"), &[("a2a-version", "1.0")]).await;
-                    if refused["error"]["code"] == -32000 {
-                        return;
-                    }
+    let (client, wait, more) = (bridge.client(), Message::new("wait"), Message::new("hi"));
+    let (answer, code) = tokio::join!(client.send(&wait, Delivery::Whole), async {
+        gateway.asked(1).await;
+        bridge.terminate();
+        // Once the signal has arrived, the bridge rejects new turns.
+        soon("it rejects new turns", async {
+            loop {
+                let sent = client.send(&more, Delivery::Whole).await;
+                if matches!(sent, Err(ClientError::Rejected { code: -32000, .. })) {
+                    return;
                 }
-            })
-            .await;
-            release.notify_waiters();
-            release.notify_one();
-            tokio::task::spawn_blocking(|| bridge.end().0).await.unwrap()
-        });
-    assert_eq!(answer["result"]["message"]["parts"][0]["text"], "late but whole");
+            }
+        })
+        .await;
+        release.notify_waiters();
+        release.notify_one();
+        tokio::task::spawn_blocking(|| bridge.end().0).await.unwrap()
+    });
+    assert_eq!(answer.unwrap().text(), "late but whole");
     assert_eq!(code, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_is_closed_with_what_it_can_resume_from() {
+async fn a_stream_closes_with_the_id_to_resume_from() {
     let folder = tempfile::tempdir().unwrap();
     let start = || {
         let config = "[executors]\ndefault = \"conformance\"\n[a2a]\nreply = \"task\"";
         Start::new(folder.path()).config(config).up()
     };
     let bridge = start();
-    let answer = bridge.call("SendMessage", message("tck-input-required")).await;
-    let task = &answer["result"]["task"]["id"];
+    let answer = bridge.send(Message::new("tck-input-required"), Delivery::Whole).await;
+    let task = &answer.status.task.unwrap();
     let mut stream = follow(bridge.url(), task, None).await;
     let first = read(&mut stream, "\n\n").await;
     assert!(first.contains("TASK_STATE_INPUT_REQUIRED"), "{first}");
@@ -102,14 +103,12 @@ async fn a_stream_is_closed_with_what_it_can_resume_from() {
 
     let bridge = start();
     let mut stream = follow(bridge.url(), task, Some(number)).await;
-    let mut more = message("that one");
-    more["message"]["taskId"] = task.clone();
-    let answer = bridge.call("SendMessage", more).await;
-    assert_eq!(answer["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{answer}");
+    let answer = bridge.send(Message::new("that one").to_task(task), Delivery::Whole).await;
+    assert_eq!(answer.status.state.as_deref(), Some("completed"), "{}", answer.raw());
     let rest = read(&mut stream, "never").await;
     let numbers: Vec<u64> =
         rest.lines().filter_map(|line| line.strip_prefix("id: ")).map(|id| id.parse().unwrap()).collect();
     assert!(numbers[0] > number.parse().unwrap() && numbers.is_sorted(), "{rest}");
-    assert!(!rest.contains("\"task\""), "it goes on where it was, and does not begin again: {rest}");
+    assert!(!rest.contains("\"task\""), "it continues and does not begin with a snapshot: {rest}");
     assert!(rest.contains("TASK_STATE_COMPLETED"), "{rest}");
 }

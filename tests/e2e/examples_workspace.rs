@@ -10,9 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use talaria_client::{Delivery, Message, Protocol};
 use talaria_fakes::{FakePlatform, free_port, soon};
 
-use crate::bridge::{call, message, run, stderr, stdout, talaria};
+use crate::bridge::{client, run, stderr, stdout, talaria};
 use crate::gateway;
 
 /// The port of the operator's server, which the probes ask.
@@ -309,8 +310,8 @@ async fn try_out(recipe: impl Fn(&[(&str, &str)]) -> Recipe) {
     becomes("it is ready", true, &recipe.ready, admin).await;
     platform.registered(1).await;
     let url = format!("http://127.0.0.1:{a2a}");
-    let answer = call(&url, "SendMessage", message("hello"), &[("a2a-version", "1.0")]).await;
-    assert_eq!(answer["result"]["message"]["parts"][0]["text"], gateway::ANSWER, "{answer}");
+    let answer = client(&url, Protocol::V1_0).send(&Message::new("hello"), Delivery::Whole).await.unwrap();
+    assert_eq!(answer.text(), gateway::ANSWER);
     // All that must survive is on the volume, and is the container's user's.
     for name in [".auth_token", "talaria.db", ".hermes/.env", ".hermes/config.yaml"] {
         let metadata =

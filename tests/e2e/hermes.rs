@@ -1,4 +1,4 @@
-//! The executor `hermes` behind the real binary: the environment, one line of configuration and a model are enough.
+//! The executor `hermes` in the real binary: the environment, one line of configuration and a model are enough.
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Reply};
@@ -19,7 +19,7 @@ fn start(folder: &std::path::Path, endpoint: &FakeGateway, config: &str) -> Brid
         .up()
 }
 
-/// An endpoint that gives every chat this message.
+/// An endpoint that answers every chat with this message.
 async fn endpoint(message: Value) -> FakeGateway {
     FakeGateway::start(move |request| match request.path.as_str() {
         "/v1/models" => Reply::json(&json!({ "data": [] })),
@@ -29,7 +29,7 @@ async fn endpoint(message: Value) -> FakeGateway {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_environment_and_a_model_are_enough_and_thoughts_stay_inside() {
+async fn the_environment_and_a_model_are_enough_and_reasoning_stays_inside() {
     let content = format!("<think>{THOUGHT}</think>\nfrom the model");
     let endpoint = endpoint(json!({ "content": content, "reasoning": THOUGHT })).await;
     let folder = tempfile::tempdir().unwrap();
@@ -41,11 +41,9 @@ async fn the_environment_and_a_model_are_enough_and_thoughts_stay_inside() {
     assert_eq!(chat.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     assert_eq!(chat.json()["reasoning"], json!({ "enabled": true }));
 
-    let mut params = message("hi");
-    params["configuration"] = json!({ "returnImmediately": true });
-    let task = bridge.call("SendMessage", params).await["result"]["task"]["id"].clone();
-    let subscribed = bridge.call("GetTask", json!({ "id": task })).await.to_string();
-    assert!(!subscribed.contains(THOUGHT), "{subscribed}");
+    let id = bridge.start_turn("hi").await;
+    let task = bridge.settled(&id).await.to_string();
+    assert!(!task.contains(THOUGHT), "{task}");
     bridge.terminate();
     let (code, log) = bridge.end();
     assert_eq!(code, Some(0));
@@ -54,7 +52,7 @@ async fn the_environment_and_a_model_are_enough_and_thoughts_stay_inside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tool_calls_are_a_message_by_default_and_data_for_whoever_reads_data() {
+async fn tool_calls_are_text_by_default_and_data_for_callers_that_accept_data() {
     let call =
         json!({ "id": "call_1", "type": "function", "function": { "name": "lookup", "arguments": "{}" } });
     let endpoint = endpoint(json!({ "content": null, "tool_calls": [call] })).await;
@@ -85,11 +83,14 @@ async fn tool_calls_are_a_message_by_default_and_data_for_whoever_reads_data() {
     pictures["configuration"] = json!({ "acceptedOutputModes": ["image/png"] });
     let answer = bridge.call("SendMessage", pictures).await;
     let said = answer["result"]["message"]["parts"][0]["text"].as_str();
-    assert!(said.is_some_and(|said| said.contains("lookup")), "the answer comes in what there is: {answer}");
+    assert!(
+        said.is_some_and(|said| said.contains("lookup")),
+        "the answer comes in the media types that exist: {answer}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_model_the_boot_says_what_to_set() {
+async fn the_start_fails_without_a_model_and_says_what_to_set() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("talaria.toml"), "[executors]\ndefault = \"hermes\"\n").unwrap();
     let output =

@@ -1,19 +1,19 @@
-//! `examples/image`: an executor comes in by a volume alone. There is no container engine here, so the files are read, and
-//! what the image would run is run, with its folders below a temporary one.
+//! `examples/image`: a volume is enough to add an executor. There is no container engine here, so the tests parse the files
+//! and run the image's command with its folders below a temporary one.
 
 use std::path::Path;
 
-use serde_json::json;
+use talaria_client::{Delivery, Message};
 use talaria_fakes::guest;
 
-use crate::bridge::{call, message, talaria};
+use crate::bridge::{client_with_token, talaria};
 
 fn file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/image").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The instructions of a Containerfile, with lines that go on joined.
+/// Parses the instructions of a Containerfile and joins continued lines.
 fn instructions(text: &str) -> Vec<(String, String)> {
     let text = text.replace("\\\n", " ");
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -31,7 +31,7 @@ fn list(instructions: &[(String, String)], name: &str) -> Vec<String> {
     serde_json::from_str(list).unwrap_or_else(|error| panic!("{name} {list}: {error}"))
 }
 
-/// The items below a key of the compose file's service.
+/// Returns the list below a key of the compose file's service.
 fn items(compose: &str, key: &str) -> Vec<String> {
     let below = compose.lines().skip_while(|line| line.trim() != format!("{key}:")).skip(1);
     let items = below.map_while(|line| line.trim().strip_prefix("- "));
@@ -39,7 +39,7 @@ fn items(compose: &str, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_image_and_the_compose_file_fit_together() {
+fn the_image_and_the_compose_file_agree() {
     let containerfile = file("Containerfile");
     let instructions = instructions(&containerfile);
     let known = ["FROM", "WORKDIR", "COPY", "RUN", "USER", "ENV", "VOLUME", "EXPOSE", "ENTRYPOINT", "CMD"];
@@ -55,7 +55,7 @@ fn the_image_and_the_compose_file_fit_together() {
     let compose = file("compose.yaml");
     for mounted in items(&compose, "volumes") {
         let inside = mounted.split(':').nth(1).unwrap();
-        assert!(volumes.iter().any(|volume| volume == inside), "{mounted} is no volume of the image");
+        assert!(volumes.iter().any(|volume| volume == inside), "{mounted} is not a volume of the image");
     }
     assert!(compose.contains("dockerfile: examples/image/Containerfile"));
     let port = instructions.iter().find(|(name, _)| name == "EXPOSE").map(|(_, port)| port.clone()).unwrap();
@@ -63,13 +63,13 @@ fn the_image_and_the_compose_file_fit_together() {
 }
 
 #[tokio::test]
-async fn what_the_image_runs_takes_an_executor_from_the_volume() {
+async fn the_images_command_loads_an_executor_from_the_volume() {
     let image = tempfile::tempdir().unwrap();
     let inside = |path: &str| format!("{}{path}", image.path().display());
     for folder in ["/executors", "/etc/talaria", "/var/lib/talaria"] {
         std::fs::create_dir_all(inside(folder)).unwrap();
     }
-    // The same configuration, with its folders below ours and ports that the system picks.
+    // The same configuration, with its folders below the temporary one and ports that the system chooses.
     let config = file("talaria.toml")
         .replace("sqlite:/var", &format!("sqlite:{}", inside("/var")))
         .replace("\"/executors\"", &format!("{:?}", inside("/executors")))
@@ -100,11 +100,10 @@ async fn what_the_image_runs_takes_an_executor_from_the_volume() {
         .next()
         .unwrap()
         .unwrap();
-    let mut params = message("by a volume alone");
-    params["message"]["metadata"] = json!({ "talaria/executor": "echo" });
-    let headers = [("a2a-version", "1.0"), ("authorization", "Bearer a-token")];
-    let answer = call(banner["url"].as_str().unwrap(), "SendMessage", params, &headers).await;
+    let message = Message::new("by a volume alone").with("talaria/executor", "echo");
+    let client = client_with_token(banner["url"].as_str().unwrap(), "a-token");
+    let answer = client.send(&message, Delivery::Whole).await.unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(answer["result"]["message"]["parts"][0]["text"], "by a volume alone", "{answer}");
+    assert_eq!(answer.text(), "by a volume alone");
 }

@@ -1,14 +1,15 @@
-//! A conversation is remembered, whoever is behind the executor, and a message that comes several times runs once.
+//! A context remembers its earlier turns whatever the upstream keeps, and a message that is sent several times runs once.
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
+use talaria_client::{Delivery, Message, Protocol};
 use talaria_fakes::{FakeGateway, Recorded, Reply};
 use tokio::task::JoinSet;
 
-use crate::bridge::{Bridge, Start, call};
+use crate::bridge::{Bridge, Start, client, client_with_token};
 
-/// A gateway that keeps nothing, with a model that knows what it is told.
+/// A gateway that keeps no sessions, with a model that knows only what is in the request.
 async fn forgetful() -> FakeGateway {
     let gateway = FakeGateway::start(|request: &Recorded| {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
@@ -38,27 +39,17 @@ fn start(folder: &std::path::Path, gateway: &FakeGateway, more: &str) -> Bridge 
         .up()
 }
 
-/// Says something, over 1.0 or 0.3; what was answered, and in which context.
+/// Sends a message over 1.0 or 0.3. Returns the text of the answer and its context.
 async fn say(bridge: &Bridge, text: &str, is_new: bool, context: Option<&str>) -> (String, String) {
-    let mut message = match is_new {
-        true => json!({ "role": "ROLE_USER", "parts": [{ "text": text }] }),
-        false => json!({ "kind": "message", "role": "user", "parts": [{ "kind": "text", "text": text }] }),
-    };
-    message["messageId"] = json!(format!("m-{text}"));
-    if let Some(context) = context {
-        message["contextId"] = json!(context);
-    }
-    let params = json!({ "message": message });
-    let mut answered = match is_new {
-        true => bridge.call("SendMessage", params).await["result"]["message"].take(),
-        false => bridge.call_v03("message/send", params).await["result"].take(),
-    };
-    let said = answered["parts"][0]["text"].take();
-    (said.as_str().unwrap().to_owned(), answered["contextId"].as_str().unwrap().to_owned())
+    let id = Some(format!("m-{text}"));
+    let message = Message { id, context: context.map(str::to_owned), ..Message::new(text) };
+    let protocol = if is_new { Protocol::V1_0 } else { Protocol::V0_3 };
+    let answer = client(bridge.url(), protocol).send(&message, Delivery::Whole).await.unwrap();
+    (answer.to_string(), answer.status.context.unwrap())
 }
 
 #[tokio::test]
-async fn a_name_is_remembered_over_sends_versions_and_a_kill() {
+async fn a_context_is_remembered_across_versions_and_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = forgetful().await;
     let bridge = start(folder.path(), &gateway, "");
@@ -75,7 +66,7 @@ async fn a_name_is_remembered_over_sends_versions_and_a_kill() {
 }
 
 #[tokio::test]
-async fn forty_messages_that_come_four_times_at_once_are_forty_tasks() {
+async fn forty_messages_sent_four_times_at_once_are_forty_tasks() {
     const MESSAGES: usize = 40;
     let folder = tempfile::tempdir().unwrap();
     let gateway = forgetful().await;
@@ -86,12 +77,11 @@ async fn forty_messages_that_come_four_times_at_once_are_forty_tasks() {
     for number in (0..4).flat_map(|_| 0..MESSAGES) {
         let url = bridge.url().to_owned();
         senders.spawn(async move {
-            let message = json!({
-                "messageId": format!("m{number}"), "role": "ROLE_USER", "parts": [{ "text": format!("hi {number}") }],
-            });
-            let headers = [("a2a-version", "1.0"), ("authorization", "Bearer alice-alice-alice")];
-            let mut sent = call(&url, "SendMessage", json!({ "message": message }), &headers).await;
-            (number, sent["result"]["task"]["id"].take().as_str().unwrap().to_owned())
+            let id = Some(format!("m{number}"));
+            let message = Message { id, ..Message::new(format!("hi {number}")) };
+            let client = client_with_token(&url, "alice-alice-alice");
+            let sent = client.send(&message, Delivery::Whole).await.unwrap();
+            (number, sent.status.task.unwrap())
         });
     }
     let mut tasks = HashMap::new();

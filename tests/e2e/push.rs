@@ -14,7 +14,7 @@ const PRIVATE: &str = "[push]\nallow_private = true\npause = \"10ms\"\ntries = 1
 async fn until_over(hook: &Webhook) -> Vec<Delivery> {
     soon("the last push comes", async {
         loop {
-            let kept = hook.kept();
+            let kept = hook.deliveries();
             let over =
                 |last: &Delivery| last.body["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED";
             if kept.last().is_some_and(over) {
@@ -83,7 +83,7 @@ async fn what_was_not_delivered_before_a_kill_goes_out_after_it() {
     let answer = send(&bridge, "echo hello", &hook.url).await;
     assert_eq!(answer["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{answer}");
     bridge.kill();
-    assert_eq!(hook.kept().len(), 0);
+    assert_eq!(hook.deliveries().len(), 0);
     hook.work();
     let _bridge = start(&folder, PRIVATE);
     let kept = until_over(&hook).await;
@@ -113,7 +113,7 @@ async fn loopback_and_other_bad_addresses_are_refused_by_default_and_nothing_is_
     }
     let listed = bridge.call("ListTasks", json!({})).await;
     assert_eq!(listed["result"]["totalSize"], 0, "{listed}");
-    assert_eq!(hook.kept().len(), 0);
+    assert_eq!(hook.deliveries().len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,16 +1,15 @@
-//! A restart under an unstreamed turn: the caller gets the answer, and the agent is asked once.
+//! A restart during a turn that does not stream: the caller gets the answer, and the agent does the work once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_fakes::{FakeGateway, Reply, soon};
+use talaria_fakes::{FakeGateway, Reply};
 
-use crate::bridge::{Bridge, Start, message};
+use crate::bridge::{Bridge, Start};
 
 const KEY: &str = "a-long-key-of-the-tests-7291";
 
-/// A gateway that is up since long ago, and keeps its first caller waiting.
+/// A gateway that has been up since the given time and never answers its first request.
 async fn gateway(since: &'static str) -> FakeGateway {
     let asked = AtomicUsize::new(0);
     FakeGateway::start(move |request| match request.path.as_str() {
@@ -28,37 +27,19 @@ fn up(folder: &std::path::Path, gateway: &FakeGateway) -> Bridge {
     Start::new(folder).env("HERMES_API_BASE", &gateway.base_url()).env("API_SERVER_KEY", KEY).up()
 }
 
-/// The task, once it is over.
-async fn settled(bridge: &Bridge, id: &Value) -> Value {
-    soon("the task is over", async {
-        loop {
-            let task = bridge.call("GetTask", json!({ "id": id })).await["result"].clone();
-            let state = task["status"]["state"].as_str().unwrap_or_else(|| panic!("{task}")).to_owned();
-            if !["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"].contains(&state.as_str()) {
-                return task;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await
-}
-
-/// Sends a message, and kills the bridge while the gateway has it. The task after the next start.
+/// Kills the bridge while the gateway works on a turn. Returns the task after the next start.
 async fn interrupted(gateway: &FakeGateway) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let bridge = up(folder.path(), gateway);
-    let mut params = message("hello");
-    params["configuration"] = json!({ "returnImmediately": true });
-    let sent = bridge.call("SendMessage", params).await;
-    let id = sent["result"]["task"]["id"].clone();
-    // Beside the probes.
+    let id = bridge.start_turn("hello").await;
+    // Probes count as requests too.
     let mut requests = 0;
     while completions(gateway).is_empty() {
         requests += 1;
         gateway.asked(requests).await;
     }
     bridge.kill();
-    settled(&up(folder.path(), gateway), &id).await
+    up(folder.path(), gateway).settled(&id).await
 }
 
 fn completions(gateway: &FakeGateway) -> Vec<talaria_fakes::Recorded> {
@@ -66,7 +47,7 @@ fn completions(gateway: &FakeGateway) -> Vec<talaria_fakes::Recorded> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_caller_gets_the_answer_that_was_under_way() {
+async fn a_restart_repeats_the_request_with_the_same_idempotency_key() {
     let gateway = gateway("2020-01-01T00:00:00+00:00").await;
     let task = interrupted(&gateway).await;
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
@@ -79,7 +60,7 @@ async fn the_caller_gets_the_answer_that_was_under_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_whose_gateway_was_restarted_too_fails_and_says_so() {
+async fn a_turn_fails_if_the_gateway_was_restarted_too() {
     let gateway = gateway("2999-01-01T00:00:00+00:00").await;
     let task = interrupted(&gateway).await;
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED", "{task}");

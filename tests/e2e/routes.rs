@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use talaria_client::{ClientError, Delivery, Message};
 use talaria_fakes::guest;
 
-use crate::bridge::{Bridge, Start, admin, message, run, stdout, talaria};
+use crate::bridge::{Bridge, Start, admin, run, stdout, talaria};
 
 const RULES: &str = r#"
 [[route]]
@@ -43,43 +44,42 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Whether the executor `mine` answered, which echoes; the demo's gateway does not.
-async fn is_mine(bridge: &Bridge, params: Value) -> bool {
-    let answer = bridge.call("SendMessage", params).await;
-    let text = answer["result"]["message"]["parts"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
-    text == "me"
+/// Whether the executor `mine` answers a message; it echoes, unlike the demo gateway.
+async fn is_mine(bridge: &Bridge, message: Message) -> bool {
+    bridge.send(message, Delivery::Whole).await.text() == "me"
 }
 
-fn with(metadata: Value) -> Value {
-    let mut params = message("echo me");
-    params["message"]["metadata"] = metadata;
-    params
+fn echo() -> Message {
+    Message::new("echo me")
 }
 
 #[tokio::test]
-async fn the_first_rule_that_fits_decides_and_a_conversation_stays() {
+async fn the_first_matching_rule_decides_and_a_context_stays_with_its_executor() {
     let folder = folder();
     let bridge = Start::new(folder.path()).config(RULES).arg("--demo").up();
-    assert!(!is_mine(&bridge, message("echo me")).await, "no rule fits: the default");
-    assert!(is_mine(&bridge, with(json!({ "skill": "papers-new" }))).await);
-    assert!(!is_mine(&bridge, with(json!({ "skill": "paper" }))).await);
-    let mut tenant = message("echo me");
-    tenant["tenant"] = json!("acme");
-    assert!(is_mine(&bridge, tenant).await);
+    assert!(!is_mine(&bridge, echo()).await, "no rule matches: the default");
+    assert!(is_mine(&bridge, echo().with("skill", "papers-new")).await);
+    assert!(!is_mine(&bridge, echo().with("skill", "paper")).await);
+    let mut tenant = bridge.client().interface().clone();
+    tenant.tenant = Some("acme".into());
+    let tenant = bridge.client().agent().client(tenant);
+    assert_eq!(tenant.send(&echo(), Delivery::Whole).await.unwrap().text(), "me");
 
     let mut taken = 0;
     for number in 0..20 {
-        let mut params = with(json!({ "tier": "gold" }));
-        params["message"]["contextId"] = json!(format!("conversation-{number}"));
-        let first = is_mine(&bridge, params.clone()).await;
-        params["message"]["messageId"] = json!(format!("again-{number}"));
-        assert_eq!(is_mine(&bridge, params).await, first, "conversation {number} stays where it is");
-        let context = format!("conversation-{number}");
+        let context = format!("context-{number}");
+        let message = || echo().with("tier", "gold").in_context(&context);
+        let first = is_mine(&bridge, message()).await;
+        assert_eq!(is_mine(&bridge, message()).await, first, "{context} stays with its executor");
         let said = explain(folder.path(), &["--metadata", "tier=gold", "--context", &context]);
-        assert_eq!(said["takes"][0]["executor"] == "mine", first, "the explanation is what happens: {said}");
+        assert_eq!(
+            said["takes"][0]["executor"] == "mine",
+            first,
+            "the explanation agrees with what happens: {said}"
+        );
         taken += usize::from(first);
     }
-    assert!((1..20).contains(&taken), "{taken} of 20 conversations");
+    assert!((1..20).contains(&taken), "{taken} of 20 contexts");
 
     let (_, metrics) = admin(&bridge, "GET", "/metrics").await;
     let metrics = metrics.as_str().unwrap();
@@ -93,32 +93,27 @@ async fn the_first_rule_that_fits_decides_and_a_conversation_stays() {
 }
 
 #[tokio::test]
-async fn a_rule_whose_executor_was_refused_refuses_its_messages_and_no_others() {
+async fn messages_for_a_refused_executor_are_rejected_and_no_others() {
     let folder = folder();
     let bridge = Start::new(folder.path()).config(RULES).arg("--demo").up();
     assert_eq!(bridge.banner["refused"][0]["name"], "broken");
-    let answer = bridge.call("SendMessage", with(json!({ "tier": "tin" }))).await;
-    assert_eq!(answer["error"]["code"], -32603, "{answer}");
-    assert_eq!(answer["error"]["message"], "the executor for this message is not available");
+    let error = bridge.client().send(&echo().with("tier", "tin"), Delivery::Whole).await;
+    let Err(ClientError::Rejected { code, message, .. }) = error else { panic!("{error:?}") };
+    assert_eq!((code, message.as_str()), (-32603, "the executor for this message is not available"));
     let tasks = bridge.call("ListTasks", json!({})).await;
-    assert_eq!(tasks["result"]["totalSize"], 0, "nothing was made: {tasks}");
-    assert!(!is_mine(&bridge, message("echo me")).await);
+    assert_eq!(tasks["result"]["totalSize"], 0, "no task was created: {tasks}");
+    assert!(!is_mine(&bridge, echo()).await);
 }
 
 #[tokio::test]
-async fn the_next_message_of_a_task_goes_where_the_task_is() {
+async fn later_messages_of_a_task_go_to_its_executor() {
     let folder = folder();
     let bridge = Start::new(folder.path()).config(RULES).arg("--demo").up();
-    let mut first = with(json!({ "skill": "papers-new" }));
-    first["message"]["parts"][0]["text"] = json!("ask-back which?");
-    let asked = bridge.call("SendMessage", first).await;
-    let task = &asked["result"]["task"];
-    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{asked}");
-    // It does not name the skill again.
-    let mut next = message("echo me");
-    next["message"]["taskId"] = task["id"].clone();
-    let answer = bridge.call("SendMessage", next).await;
-    assert!(answer.to_string().contains("\"text\":\"me\""), "{answer}");
+    let first = Message::new("ask-back which?").with("skill", "papers-new");
+    let asked = bridge.send(first, Delivery::Whole).await;
+    assert!(asked.status.wants_input(), "{}", asked.raw());
+    // The next message does not name the skill again.
+    assert!(is_mine(&bridge, echo().to_task(asked.status.task.unwrap())).await);
 }
 
 fn explain(folder: &Path, args: &[&str]) -> Value {
@@ -127,7 +122,7 @@ fn explain(folder: &Path, args: &[&str]) -> Value {
 }
 
 #[test]
-fn every_rule_is_explained() {
+fn explains_every_rule() {
     let folder = folder();
     std::fs::write(folder.path().join("talaria.toml"), RULES).unwrap();
     let said = run(talaria(folder.path()).args([

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use talaria_client::{ClientError, Delivery, Message, Protocol};
 use talaria_fakes::{FakeGateway, Reply, guest, soon};
 
-use crate::bridge::{Bridge, Start, call, message, request, run, stderr, stdout, talaria};
+use crate::bridge::{Bridge, Start, client, request, run, stderr, stdout, talaria};
 
 const TOKEN: &str = "operators-own";
 
@@ -40,22 +41,18 @@ impl Site {
     }
 }
 
-/// What an executor answers, or the text of what went wrong.
+/// Returns the answer of an executor, or the message of the error.
 async fn ask(bridge: &Bridge, executor: &str, text: &str) -> String {
     answer_of(bridge.url(), executor, text).await
 }
 
 async fn answer_of(url: &str, executor: &str, text: &str) -> String {
-    let mut params = message(text);
-    params["message"]["metadata"] = json!({ "talaria/executor": executor });
-    let answer = call(url, "SendMessage", params, &[("a2a-version", "1.0")]).await;
-    let result = &answer["result"];
-    let texts = [
-        &result["message"]["parts"][0]["text"],
-        &result["task"]["status"]["message"]["parts"][0]["text"],
-        &answer["error"]["message"],
-    ];
-    texts.into_iter().find_map(Value::as_str).unwrap_or_else(|| panic!("{answer}")).to_owned()
+    let message = Message::new(text).with("talaria/executor", executor);
+    match client(url, Protocol::V1_0).send(&message, Delivery::Whole).await {
+        Ok(answer) => answer.to_string(),
+        Err(ClientError::Rejected { message, .. }) => message,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 async fn admin(bridge: &Bridge, method: &str, path: &str, media: &str, body: &str) -> (u16, Value) {

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use talaria_client::send::{self, SendOptions};
 use talaria_executors::route::Query;
 
 use crate::config::{Overrides, Period};
@@ -261,7 +262,7 @@ fn metadata(text: &str) -> Result<(String, serde_json::Value), String> {
 }
 
 /// A version of A2A.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Protocol {
     #[value(name = "0.3")]
     V0_3,
@@ -329,12 +330,25 @@ impl From<&Prompt> for Overrides {
     }
 }
 
-impl Protocol {
-    /// As it is written on the wire.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::V0_3 => "0.3",
-            Self::V1_0 => "1.0",
+impl Send {
+    /// The session's options, free of the command line parser's types.
+    pub(crate) fn options(&self, format: Format) -> SendOptions {
+        SendOptions {
+            url: self.url.clone(),
+            text: self.text.clone(),
+            protocol: self.protocol.map(|protocol| match protocol {
+                Protocol::V0_3 => talaria_client::Protocol::V0_3,
+                Protocol::V1_0 => talaria_client::Protocol::V1_0,
+            }),
+            context: self.context.clone(),
+            task: self.task.clone(),
+            token_env: self.token_env.clone(),
+            timeout: self.timeout.get(),
+            stream: self.stream,
+            format: match format {
+                Format::Text => send::Format::Text,
+                Format::Json => send::Format::Json,
+            },
         }
     }
 }

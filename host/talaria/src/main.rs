@@ -14,7 +14,6 @@ mod executor;
 mod metered;
 mod output;
 mod push;
-mod send;
 mod tokens;
 mod workspace;
 
@@ -147,7 +146,7 @@ fn load(config: &Config, runtime: &Runtime) -> anyhow::Result<Arc<Table>> {
 
 fn run_send(send: &Send, format: Format) -> anyhow::Result<ExitCode> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(send::run(send, format, &env)))
+    Ok(ExitCode::from(runtime.block_on(talaria_client::send::run(&send.options(format), &env))))
 }
 
 fn run_executor_new(new: &ExecutorNew, format: Format) -> anyhow::Result<ExitCode> {

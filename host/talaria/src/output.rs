@@ -4,14 +4,11 @@
 //! Text from elsewhere is printed to a terminal without its control characters, which could move the cursor, set the
 //! title or retype a command; into a pipe it goes as it came.
 
-mod printable;
-
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
-
-pub(crate) use self::printable::Printable;
+use talaria_client::Printable;
 
 /// How a result is printed: for people, or for programs as one JSON document.
 // No comments on the values: clap would make a paragraph of each in every help.

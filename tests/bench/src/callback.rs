@@ -1,30 +1,31 @@
-//! The way through a plugin: there by a post, back by a callback. What the bridge adds to it, and what a turn costs that
-//! waits.
+//! A round trip through a plugin, which answers by callback: the latency that the bridge adds, and the memory of a waiting
+//! turn.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use talaria_client::{Delivery, Message};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::http1::Connection;
+use crate::http1::{client, prompt};
 use crate::load::{Load, Rounds};
 use crate::plugin::Plugin;
 use crate::process::Bridge;
 use crate::table::{Row, Target};
 
-/// Far below what either can do, as in the paced rounds of the load.
+/// Far below saturation, as in the paced rounds of the load.
 const PACED: Load = Load { connections: 16, length: Duration::from_secs(2), pace: Some(25) };
 const WARM_UP: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 5;
-/// Connections that hand in the turns that wait.
+/// Concurrent senders of the turns that wait.
 const SENDERS: usize = 16;
 /// How long all of them may take to arrive at the plugin.
 const ARRIVE: Duration = Duration::from_secs(300);
-/// How long the process is left alone before it is looked at.
+/// How long the process may settle before it is measured.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// The time that the bridge adds to a round trip.
+/// Measures the time that the bridge adds to a round trip.
 pub(crate) async fn round_trip(bridge: &Bridge) -> Result<Row> {
     let plugin = Plugin::fast().await?;
     let mut ours = bridge.start_plugin(&plugin.inbound_url(), &Settings::default())?;
@@ -50,16 +51,16 @@ pub(crate) async fn round_trip(bridge: &Bridge) -> Result<Row> {
     )))
 }
 
-/// Resident memory of a turn that waits for its callback. Nobody waits for it in a request.
+/// Measures the resident memory of a turn that waits for its callback. No request waits for it.
 pub(crate) async fn waiting(bridge: &Bridge, turns: usize) -> Result<Row> {
     let plugin = Plugin::hanging().await?;
-    // An interpreter's slot takes the mappings of two turns, and this run has none to spare.
+    // A slot for scripted components takes the mappings of two turns, and this run has none to spare.
     let more = format!(
         "[engine]\nslots = {turns}\nscripted_slots = 10\n[limits]\nturns = {turns}\ntasks = {turns}\n"
     );
     let concurrency = format!("concurrency = {turns}\n");
     let settings = Settings { more: &more, executor: &concurrency };
-    // A compiler leaves memory behind; the process that is looked at finds everything compiled.
+    // Compilation leaves memory behind, so the measured process starts with a warm cache.
     bridge.start_plugin(&plugin.inbound_url(), &settings)?.ready().await?;
     let mut server = bridge.start_plugin(&plugin.inbound_url(), &settings)?;
     server.ready().await?;
@@ -69,10 +70,10 @@ pub(crate) async fn waiting(bridge: &Bridge, turns: usize) -> Result<Row> {
     let mut senders = JoinSet::new();
     for index in 0..SENDERS {
         let many = turns / SENDERS + usize::from(index < turns % SENDERS);
-        let mut connection = Connection::open(server.address).await?;
+        let client = client(server.address)?;
         senders.spawn(async move {
             for _ in 0..many {
-                connection.hand_in().await?;
+                client.send(&Message::new(prompt()), Delivery::Detached).await?;
             }
             Ok::<_, anyhow::Error>(())
         });
@@ -100,7 +101,7 @@ pub(crate) async fn waiting(bridge: &Bridge, turns: usize) -> Result<Row> {
     )))
 }
 
-/// What a bridge is told beside the plugin's address.
+/// Configuration beside the plugin's address.
 #[derive(Default)]
 pub(crate) struct Settings<'a> {
     /// Whole sections.

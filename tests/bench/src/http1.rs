@@ -1,7 +1,12 @@
-//! One connection of a client, and the request that it sends.
+//! One connection of the load generator, and the requests that it sends.
+//!
+//! The measured loops use this bare connection and not `talaria-client`, whose pool, grants and JSON views would add to
+//! every measured turn and compete with the servers for the cores. Set-up and checks outside of the measured loops use
+//! the client: see [`client`].
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
@@ -10,19 +15,20 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use talaria_client::{Agent, AgentOptions, Client, Protocol};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::gateway::SAID;
 
-/// A connection that is kept; closed when dropped.
+/// A connection that is kept open until it is dropped.
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     address: SocketAddr,
     _driver: JoinSet<()>,
 }
 
-/// A prompt of about 1 KiB, which is what people write.
+/// The sentence of which a prompt of about 1 KiB is made; that is what people write.
 const SENTENCE: &str = "Tell me, in a few words, what the weather will be like in Athens tomorrow. ";
 
 impl Connection {
@@ -37,7 +43,7 @@ impl Connection {
         Ok(Self { sender, address, _driver: driver })
     }
 
-    /// Sends one turn and reads its answer, which must be the upstream's.
+    /// Sends a message and reads the answer, which must contain the upstream's text.
     pub(crate) async fn turn(&mut self) -> Result<()> {
         let (status, body) = self.send(self.call("SendMessage", &message())?).await?;
         let answered =
@@ -46,27 +52,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Hands one turn in and does not wait for its answer.
-    pub(crate) async fn hand_in(&mut self) -> Result<()> {
-        let mut params = message();
-        if let Some(params) = params.as_object_mut() {
-            params.insert("configuration".into(), json!({ "returnImmediately": true }));
-        }
-        let (status, body) = self.send(self.call("SendMessage", &params)?).await?;
-        let answer: Value = serde_json::from_slice(&body)?;
-        ensure!(answer.pointer("/result/task/id").is_some(), "{status}: {answer}");
-        Ok(())
-    }
-
-    /// Cancels a task.
-    pub(crate) async fn cancel(&mut self, task: &str) -> Result<()> {
-        let (status, body) = self.send(self.call("CancelTask", &json!({ "id": task }))?).await?;
-        let answer: Value = serde_json::from_slice(&body)?;
-        ensure!(answer.get("result").is_some(), "{status}: {answer}");
-        Ok(())
-    }
-
-    /// Asks for the card, which is there once everything is.
+    /// Fetches the card; the server serves it once everything is loaded.
     pub(crate) async fn card(&mut self) -> Result<()> {
         let request = Request::get("/.well-known/agent-card.json").header("host", self.address.to_string());
         let (status, _) = self.send(request.body(Full::default())?).await?;
@@ -74,7 +60,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks the operator's server to load an executor again.
+    /// Tells the admin server to reload an executor.
     pub(crate) async fn reload(&mut self, executor: &str, token: &str) -> Result<()> {
         let request = Request::post(format!("/executors/{executor}/reload"))
             .header("host", self.address.to_string())
@@ -101,13 +87,21 @@ impl Connection {
     }
 }
 
-/// The parameters of a send: a message of its own.
+/// A client of the server at an address, for set-up and checks.
+pub(crate) fn client(address: SocketAddr) -> Result<Client> {
+    let url = format!("http://{address}");
+    Ok(Agent::new(AgentOptions { url, token: None, timeout: Duration::from_secs(60) })?
+        .direct(Protocol::V1_0))
+}
+
+/// The parameters of a send, with a new message id.
 pub(crate) fn message() -> Value {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     json!({ "message": { "messageId": format!("m{id}"), "role": "ROLE_USER", "parts": [{ "text": prompt() }] } })
 }
 
+/// The prompt of every turn.
 pub(crate) fn prompt() -> String {
     SENTENCE.repeat(1024 / SENTENCE.len())
 }

@@ -1,5 +1,5 @@
-//! Turns beside readers that do not read: 200 streams of tasks that say a lot, each stuck as soon as the kernel takes no
-//! more for it. The tasks talk in both kinds of rounds; what differs is whether somebody hangs on them.
+//! Turns beside readers that do not read: 200 streams of tasks that send a lot, each stuck as soon as the kernel's buffers
+//! are full. The tasks send in both kinds of rounds; only the readers differ.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use tokio::time::{Instant, sleep};
 
 use crate::gateway::{Gateway, Talk};
-use crate::http1::Connection;
+use crate::http1::client;
 use crate::load::{Load, Rounds};
 use crate::process::{Bridge, Server};
 use crate::stream::{self, Stream};
@@ -17,7 +17,7 @@ use crate::table::{Row, median};
 
 const READERS: usize = 200;
 const TASKS: usize = 4;
-/// More at once than the kernel takes for a reader, then a steady flow that outlasts a round on a slow machine too.
+/// More at once than the kernel buffers for a reader, then a steady flow that outlasts a round even on a slow machine.
 const TALK: Talk = Talk {
     at_once: 300,
     pieces: 3_000,
@@ -27,15 +27,15 @@ const TALK: Talk = Talk {
 };
 /// The size of an event.
 const KIB: u32 = 4;
-/// The turns that are measured: far below what saturates anything.
+/// The measured turns: far below saturation.
 const LOAD: Load = Load { connections: 16, length: Duration::from_secs(4), pace: Some(20) };
 const ROUNDS: usize = 5;
-/// How long a turn may take to arrive, and a stream to be stuck.
+/// How long a turn may take to arrive, and a stream to get stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Two looks at what is stuck.
+/// The pause between two looks at the kernel's queues.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What the kernel holds for the peers of a server.
+/// What the kernel buffers for the peers of a server.
 struct Queued {
     bytes: u64,
     connections: usize,
@@ -82,7 +82,7 @@ pub(crate) async fn readers(bridge: &Bridge) -> Result<Row> {
     )))
 }
 
-/// Tasks whose turns wait at the upstream, and the streams of their senders.
+/// Starts tasks whose turns wait at the upstream. Returns their ids and the streams of their senders.
 async fn begin(server: &Server, gateway: &Gateway) -> Result<(Vec<String>, Vec<Stream>)> {
     let mut senders = stream::senders(server, gateway, TASKS).await?;
     let mut tasks = Vec::new();
@@ -92,7 +92,7 @@ async fn begin(server: &Server, gateway: &Gateway) -> Result<(Vec<String>, Vec<S
     Ok((tasks, senders))
 }
 
-/// Returns when all that comes at once has come. Then the senders hang up, and nobody reads.
+/// Waits until the first burst has arrived; then the senders disconnect and nobody reads.
 async fn until_steady(senders: Vec<Stream>) -> Result<()> {
     for mut sender in senders {
         let mut left = TALK.at_once;
@@ -105,14 +105,14 @@ async fn until_steady(senders: Vec<Stream>) -> Result<()> {
 }
 
 async fn end(server: &Server, tasks: &[String]) -> Result<()> {
-    let mut connection = Connection::open(server.address).await?;
+    let client = client(server.address)?;
     for task in tasks {
-        connection.cancel(task).await?;
+        client.cancel_task(task).await?;
     }
     Ok(())
 }
 
-/// Waits until no reader takes anything any more; gives what the kernel holds for each, in KiB.
+/// Waits until no reader makes progress. Returns the KiB that the kernel buffers for each.
 async fn stuck(server: SocketAddr) -> Result<f64> {
     let give_up = Instant::now() + PATIENCE;
     let mut before = 0;
@@ -129,7 +129,7 @@ async fn stuck(server: SocketAddr) -> Result<f64> {
     bail!("the readers are not stuck after {PATIENCE:?}")
 }
 
-/// As the kernel tells it: address, peer, state, and what was sent and not taken, among other columns.
+/// Sums the send queues in `/proc/net/tcp`, whose columns are address, peer, state, queues and others.
 fn queued(server: SocketAddr) -> Result<Queued> {
     let port = format!(":{:04X}", server.port());
     let mut queued = Queued { bytes: 0, connections: 0 };

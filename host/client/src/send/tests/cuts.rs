@@ -1,13 +1,13 @@
-//! A stream that breaks off is taken up again where it ended, or the task is asked for.
+//! A stream that breaks off is resumed where it ended, or the task is polled.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::fake::{Answers, Fake, Step, refusal, whole};
-use super::seat::Seat;
+use super::fake_agent::{Answers, FakeAgent, Step, refusal, whole};
+use super::fake_terminal::FakeTerminal;
 use super::streams::{Says, numbered};
-use crate::output::Format;
+use crate::send::Format;
 
-/// The beginning of a turn, then the cut.
+/// The start of a turn, then the given step.
 fn beginning(says: &Says, ending: Option<Step>) -> Vec<Step> {
     let mut steps =
         numbered(vec![says.task("working", "", ""), says.delta("one ", false), says.delta("two ", true)]);
@@ -16,21 +16,21 @@ fn beginning(says: &Says, ending: Option<Step>) -> Vec<Step> {
 }
 
 #[tokio::test]
-async fn a_cut_stream_is_taken_up_after_its_last_event_in_both_versions() {
+async fn resumes_a_cut_stream_after_its_last_event() {
     let versions = [
         ("1.0", ["SendStreamingMessage", "SubscribeToTask", "SubscribeToTask"]),
         ("0.3", ["message/stream", "tasks/resubscribe", "tasks/resubscribe"]),
     ];
     for (version, calls) in versions {
         let resumed = AtomicUsize::new(0);
-        let fake = Fake::answering(move |asked| {
+        let agent = FakeAgent::answering(move |asked| {
             let says = Says::like(asked);
             if asked.rpc().to_lowercase().contains("stream") {
                 return beginning(&says, Some(Step::Cut));
             }
             assert_eq!(asked.body["params"]["id"], "t");
             match resumed.fetch_add(1, Ordering::Relaxed) {
-                // An end in order is a cut too, when the task is not at its own.
+                // An orderly end counts as a cut while the task is not over.
                 0 => vec![Step::Say(Some(4), says.delta("three ", true))],
                 _ => vec![
                     Step::Say(Some(5), says.delta("four", true)),
@@ -39,22 +39,22 @@ async fn a_cut_stream_is_taken_up_after_its_last_event_in_both_versions() {
             }
         })
         .await;
-        let mut seat = Seat::new(Format::Text);
-        assert_eq!(seat.send(&fake.url, &format!("hi --stream --protocol {version}")).await, 0);
-        assert_eq!(seat.words.text(), "one two three four\n");
-        assert_eq!(fake.calls(), calls);
+        let mut terminal = FakeTerminal::new(Format::Text);
+        assert_eq!(terminal.send(&agent.url, &format!("hi --stream --protocol {version}")).await, 0);
+        assert_eq!(terminal.stdout.text(), "one two three four\n");
+        assert_eq!(agent.calls(), calls);
         let ids: Vec<_> =
-            fake.asked.lock().expect("no panic").iter().map(|asked| asked.last_event_id.clone()).collect();
+            agent.asked.lock().expect("no panic").iter().map(|asked| asked.last_event_id.clone()).collect();
         assert_eq!(ids, [None, None, Some("3".into()), Some("4".into())]);
-        let notes = seat.notes.text();
+        let notes = terminal.stderr.text();
         assert!(notes.contains("the stream broke off; going on after event 3…\n"), "{notes}");
         assert!(notes.contains("the stream broke off; going on after event 4…\n"), "{notes}");
     }
 }
 
 #[tokio::test]
-async fn a_snapshot_after_the_cut_adds_what_is_missing() {
-    let fake = Fake::answering(|asked| {
+async fn prints_only_the_missing_text_of_a_snapshot_after_a_cut() {
+    let agent = FakeAgent::answering(|asked| {
         let says = Says::like(asked);
         match asked.rpc() {
             "SendStreamingMessage" => beginning(&says, None),
@@ -66,16 +66,16 @@ async fn a_snapshot_after_the_cut_adds_what_is_missing() {
         }
     })
     .await;
-    let mut seat = Seat::new(Format::Text);
-    assert_eq!(seat.send(&fake.url, "hi --stream").await, 0);
-    assert_eq!(seat.words.text(), "one two three four\n");
+    let mut terminal = FakeTerminal::new(Format::Text);
+    assert_eq!(terminal.send(&agent.url, "hi --stream").await, 0);
+    assert_eq!(terminal.stdout.text(), "one two three four\n");
 }
 
 #[tokio::test]
-async fn an_agent_without_event_ids_is_asked_for_the_task() {
+async fn polls_an_agent_that_does_not_number_its_events() {
     for (version, get) in [("1.0", "GetTask"), ("0.3", "tasks/get")] {
         let asked_before = AtomicUsize::new(0);
-        let fake = Fake::answering(move |asked| -> Answers {
+        let agent = FakeAgent::answering(move |asked| -> Answers {
             let says = Says::like(asked);
             if asked.rpc().to_lowercase().contains("stream") {
                 let steps = beginning(&says, Some(Step::Cut)).into_iter().map(|step| match step {
@@ -90,17 +90,17 @@ async fn an_agent_without_event_ids_is_asked_for_the_task() {
             }
         })
         .await;
-        let mut seat = Seat::new(Format::Text);
-        assert_eq!(seat.send(&fake.url, &format!("hi --stream --protocol {version}")).await, 0);
-        assert_eq!(seat.words.text(), "one two three four\ndone\n");
-        assert_eq!(fake.calls()[1..], [get, get]);
-        assert!(seat.notes.text().contains("the stream broke off; asking for the task from now on…\n"));
+        let mut terminal = FakeTerminal::new(Format::Text);
+        assert_eq!(terminal.send(&agent.url, &format!("hi --stream --protocol {version}")).await, 0);
+        assert_eq!(terminal.stdout.text(), "one two three four\ndone\n");
+        assert_eq!(agent.calls()[1..], [get, get]);
+        assert!(terminal.stderr.text().contains("the stream broke off; asking for the task from now on…\n"));
     }
 }
 
 #[tokio::test]
-async fn a_refusal_to_go_on_leads_to_the_task() {
-    let fake = Fake::answering(|asked| -> Answers {
+async fn polls_when_the_agent_rejects_the_resumption() {
+    let agent = FakeAgent::answering(|asked| -> Answers {
         let says = Says::like(asked);
         match asked.rpc() {
             "SendStreamingMessage" => beginning(&says, Some(Step::Cut)).into(),
@@ -109,43 +109,43 @@ async fn a_refusal_to_go_on_leads_to_the_task() {
         }
     })
     .await;
-    let mut seat = Seat::new(Format::Json);
-    assert_eq!(seat.send(&fake.url, "hi --stream").await, 1);
-    assert_eq!(fake.calls(), ["SendStreamingMessage", "SubscribeToTask", "GetTask"]);
-    let last = seat.words.text().lines().last().map(str::to_owned).expect("a line");
+    let mut terminal = FakeTerminal::new(Format::Json);
+    assert_eq!(terminal.send(&agent.url, "hi --stream").await, 1);
+    assert_eq!(agent.calls(), ["SendStreamingMessage", "SubscribeToTask", "GetTask"]);
+    let last = terminal.stdout.text().lines().last().map(str::to_owned).expect("a line");
     assert!(last.starts_with("{\"task\":{\"id\":\"t\""), "{last}");
 }
 
 #[tokio::test]
-async fn five_attempts_are_made_and_then_the_agent_is_given_up() {
-    let fake = Fake::answering(|asked| -> Answers {
+async fn gives_up_after_five_attempts() {
+    let agent = FakeAgent::answering(|asked| -> Answers {
         match asked.rpc() {
             "SendStreamingMessage" => beginning(&Says::like(asked), Some(Step::Cut)).into(),
             _ => (503, serde_json::json!("down")).into(),
         }
     })
     .await;
-    let mut seat = Seat::new(Format::Text);
-    assert_eq!(seat.send(&fake.url, "hi --stream").await, 1);
-    let attempts = fake.calls().iter().filter(|call| *call == "SubscribeToTask").count();
-    assert_eq!((attempts, fake.calls().len()), (5, 7), "five streams, then the task itself once");
-    assert_eq!(seat.words.text(), "one two \n", "the line is ended");
-    assert!(seat.notes.text().contains("answered with HTTP 503"));
+    let mut terminal = FakeTerminal::new(Format::Text);
+    assert_eq!(terminal.send(&agent.url, "hi --stream").await, 1);
+    let attempts = agent.calls().iter().filter(|call| *call == "SubscribeToTask").count();
+    assert_eq!((attempts, agent.calls().len()), (5, 7), "five streams, then one poll");
+    assert_eq!(terminal.stdout.text(), "one two \n", "the line is ended");
+    assert!(terminal.stderr.text().contains("answered with HTTP 503"));
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_before_it_began_is_not_taken_up() {
-    let fake = Fake::answering(|_| vec![Step::Cut]).await;
-    let mut seat = Seat::new(Format::Text);
-    assert_eq!(seat.send(&fake.url, "hi --stream --task t").await, 1);
+async fn does_not_resume_a_stream_that_named_no_task() {
+    let agent = FakeAgent::answering(|_| vec![Step::Cut]).await;
+    let mut terminal = FakeTerminal::new(Format::Text);
+    assert_eq!(terminal.send(&agent.url, "hi --stream --task t").await, 1);
     let error = "error: the stream broke off before the agent named a task; the turn may still go on\n";
-    assert_eq!(seat.notes.text(), error);
+    assert_eq!(terminal.stderr.text(), error);
 }
 
 #[tokio::test]
-async fn a_stream_has_the_time_of_a_turn() {
-    let fake = Fake::answering(|asked| beginning(&Says::like(asked), Some(Step::Hang))).await;
-    let mut seat = Seat::new(Format::Text);
-    assert_eq!(seat.send(&fake.url, "hi --stream --timeout 1s").await, 1);
-    assert!(seat.notes.text().contains("error: no reply within 1s; the turn may still go on"));
+async fn the_time_limit_covers_the_whole_stream() {
+    let agent = FakeAgent::answering(|asked| beginning(&Says::like(asked), Some(Step::Hang))).await;
+    let mut terminal = FakeTerminal::new(Format::Text);
+    assert_eq!(terminal.send(&agent.url, "hi --stream --timeout 1s").await, 1);
+    assert!(terminal.stderr.text().contains("error: no reply within 1s; the turn may still go on"));
 }

@@ -1,34 +1,34 @@
-//! One thing that an agent says, in a stream or as a result: which of the four it is, in either version's form.
+//! The four kinds of result an agent sends, as the result of a call or as one event of a stream, in both versions.
 
 use serde_json::Value;
 
-/// What was said.
+/// One result. Each variant holds the JSON body.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Update<'a> {
-    /// A task as it is.
+pub enum Update<'a> {
+    /// A snapshot of a task.
     Task(&'a Value),
-    /// A message: the whole answer.
+    /// A message, which is the whole answer.
     Message(&'a Value),
-    /// How a task stands now.
+    /// A change of a task's status.
     Status(&'a Value),
-    /// A result, or a piece of one.
+    /// An artifact, or a piece of one.
     Artifact(&'a Value),
-    /// Nothing that we know.
+    /// A result of an unknown kind.
     Other,
 }
 
-/// A piece of the answer in the message of a status, as Talaria marks it.
+/// Metadata key by which Talaria marks a status message that is a piece of the answer.
 const CHUNK: &str = "talaria/chunk";
-/// What an executor says about its work, as Talaria tells of it where statuses have pieces of the answer.
-const LINE: &str = "talaria/status";
-/// A tool at work, as Talaria tells of it.
+/// Metadata key of an executor's remark on its work, used when status messages hold pieces of the answer.
+const STATUS_LINE: &str = "talaria/status";
+/// Metadata key of a tool's progress.
 const TOOL_PROGRESS: &str = "talaria/tool-progress";
 
 // === impl Update ===
 
 impl<'a> Update<'a> {
-    /// Reads a result. 0.3 names the kind inside, 1.0 is named from outside.
-    pub(super) fn of(result: &'a Value) -> Self {
+    /// Reads a result. 0.3 names the kind in a member `kind`, 1.0 by the member that wraps the body.
+    pub fn of(result: &'a Value) -> Self {
         let member = |key: &str| result.get(key).filter(|value| value.is_object());
         match result.get("kind").and_then(Value::as_str) {
             Some("task") => return Self::Task(result),
@@ -46,18 +46,19 @@ impl<'a> Update<'a> {
 }
 
 /// Whether the message of a status update is a piece of the answer.
-pub(super) fn is_chunk(update: &Value) -> bool {
+pub(crate) fn is_chunk(update: &Value) -> bool {
     let message = update.get("status").and_then(|status| status.get("message"));
     message.and_then(|message| message.get("metadata")?.get(CHUNK)?.as_bool()) == Some(true)
 }
 
-/// What a status update says about the work beside its message.
-pub(super) fn status_line(update: &Value) -> Option<&str> {
-    update.get("metadata")?.get(LINE)?.as_str()
+/// Returns the executor's remark on its work that a status update carries beside its message.
+pub(crate) fn status_line(update: &Value) -> Option<&str> {
+    update.get("metadata")?.get(STATUS_LINE)?.as_str()
 }
 
-/// What a status update says about a tool: `tool search started: the weather`.
-pub(super) fn tool_progress(update: &Value) -> Option<String> {
+/// Describes the tool progress that a status update carries, like `tool search started: the weather`.
+#[allow(unreachable_pub, reason = "public to the fuzz targets only")]
+pub fn tool_progress(update: &Value) -> Option<String> {
     let progress = update.get("metadata")?.get(TOOL_PROGRESS)?;
     let text = |key: &str| progress.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let name = text("name").or_else(|| text("id"))?;
@@ -68,8 +69,9 @@ pub(super) fn tool_progress(update: &Value) -> Option<String> {
     Some(line)
 }
 
-/// Text from elsewhere in one line, so that it cannot pass for a note of ours.
-pub(super) fn one_line(text: &str) -> String {
+/// Joins foreign text into one line, so that it cannot pass for a note of ours.
+#[allow(unreachable_pub, reason = "public to the fuzz targets only")]
+pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -80,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_versions_name_the_same_four() {
+    fn reads_all_four_kinds_in_both_versions() {
         let body = json!({ "taskId": "t" });
         let new = |key: &str| json!({ key: body });
         assert_eq!(Update::of(&new("task")), Update::Task(&body));
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_told_of_in_a_line() {
+    fn describes_tool_progress_in_one_line() {
         let progress = |progress: Value| tool_progress(&json!({ "metadata": { TOOL_PROGRESS: progress } }));
         let whole = json!({ "id": "1", "name": "search", "state": "started", "label": "the weather" });
         assert_eq!(progress(whole).as_deref(), Some("tool search started: the weather"));

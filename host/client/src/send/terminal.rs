@@ -1,8 +1,9 @@
-//! Where the person sits: the screen, the keyboard, and Ctrl-C.
+//! The terminal of `talaria send`: output, keyboard and Ctrl-C.
 //!
-//! All of it is given, so that a test can sit there. The keyboard is read on a thread of its own, which nobody waits for:
-//! a person who says nothing must not keep the command from ending. Ctrl-C ends the process as ever until it is
-//! listened to for the first time, which is after the message was read; from then on every wait listens.
+//! Everything is injected, so that tests can provide a fake terminal. A thread reads the keyboard, and nothing waits for
+//! that thread to end: a person who types nothing must not keep the command from exiting. Until the first wait for
+//! Ctrl-C, which comes after the message was read, Ctrl-C ends the process as usual; from then on every wait watches for
+//! it.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::pin::Pin;
@@ -12,65 +13,66 @@ use futures_util::{Stream, StreamExt, stream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::output::Format;
+use super::render::Renderer;
+use super::{Format, SendError};
+use crate::error::ClientError;
 
-use super::screen::Screen;
-use super::{LONGEST_MESSAGE, SendError};
+/// The longest message read from standard input, in bytes: a book, and well below what servers accept.
+const LONGEST_MESSAGE: u64 = 1024 * 1024;
 
-/// What the command has besides the agent.
-pub(super) struct Desk {
-    /// What is seen.
-    pub(super) screen: Screen,
-    /// What is typed.
+/// The terminal that a session runs at.
+pub(super) struct Terminal {
+    /// Standard output and standard error.
+    pub(super) renderer: Renderer,
+    /// Standard input.
     pub(super) keyboard: Keyboard,
     /// Ctrl-C.
     pub(super) interrupts: Interrupts,
-    /// How long to wait for what.
+    /// The session's pauses and time limits.
     pub(super) pace: Pace,
 }
 
-/// How long to wait for what.
+/// Pauses and time limits of a session; tests shorten them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// Before a cut stream is taken up again the first time; doubled every time after. 250 ms: five of them take 8 s,
-    /// which is a restart.
-    pub(super) back_off: Duration,
-    /// For the end of a task that was cancelled. 10 s: twice the grace that Talaria gives an executor.
+    /// The first pause before a cut stream is resumed, if not the client's own.
+    pub(super) back_off: Option<Duration>,
+    /// How long to wait for a cancelled task to end. 10 s: twice the grace period that Talaria gives an executor.
     pub(super) cancel: Duration,
 }
 
 /// Standard input.
 pub(super) struct Keyboard {
-    reader: Option<Box<dyn BufRead + std::marker::Send>>,
+    reader: Option<Box<dyn BufRead + Send>>,
     is_terminal: bool,
 }
 
-/// Ctrl-C, as often as it is pressed.
+/// Ctrl-C, any number of times.
 pub(super) struct Interrupts {
     presses: Pin<Box<dyn Stream<Item = ()>>>,
     pressed: bool,
 }
 
-// === impl Desk ===
+// === impl Terminal ===
 
-impl Desk {
-    /// That of the process.
+impl Terminal {
+    /// The terminal of the process.
     pub(super) fn of_process(format: Format) -> Self {
         let keyboard = Keyboard::new(BufReader::new(io::stdin()), io::stdin().is_terminal());
         Self {
-            screen: Screen::of_process(format),
+            renderer: Renderer::of_process(format),
             keyboard,
             interrupts: Interrupts::new(control_c()),
             pace: Pace::default(),
         }
     }
 
-    /// Asks the person. `None` if there is none, or none who answers: end of input, or Ctrl-C.
+    /// Asks the person at the terminal. Returns `None` if standard input is not a terminal, at end of input, or on Ctrl-C.
     pub(super) async fn ask(&mut self, question: &str) -> Option<String> {
         if !self.keyboard.has_person() {
             return None;
         }
-        self.screen.prompt(question);
+        self.renderer.prompt(question);
         loop {
             let line = tokio::select! {
                 biased;
@@ -78,11 +80,11 @@ impl Desk {
                 line = self.keyboard.line() => line,
             };
             match line {
-                Some(line) if line.is_empty() => self.screen.prompt(""),
+                Some(line) if line.is_empty() => self.renderer.prompt(""),
                 Some(line) => return Some(line),
                 None => {
-                    // The cursor stands behind the prompt.
-                    self.screen.note("");
+                    // The cursor is still behind the prompt.
+                    self.renderer.note("");
                     return None;
                 }
             }
@@ -94,23 +96,23 @@ impl Desk {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { back_off: Duration::from_millis(250), cancel: Duration::from_secs(10) }
+        Self { back_off: None, cancel: Duration::from_secs(10) }
     }
 }
 
 // === impl Keyboard ===
 
 impl Keyboard {
-    pub(super) fn new(reader: impl BufRead + std::marker::Send + 'static, is_terminal: bool) -> Self {
+    pub(super) fn new(reader: impl BufRead + Send + 'static, is_terminal: bool) -> Self {
         Self { reader: Some(Box::new(reader)), is_terminal }
     }
 
-    /// Whether somebody sits there to be asked.
+    /// Whether there is a person to ask: standard input is a terminal and still open.
     pub(super) fn has_person(&self) -> bool {
         self.is_terminal && self.reader.is_some()
     }
 
-    /// Everything up to the end of input: the message of `-`.
+    /// Reads standard input to its end: the message of `talaria send URL -`.
     pub(super) fn all(&mut self) -> Result<String, SendError> {
         let mut read = Vec::new();
         if let Some(reader) = &mut self.reader {
@@ -126,8 +128,8 @@ impl Keyboard {
             .map_err(|_| SendError::Usage("the message on standard input is not UTF-8 text".into()))
     }
 
-    /// The next line, without its end and the blanks around; `None` at the end of input. A line that is no UTF-8 is
-    /// taken as far as it is. Giving up on the wait gives up the keyboard.
+    /// Reads the next line and trims it; `None` at end of input. Invalid UTF-8 is replaced. Dropping the future gives up
+    /// the keyboard.
     async fn line(&mut self) -> Option<String> {
         let mut reader = self.reader.take()?;
         let (typed, line) = oneshot::channel();
@@ -159,25 +161,25 @@ impl Interrupts {
         }
     }
 
-    /// Whether it was pressed.
+    /// Whether Ctrl-C was pressed.
     pub(super) fn were_pressed(&self) -> bool {
         self.pressed
     }
 
-    /// Waits for something, or for Ctrl-C.
+    /// Waits for a future, or for Ctrl-C.
     pub(super) async fn or<T>(
         &mut self,
-        wait: impl Future<Output = Result<T, SendError>>,
+        wait: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, SendError> {
         tokio::select! {
             biased;
             () = self.next() => Err(SendError::Interrupted),
-            result = wait => result,
+            result = wait => Ok(result?),
         }
     }
 }
 
-/// SIGINT, from the first time that it is waited for. Where it cannot be listened to it ends the process, as ever.
+/// SIGINT, caught from the first wait on. If no handler can be installed, SIGINT ends the process as usual.
 fn control_c() -> impl Stream<Item = ()> {
     stream::unfold(None, async |listener| {
         let mut listener = match listener {

@@ -1,18 +1,18 @@
-//! A reply as it comes, in both versions, for people and for programs.
+//! Replies printed while they arrive, in both versions, for people and for programs.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::fake::{Answers, Asked, Fake, Step, card, refusal, whole};
-use super::seat::Seat;
-use crate::output::Format;
+use super::fake_agent::{Answers, Asked, FakeAgent, Step, card, refusal, whole};
+use super::fake_terminal::FakeTerminal;
+use crate::send::Format;
 
-/// What is said about task `t`, in the version that was asked for.
+/// Results about task `t`, in the version of the request.
 pub(super) struct Says(pub(super) bool);
 
 impl Says {
-    /// As the caller speaks.
+    /// Speaks the version of the request.
     pub(super) fn like(asked: &Asked) -> Self {
         Self(asked.version.as_deref() == Some("1.0"))
     }
@@ -68,7 +68,7 @@ impl Says {
         self.wrap("statusUpdate", "status-update", update)
     }
 
-    /// A piece of the answer, in a status.
+    /// A piece of the answer, in a status message.
     fn chunk(&self, text: &str) -> Value {
         let mut status = self.status("working", text);
         status["message"]["metadata"] = json!({ "talaria/chunk": true });
@@ -76,7 +76,7 @@ impl Says {
         self.wrap("statusUpdate", "status-update", update)
     }
 
-    /// What the executor says about its work, beside the message.
+    /// An executor's remark on its work, beside the message.
     fn line(&self, text: &str) -> Value {
         let update = json!({ "taskId": "t", "contextId": "c", "status": self.status("working", ""),
             "metadata": { "talaria/status": text } });
@@ -109,23 +109,23 @@ fn story(asked: &Asked) -> Vec<Step> {
 }
 
 #[tokio::test]
-async fn the_words_come_as_they_are_said_in_both_versions() {
+async fn prints_the_reply_as_it_arrives_in_both_versions() {
     for (version, method) in [("1.0", "SendStreamingMessage"), ("0.3", "message/stream")] {
-        let fake = Fake::answering(story).await;
-        let mut seat = Seat::new(Format::Text);
-        assert_eq!(seat.send(&fake.url, &format!("hi --stream --protocol {version}")).await, 0);
-        assert_eq!(seat.words.text(), "It rains\u{1b}[2J\n", "into a pipe it goes as it came");
+        let agent = FakeAgent::answering(story).await;
+        let mut terminal = FakeTerminal::new(Format::Text);
+        assert_eq!(terminal.send(&agent.url, &format!("hi --stream --protocol {version}")).await, 0);
+        assert_eq!(terminal.stdout.text(), "It rains\u{1b}[2J\n", "a pipe gets the text unchanged");
         let notes = "submitted, task t, context c\nworking\ntool search started: the weather\n\
                      working: still at it\ncompleted, task t, context c\n";
-        assert_eq!(seat.notes.text(), notes, "{version}");
-        assert_eq!(fake.calls(), [method]);
+        assert_eq!(terminal.stderr.text(), notes, "{version}");
+        assert_eq!(agent.calls(), [method]);
     }
 }
 
 #[tokio::test]
-async fn pieces_in_statuses_are_the_words_and_the_whole_says_nothing_new() {
+async fn joins_pieces_in_status_messages_and_skips_the_whole() {
     for version in ["1.0", "0.3"] {
-        let fake = Fake::answering(|asked| {
+        let agent = FakeAgent::answering(|asked| {
             let says = Says::like(asked);
             numbered(vec![
                 says.task("submitted", "", "of before"),
@@ -139,33 +139,34 @@ async fn pieces_in_statuses_are_the_words_and_the_whole_says_nothing_new() {
             ])
         })
         .await;
-        let mut seat = Seat::new(Format::Text);
-        assert_eq!(seat.send(&fake.url, &format!("hi --stream --task t --protocol {version}")).await, 0);
-        assert_eq!(seat.words.text(), "It rains\n", "{version}");
+        let mut terminal = FakeTerminal::new(Format::Text);
+        assert_eq!(terminal.send(&agent.url, &format!("hi --stream --task t --protocol {version}")).await, 0);
+        assert_eq!(terminal.stdout.text(), "It rains\n", "{version}");
         let notes = "submitted, task t, context c\nworking\nworking: still at it\ntool search started\n\
                      completed, task t, context c\n";
-        assert_eq!(seat.notes.text(), notes, "{version}");
+        assert_eq!(terminal.stderr.text(), notes, "{version}");
     }
 }
 
 #[tokio::test]
-async fn a_terminal_gets_no_control_characters_and_notes_have_lines_of_their_own() {
-    let fake = Fake::answering(story).await;
-    let mut seat = Seat::new(Format::Text);
-    let both = seat.words.clone();
-    seat.desk.screen = crate::send::screen::Screen::new(Format::Text, both.sink(true), both.sink(true));
-    assert_eq!(seat.send(&fake.url, "hi --stream").await, 0);
+async fn a_terminal_gets_no_control_characters_and_each_note_its_own_line() {
+    let agent = FakeAgent::answering(story).await;
+    let mut terminal = FakeTerminal::new(Format::Text);
+    let both = terminal.stdout.clone();
+    terminal.terminal.renderer =
+        crate::send::render::Renderer::new(Format::Text, both.sink(true), both.sink(true));
+    assert_eq!(terminal.send(&agent.url, "hi --stream").await, 0);
     let screen = "submitted, task t, context c\nworking\ntool search started: the weather\nIt ra\n\
                   working: still at it\nins\u{fffd}[2J\ncompleted, task t, context c\n";
     assert_eq!(both.text(), screen);
 }
 
 #[tokio::test]
-async fn a_program_gets_an_event_a_line() {
-    let fake = Fake::answering(story).await;
-    let mut seat = Seat::new(Format::Json);
-    assert_eq!(seat.send(&fake.url, "hi --stream").await, 0);
-    let written = seat.words.text();
+async fn a_program_gets_one_event_per_line() {
+    let agent = FakeAgent::answering(story).await;
+    let mut terminal = FakeTerminal::new(Format::Json);
+    assert_eq!(terminal.send(&agent.url, "hi --stream").await, 0);
+    let written = terminal.stdout.text();
     let lines: Vec<Value> =
         written.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
     assert_eq!(lines.len(), 7);
@@ -175,8 +176,8 @@ async fn a_program_gets_an_event_a_line() {
 }
 
 #[tokio::test]
-async fn a_text_that_is_replaced_is_said_again() {
-    let fake = Fake::answering(|asked| {
+async fn prints_a_replaced_text_again() {
+    let agent = FakeAgent::answering(|asked| {
         let says = Says::like(asked);
         let replaced = [says.delta("a draft", false), says.delta("the text", false), says.delta("!", true)];
         numbered(
@@ -185,43 +186,46 @@ async fn a_text_that_is_replaced_is_said_again() {
         )
     })
     .await;
-    let mut seat = Seat::new(Format::Text);
-    assert_eq!(seat.send(&fake.url, "hi --stream").await, 0);
-    assert_eq!(seat.words.text(), "a draft\nthe text!\ndone\n");
+    let mut terminal = FakeTerminal::new(Format::Text);
+    assert_eq!(terminal.send(&agent.url, "hi --stream").await, 0);
+    assert_eq!(terminal.stdout.text(), "a draft\nthe text!\ndone\n");
 }
 
 #[tokio::test]
-async fn a_message_is_a_whole_answer() {
-    let fake = Fake::answering(|_| {
+async fn a_message_ends_the_stream() {
+    let agent = FakeAgent::answering(|_| {
         let message = json!({ "message": { "contextId": "c", "parts": [{ "text": "hello" }] } });
         vec![Step::Say(None, message), Step::Hang]
     })
     .await;
-    let mut seat = Seat::new(Format::Text);
-    assert_eq!(seat.send(&fake.url, "hi --stream").await, 0);
-    assert_eq!((seat.words.text(), seat.notes.text()), ("hello\n".into(), "message, context c\n".into()));
+    let mut terminal = FakeTerminal::new(Format::Text);
+    assert_eq!(terminal.send(&agent.url, "hi --stream").await, 0);
+    assert_eq!(
+        (terminal.stdout.text(), terminal.stderr.text()),
+        ("hello\n".into(), "message, context c\n".into())
+    );
 }
 
 #[tokio::test]
-async fn the_end_of_the_task_is_the_end() {
+async fn a_terminal_state_ends_the_session() {
     let states = BTreeMap::from([("completed", 0), ("failed", 1), ("rejected", 1), ("canceled", 1)]);
     for (state, code) in states {
-        let fake = Fake::answering(move |asked| {
+        let agent = FakeAgent::answering(move |asked| {
             let says = Says::like(asked);
             let mut steps = numbered(vec![says.task("working", "", ""), says.stands(state, "that is all")]);
             steps.push(Step::Hang);
             steps
         })
         .await;
-        let mut seat = Seat::new(Format::Text);
-        assert_eq!(seat.send(&fake.url, "hi --stream").await, code, "{state}");
-        assert_eq!(seat.words.text(), "that is all\n");
+        let mut terminal = FakeTerminal::new(Format::Text);
+        assert_eq!(terminal.send(&agent.url, "hi --stream").await, code, "{state}");
+        assert_eq!(terminal.stdout.text(), "that is all\n");
     }
 }
 
 #[tokio::test]
-async fn what_a_task_had_before_is_not_said_again() {
-    let fake = Fake::answering(|asked| {
+async fn does_not_repeat_the_artifacts_of_an_earlier_turn() {
+    let agent = FakeAgent::answering(|asked| {
         let says = Says::like(asked);
         numbered(vec![
             says.task("input-required", "which?", "of before"),
@@ -231,41 +235,41 @@ async fn what_a_task_had_before_is_not_said_again() {
         ])
     })
     .await;
-    let mut seat = Seat::new(Format::Text);
-    assert_eq!(seat.send(&fake.url, "this --stream --task t").await, 0);
-    assert_eq!(seat.words.text(), "now\n");
+    let mut terminal = FakeTerminal::new(Format::Text);
+    assert_eq!(terminal.send(&agent.url, "this --stream --task t").await, 0);
+    assert_eq!(terminal.stdout.text(), "now\n");
 }
 
 #[tokio::test]
-async fn an_agent_that_answers_in_one_piece_is_understood() {
-    let fake = Fake::answering(|asked| whole(Says::like(asked).task("completed", "", "hello"))).await;
-    let mut seat = Seat::new(Format::Text);
-    assert_eq!(seat.send(&fake.url, "hi --stream").await, 0);
-    assert_eq!(seat.words.text(), "hello\n");
+async fn accepts_an_answer_in_one_piece() {
+    let agent = FakeAgent::answering(|asked| whole(Says::like(asked).task("completed", "", "hello"))).await;
+    let mut terminal = FakeTerminal::new(Format::Text);
+    assert_eq!(terminal.send(&agent.url, "hi --stream").await, 0);
+    assert_eq!(terminal.stdout.text(), "hello\n");
 }
 
 #[tokio::test]
-async fn an_agent_that_does_not_stream_is_not_asked_to() {
-    let fake = Fake::start(|url, _| {
+async fn does_not_ask_for_a_stream_that_the_card_rules_out() {
+    let agent = FakeAgent::start(|url, _| {
         let mut card = card(url);
         card["capabilities"] = json!({ "streaming": false });
         (200, card)
     })
     .await;
-    let mut seat = Seat::new(Format::Text);
-    assert_eq!(seat.send(&fake.url, "hi --stream").await, 1);
+    let mut terminal = FakeTerminal::new(Format::Text);
+    assert_eq!(terminal.send(&agent.url, "hi --stream").await, 1);
     let error = "error: the agent does not stream, as its card says; leave out --stream, the reply comes in one piece\n";
-    assert_eq!(seat.notes.text(), error);
-    assert!(fake.calls().is_empty());
+    assert_eq!(terminal.stderr.text(), error);
+    assert!(agent.calls().is_empty());
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_wherever_it_comes() {
+async fn reports_a_rejection_wherever_it_arrives() {
     let refused = |answers: fn() -> Answers| async move {
-        let fake = Fake::answering(move |_| answers()).await;
-        let mut seat = Seat::new(Format::Json);
-        assert_eq!(seat.send(&fake.url, "hi --stream").await, 1);
-        (seat.words.text(), seat.notes.text())
+        let agent = FakeAgent::answering(move |_| answers()).await;
+        let mut terminal = FakeTerminal::new(Format::Json);
+        assert_eq!(terminal.send(&agent.url, "hi --stream").await, 1);
+        (terminal.stdout.text(), terminal.stderr.text())
     };
     let (words, notes) = refused(|| refusal(-32004).into()).await;
     assert_eq!(words, "{\"error\":{\"code\":-32004,\"message\":\"no\"}}\n");

@@ -1,11 +1,10 @@
-//! What a person or a program sees of a conversation.
+//! Printing a session for a person or a program.
 //!
-//! The agent's words go to standard output, piece by piece as they come; everything about them goes to standard error, a
-//! line a note. Where both are one terminal, a note never lands in the middle of the agent's line. A reader that goes away
-//! is no failure, any other reason why the words cannot be written is, and is kept until the end: the turn goes on
-//! anyway.
+//! The agent's text goes to standard output, piece by piece as it arrives; notes about it go to standard error, one per
+//! line. If both are the same terminal, a note never lands in the middle of the agent's line. A closed pipe is not a
+//! failure. Any other failed write is one; it is kept until the end, because the turn runs on regardless.
 //!
-//! Shared by the turn and by what watches over it, hence the cells; nothing is borrowed across an await.
+//! The turn and the code that watches for Ctrl-C both print, hence the cell; no borrow crosses an await.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -13,64 +12,67 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
-use crate::output::{Format, Printable};
+use super::Format;
+use crate::printable::Printable;
 
 /// Standard output and standard error.
-pub(super) struct Screen {
+pub(super) struct Renderer {
     format: Format,
     sinks: RefCell<Sinks>,
 }
 
-/// Somewhere to write.
+/// A stream to write to.
 pub(super) struct Sink {
-    /// Where.
+    /// The stream.
     pub(super) writer: Box<dyn Write>,
-    /// Whether a person looks at it.
+    /// Whether the stream is a terminal.
     pub(super) is_terminal: bool,
 }
 
 struct Sinks {
-    words: Sink,
+    /// Standard output: the agent's text.
+    text: Sink,
+    /// Standard error.
     notes: Sink,
-    /// The last line of words has no end yet.
+    /// Whether the last line of text has no end yet.
     open: bool,
     failure: Option<io::Error>,
 }
 
-// === impl Screen ===
+// === impl Renderer ===
 
-impl Screen {
-    /// That of the process.
+impl Renderer {
+    /// Prints to the standard streams of the process.
     pub(super) fn of_process(format: Format) -> Self {
-        let words = Sink { is_terminal: io::stdout().is_terminal(), writer: Box::new(io::stdout()) };
+        let text = Sink { is_terminal: io::stdout().is_terminal(), writer: Box::new(io::stdout()) };
         let notes = Sink { is_terminal: io::stderr().is_terminal(), writer: Box::new(io::stderr()) };
-        Self::new(format, words, notes)
+        Self::new(format, text, notes)
     }
 
-    pub(super) fn new(format: Format, words: Sink, notes: Sink) -> Self {
-        Self { format, sinks: RefCell::new(Sinks { words, notes, open: false, failure: None }) }
+    pub(super) fn new(format: Format, text: Sink, notes: Sink) -> Self {
+        Self { format, sinks: RefCell::new(Sinks { text, notes, open: false, failure: None }) }
     }
 
-    /// How results are printed.
+    /// The output format.
     pub(super) fn format(&self) -> Format {
         self.format
     }
 
-    /// Whether a person reads the notes as they come.
+    /// Whether standard error is a terminal, so that a person reads the notes as they appear.
     pub(super) fn is_watched(&self) -> bool {
         self.sinks.borrow().notes.is_terminal
     }
 
-    /// A line about what is going on.
+    /// Prints a line about the session.
     pub(super) fn note(&self, text: impl Display) {
         let mut sinks = self.sinks.borrow_mut();
         sinks.end_shared_line();
         let text = text.to_string();
-        // There is nobody to tell when that fails.
+        // A failure to write to standard error cannot be reported.
         drop(sinks.notes.put(&text).and_then(|()| sinks.notes.put("\n")));
     }
 
-    /// A question to the person, and where the answer is typed.
+    /// Prints a question and a prompt.
     pub(super) fn prompt(&self, question: &str) {
         let mut sinks = self.sinks.borrow_mut();
         sinks.end_shared_line();
@@ -78,43 +80,43 @@ impl Screen {
         drop(sinks.notes.put(question).and_then(|()| sinks.notes.put(end)));
     }
 
-    /// More of the agent's words, where the last ones ended.
-    pub(super) fn words(&self, text: &str) {
+    /// Prints more of the agent's text, right after the previous piece.
+    pub(super) fn text(&self, text: &str) {
         if self.format == Format::Text && !text.is_empty() {
             let mut sinks = self.sinks.borrow_mut();
-            sinks.say(text);
+            sinks.write(text);
             sinks.open = !text.ends_with('\n');
         }
     }
 
-    /// Ends the line that the agent's words are on, if one is open.
+    /// Ends the current line of the agent's text, if there is one.
     pub(super) fn end_line(&self) {
         let mut sinks = self.sinks.borrow_mut();
         if std::mem::take(&mut sinks.open) {
-            sinks.say("\n");
+            sinks.write("\n");
         }
     }
 
-    /// An event, as a line of JSON.
+    /// Prints an event as a line of JSON, if the format is JSON.
     pub(super) fn event(&self, event: &impl Serialize) {
         if self.format == Format::Json {
             self.json(serde_json::to_string(event));
         }
     }
 
-    /// A result in one piece: its text, or its JSON.
+    /// Prints a whole result, as text or as JSON.
     pub(super) fn result(&self, result: &(impl Serialize + Display)) {
         match self.format {
             Format::Json => self.json(serde_json::to_string_pretty(result)),
             Format::Text => {
                 let mut sinks = self.sinks.borrow_mut();
-                sinks.say(&result.to_string());
-                sinks.say("\n");
+                sinks.write(&result.to_string());
+                sinks.write("\n");
             }
         }
     }
 
-    /// Why the agent's words could not be written, if that was so.
+    /// Takes the error of the last failed write to standard output, if one failed.
     pub(super) fn take_failure(&self) -> Option<io::Error> {
         self.sinks.borrow_mut().failure.take()
     }
@@ -122,10 +124,10 @@ impl Screen {
     fn json(&self, json: serde_json::Result<String>) {
         let mut sinks = self.sinks.borrow_mut();
         match json {
-            // JSON escapes most control characters by itself; the rest goes the way of all text.
+            // JSON escapes most control characters; `Sink::put` replaces the rest.
             Ok(text) => {
-                sinks.say(&text);
-                sinks.say("\n");
+                sinks.write(&text);
+                sinks.write("\n");
             }
             Err(error) => sinks.failure = Some(error.into()),
         }
@@ -135,17 +137,17 @@ impl Screen {
 // === impl Sinks ===
 
 impl Sinks {
-    fn say(&mut self, text: &str) {
-        match self.words.put(text) {
+    fn write(&mut self, text: &str) {
+        match self.text.put(text) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => self.failure = Some(error),
             _ => {}
         }
     }
 
-    /// Where words and notes share a terminal, a note begins on a line of its own.
+    /// Ends the agent's line before a note, if both go to the same terminal.
     fn end_shared_line(&mut self) {
-        if self.words.is_terminal && self.notes.is_terminal && std::mem::take(&mut self.open) {
-            self.say("\n");
+        if self.text.is_terminal && self.notes.is_terminal && std::mem::take(&mut self.open) {
+            self.write("\n");
         }
     }
 }

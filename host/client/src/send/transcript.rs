@@ -1,50 +1,53 @@
-//! What has been shown of a task's artifacts, and so what is to be shown next.
+//! What has been printed of a task's artifacts, and so what to print next.
 //!
-//! Text can be added to what is shown, but what is shown cannot be taken back: a text that was replaced is said again on
-//! a line of its own. A snapshot after a gap is compared with what is shown, and only what is missing is said. Pure: the
-//! cursor is where the last piece ended.
+//! Printed text can be extended but not taken back: when the agent replaces a text, the new text is printed again on a
+//! line of its own. A snapshot after a gap is compared with the printed text, and only the missing part is printed. The
+//! transcript does no I/O; it assumes that the cursor is where the last piece ended.
 
 use std::collections::HashMap;
 
-/// What was shown.
+/// The text printed so far.
 #[derive(Debug, Default)]
-pub(super) struct Transcript {
-    /// The text of each artifact so far.
+#[allow(unreachable_pub, reason = "public to the fuzz targets only")]
+pub struct Transcript {
+    /// The text of each artifact.
     texts: HashMap<String, String>,
-    /// The artifact that the cursor stands in.
+    /// The artifact that was printed last.
     current: Option<String>,
 }
 
-/// What to show.
+/// Text to print.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    /// Whether it begins a line.
-    pub(super) begins_line: bool,
+#[allow(unreachable_pub, reason = "public to the fuzz targets only")]
+pub struct Piece {
+    /// Whether the text begins a new line.
+    pub begins_line: bool,
     /// The text.
-    pub(super) text: String,
+    pub text: String,
 }
 
 // === impl Transcript ===
 
+#[allow(unreachable_pub, reason = "public to the fuzz targets only")]
 impl Transcript {
-    /// A new turn begins: what is shown now is about that.
-    pub(super) fn begin_turn(&mut self) {
+    /// Starts a turn in which nothing has been printed yet. The artifacts' texts stay known.
+    pub(crate) fn begin_turn(&mut self) {
         self.current = None;
     }
 
-    /// The text of an artifact begins anew.
-    pub(super) fn forget(&mut self, artifact: &str) {
+    /// Drops the text of an artifact, which is about to be sent anew.
+    pub(crate) fn reset(&mut self, artifact: &str) {
         self.texts.remove(artifact);
     }
 
-    /// More text of an artifact.
-    pub(super) fn append(&mut self, artifact: &str, text: &str) -> Option<Piece> {
+    /// Adds text to an artifact.
+    pub fn append(&mut self, artifact: &str, text: &str) -> Option<Piece> {
         self.texts.entry(artifact.to_owned()).or_default().push_str(text);
         self.piece(artifact, text, false)
     }
 
-    /// The whole text of an artifact.
-    pub(super) fn replace(&mut self, artifact: &str, text: &str) -> Option<Piece> {
+    /// Sets the whole text of an artifact.
+    pub fn replace(&mut self, artifact: &str, text: &str) -> Option<Piece> {
         let before = self.texts.insert(artifact.to_owned(), text.to_owned()).unwrap_or_default();
         match text.strip_prefix(before.as_str()) {
             Some(rest) => self.piece(artifact, rest, false),
@@ -52,18 +55,18 @@ impl Transcript {
         }
     }
 
-    /// The whole text of an artifact that the caller has from before.
-    pub(super) fn know(&mut self, artifact: &str, text: &str) {
+    /// Records the text of an artifact that the caller knows from an earlier turn.
+    pub(crate) fn record_known(&mut self, artifact: &str, text: &str) {
         self.texts.insert(artifact.to_owned(), text.to_owned());
     }
 
-    /// Whether this very text was shown in this turn.
-    pub(super) fn has_shown(&self, text: &str) -> bool {
+    /// Whether exactly this text was printed in this turn.
+    pub(crate) fn has_shown(&self, text: &str) -> bool {
         self.current.is_some() && self.texts.values().any(|shown| shown.trim() == text.trim())
     }
 
-    /// Whether nothing was shown in this turn.
-    pub(super) fn is_blank(&self) -> bool {
+    /// Whether nothing was printed in this turn.
+    pub(crate) fn is_blank(&self) -> bool {
         self.current.is_none()
     }
 
@@ -71,9 +74,9 @@ impl Transcript {
         if text.is_empty() {
             return None;
         }
-        let goes_on = self.current.as_deref() == Some(artifact);
+        let continues = self.current.as_deref() == Some(artifact);
         self.current = Some(artifact.to_owned());
-        Some(Piece { begins_line: anew || !goes_on, text: text.to_owned() })
+        Some(Piece { begins_line: anew || !continues, text: text.to_owned() })
     }
 }
 
@@ -90,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn deltas_follow_on_each_other() {
+    fn pieces_of_an_artifact_join() {
         let mut transcript = Transcript::default();
         assert!(transcript.is_blank());
         assert_eq!(transcript.replace("reply", "Hel"), anew("Hel"));
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn artifacts_do_not_mix() {
+    fn each_artifact_begins_a_line() {
         let mut transcript = Transcript::default();
         assert_eq!(transcript.append("a", "1"), anew("1"));
         assert_eq!(transcript.append("b", "2"), anew("2"));
@@ -110,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_replaced_is_said_again_and_what_is_missing_is_added() {
+    fn prints_a_replaced_text_again_and_adds_a_missing_part() {
         let mut transcript = Transcript::default();
         transcript.append("reply", "a draft");
         assert_eq!(transcript.replace("reply", "the text"), anew("the text"));
@@ -118,9 +121,9 @@ mod tests {
     }
 
     #[test]
-    fn what_the_caller_has_is_not_said_again() {
+    fn does_not_repeat_text_of_an_earlier_turn() {
         let mut transcript = Transcript::default();
-        transcript.know("reply", "old");
+        transcript.record_known("reply", "old");
         assert!(transcript.is_blank() && !transcript.has_shown("old"));
         assert_eq!(transcript.replace("reply", "old"), None);
         assert_eq!(transcript.append("reply", "er"), anew("er"));

@@ -1,39 +1,60 @@
-//! Which address of an agent to call, out of its card: both the 1.0 form and the 0.3 form, and the union of the two.
+//! Agent cards: which of an agent's addresses to call. Reads 1.0 cards, 0.3 cards, and cards that are both at once.
 
 use serde_json::{Map, Value};
 
-use crate::cli::Protocol;
+use crate::error::ClientError;
 
-/// An agent card, as far as calling is concerned.
-#[derive(Debug)]
-pub(super) struct Card {
-    /// What we could call, in the card's order.
-    interfaces: Vec<Interface>,
-    /// What we could not: `GRPC 1.0`, …
-    others: Vec<String>,
-    /// Whether the agent says that it does not stream.
-    unstreamed: bool,
+/// A version of A2A. Newer versions compare greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    /// A2A 0.3.
+    V0_3,
+    /// A2A 1.0.
+    V1_0,
 }
 
-/// An address, and what is spoken there.
+/// The parts of an agent card that a client needs.
+#[derive(Debug)]
+pub struct Card {
+    /// The interfaces that this client can call, in the card's order.
+    interfaces: Vec<Interface>,
+    /// The interfaces that it cannot call, like `GRPC 1.0`.
+    others: Vec<String>,
+    /// Whether the card says that the agent does not stream.
+    streaming_disabled: bool,
+}
+
+/// An address of an agent, and the protocol version that it speaks over JSON-RPC.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Interface {
-    /// Where to post.
-    pub(super) url: String,
-    /// In which version.
-    pub(super) protocol: Protocol,
-    /// To be sent along.
-    pub(super) tenant: Option<String>,
+pub struct Interface {
+    /// The address to post requests to.
+    pub url: String,
+    /// The protocol version.
+    pub protocol: Protocol,
+    /// The tenant that the card asks callers to send along.
+    pub tenant: Option<String>,
+}
+
+// === impl Protocol ===
+
+impl Protocol {
+    /// Returns the version as the `A2A-Version` header spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V0_3 => "0.3",
+            Self::V1_0 => "1.0",
+        }
+    }
 }
 
 // === impl Card ===
 
 impl Card {
-    /// Reads a card; `None` if it is none.
-    pub(super) fn read(card: Map<String, Value>) -> Option<Self> {
+    /// Reads a card. Returns `None` if the document is not an agent card.
+    pub fn read(card: Map<String, Value>) -> Option<Self> {
         let streaming = card.get("capabilities").and_then(|capabilities| capabilities.get("streaming"));
-        let unstreamed = streaming.and_then(Value::as_bool) == Some(false);
-        let mut read = Self { interfaces: Vec::new(), others: Vec::new(), unstreamed };
+        let streaming_disabled = streaming.and_then(Value::as_bool) == Some(false);
+        let mut read = Self { interfaces: Vec::new(), others: Vec::new(), streaming_disabled };
         let list = |key: &str| card.get(key).and_then(Value::as_array).into_iter().flatten();
         let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
         for interface in list("supportedInterfaces") {
@@ -44,7 +65,7 @@ impl Card {
         }
         let whole = Value::Object(card.clone());
         if let Some(url) = text(&whole, "url") {
-            // 0.3, and before it 0.2, which has the same send.
+            // A 0.3 card, or a 0.2 card, whose `message/send` is the same.
             let binding = text(&whole, "preferredTransport").unwrap_or_else(|| "JSONRPC".into());
             read.add(url, &binding, "0.3", None);
             for interface in list("additionalInterfaces") {
@@ -73,40 +94,34 @@ impl Card {
         }
     }
 
-    /// Whether a stream may be asked for. A card that does not say is taken for a yes: the agent refuses by itself.
-    pub(super) fn may_stream(&self) -> bool {
-        !self.unstreamed
+    /// Whether the agent may stream. True unless the card says otherwise: an agent that does not stream rejects the request.
+    pub fn may_stream(&self) -> bool {
+        !self.streaming_disabled
     }
 
-    /// The first address of the wanted version, else of the newest.
-    pub(super) fn interface(&self, wanted: Option<Protocol>) -> Result<Interface, String> {
+    /// Returns the first interface of the wanted version, or of the newest version if the caller does not mind.
+    pub fn interface(&self, wanted: Option<Protocol>) -> Result<Interface, ClientError> {
         let newest = self.interfaces.iter().map(|interface| interface.protocol).max();
-        let Some(newest) = newest else {
-            return Err(format!(
-                "the agent offers {} only; `talaria send` speaks A2A 1.0 and 0.3 over JSON-RPC",
-                self.others.join(", ")
-            ));
-        };
+        let newest =
+            newest.ok_or_else(|| ClientError::NoCommonInterface { offered: self.others.join(", ") })?;
         let wanted = wanted.unwrap_or(newest);
-        self.interfaces.iter().find(|interface| interface.protocol == wanted).cloned().ok_or_else(|| {
-            format!(
-                "the agent does not offer A2A {}; leave out --protocol to use {}",
-                wanted.as_str(),
-                newest.as_str()
-            )
-        })
+        let mut interfaces = self.interfaces.iter();
+        let found = interfaces.find(|interface| interface.protocol == wanted).cloned();
+        found.ok_or(ClientError::VersionNotOffered { wanted, newest })
     }
 }
 
-/// `scheme://host:port` of an address.
-pub(super) fn origin(url: &str) -> &str {
+/// Returns the `scheme://host:port` of an address.
+#[allow(unreachable_pub, reason = "public to the fuzz targets only")]
+pub fn origin(url: &str) -> &str {
     let rest = url.find("://").map_or(0, |at| at + 3);
     let end = url.get(rest..).and_then(|rest| rest.find(['/', '?', '#'])).map_or(url.len(), |at| rest + at);
     url.get(..end).unwrap_or(url)
 }
 
-/// Whether two addresses are the same place; the names of this machine's loopback are one.
-pub(super) fn same_origin(one: &str, other: &str) -> bool {
+/// Whether two addresses have the same origin. `localhost`, `127.0.0.1` and `[::1]` count as one host.
+#[allow(unreachable_pub, reason = "public to the fuzz targets only")]
+pub fn same_origin(one: &str, other: &str) -> bool {
     let parts = |url: &str| {
         let uri: http::Uri = url.parse().ok()?;
         let scheme = uri.scheme_str()?.to_ascii_lowercase();
@@ -133,7 +148,8 @@ mod tests {
     }
 
     fn picked(value: Value, wanted: Option<Protocol>) -> Result<(String, Protocol), String> {
-        card(value).expect("a card").interface(wanted).map(|interface| (interface.url, interface.protocol))
+        let interface = card(value).expect("a card").interface(wanted);
+        interface.map(|interface| (interface.url, interface.protocol)).map_err(|error| error.to_string())
     }
 
     fn union() -> Value {
@@ -149,18 +165,18 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_version_is_preferred_then_the_cards_order() {
+    fn prefers_the_newest_version_then_the_order_of_the_card() {
         assert_eq!(picked(union(), None), Ok(("http://a/new".into(), Protocol::V1_0)));
         assert_eq!(picked(union(), Some(Protocol::V0_3)), Ok(("http://a/old".into(), Protocol::V0_3)));
     }
 
     #[test]
-    fn an_old_card_is_enough() {
+    fn reads_a_card_of_0_3() {
         let plain = json!({ "name": "a", "url": "http://a/" });
         assert_eq!(picked(plain.clone(), None), Ok(("http://a/".into(), Protocol::V0_3)));
         assert_eq!(
             picked(plain, Some(Protocol::V1_0)),
-            Err("the agent does not offer A2A 1.0; leave out --protocol to use 0.3".into())
+            Err("the agent does not offer A2A 1.0; it offers 0.3".into())
         );
         let additional = json!({
             "url": "http://a/grpc", "preferredTransport": "GRPC",
@@ -170,20 +186,20 @@ mod tests {
     }
 
     #[test]
-    fn what_we_do_not_speak_is_named() {
+    fn names_the_interfaces_that_it_cannot_call() {
         let grpc = json!({ "supportedInterfaces": [
             { "url": "a:1", "protocolBinding": "GRPC", "protocolVersion": "1.0" },
             { "url": "http://a", "protocolBinding": "JSONRPC", "protocolVersion": "2.0" },
         ] });
         assert_eq!(
             picked(grpc, None),
-            Err("the agent offers GRPC 1.0, JSONRPC 2.0 only; `talaria send` speaks A2A 1.0 and 0.3 over JSON-RPC".into())
+            Err("the agent offers GRPC 1.0, JSONRPC 2.0 only; this client speaks A2A 1.0 and 0.3 over JSON-RPC".into())
         );
         assert!(card(json!({ "openapi": "3.1.0" })).is_none());
     }
 
     #[test]
-    fn origins_are_compared_as_places() {
+    fn compares_origins_after_normalising_them() {
         assert_eq!(origin("http://a:1/b?c"), "http://a:1");
         assert_eq!(origin("https://a"), "https://a");
         assert!(same_origin("http://localhost:8000", "http://127.0.0.1:8000/x"));

@@ -1,25 +1,25 @@
-//! Sending to an agent over a real socket: the card, the choice of version, the reply, and what goes wrong.
+//! Sending to an agent over a real socket: the card, the choice of version, the reply, and errors.
 
 mod conversations;
 mod cuts;
-mod fake;
-mod seat;
+mod fake_agent;
+mod fake_terminal;
 mod streams;
 
 use tokio::net::TcpListener;
 
 use super::*;
-use fake::{Fake, card, hello};
-use seat::{Seat, arguments, env};
+use fake_agent::{FakeAgent, card, hello};
+use fake_terminal::{FakeTerminal, env, options};
 
 async fn send_to(url: &str, flags: &str) -> Result<String, SendError> {
-    let mut seat = Seat::new(Format::Text);
-    converse(&arguments(url, flags), &env, &mut seat.desk).await?;
-    Ok(seat.words.text())
+    let mut terminal = FakeTerminal::new(Format::Text);
+    converse(&options(url, flags, Format::Text), &env, &mut terminal.terminal).await?;
+    Ok(terminal.stdout.text())
 }
 
-impl Fake {
-    /// What is printed.
+impl FakeAgent {
+    /// Sends a message. Returns the text on standard output.
     async fn send(&self, flags: &str) -> Result<String, SendError> {
         send_to(&self.url, flags).await
     }
@@ -30,11 +30,11 @@ async fn error(url: &str, flags: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_newest_version_is_spoken() {
-    let fake = Fake::answering(hello).await;
-    let answer = fake.send("hi --context c1 --task t1").await.expect("a reply");
+async fn speaks_the_newest_version() {
+    let agent = FakeAgent::answering(hello).await;
+    let answer = agent.send("hi --context c1 --task t1").await.expect("a reply");
     assert_eq!(answer, "hello\n");
-    let asked = fake.last();
+    let asked = agent.last();
     assert_eq!((asked.version.as_deref(), asked.body["method"].as_str()), (Some("1.0"), Some("SendMessage")));
     let message = &asked.body["params"]["message"];
     assert_eq!((&message["role"], &message["parts"]), (&json!("ROLE_USER"), &json!([{ "text": "hi" }])));
@@ -44,10 +44,10 @@ async fn the_newest_version_is_spoken() {
 }
 
 #[tokio::test]
-async fn the_old_version_is_spoken_when_asked_for() {
-    let fake = Fake::answering(hello).await;
-    assert_eq!(fake.send("hi --protocol 0.3").await.expect("a reply"), "hello\n");
-    let asked = fake.last();
+async fn speaks_0_3_on_request() {
+    let agent = FakeAgent::answering(hello).await;
+    assert_eq!(agent.send("hi --protocol 0.3").await.expect("a reply"), "hello\n");
+    let asked = agent.last();
     assert_eq!(asked.body["method"], "message/send");
     let message = &asked.body["params"]["message"];
     assert_eq!((&message["kind"], &message["role"]), (&json!("message"), &json!("user")));
@@ -56,12 +56,12 @@ async fn the_old_version_is_spoken_when_asked_for() {
 }
 
 #[tokio::test]
-async fn a_dash_reads_standard_input() {
-    let fake = Fake::answering(hello).await;
-    fake.send("-").await.expect("a reply");
-    assert_eq!(fake.last().body["params"]["message"]["parts"][0]["text"], "from a pipe");
+async fn a_dash_reads_the_message_from_standard_input() {
+    let agent = FakeAgent::answering(hello).await;
+    agent.send("-").await.expect("a reply");
+    assert_eq!(agent.last().body["params"]["message"]["parts"][0]["text"], "from a pipe");
     let read = |bytes: Vec<u8>| {
-        let mut keyboard = desk::Keyboard::new(std::io::Cursor::new(bytes), false);
+        let mut keyboard = terminal::Keyboard::new(std::io::Cursor::new(bytes), false);
         keyboard.all().map_err(|error| error.to_string())
     };
     assert!(read(vec![b'x'; 1 << 20]).is_ok());
@@ -73,9 +73,9 @@ async fn a_dash_reads_standard_input() {
 }
 
 #[tokio::test]
-async fn a_card_below_a_path_or_at_an_older_place_is_found() {
+async fn finds_a_card_below_a_path_at_the_root_or_at_the_old_path() {
     let at = |place: &'static str| {
-        Fake::start(move |url, asked| match asked.method.as_str() {
+        FakeAgent::start(move |url, asked| match asked.method.as_str() {
             "GET" if asked.path == place => (200, card(url)),
             "GET" => (404, json!("nothing here")),
             _ => hello(asked),
@@ -86,42 +86,43 @@ async fn a_card_below_a_path_or_at_an_older_place_is_found() {
         "/.well-known/agent-card.json",
         "/agents/a/.well-known/agent.json",
     ] {
-        let fake = at(place).await;
-        assert!(send_to(&format!("{}/agents/a/", fake.url), "hi").await.is_ok(), "{place}");
+        let agent = at(place).await;
+        assert!(send_to(&format!("{}/agents/a/", agent.url), "hi").await.is_ok(), "{place}");
     }
-    let fake = at("/.well-known/agent-card.json").await;
-    assert!(send_to(&format!("{}/.well-known/agent-card.json", fake.url), "hi").await.is_ok());
+    let agent = at("/.well-known/agent-card.json").await;
+    assert!(send_to(&format!("{}/.well-known/agent-card.json", agent.url), "hi").await.is_ok());
 }
 
 #[tokio::test]
-async fn the_token_goes_where_the_caller_pointed_and_nowhere_else() {
-    let fake = Fake::answering(hello).await;
-    fake.send("hi --token-env TOKEN_OF_TEST").await.expect("a reply");
+async fn sends_the_token_only_to_the_callers_agent() {
+    let agent = FakeAgent::answering(hello).await;
+    agent.send("hi --token-env TOKEN_OF_TEST").await.expect("a reply");
     assert!(
-        fake.asked
+        agent
+            .asked
             .lock()
             .expect("no panic")
             .iter()
             .all(|asked| asked.authorization.as_deref() == Some("Bearer hunter2"))
     );
 
-    let elsewhere = Fake::answering(hello).await;
+    let elsewhere = FakeAgent::answering(hello).await;
     let target = elsewhere.url.clone();
-    let lure = Fake::start(move |_, _| (200, card(&target))).await;
+    let lure = FakeAgent::start(move |_, _| (200, card(&target))).await;
     let text = error(&lure.url, "hi --token-env TOKEN_OF_TEST").await;
     assert!(text.starts_with(&format!("the card names {} as the agent's address", elsewhere.url)), "{text}");
     assert!(elsewhere.asked.lock().expect("no panic").is_empty());
-    assert!(lure.send("hi").await.is_ok(), "without a token the card is followed");
+    assert!(lure.send("hi").await.is_ok(), "without a token the client follows the card");
     assert_eq!(elsewhere.last().authorization, None);
 }
 
 #[tokio::test]
-async fn what_the_agent_refuses_is_told_with_the_way_out() {
-    let fake = Fake::answering(|_| {
+async fn a_rejection_comes_with_the_way_out() {
+    let agent = FakeAgent::answering(|_| {
         (200, json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -32001, "message": "Task not found" } }))
     })
     .await;
-    let refused = fake.send("hi --task t").await.expect_err("refused");
+    let refused = agent.send("hi --task t").await.expect_err("refused");
     assert_eq!(
         refused.to_string(),
         "the agent refused: Task not found (-32001); give the id of a task of yours, or leave out --task"
@@ -130,25 +131,25 @@ async fn what_the_agent_refuses_is_told_with_the_way_out() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_shown() {
-    let fake = Fake::answering(|_| (200, json!("<html>\u{1b}[2J"))).await;
-    let text = error(&fake.url, "hi").await;
-    assert_eq!(text, format!("{} did not answer with JSON-RPC:\n<html>\u{fffd}[2J", fake.url));
-    let fake = Fake::answering(|_| (401, json!(""))).await;
-    let text = error(&fake.url, "hi").await;
+async fn quotes_an_unexpected_response() {
+    let agent = FakeAgent::answering(|_| (200, json!("<html>\u{1b}[2J"))).await;
+    let text = error(&agent.url, "hi").await;
+    assert_eq!(text, format!("{} did not answer with JSON-RPC:\n<html>\u{fffd}[2J", agent.url));
+    let agent = FakeAgent::answering(|_| (401, json!(""))).await;
+    let text = error(&agent.url, "hi").await;
     assert_eq!(
         text,
         format!(
             "{} answered with HTTP 401; it wants a token, give its environment variable with --token-env NAME",
-            fake.url
+            agent.url
         )
     );
-    let fake = Fake::answering(|_| (200, json!({ "jsonrpc": "2.0", "id": 1, "result": {} }))).await;
-    assert_eq!(error(&fake.url, "hi").await, "the agent's result is neither a message nor a task");
-    let fake = Fake::start(|_, _| (200, json!({ "hello": "world" }))).await;
-    assert!(error(&fake.url, "hi").await.contains("/.well-known/agent-card.json is no agent card"));
-    let fake = Fake::start(|_, _| (404, json!("no"))).await;
-    let url = &fake.url;
+    let agent = FakeAgent::answering(|_| (200, json!({ "jsonrpc": "2.0", "id": 1, "result": {} }))).await;
+    assert_eq!(error(&agent.url, "hi").await, "the agent's result is neither a message nor a task");
+    let agent = FakeAgent::start(|_, _| (200, json!({ "hello": "world" }))).await;
+    assert!(error(&agent.url, "hi").await.contains("/.well-known/agent-card.json is no agent card"));
+    let agent = FakeAgent::start(|_, _| (404, json!("no"))).await;
+    let url = &agent.url;
     let expected = format!(
         "there is no agent card at {url}/.well-known/agent-card.json; is `{url}` the address of an A2A agent?"
     );
@@ -156,7 +157,7 @@ async fn an_answer_that_is_none_is_shown() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_not_there_is_named() {
+async fn names_an_agent_that_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);
@@ -166,10 +167,10 @@ async fn an_agent_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_command_line_that_cannot_be_used_is_the_callers() {
+async fn a_bad_command_line_is_a_usage_error() {
     let usage = |url: &'static str, flags: &'static str| async move {
         match send_to(url, flags).await {
-            Err(SendError::Usage(text)) => text,
+            Err(SendError::Usage(text) | SendError::Client(ClientError::InvalidInput(text))) => text,
             other => panic!("not a usage error: {other:?}"),
         }
     };

@@ -1,4 +1,4 @@
-//! An agent on a real socket that answers by a script, in one piece or with events.
+//! A scripted agent on a real socket that answers in one piece or with events.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
-/// What the agent was asked.
+/// A request that the agent received.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub(super) method: String,
@@ -28,13 +28,13 @@ pub(super) struct Asked {
     pub(super) body: Value,
 }
 
-/// What it answers.
+/// A response of the agent.
 pub(super) enum Answers {
     Whole(u16, Value),
     Events(Vec<Step>),
 }
 
-/// What happens in a stream.
+/// One step of a stream.
 pub(super) enum Step {
     /// An event with its id and result.
     Say(Option<u32>, Value),
@@ -43,14 +43,14 @@ pub(super) enum Step {
     Wait(Arc<Notify>),
     /// The connection breaks.
     Cut,
-    /// Nothing, for ever.
+    /// Nothing more happens, and the connection stays open.
     Hang,
 }
 
 type Script = dyn Fn(&Asked) -> Answers + Send + Sync;
 
-/// An agent that answers by a script and remembers what it was asked. It ends with the test's runtime.
-pub(super) struct Fake {
+/// A scripted agent that records the requests it receives. It ends with the test's runtime.
+pub(super) struct FakeAgent {
     pub(super) url: String,
     pub(super) asked: Arc<Mutex<Vec<Asked>>>,
 }
@@ -74,7 +74,7 @@ impl Asked {
     }
 }
 
-impl Fake {
+impl FakeAgent {
     pub(super) async fn start<A: Into<Answers>>(
         script: impl Fn(&str, &Asked) -> A + Send + Sync + 'static,
     ) -> Self {
@@ -113,7 +113,7 @@ impl Fake {
         Self { url, asked }
     }
 
-    /// An agent with a card for both versions, whose answers are these.
+    /// An agent with a card for both versions that answers calls by a script.
     pub(super) async fn answering<A: Into<Answers>>(
         answer: impl Fn(&Asked) -> A + Send + Sync + 'static,
     ) -> Self {
@@ -125,7 +125,7 @@ impl Fake {
         .await
     }
 
-    /// The last thing asked.
+    /// The last request.
     pub(super) fn last(&self) -> Asked {
         self.asked.lock().expect("no panic").last().cloned().expect("something was asked")
     }
@@ -163,7 +163,7 @@ fn respond(answers: Answers) -> http::Response<BoxBody<Bytes, io::Error>> {
                         ": go on\n\n".into()
                     }
                     Step::Cut => {
-                        // What was said must be on its way before the connection breaks.
+                        // The earlier events must have left before the connection breaks.
                         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
                         return Err(io::Error::other("cut"));
                     }
@@ -182,7 +182,7 @@ fn respond(answers: Answers) -> http::Response<BoxBody<Bytes, io::Error>> {
 pub(super) fn card(url: &str) -> Value {
     let interface =
         |version: &str| json!({ "url": url, "protocolBinding": "JSONRPC", "protocolVersion": version });
-    json!({ "name": "fake", "supportedInterfaces": [interface("1.0"), interface("0.3")], "url": url })
+    json!({ "name": "agent", "supportedInterfaces": [interface("1.0"), interface("0.3")], "url": url })
 }
 
 pub(super) fn hello(asked: &Asked) -> (u16, Value) {
@@ -198,7 +198,7 @@ pub(super) fn whole(result: Value) -> (u16, Value) {
     (200, json!({ "jsonrpc": "2.0", "id": 1, "result": result }))
 }
 
-/// An error in one piece.
+/// A JSON-RPC error in one piece.
 pub(super) fn refusal(code: i64) -> (u16, Value) {
     (200, json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": code, "message": "no" } }))
 }

@@ -1,9 +1,12 @@
-//! Text from elsewhere, without the characters that a terminal obeys.
+//! Foreign text made safe for a terminal.
 
 use std::fmt::{self, Display};
 
-/// Text from elsewhere, fit for a terminal.
-pub(crate) struct Printable<'a>(pub(crate) &'a str);
+/// Displays text with each run of control characters replaced by U+FFFD; line feeds and tabs stay.
+///
+/// Control characters could move the cursor, set the window's title or type a command.
+#[derive(Debug, Clone, Copy)]
+pub struct Printable<'a>(pub &'a str);
 
 impl Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
