@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_named() {
         for (args, says) in [
-            (["a2a", "--minutes", "5"], "no target a2a; there are a2a_hook, "),
+            (["a2a", "--minutes", "5"], "no target a2a; there are a2a_jsonrpc, "),
             (["a2a_rest", "--minutes", "soon"], "--minutes takes a number"),
             (["a2a_rest", "--minutes", "0"], "--minutes takes a number"),
             (["a2a_rest", "a2a_words", "--minutes"], "--minutes takes a number"),

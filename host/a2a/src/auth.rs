@@ -1,13 +1,13 @@
-//! Who calls: static bearer tokens.
+//! Authentication of callers by static bearer tokens.
 //!
-//! Fails closed: with one token configured, a request without a right one ends here. The token given is compared with
-//! every configured one, in constant time for its length, so neither the place nor the prefix of a match shows.
+//! Fails closed: if any token is configured, a request without a valid one is rejected. The token of a request is compared with
+//! every configured one, in constant time for its length, so timing reveals neither the position nor the prefix of a match.
 //!
-//! Tokens can be renewed while the server runs, callers cannot: [`Auth::renew`] gives a caller that is there another
-//! token and has no way to add or to drop one, so a server that asks for tokens goes on asking. The one exception is a
-//! caller who is known from the start and whose token comes later ([`Auth::awaiting`]): until then nobody is that
-//! caller, and everybody must prove who they are. A request is judged by
-//! the tokens of the moment in which its head was read; what it opened then, a stream above all, stays open.
+//! Tokens can be renewed while the server runs, callers cannot: [`Auth::renew`] gives an existing caller another token and
+//! cannot add or remove callers, so a server that requires tokens keeps requiring them. The one exception is a caller that is
+//! known from the start and whose token arrives later ([`Auth::awaiting`]): until then nobody can be that caller, and every
+//! request needs a token. A request is checked against the tokens that were current when its head was read; what it opened,
+//! such as a stream, stays open.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,44 +18,44 @@ use secrecy::{ExposeSecret as _, SecretString};
 use subtle::ConstantTimeEq as _;
 use talaria_turns::Principal;
 
-/// A caller and the token that proves it.
+/// A caller and its token.
 #[derive(Debug, Clone)]
 pub struct Token {
     name: String,
     secret: SecretString,
 }
 
-/// Why a token cannot be used.
+/// Why a token is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
-    /// Without a name its tasks would belong to everybody.
+    /// The tasks of a caller without a name would belong to everybody.
     #[error("a token needs a name")]
     Nameless,
-    /// Nothing would be the right answer.
+    /// An empty token would match a request without one.
     #[error("the token {0:?} is empty")]
     Empty(String),
-    /// No client could send it in a header.
+    /// A client could not send it in a header.
     #[error("the token {0:?} must be of visible ASCII characters, without spaces")]
     Unsendable(String),
 }
 
-/// Tells callers apart. A clone is the same: what one renews, all use.
+/// Authenticates callers. All clones share their tokens.
 #[derive(Debug, Clone, Default)]
 pub struct Auth {
     tokens: Arc<ArcSwap<Vec<Token>>>,
-    /// The caller whose token may come later.
+    /// The caller whose token may arrive later.
     awaited: Option<Arc<str>>,
-    /// One renewal at a time.
+    /// Serializes renewals.
     renewing: Arc<Mutex<()>>,
 }
 
-/// Why a caller keeps the token that it has.
+/// Why a caller keeps its current token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotRenewed {
-    /// Callers are not made here.
+    /// A renewal cannot add a caller.
     #[error("there is no caller {0:?}")]
     Unknown(String),
-    /// It would not be clear who calls.
+    /// The token would identify two callers.
     #[error("the new token of {0:?} is another caller's too")]
     Shared(String),
 }
@@ -63,10 +63,10 @@ pub enum NotRenewed {
 // === impl Token ===
 
 impl Token {
-    /// A token for the caller `name`. Several tokens may have one name, to change them without a gap.
+    /// Creates a token for the caller `name`. A caller may have several tokens, so that they can be rotated without a gap.
     ///
     /// # Errors
-    /// [`InvalidToken`] where it could never match, or would match nothing at all.
+    /// [`InvalidToken`] if it could never match, or would match a request without a token.
     pub fn new(name: impl Into<String>, secret: SecretString) -> Result<Self, InvalidToken> {
         let name = name.into();
         if name.is_empty() {
@@ -82,14 +82,14 @@ impl Token {
         Ok(Self { name, secret })
     }
 
-    /// The caller.
+    /// The name of the caller.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it proves another caller than `other` by the same secret.
-    fn is_confused_with(&self, other: &Self) -> bool {
+    /// Whether it identifies another caller than `other` by the same secret.
+    fn conflicts_with(&self, other: &Self) -> bool {
         self.name != other.name && self.secret.expose_secret() == other.secret.expose_secret()
     }
 }
@@ -97,23 +97,23 @@ impl Token {
 // === impl Auth ===
 
 impl Auth {
-    /// For these callers. None: everybody may call.
+    /// Accepts these tokens; if there are none, anyone may call.
     #[must_use]
     pub fn new(tokens: Vec<Token>) -> Self {
         Self { tokens: Arc::new(ArcSwap::from_pointee(tokens)), ..Self::default() }
     }
 
-    /// The same, with one more caller, whose token comes with a renewal.
+    /// Adds a caller whose token arrives with a renewal.
     #[must_use]
     pub fn awaiting(self, name: &str) -> Self {
         Self { awaited: Some(name.into()), ..self }
     }
 
-    /// Gives callers new tokens, all at once, so that two may also trade theirs. Who is not named keeps its own, and so
-    /// does who is in the answer.
+    /// Gives callers new tokens, all at once, so that two callers may also swap theirs. Callers that are not named keep their
+    /// tokens, and so do those in the returned errors.
     #[must_use]
     pub fn renew(&self, fresh: &[Token]) -> Vec<NotRenewed> {
-        let _alone = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.tokens.load_full();
         let named = |name: &str| fresh.iter().rfind(|token| token.name == name);
         let mut new: Vec<_> = old.iter().map(|token| named(&token.name).unwrap_or(token)).collect();
@@ -122,23 +122,25 @@ impl Auth {
             unknown.partition(|token| self.awaited.as_deref() == Some(token.name.as_str()));
         let mut kept: Vec<_> =
             unknown.into_iter().map(|token| NotRenewed::Unknown(token.name.clone())).collect();
-        // Who goes back may get in the way of another. The old ones are all apart, so this ends.
+        // A caller that keeps its old token may conflict with another new one. The old tokens never conflict, so this ends.
         loop {
-            let back: Vec<_> = (new.iter().zip(old.iter()))
+            let reverted: Vec<_> = (new.iter().zip(old.iter()))
                 .map(|(token, before)| {
-                    !std::ptr::eq(*token, before) && new.iter().any(|other| token.is_confused_with(other))
+                    !std::ptr::eq(*token, before) && new.iter().any(|other| token.conflicts_with(other))
                 })
                 .collect();
-            if !back.contains(&true) {
+            if !reverted.contains(&true) {
                 break;
             }
-            for ((token, before), _) in new.iter_mut().zip(old.iter()).zip(back).filter(|(_, back)| *back) {
+            for ((token, before), _) in
+                new.iter_mut().zip(old.iter()).zip(reverted).filter(|(_, reverted)| *reverted)
+            {
                 kept.push(NotRenewed::Shared(before.name.clone()));
                 *token = before;
             }
         }
         if let Some(token) = awaited.last() {
-            if new.iter().any(|other| token.is_confused_with(other)) {
+            if new.iter().any(|other| token.conflicts_with(other)) {
                 kept.push(NotRenewed::Shared(token.name.clone()));
             } else {
                 new.push(token);
@@ -148,13 +150,13 @@ impl Auth {
         kept
     }
 
-    /// Whether callers must prove who they are.
+    /// Whether callers need a token.
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.awaited.is_some() || !self.tokens.load().is_empty()
     }
 
-    /// The caller; none where the proof is missing or wrong.
+    /// Returns the caller; `None` if the token is missing or wrong.
     #[must_use]
     pub fn caller(&self, headers: &HeaderMap) -> Option<Principal> {
         let tokens = self.tokens.load();
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_token_names_its_caller() {
+    fn a_valid_token_identifies_its_caller() {
         for (given, name) in
             [("Bearer s3cret", "platform"), ("bearer other", "peer"), ("BEARER  rotated", "peer")]
         {
@@ -202,18 +204,22 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_nobody() {
+    fn any_other_header_is_rejected() {
         for given in
             ["Bearer", "Bearer ", "Bearer wrong", "Bearer s3cre", "Bearer s3crett", "Basic s3cret", "s3cret"]
         {
             assert_eq!(auth().caller(&headers(&[given])), None, "{given}");
         }
         assert_eq!(auth().caller(&headers(&[])), None);
-        assert_eq!(auth().caller(&headers(&["Bearer s3cret", "Bearer other"])), None, "two are none");
+        assert_eq!(
+            auth().caller(&headers(&["Bearer s3cret", "Bearer other"])),
+            None,
+            "two headers are ambiguous"
+        );
     }
 
     #[test]
-    fn without_tokens_it_is_everybody() {
+    fn without_tokens_anyone_may_call() {
         assert_eq!(Auth::default().caller(&headers(&["Bearer whatever"])), Some(Principal::anyone()));
     }
 
@@ -230,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewed_token_is_used_from_the_next_request_on_by_every_clone() {
+    fn every_clone_uses_a_renewed_token_from_the_next_request_on() {
         let token = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).unwrap();
         let auth = Auth::new(vec![token("platform", "s3cret"), token("peer", "other")]);
         let clone = auth.clone();
@@ -240,12 +246,12 @@ mod tests {
         assert_eq!(
             name_of(&clone, "other"),
             Some(Principal::named("peer")),
-            "who is not named keeps its own"
+            "a caller that is not named keeps its token"
         );
     }
 
     #[test]
-    fn callers_are_neither_made_nor_lost_nor_confused() {
+    fn a_renewal_neither_adds_nor_loses_nor_confuses_callers() {
         let token = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).unwrap();
         let auth = Auth::new(vec![token("a", "1"), token("b", "2"), token("c", "3")]);
         assert_eq!(renewed(&auth, &[("d", "4")]), [NotRenewed::Unknown("d".into())]);
@@ -256,11 +262,11 @@ mod tests {
             |secrets: &[&str]| secrets.iter().map(|secret| name_of(&auth, secret)).collect::<Vec<_>>();
         let [a, b, c] = ["a", "b", "c"].map(|name| Some(Principal::named(name)));
         assert_eq!(names(&["1", "2", "5", "3"]), [a.clone(), b.clone(), c.clone(), None]);
-        assert_eq!(renewed(&auth, &[("a", "2"), ("b", "1")]), [], "two may trade");
+        assert_eq!(renewed(&auth, &[("a", "2"), ("b", "1")]), [], "two callers may swap their tokens");
         assert_eq!(names(&["2", "1", "5"]), [a.clone(), b.clone(), c.clone()]);
         let all_the_same = renewed(&auth, &[("a", "9"), ("b", "9"), ("c", "9")]);
         assert_eq!(all_the_same, ["a", "b", "c"].map(|name| NotRenewed::Shared(name.into())));
-        // Going back, `b` gets in the way of `c`, which wanted what `b` had.
+        // `b` keeps its old token and so conflicts with the new one of `c`.
         assert_eq!(renewed(&auth, &[("b", "2"), ("c", "1")]).len(), 2);
         assert_eq!(names(&["2", "1", "5", "9"]), [a, b, c, None], "nobody is left without a token");
         assert!(auth.is_required());
@@ -268,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_whose_token_comes_later_leaves_no_gap() {
+    fn a_token_that_arrives_later_leaves_no_gap() {
         let auth = Auth::default().awaiting("platform");
         assert!(auth.is_required());
         assert_eq!(name_of(&auth, "anything"), None, "nobody has the token yet");
@@ -287,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_could_not_work_are_refused() {
+    fn rejects_tokens_that_could_not_work() {
         let new = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).err();
         assert_eq!(new("", "x"), Some(InvalidToken::Nameless));
         assert_eq!(new("a", ""), Some(InvalidToken::Empty("a".into())));

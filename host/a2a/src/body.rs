@@ -1,102 +1,88 @@
-//! From the bytes of a request to a JSON value, with a bound on everything that a stranger controls.
+//! Reads the body of a request and parses it as JSON, with a limit on everything that an untrusted client controls:
 //!
-//! - size: refused by its declared length before a byte is read, or as soon as it is over;
-//! - time: the whole body within one deadline, so a slow drip holds a connection only so long;
-//! - depth: [`MAX_DEPTH`] levels, so the parser's stack is safe, and what is stored can be read again;
-//! - count: [`MAX_VALUES`], since `[0,0,…` costs 36 times its size once it is parsed.
+//! - size: rejected by the declared length before a byte is read, or as soon as the limit is exceeded;
+//! - time: one deadline for the whole body, so a slow client cannot hold a connection for long;
+//! - depth: [`MAX_DEPTH`] levels, so that the parser's stack is safe and stored messages can be parsed again;
+//! - count: [`MAX_VALUES`], since `[0,0,…` takes 36 times its size once it is parsed.
 
 use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use talaria_listen::{BodyError, discard_body, read_body};
 
-use crate::refusal::{Kind, Refusal};
+use crate::rejection::{ErrorKind, Rejection};
 
-/// Values in one body, nested ones counted. At some 120 bytes each, 60 MB is the most that one request can take.
+/// Values in one body, including nested ones. At about 120 bytes each, a request takes at most 60 MB.
 const MAX_VALUES: usize = 500_000;
 
-/// Levels of lists and objects in one body. A store wraps what it keeps into some levels of its own, and its reader, as
-/// serde_json's always does, stops at 128.
+/// Levels of lists and objects in one body. A store wraps messages in a few levels of its own, and serde_json stops at 128
+/// when it reads them back.
 const MAX_DEPTH: usize = 100;
-
-/// Longest that a body too large is still read and thrown away.
-const DISCARD_FOR: Duration = Duration::from_secs(5);
 
 /// Reads a whole body.
 ///
-/// `prompted` says that the client waits for a word before it sends: such a body is refused unseen. Of others that
-/// are too large, twice the limit is read and thrown away before the answer, because a client that is still writing
-/// when the connection closes often never reads the answer.
+/// A client that sent `Expect: 100-continue` (`expects_continue`) has sent no body yet, so one that is too large is rejected
+/// unread. Any other body that is too large is read and discarded, up to twice the limit, because a client that is still
+/// writing when the connection closes often never reads the answer.
 pub(crate) async fn read(
     mut body: Incoming,
-    prompted: bool,
+    expects_continue: bool,
     limit: usize,
-    within: Duration,
-) -> Result<Bytes, Refusal> {
-    let too_large =
-        || Refusal::new(Kind::TooLarge, format!("the body is over {limit} bytes, which is the most"));
-    if body.size_hint().lower() > limit as u64 {
-        if !prompted {
-            discard(body, limit.saturating_mul(2)).await;
+    timeout: Duration,
+) -> Result<Bytes, Rejection> {
+    let is_declared = body.size_hint().lower() > limit as u64;
+    let error = match read_body(&mut body, limit, timeout).await {
+        Ok(bytes) => return Ok(bytes),
+        Err(error) => error,
+    };
+    Err(match error {
+        BodyError::TooLarge => {
+            if !is_declared {
+                discard_body(body, limit).await;
+            } else if !expects_continue {
+                discard_body(body, limit.saturating_mul(2)).await;
+            }
+            Rejection::new(ErrorKind::TooLarge, format!("the body is over {limit} bytes, which is the most"))
         }
-        return Err(too_large());
-    }
-    match tokio::time::timeout(within, Limited::new(&mut body, limit).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            discard(body, limit).await;
-            Err(too_large())
-        }
-        Ok(Err(_)) => Err(Refusal::new(Kind::InvalidRequest, "the body ended early")),
-        Err(_) => Err(Refusal::new(
-            Kind::TooSlow,
-            format!("the body was not there after {} seconds, which is the longest", within.as_secs()),
-        )),
-    }
-}
-
-async fn discard(mut body: Incoming, most: usize) {
-    let mut left = most;
-    let _ = tokio::time::timeout(DISCARD_FOR, async {
-        while let Some(Ok(frame)) = body.frame().await {
-            let size = frame.data_ref().map_or(0, Bytes::len);
-            let Some(rest) = left.checked_sub(size) else { return };
-            left = rest;
+        BodyError::Incomplete => Rejection::new(ErrorKind::InvalidRequest, "the body ended early"),
+        BodyError::TooSlow => {
+            let seconds = timeout.as_secs();
+            let message = format!("the body was not there after {seconds} seconds, which is the longest");
+            Rejection::new(ErrorKind::TooSlow, message)
         }
     })
-    .await;
 }
 
-/// Parses a whole body. The error says where it went wrong, never what stands there.
-pub(crate) fn parse(body: &[u8]) -> Result<Value, Refusal> {
+/// Parses a whole body. The error names the position and never quotes the body.
+pub(crate) fn parse(body: &[u8]) -> Result<Value, Rejection> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let left = Left { values: Cell::new(MAX_VALUES), is_over: Cell::new(false) };
     Counted { left: &left, depth: 0 }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
         .map_err(|error| match left.is_over.get() {
-            true => Refusal::new(Kind::InvalidRequest, format!("the body has {error}")),
-            false => Refusal::new(Kind::NotJson, format!("the body is not JSON: {error}")),
+            true => Rejection::new(ErrorKind::InvalidRequest, format!("the body has {error}")),
+            false => Rejection::new(ErrorKind::NotJson, format!("the body is not JSON: {error}")),
         })
 }
 
-/// What a body may still hold.
+/// The remaining budget of a body.
 struct Left {
     values: Cell<usize>,
-    /// Whether it held too much, which is no fault of its JSON.
+    /// Whether the body exceeded a limit, as opposed to not being JSON.
     is_over: Cell<bool>,
 }
 
-/// Builds a [`Value`] as serde_json does, and counts.
+/// Builds a [`Value`] as serde_json does, and counts values and levels.
 #[derive(Clone, Copy)]
 struct Counted<'c> {
     left: &'c Left,
-    /// Lists and objects around the value.
+    /// The number of lists and objects around the value.
     depth: usize,
 }
 
@@ -185,49 +171,49 @@ mod tests {
 
     use super::*;
 
-    fn refused(body: &[u8]) -> String {
-        refused_as(Kind::NotJson, body)
+    fn not_json(body: &[u8]) -> String {
+        rejected_as(ErrorKind::NotJson, body)
     }
 
-    fn refused_as(kind: Kind, body: &[u8]) -> String {
-        let refusal = parse(body).unwrap_err();
-        assert_eq!(refusal.kind, kind);
-        refusal.message
-    }
-
-    #[test]
-    fn what_is_not_json_is_refused_with_its_position() {
-        assert_eq!(refused(b""), "the body is not JSON: EOF while parsing a value at line 1 column 0");
-        assert_eq!(refused(b"{}\n{}"), "the body is not JSON: trailing characters at line 2 column 1");
-        assert!(refused(b"\"\xff\xfe\"").contains("invalid unicode code point at line 1 column"));
-        assert!(refused(b"\"\\ud800\"").contains("at line 1 column"), "half of a surrogate pair");
+    fn rejected_as(kind: ErrorKind, body: &[u8]) -> String {
+        let rejection = parse(body).unwrap_err();
+        assert_eq!(rejection.kind, kind);
+        rejection.message
     }
 
     #[test]
-    fn values_may_be_nested_and_not_too_deep() {
+    fn rejects_invalid_json_with_its_position() {
+        assert_eq!(not_json(b""), "the body is not JSON: EOF while parsing a value at line 1 column 0");
+        assert_eq!(not_json(b"{}\n{}"), "the body is not JSON: trailing characters at line 2 column 1");
+        assert!(not_json(b"\"\xff\xfe\"").contains("invalid unicode code point at line 1 column"));
+        assert!(not_json(b"\"\\ud800\"").contains("at line 1 column"), "half of a surrogate pair");
+    }
+
+    #[test]
+    fn values_may_be_nested_up_to_a_limit() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(parse(nested(MAX_DEPTH + 1).as_bytes()).is_ok(), "the innermost list is {MAX_DEPTH} deep");
         for depth in [MAX_DEPTH + 2, 200, 10_000] {
-            let refused = refused_as(Kind::InvalidRequest, nested(depth).as_bytes());
-            assert_eq!(refused, "the body has values nested more than 100 deep at line 1 column 101");
+            let message = rejected_as(ErrorKind::InvalidRequest, nested(depth).as_bytes());
+            assert_eq!(message, "the body has values nested more than 100 deep at line 1 column 101");
         }
     }
 
     #[test]
-    fn many_small_values_are_refused_before_they_cost_memory() {
+    fn rejects_too_many_small_values_before_they_take_memory() {
         let body = format!("[{}0]", "0,".repeat(MAX_VALUES));
-        let refused = refused_as(Kind::InvalidRequest, body.as_bytes());
-        assert!(refused.contains("the body has more than 500000 values at line 1 column"), "{refused}");
+        let message = rejected_as(ErrorKind::InvalidRequest, body.as_bytes());
+        assert!(message.contains("the body has more than 500000 values at line 1 column"), "{message}");
     }
 
     #[test]
-    fn the_last_of_two_keys_wins() {
+    fn the_last_of_two_equal_keys_wins() {
         assert_eq!(parse(br#"{"a":1,"a":2}"#).unwrap(), serde_json::json!({ "a": 2 }));
     }
 
     proptest! {
         #[test]
-        fn it_parses_as_serde_json_does(text in r#"[ \[\]{}:,"a0-9.eE+\\-]{0,40}"#) {
+        fn parses_as_serde_json_does(text in r#"[ \[\]{}:,"a0-9.eE+\\-]{0,40}"#) {
             let ours = parse(text.as_bytes());
             match serde_json::from_str::<Value>(&text) {
                 Ok(theirs) => prop_assert_eq!(ours.unwrap(), theirs),

@@ -1,29 +1,25 @@
-//! What the server offers, checked before a request's parameters are read.
+//! Holds requests to the card: an operation that the card does not offer is rejected with the code that the protocol has
+//! for it, and every request must name the extensions that the card requires.
 //!
-//! The card says it and this holds to it: what is not declared is refused with the code that the protocol has for it,
-//! and an extension that the card requires must be named by every request.
+//! [`Capabilities::admit`] runs before the parameters are decoded. What only the parameters tell, a push configuration that
+//! comes with a message, is checked by [`Capabilities::require_push`] while they are decoded.
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderValue};
 
 use crate::card::{CardConfig, Extension};
-use crate::operation::{Configuration, Verb};
-use crate::refusal::{Kind, Refusal};
+use crate::operation::Verb;
+use crate::rejection::{ErrorKind, Rejection};
+use crate::service_params::{EXTENSIONS, X_EXTENSIONS};
 use crate::version::Version;
 
-/// What the server offers.
+/// What the card offers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Capabilities {
     streaming: bool,
-    /// Whether callers may have themselves told.
     push: bool,
     extended_card: bool,
     extensions: Vec<Extension>,
 }
-
-/// The header in 1.0.
-pub(crate) const EXTENSIONS: HeaderName = HeaderName::from_static("a2a-extensions");
-/// The header in 0.3.
-const X_EXTENSIONS: HeaderName = HeaderName::from_static("x-a2a-extensions");
 
 // === impl Capabilities ===
 
@@ -37,36 +33,38 @@ impl Capabilities {
         }
     }
 
-    /// Whether this may be asked for at all, by a caller who knows the extensions `asked`.
-    pub(crate) fn admit(&self, verb: Verb, asked: &[&str]) -> Result<(), Refusal> {
-        let missing =
-            self.extensions.iter().find(|extension| extension.required && !asked.contains(&&*extension.uri));
-        if let Some(Extension { uri, .. }) = missing {
+    /// Checks that the card offers `verb` to a caller who supports these extensions.
+    pub(crate) fn admit(&self, verb: Verb, extensions: &[String]) -> Result<(), Rejection> {
+        let is_missing = |extension: &&Extension| extension.required && !extensions.contains(&extension.uri);
+        if let Some(Extension { uri, .. }) = self.extensions.iter().find(is_missing) {
             let message = format!("this agent needs the extension {uri}; name it in A2A-Extensions");
-            return Err(Refusal::new(Kind::ExtensionSupportRequired, message));
+            return Err(Rejection::new(ErrorKind::ExtensionSupportRequired, message));
         }
         let unsupported = |what: &str| {
             let message = format!("this agent has no {what}, as its card says");
-            Err(Refusal::new(Kind::UnsupportedOperation, message))
+            Err(Rejection::new(ErrorKind::UnsupportedOperation, message))
         };
         match verb {
             Verb::Stream | Verb::Subscribe if !self.streaming => unsupported("streams"),
             Verb::ExtendedCard if !self.extended_card => unsupported("extended card"),
-            Verb::SetHook | Verb::GetHook | Verb::ListHooks | Verb::RemoveHook if !self.push => {
-                Err(Refusal::no_push())
-            }
+            verb if verb.is_about_push() => self.require_push(),
             _ => Ok(()),
         }
     }
 
-    /// Says which of the extensions `asked` are active, where any is.
-    pub(crate) fn echo(&self, asked: &[&str], version: Version, headers: &mut HeaderMap) {
-        let active: Vec<_> = self
-            .extensions
-            .iter()
-            .map(|extension| &*extension.uri)
-            .filter(|uri| asked.contains(uri))
-            .collect();
+    /// Checks that the card offers push notifications. Accepting a configuration and never sending anything would leave the
+    /// caller waiting for ever.
+    pub(crate) fn require_push(&self) -> Result<(), Rejection> {
+        if self.push { Ok(()) } else { Err(Rejection::no_push()) }
+    }
+
+    /// Adds a header with those of the caller's extensions that are active, if there are any.
+    pub(crate) fn echo(&self, extensions: &[String], version: Version, headers: &mut HeaderMap) {
+        if extensions.is_empty() {
+            return;
+        }
+        let offered = self.extensions.iter().map(|extension| &extension.uri);
+        let active: Vec<_> = offered.filter(|uri| extensions.contains(uri)).map(String::as_str).collect();
         if let Ok(value) = HeaderValue::try_from(active.join(", "))
             && !active.is_empty()
         {
@@ -77,28 +75,11 @@ impl Capabilities {
             headers.insert(name, value);
         }
     }
-
-    /// Refuses a caller whose wishes for the answer cannot be met. Media types are none of them: the executor hears which
-    /// ones are wanted, and the answer comes in what there is.
-    pub(crate) fn serve(&self, wanted: &Configuration) -> Result<(), Refusal> {
-        if wanted.hook.is_some() && !self.push {
-            // Taking it and never calling back would leave the caller waiting for ever.
-            return Err(Refusal::no_push());
-        }
-        Ok(())
-    }
 }
 
-/// The extensions that a caller knows, by the header of either version.
-pub(crate) fn asked(headers: &HeaderMap) -> Vec<&str> {
-    let values = headers.get_all(EXTENSIONS).into_iter().chain(headers.get_all(X_EXTENSIONS));
-    let names = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    names.map(str::trim).filter(|uri| !uri.is_empty()).collect()
-}
-
-/// Whether a caller who can use these media types can use text. `*` stands for anything, a type alone (`text`, as 0.2 had
-/// it) for all of its kind; no types, any.
-pub(crate) fn take_text(modes: &[String]) -> bool {
+/// Whether a caller that accepts these media types accepts text. `*` stands for anything, a bare type (`text`, as in 0.2)
+/// for all its subtypes, and an empty list for any type.
+pub(crate) fn accepts_text(modes: &[String]) -> bool {
     let kind = |mode: &String| mode.split(['/', ';']).next().unwrap_or_default().trim().to_ascii_lowercase();
     modes.is_empty() || modes.iter().map(kind).any(|kind| kind == "text" || kind == "*")
 }
@@ -108,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_takes_text_says_so_by_a_type_a_wildcard_or_nothing() {
+    fn text_is_accepted_by_type_by_wildcard_or_by_default() {
         for (modes, text) in [
             (vec![], true),
             (vec!["text/plain"], true),
@@ -119,16 +100,7 @@ mod tests {
             (vec!["image/*", ""], false),
         ] {
             let modes: Vec<_> = modes.into_iter().map(str::to_owned).collect();
-            assert_eq!(take_text(&modes), text, "{modes:?}");
+            assert_eq!(accepts_text(&modes), text, "{modes:?}");
         }
-    }
-
-    #[test]
-    fn extensions_come_in_lists_and_in_either_header() {
-        let mut headers = HeaderMap::new();
-        headers.append(EXTENSIONS, HeaderValue::from_static("urn:a, urn:b,"));
-        headers.append(EXTENSIONS, HeaderValue::from_static(",urn:c"));
-        headers.append(X_EXTENSIONS, HeaderValue::from_static("urn:d"));
-        assert_eq!(asked(&headers), ["urn:a", "urn:b", "urn:c", "urn:d"]);
     }
 }

@@ -1,8 +1,8 @@
-//! Pages in browsers that may call: those from the origins that are configured, and no others.
+//! CORS: pages in browsers may call if their origin is configured.
 //!
-//! An answer names the one origin that asked, never `*`, and never allows credentials of the browser's own: callers prove
-//! who they are by a token that the page sends itself. Where no origin is configured nothing is said, so browsers keep
-//! every page out. Nobody else is kept out by this: it is the browser that holds to it.
+//! An answer names the origin of the request, never `*`, and never allows the browser's own credentials: a page authenticates
+//! with a token that it sends itself. If no origin is configured, no CORS header is sent, and browsers block every page. CORS
+//! protects browsers only; other clients ignore it.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -18,17 +18,17 @@ use crate::respond::Body;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cors(Vec<Origin>);
 
-/// What pages may send.
+/// The headers that pages may send.
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "Authorization, Content-Type, Accept, A2A-Version, A2A-Extensions, X-A2A-Extensions, Last-Event-ID, If-None-Match, \
      Traceparent",
 );
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
-/// What pages may read beside the body.
+/// The headers that pages may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Retry-After, WWW-Authenticate",
 );
-/// Seconds for which a browser need not ask again. A changed configuration is known within as long.
+/// Seconds for which a browser may cache a preflight; a changed configuration takes effect within this time.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 // === impl Cors ===
@@ -38,7 +38,7 @@ impl Cors {
         Self(origins)
     }
 
-    /// Answers the question that a browser asks before a page's request; none where it is no such question.
+    /// Answers a preflight request; `None` if the request is not one, or its origin is not allowed.
     pub(crate) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response<Body>> {
         if method != Method::OPTIONS || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
             return None;
@@ -53,7 +53,7 @@ impl Cors {
         Some(response)
     }
 
-    /// What an answer to this origin says.
+    /// Adds the headers of an answer to this origin.
     pub(crate) fn mark(&self, origin: Option<HeaderValue>, answer: &mut HeaderMap) {
         if self.0.is_empty() {
             return;
@@ -65,7 +65,7 @@ impl Cors {
         }
     }
 
-    /// The origin of a request, if its pages may call.
+    /// Returns the origin of a request if it is allowed.
     pub(crate) fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(ORIGIN)?;
         self.0.iter().any(|known| known.as_str().as_bytes() == origin.as_bytes()).then(|| origin.clone())

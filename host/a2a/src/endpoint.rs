@@ -1,9 +1,8 @@
-//! HTTP: which path, which method, who calls, and how much of a body.
+//! The HTTP side of a request: path, method, caller and body.
 //!
-//! The order is the cheapest first: an unknown path costs nothing, a wrong token ends before the body is read, and a
-//! body that is no request ends before anything is performed. Every request makes one line in the log: at `debug`
-//! where HTTP was content, at `info` where it was not. The line has no word of what was said, and of an unknown path
-//! not even the path.
+//! The checks run from cheap to expensive: an unknown path costs nothing, a wrong token ends the request before its body is
+//! read, and a malformed body ends it before anything is performed. Every request logs one line, at `debug` if HTTP
+//! succeeded and at `info` if it did not. The line holds no content, and an unknown path is not logged either.
 
 use std::time::{Duration, Instant};
 
@@ -18,20 +17,20 @@ use tracing::{debug, info};
 
 use crate::auth::Auth;
 use crate::body;
-use crate::capabilities;
 use crate::cors::Cors;
 use crate::jsonrpc::{self, Call};
-use crate::offer::{LiveCard, Offer};
-use crate::operation::{Caller, Operation, Operations, Reply, Verb};
+use crate::live_card::{CardSnapshot, LiveCard};
+use crate::operation::{self, Caller, Operation, Operations, Reply, Verb};
 use crate::origin;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::respond::{self, Body};
 use crate::rest::{self, Media};
 use crate::route::{Rest, Route};
+use crate::service_params::ServiceParams;
 use crate::sse::Streaming;
-use crate::version::{self, Version};
+use crate::version::Version;
 
-/// Where requests end.
+/// Answers every request to the server.
 pub(crate) struct Endpoint {
     pub(crate) operations: Operations,
     pub(crate) card: LiveCard,
@@ -42,9 +41,9 @@ pub(crate) struct Endpoint {
     pub(crate) body_timeout: Duration,
 }
 
-/// What the access log says beyond HTTP.
+/// The fields of the access log beside those of HTTP.
 #[derive(Default)]
-struct Note {
+struct LogFields {
     rpc: &'static str,
     version: &'static str,
     code: Option<i32>,
@@ -53,134 +52,139 @@ struct Note {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// Answers one request. It cannot fail: what goes wrong is an answer.
+    /// Answers one request. Errors become responses.
     pub(crate) async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
         let started = Instant::now();
-        let asked = version::asked(request.headers(), request.uri().query());
-        let route = Route::of(request.uri().path(), asked);
-        let method = request.method().clone();
-        let from = self.cors.allowed(request.headers());
+        let (head, body) = request.into_parts();
+        let params = ServiceParams::read(&head.headers, head.uri.query());
+        let route = Route::of(head.uri.path(), params.version());
+        let method = head.method.clone();
+        let origin = self.cors.allowed(&head.headers);
         let preflight = match route {
             Route::Unknown => None,
-            _ => self.cors.preflight(&method, request.headers()),
+            _ => self.cors.preflight(&method, &head.headers),
         };
-        let (mut response, note) = match (&route, &method) {
-            _ if preflight.is_some() => (preflight.unwrap_or_default(), Note::default()),
-            (Route::Rpc, &Method::POST) => self.rpc(request).await,
-            (Route::Rpc, _) => (wrong_method("POST"), Note::default()),
-            (Route::Card, &Method::GET | &Method::HEAD) => {
-                let (head, _) = request.into_parts();
-                let asked = version::asked(&head.headers, head.uri.query());
-                (self.card.respond(&method, &head.headers, asked, self.url(&head)), Note::default())
+        let (mut response, fields) = match preflight {
+            Some(response) => (response, LogFields::default()),
+            None => self.dispatch(&route, head, body, params).await,
+        };
+        self.cors.mark(origin, response.headers_mut());
+        log(&method, &route, fields, response.status(), started.elapsed());
+        response
+    }
+
+    async fn dispatch(
+        &self,
+        route: &Route,
+        head: Parts,
+        body: Incoming,
+        params: ServiceParams,
+    ) -> (Response<Body>, LogFields) {
+        let response = match (route, &head.method) {
+            (Route::Rpc, &Method::POST) => return self.rpc(head, body, params).await,
+            (Route::Rpc, _) => wrong_method("POST"),
+            (Route::Card, method @ (&Method::GET | &Method::HEAD)) => {
+                self.card.respond(method, &head.headers, params.version(), self.url(&head))
             }
-            (Route::Card, _) => (wrong_method("GET, HEAD"), Note::default()),
+            (Route::Card, _) => wrong_method("GET, HEAD"),
             (Route::Rest(rest), method) => match rest.verb(method) {
-                Some(verb) => self.rest(rest, verb, request).await,
-                None => (wrong_method(&rest.allow()), Note::default()),
+                Some(verb) => return self.rest(rest, verb, head, body, params).await,
+                None => wrong_method(&rest.allow()),
             },
             (Route::Unknown, _) => {
                 let message = "nothing is here; POST / takes JSON-RPC, POST /message:send takes HTTP+JSON, \
                                /.well-known/agent-card.json has the card";
-                (respond::failure(StatusCode::NOT_FOUND, "NOT_FOUND", message), Note::default())
+                respond::failure(StatusCode::NOT_FOUND, "NOT_FOUND", message)
             }
         };
-        self.cors.mark(from, response.headers_mut());
-        let (status, millis, route) =
-            (response.status().as_u16(), started.elapsed().as_millis() as u64, route.name());
-        let Note { rpc, version, code } = note;
-        // An extension method is text of the caller's.
-        let method = if method.as_str().len() <= 8 { method.as_str() } else { "other" };
-        if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED {
-            debug!(method, route, status, rpc, version, code, millis, "request");
-        } else {
-            info!(method, route, status, rpc, version, code, millis, "request refused");
-        }
-        response
+        (response, LogFields::default())
     }
 
-    async fn rpc(&self, request: Request<Incoming>) -> (Response<Body>, Note) {
-        let (head, body) = request.into_parts();
+    async fn rpc(&self, head: Parts, body: Incoming, params: ServiceParams) -> (Response<Body>, LogFields) {
         let Some(caller) = self.auth.caller(&head.headers) else {
-            return (unauthenticated(), Note::default());
+            return (unauthenticated(), LogFields::default());
         };
-        let offer = self.card.offer();
+        let card = self.card.snapshot();
         let call = match self.body(&head, body).await {
-            Ok(body) => {
-                let asked = version::asked(&head.headers, head.uri.query());
-                Call::read(&offer.capabilities, &head.headers, asked, &body)
-            }
-            Err(refusal) => Call::refused(refusal),
+            Ok(body) => Call::read(&card.capabilities, &head.headers, &params, &body),
+            Err(rejection) => Call::rejected(rejection),
         };
         let Call { id, method, request, streams_errors } = call;
-        let (reply, asked) = self.perform(&offer, caller, head, request).await;
+        let reply = self.perform(&card, caller, head, &params, request).await;
         let (mut response, code) = jsonrpc::respond(id, method, streams_errors, reply, &self.streaming);
         let version = method.map_or(Version::V1, |method| method.version);
-        echo(&offer, &asked, version, &mut response);
+        card.capabilities.echo(&params.extensions, version, response.headers_mut());
         let (rpc, version) = method.map_or(("", ""), |method| (method.name, method.version.as_str()));
-        (response, Note { rpc, version, code })
+        (response, LogFields { rpc, version, code })
     }
 
-    async fn rest(&self, rest: &Rest, verb: Verb, request: Request<Incoming>) -> (Response<Body>, Note) {
-        let (head, body) = request.into_parts();
+    async fn rest(
+        &self,
+        rest: &Rest,
+        verb: Verb,
+        head: Parts,
+        body: Incoming,
+        params: ServiceParams,
+    ) -> (Response<Body>, LogFields) {
         let Some(caller) = self.auth.caller(&head.headers) else {
-            return (unauthenticated(), Note::default());
+            return (unauthenticated(), LogFields::default());
         };
-        let offer = self.card.offer();
+        let card = self.card.snapshot();
         let media = Media::of(&head.headers);
         let request = async {
-            rest::admit(&offer.capabilities, rest, verb, &head)?;
+            rest::admit(&card.capabilities, rest, verb, &params)?;
             let body = if head.method == Method::POST { Some(self.body(&head, body).await?) } else { None };
-            rest::read(rest, verb, &head, body.as_deref())
+            rest::read(&card.capabilities, rest, verb, &head, body.as_deref())
         };
         let request = request.await;
-        let (reply, asked) = self.perform(&offer, caller, head, request).await;
+        let reply = self.perform(&card, caller, head, &params, request).await;
         let (mut response, code) = rest::respond(rest, media, reply, &self.streaming);
         let version = rest.dialect.version();
-        echo(&offer, &asked, version, &mut response);
-        (response, Note { rpc: "", version: version.as_str(), code })
+        card.capabilities.echo(&params.extensions, version, response.headers_mut());
+        (response, LogFields { rpc: "", version: version.as_str(), code })
     }
 
-    /// The second half is the extensions that the caller asked for, where there are any to echo.
     async fn perform(
         &self,
-        offer: &Offer,
+        card: &CardSnapshot,
         caller: Principal,
         head: Parts,
-        request: Result<crate::operation::Request, Refusal>,
-    ) -> (Result<Reply, Refusal>, Vec<String>) {
-        let asked: Vec<_> = capabilities::asked(&head.headers).into_iter().map(str::to_owned).collect();
-        let is_card =
-            matches!(&request, Ok(request) if matches!(request.operation, Operation::ExtendedCard(_)));
+        params: &ServiceParams,
+        request: Result<operation::Request, Rejection>,
+    ) -> Result<Reply, Rejection> {
+        let request = request?;
+        let is_card = matches!(request.operation, Operation::ExtendedCard(_));
         let url = if is_card { self.url(&head) } else { None };
-        // A turn may take minutes; the request's headers need not wait with it.
+        // A turn may take minutes; the request's headers need not stay in memory for it.
         drop(head);
-        let reply = match request {
-            // Boxed, since the server moves the future of a request around before it begins.
-            Ok(request) => {
-                let caller = Caller { principal: caller, extensions: &asked, url };
-                Box::pin(self.operations.perform(offer, caller, request)).await
-            }
-            Err(refusal) => Err(refusal),
-        };
-        (reply, asked)
+        let caller = Caller { principal: caller, extensions: &params.extensions, url };
+        // Boxed because the server moves the future of a request before it starts.
+        Box::pin(self.operations.perform(card, caller, request)).await
     }
 
-    /// Where the request was sent, if that is to be followed and it says so.
+    /// The address that the request was sent to, if the card follows it and it is known.
     fn url(&self, head: &Parts) -> Option<String> {
         let peer = head.extensions.get::<Peer>().map(|peer| peer.0.ip());
-        origin::of(head, peer, self.card.followed()?)
+        origin::of(head, peer, self.card.trusted_proxies()?)
     }
 
-    async fn body(&self, head: &Parts, body: Incoming) -> Result<Bytes, Refusal> {
-        let prompted = head.headers.contains_key(EXPECT);
-        body::read(body, prompted, self.max_body, self.body_timeout).await
+    async fn body(&self, head: &Parts, body: Incoming) -> Result<Bytes, Rejection> {
+        let expects_continue = head.headers.contains_key(EXPECT);
+        body::read(body, expects_continue, self.max_body, self.body_timeout).await
     }
 }
 
-fn echo(offer: &Offer, asked: &[String], version: Version, response: &mut Response<Body>) {
-    if !asked.is_empty() {
-        let asked: Vec<_> = asked.iter().map(String::as_str).collect();
-        offer.capabilities.echo(&asked, version, response.headers_mut());
+fn log(method: &Method, route: &Route, fields: LogFields, status: StatusCode, took: Duration) {
+    let LogFields { rpc, version, code } = fields;
+    let (route, millis) = (route.name(), took.as_millis() as u64);
+    // An extension method is text that the caller chose.
+    let method = if method.as_str().len() <= 8 { method.as_str() } else { "other" };
+    let is_success = status.is_success() || status == StatusCode::NOT_MODIFIED;
+    let status = status.as_u16();
+    if is_success {
+        debug!(method, route, status, rpc, version, code, millis, "request");
+    } else {
+        info!(method, route, status, rpc, version, code, millis, "request rejected");
     }
 }
 

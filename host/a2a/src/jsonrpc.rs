@@ -1,8 +1,8 @@
-//! JSON-RPC 2.0, one request a body.
+//! The JSON-RPC 2.0 binding, with one request per body.
 //!
-//! [`Call::read`] is pure: bytes in, an operation or a refusal out, and the body is gone before the operation is
-//! performed, so a turn that takes minutes does not hold it. Errors travel with HTTP 200 unless HTTP itself is what went
-//! wrong. Batches and notifications are refused, as the SDKs do: a call whose answer nobody awaits is a mistake here.
+//! [`Call::read`] is a pure function from bytes to an operation or a rejection. The body is dropped before the operation is
+//! performed, so a turn of several minutes does not keep it in memory. Errors travel with HTTP 200 unless HTTP itself failed.
+//! Batches and notifications are rejected, as in the SDKs: every operation of A2A has an answer.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -11,13 +11,14 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::body;
-use crate::capabilities::{self, Capabilities};
-use crate::dialect::{Dialect, Written};
+use crate::capabilities::Capabilities;
+use crate::dialect::{Dialect, InDialect};
+use crate::json_fields::{Fields, Path};
 use crate::operation::{Reply, Request, Verb};
 use crate::params;
-use crate::read::{Fields, Path};
-use crate::refusal::{Kind, Refusal};
+use crate::rejection::{ErrorKind, Rejection};
 use crate::respond::{self, Body};
+use crate::service_params::ServiceParams;
 use crate::sse::{self, Envelope, Streaming};
 use crate::version::{self, Version};
 
@@ -26,22 +27,22 @@ use crate::version::{self, Version};
 pub(crate) struct Method {
     pub(crate) name: &'static str,
     pub(crate) version: Version,
-    does: Verb,
+    verb: Verb,
 }
 
-/// One call, as far as it could be read.
+/// One call, as far as it could be decoded.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// What the answer echoes.
+    /// The id that the answer echoes.
     pub(crate) id: Value,
-    /// None where the call did not come so far.
+    /// `None` if the call has no valid method.
     pub(crate) method: Option<&'static Method>,
-    pub(crate) request: Result<Request, Refusal>,
-    /// Whether an error must come as the only event of a stream: clients of 0.3 that asked for one read nothing else.
+    pub(crate) request: Result<Request, Rejection>,
+    /// Whether an error must be sent as the only event of a stream: clients of 0.3 that ask for a stream read nothing else.
     pub(crate) streams_errors: bool,
 }
 
-/// All methods of both versions.
+/// The methods of both versions.
 static METHODS: [Method; 21] = [
     v1("SendMessage", Verb::Send),
     v1("SendStreamingMessage", Verb::Stream),
@@ -50,69 +51,69 @@ static METHODS: [Method; 21] = [
     v1("CancelTask", Verb::Cancel),
     v1("SubscribeToTask", Verb::Subscribe),
     v1("GetExtendedAgentCard", Verb::ExtendedCard),
-    v1("CreateTaskPushNotificationConfig", Verb::SetHook),
-    v1("GetTaskPushNotificationConfig", Verb::GetHook),
-    v1("ListTaskPushNotificationConfigs", Verb::ListHooks),
-    v1("DeleteTaskPushNotificationConfig", Verb::RemoveHook),
+    v1("CreateTaskPushNotificationConfig", Verb::CreatePushConfig),
+    v1("GetTaskPushNotificationConfig", Verb::GetPushConfig),
+    v1("ListTaskPushNotificationConfigs", Verb::ListPushConfigs),
+    v1("DeleteTaskPushNotificationConfig", Verb::DeletePushConfig),
     v03("message/send", Verb::Send),
     v03("message/stream", Verb::Stream),
     v03("tasks/get", Verb::Get),
     v03("tasks/cancel", Verb::Cancel),
     v03("tasks/resubscribe", Verb::Subscribe),
     v03("agent/getAuthenticatedExtendedCard", Verb::ExtendedCard),
-    v03("tasks/pushNotificationConfig/set", Verb::SetHook),
-    v03("tasks/pushNotificationConfig/get", Verb::GetHook),
-    v03("tasks/pushNotificationConfig/list", Verb::ListHooks),
-    v03("tasks/pushNotificationConfig/delete", Verb::RemoveHook),
+    v03("tasks/pushNotificationConfig/set", Verb::CreatePushConfig),
+    v03("tasks/pushNotificationConfig/get", Verb::GetPushConfig),
+    v03("tasks/pushNotificationConfig/list", Verb::ListPushConfigs),
+    v03("tasks/pushNotificationConfig/delete", Verb::DeletePushConfig),
 ];
 
-const fn v1(name: &'static str, does: Verb) -> Method {
-    Method { name, version: Version::V1, does }
+const fn v1(name: &'static str, verb: Verb) -> Method {
+    Method { name, version: Version::V1, verb }
 }
 
-const fn v03(name: &'static str, does: Verb) -> Method {
-    Method { name, version: Version::V03, does }
+const fn v03(name: &'static str, verb: Verb) -> Method {
+    Method { name, version: Version::V03, verb }
 }
 
 // === impl Call ===
 
 impl Call {
-    /// Reads a call. `asked` is the version that the caller states.
+    /// Decodes a call.
     pub(crate) fn read(
         capabilities: &Capabilities,
         headers: &HeaderMap,
-        asked: Option<&str>,
+        params: &ServiceParams,
         body: &[u8],
     ) -> Self {
         if !is_json(headers) {
             let message = "the body must be application/json, or another type that ends in +json";
-            return Self::refused(Refusal::new(Kind::ContentTypeNotSupported, message));
+            return Self::rejected(Rejection::new(ErrorKind::ContentTypeNotSupported, message));
         }
         let mut members = match body::parse(body) {
             Ok(Value::Object(members)) => members,
             Ok(Value::Array(_)) => return Self::invalid("batches are not served; send one request a body"),
             Ok(_) => return Self::invalid("the body must be an object"),
-            Err(refusal) => return Self::refused(refusal),
+            Err(rejection) => return Self::rejected(rejection),
         };
         let id = match members.swap_remove("id") {
             Some(id @ (Value::String(_) | Value::Number(_) | Value::Null)) => id,
             Some(_) => return Self::invalid("id must be a string, a number or null"),
-            None => return Self::without_id(members, capabilities, headers, asked),
+            None => return Self::without_id(members, capabilities, headers, params),
         };
-        Self::of(id, members, capabilities, headers, asked)
+        Self::of(id, members, capabilities, headers, params)
     }
 
-    /// A call that nobody awaits is refused whatever it says; what else is wrong with it is the better reason.
+    /// A call without an id is always rejected; any other error in it is the better reason.
     fn without_id(
         members: Map<String, Value>,
         capabilities: &Capabilities,
         headers: &HeaderMap,
-        asked: Option<&str>,
+        params: &ServiceParams,
     ) -> Self {
-        let mut call = Self::of(Value::Null, members, capabilities, headers, asked);
+        let mut call = Self::of(Value::Null, members, capabilities, headers, params);
         if call.request.is_ok() {
             let message = "id is required; notifications are not served";
-            call.request = Err(Refusal::new(Kind::InvalidRequest, message));
+            call.request = Err(Rejection::new(ErrorKind::InvalidRequest, message));
         }
         call
     }
@@ -122,46 +123,47 @@ impl Call {
         mut members: Map<String, Value>,
         capabilities: &Capabilities,
         headers: &HeaderMap,
-        asked: Option<&str>,
+        params: &ServiceParams,
     ) -> Self {
         let mut call = Self { id, ..Self::invalid("") };
         if members.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-            call.request = Err(Refusal::new(Kind::InvalidRequest, "jsonrpc must be \"2.0\""));
+            call.request = Err(Rejection::new(ErrorKind::InvalidRequest, "jsonrpc must be \"2.0\""));
             return call;
         }
         let Some(Value::String(name)) = members.get("method") else {
-            call.request = Err(Refusal::new(Kind::InvalidRequest, "method is required and must be a string"));
+            call.request =
+                Err(Rejection::new(ErrorKind::InvalidRequest, "method is required and must be a string"));
             return call;
         };
         let Some(method) = METHODS.iter().find(|method| method.name == *name) else {
             let name: String = name.chars().take(80).collect();
             let message = format!("no method {name:?}; names are case sensitive");
-            call.request = Err(Refusal::new(Kind::MethodNotFound, message));
+            call.request = Err(Rejection::new(ErrorKind::MethodNotFound, message));
             return call;
         };
         call.method = Some(method);
         call.streams_errors = method.version == Version::V03
-            && matches!(method.does, Verb::Stream | Verb::Subscribe)
+            && matches!(method.verb, Verb::Stream | Verb::Subscribe)
             && accepts_stream(headers);
-        let params = members.swap_remove("params").filter(|params| !params.is_null());
-        call.request = method.read(capabilities, headers, asked, params.unwrap_or_else(|| json!({})));
+        let value = members.swap_remove("params").filter(|value| !value.is_null());
+        call.request = method.read(capabilities, headers, params, value.unwrap_or_else(|| json!({})));
         call
     }
 
-    /// A call that could not be read so far that its id were known.
-    pub(crate) fn refused(refusal: Refusal) -> Self {
-        Self { id: Value::Null, method: None, request: Err(refusal), streams_errors: false }
+    /// A call that was rejected before its id was known.
+    pub(crate) fn rejected(rejection: Rejection) -> Self {
+        Self { id: Value::Null, method: None, request: Err(rejection), streams_errors: false }
     }
 
     fn invalid(message: &str) -> Self {
-        Self::refused(Refusal::new(Kind::InvalidRequest, message))
+        Self::rejected(Rejection::new(ErrorKind::InvalidRequest, message))
     }
 }
 
 // === impl Method ===
 
 impl Method {
-    /// The JSON that it is written in.
+    /// The dialect of the method.
     pub(crate) fn dialect(&self) -> Dialect {
         match self.version {
             Version::V1 => Dialect::V1,
@@ -173,28 +175,26 @@ impl Method {
         &self,
         capabilities: &Capabilities,
         headers: &HeaderMap,
-        asked: Option<&str>,
-        params: Value,
-    ) -> Result<Request, Refusal> {
-        if !self.version.admits(asked) {
-            return Err(self.version_mismatch(asked));
+        params: &ServiceParams,
+        value: Value,
+    ) -> Result<Request, Rejection> {
+        if !self.version.admits(params.version()) {
+            let subject = format_args!("{} is a method of", self.name);
+            return Err(version::mismatch(subject, self.version, params.version()));
         }
-        capabilities.admit(self.does, &capabilities::asked(headers))?;
+        capabilities.admit(self.verb, &params.extensions)?;
         let after = params::last_event(headers)?;
-        params::read(self.dialect(), self.does, Fields::of(params, Path::Root)?, after)
-    }
-
-    fn version_mismatch(&self, asked: Option<&str>) -> Refusal {
-        version::mismatch(format_args!("{} is a method of", self.name), self.version, asked)
+        let fields = Fields::of(value, Path::Root)?;
+        params::read(capabilities, self.dialect(), self.verb, fields, after)
     }
 }
 
-/// The response to a call. Its second half is the error's code, for the access log.
+/// Encodes the response to a call, and returns the code of an error for the access log.
 pub(crate) fn respond(
     id: Value,
     method: Option<&Method>,
     streams_errors: bool,
-    reply: Result<Reply, Refusal>,
+    reply: Result<Reply, Rejection>,
     streaming: &Streaming,
 ) -> (Response<Body>, Option<i32>) {
     let dialect = method.map_or(Dialect::V1, Method::dialect);
@@ -202,13 +202,13 @@ pub(crate) fn respond(
         Ok(Reply::Stream(updates)) => {
             Ok(sse::respond(*updates, dialect, Envelope::JsonRpc(id.clone()), streaming))
         }
-        Ok(Reply::Once(answer)) => success(&id, Written(dialect, &answer))
+        Ok(Reply::Once(answer)) => success(&id, InDialect(dialect, &answer))
             .map(|body| respond::json(StatusCode::OK, body))
             .map_err(|error| {
-                tracing::warn!(%error, "an answer could not be written");
-                Refusal::new(Kind::Internal, "the answer could not be written")
+                tracing::warn!(%error, "answer could not be encoded");
+                Rejection::new(ErrorKind::Internal, "the answer could not be written")
             }),
-        Err(refusal) => Err(refusal),
+        Err(rejection) => Err(rejection),
     };
     let version = method.map(|method| method.version);
     match written {
@@ -216,16 +216,16 @@ pub(crate) fn respond(
             respond::versioned(&mut response, version);
             (response, None)
         }
-        Err(refusal) => {
-            let body = refusal.jsonrpc_body(&id);
-            let mut response = match refusal.kind.jsonrpc_status() {
+        Err(rejection) => {
+            let body = rejection.jsonrpc_body(&id);
+            let mut response = match rejection.kind.jsonrpc_status() {
                 StatusCode::OK if streams_errors => sse::only(&body),
                 status => respond::json(status, body.to_string()),
             };
-            respond::retry(&mut response, &refusal);
-            let spoken = version.filter(|_| refusal.kind != Kind::VersionNotSupported);
+            respond::retry(&mut response, &rejection);
+            let spoken = version.filter(|_| rejection.kind != ErrorKind::VersionNotSupported);
             respond::versioned(&mut response, spoken);
-            (response, Some(refusal.kind.code()))
+            (response, Some(rejection.kind.code()))
         }
     }
 }
@@ -241,7 +241,7 @@ fn success(id: &Value, result: impl Serialize) -> Result<Bytes, serde_json::Erro
     serde_json::to_vec(&Success { jsonrpc: "2.0", id, result }).map(Bytes::from)
 }
 
-/// Whether the caller wants a stream, by any of its `Accept` lines: the Python SDK of 0.3 sends two.
+/// Whether any of the `Accept` headers names a stream; the Python SDK of 0.3 sends two of them.
 fn accepts_stream(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(ACCEPT).into_iter().filter_map(|line| line.to_str().ok());
     let types =
@@ -249,7 +249,7 @@ fn accepts_stream(headers: &HeaderMap) -> bool {
     types.map(str::trim).any(|kind| kind.eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// Whether the body claims to be JSON. No claim is one.
+/// Whether the body is declared as JSON, or not declared at all.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(CONTENT_TYPE) else { return true };
     let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
@@ -264,11 +264,12 @@ mod tests {
     use super::*;
 
     fn read(body: &Value) -> Call {
-        Call::read(&Capabilities::default(), &HeaderMap::new(), Some("1.0"), body.to_string().as_bytes())
+        let body = body.to_string();
+        Call::read(&Capabilities::default(), &HeaderMap::new(), &ServiceParams::default(), body.as_bytes())
     }
 
     #[test]
-    fn ids_are_echoed_as_they_came() {
+    fn ids_are_echoed_unchanged() {
         for id in [json!("a"), json!(7), json!(-1.5), json!(null)] {
             let call =
                 read(&json!({ "jsonrpc": "2.0", "id": id, "method": "GetTask", "params": { "id": "t" } }));
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn any_line_of_accept_may_want_a_stream() {
+    fn any_accept_header_may_ask_for_a_stream() {
         for (lines, wants) in [
             (vec!["text/event-stream"], true),
             (vec!["*/*", "text/event-stream"], true),
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_types_of_bodies() {
+    fn recognizes_media_types_of_json() {
         for (value, is) in [
             ("application/json", true),
             ("Application/JSON; charset=utf-8", true),
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn every_method_of_the_protocol_is_known_once() {
+    fn every_method_is_listed_once() {
         for (at, method) in METHODS.iter().enumerate() {
             let first = METHODS.iter().position(|other| other.name == method.name);
             assert_eq!(first, Some(at), "{}", method.name);

@@ -1,62 +1,68 @@
 //! A2A on the wire: JSON-RPC and HTTP+JSON, versions 1.0 and 0.3 on one port, streams, and the agent card.
 //!
-//! A request passes five gates, and each knows only its own business:
-//! 1. `server`, on `talaria-listen`: sockets, connections, their bounds and the drain;
-//! 2. `endpoint` and `route`: HTTP, that is paths, methods, the caller's token, the body's size and time; `origin` and `cors`
-//!    for where a request was sent to and which page it is from;
-//! 3. `jsonrpc` and `rest`: the bindings, and which version speaks;
-//! 4. `offer` and `capabilities`: whether the card of the moment offers it at all;
-//! 5. `params` and the codecs `v1`, `v03` and `v03_rest`. All read into one `Operation` and write from one `Answer` or one
-//!    `Update`, so what lies behind them, `operation` and the domain crate `talaria-turns`, has no idea of versions.
+//! A request passes five stages, each with one job:
+//! 1. `server`, on top of `talaria-listen`: sockets, connections, their limits, and draining;
+//! 2. `endpoint` and `route`: HTTP, which means paths, methods, the caller's token, and the size and deadline of the body;
+//!    `origin` finds the address that the client used, `cors` answers browsers;
+//! 3. `jsonrpc` and `rest`: the two bindings, and the protocol version of the request;
+//! 4. `live_card` and `capabilities`: whether the current card offers the operation at all;
+//! 5. `params` and the codecs `v1` and `v03`: they decode every request into one `Operation` and encode one `Answer` or one
+//!    stream of updates, so `operation` and the domain crate `talaria-turns` know nothing of versions.
 //!
-//! Push configurations, and what is pushed, are `hook`. A stream is `updates` (what is said, read from the log when it can be
-//! sent), in the form that the caller wants (`tell`), in the frames of `sse`.
+//! `push` holds push notification configurations and the notifications themselves. A stream is an `update_stream`, which
+//! reads the log as fast as the client takes the updates; `stream_form` renders each event in the form that the caller
+//! wants, and `sse` frames it.
 //!
-//! Nothing here knows of WebAssembly or of executors. Bad input ends at the gate that sees it, with an error that
-//! names the field; only `operation` can make a task.
+//! This crate knows nothing of WebAssembly or executors. The stage that detects bad input rejects it with an error that names
+//! the field; only `operation` can create a task.
 #![forbid(unsafe_code)]
+#![cfg_attr(fuzzing, allow(missing_docs, reason = "the fuzz targets see types that are otherwise private"))]
 
 mod auth;
 mod body;
 mod capabilities;
 mod card;
 mod cors;
+#[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "the fuzz targets use its types"))]
 mod dialect;
 mod endpoint;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzz;
-mod hook;
+mod json_fields;
+mod json_out;
 mod jsonrpc;
-mod moment;
-mod offer;
+mod live_card;
+#[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "the fuzz targets use its types"))]
 mod operation;
 mod origin;
-mod page;
+mod page_token;
 mod params;
-mod read;
-mod refusal;
+mod push;
+mod rejection;
 mod respond;
 mod rest;
+mod rfc3339;
+#[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "the fuzz targets use its types"))]
 mod route;
 #[cfg(test)]
 mod samples;
 mod server;
+mod service_params;
 mod sign;
 mod sse;
-mod tell;
-mod updates;
+mod stream_form;
+mod update_stream;
 mod v03;
-mod v03_rest;
 mod v1;
+#[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "the fuzz targets use its types"))]
 mod version;
-mod write;
 
 pub use auth::{Auth, InvalidToken, NotRenewed, Token};
 pub use card::{CardConfig, Extension, Provider, Skill};
-pub use hook::Notification;
-pub use offer::LiveCard;
+pub use live_card::LiveCard;
 pub use operation::{ReplyAs, TENANT};
 pub use origin::{InvalidNetwork, InvalidOrigin, Network, Origin};
+pub use push::Notification;
 pub use server::{Config, Counts, Limits, Pages, Server};
 pub use sign::{CardSigner, InvalidSigningKey};

@@ -1,10 +1,10 @@
-//! Where a request was sent to, as its sender sees it: what the card says where no address is configured.
+//! The address that a client sent its request to, which the card names if no address is configured.
 //!
-//! A client that fetched the card as `localhost` may refuse one that says `127.0.0.1`, and behind a proxy only the proxy's
-//! address works at all. `Host` is the sender's own word, and whoever lies in it gets a card that is wrong for nobody else:
-//! nothing is kept of it, and caches have the host in their key. `Forwarded` and `X-Forwarded-*` are other people's
-//! words, so they count from the proxies that the operator trusts only, and of several the last, which that proxy wrote.
-//! What is no address (too long, no plain host, a port out of range, two at once) counts as not said.
+//! A client that fetched the card from `localhost` may reject one that names `127.0.0.1`, and behind a proxy only the proxy's
+//! address works at all. `Host` is under the client's control, and a client that forges it gets a card that is wrong for nobody
+//! else: the card is not kept, and caches have the host in their key. `Forwarded` and `X-Forwarded-*` could be forged by
+//! others, so they are read only from proxies that the operator trusts, and of several elements only the last, which that proxy
+//! added. An invalid address (too long, not a plain host, a port out of range, two headers) counts as absent.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
@@ -13,44 +13,44 @@ use http::header::{FORWARDED, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Uri};
 
-/// An address, or a range of them: `10.0.0.0/8`.
+/// An IP address or a range: `10.0.0.0/8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: u128,
     mask: u128,
 }
 
-/// Why a text is no network.
+/// The text is not a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be an address like \"10.0.0.1\", or a range of them like \"10.0.0.0/8\"")]
 pub struct InvalidNetwork;
 
-/// A scheme, a host and a port, as browsers name where a page is from: `https://app.example`.
+/// The origin of a page as browsers send it, with scheme, host and port: `https://app.example`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(String);
 
-/// Why a text is no origin.
+/// The text is not an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be a scheme and a host like \"https://app.example\", without a path; there is no wildcard")]
 pub struct InvalidOrigin;
 
-/// Longest host with its port: that of a name, and a port.
+/// Bytes of the longest host name with a port.
 const MAX_AUTHORITY: usize = 253 + 6;
 
 const X_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 
-/// What an answer varies by, where proxies are trusted.
+/// The headers that the card depends on if proxies are trusted.
 pub(crate) const VARY: &str = "A2A-Version, Forwarded, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Port";
 
-/// The address that a request was sent to; none where it does not say. `peer` is who brought it.
+/// Returns the address that a request was sent to, if it is known. `peer` is the other end of the connection.
 pub(crate) fn of(head: &Parts, peer: Option<IpAddr>, trusted: &[Network]) -> Option<String> {
     let is_trusted = peer.is_some_and(|peer| trusted.iter().any(|network| network.contains(peer)));
-    seen(&head.headers, &head.uri, is_trusted)
+    address(&head.headers, &head.uri, is_trusted)
 }
 
-fn seen(headers: &HeaderMap, uri: &Uri, is_trusted: bool) -> Option<String> {
+fn address(headers: &HeaderMap, uri: &Uri, is_trusted: bool) -> Option<String> {
     let (mut scheme, mut host) = ("http", None);
     if is_trusted {
         let forwarded = last(headers, &FORWARDED);
@@ -72,20 +72,20 @@ fn seen(headers: &HeaderMap, uri: &Uri, is_trusted: bool) -> Option<String> {
     Some(format!("{scheme}://{host}"))
 }
 
-/// The value of a header that is there once.
+/// Returns the value of a header that occurs once.
 fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     let (value, None) = (values.next()?, values.next()) else { return None };
     value.to_str().ok()
 }
 
-/// The last element of a header that is a list.
+/// Returns the last element of a header that holds a list.
 fn last<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     let value = headers.get_all(name).iter().next_back()?.to_str().ok()?;
     value.rsplit(',').next().map(str::trim).filter(|value| !value.is_empty())
 }
 
-/// A parameter of an element of `Forwarded`, without its quotes.
+/// Returns a parameter of an element of `Forwarded`, without its quotes.
 fn parameter<'h>(element: Option<&'h str>, name: &str) -> Option<&'h str> {
     let pairs = element?.split(';').filter_map(|pair| pair.split_once('='));
     let mut values =
@@ -93,7 +93,7 @@ fn parameter<'h>(element: Option<&'h str>, name: &str) -> Option<&'h str> {
     values.next().map(|value| value.trim_matches('"'))
 }
 
-/// A host with or without a port, in lower case; none where it is no such thing.
+/// Returns a host with an optional port in lower case; `None` if the text is not one.
 fn authority(text: &str) -> Option<String> {
     if text.len() > MAX_AUTHORITY {
         return None;
@@ -110,7 +110,7 @@ fn authority(text: &str) -> Option<String> {
     (is_host && is_port).then(|| text.to_ascii_lowercase())
 }
 
-/// The host and the port; the colons of an address in brackets are none of a port.
+/// Splits a host from its port. Colons inside brackets belong to the address.
 fn split(text: &str) -> Option<(&str, Option<&str>)> {
     let end = if text.starts_with('[') { text.find(']')? + 1 } else { text.find(':').unwrap_or(text.len()) };
     let (host, port) = text.split_at_checked(end)?;
@@ -124,7 +124,7 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
 // === impl Network ===
 
 impl Network {
-    /// Whether an address is in it.
+    /// Whether the network contains an address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         bits(address) & self.mask == self.address
@@ -149,7 +149,7 @@ impl FromStr for Network {
             Some(_) => return Err(InvalidNetwork),
         };
         let mask = u128::MAX.checked_shl(bits_of - length).unwrap_or(0);
-        // An address of version 4 stands for itself in version 6, where the rest is fixed.
+        // IPv4 addresses are compared as mapped IPv6 addresses, whose other bits are fixed.
         let mask = if address.is_ipv4() { mask | !u128::from(u32::MAX) } else { mask };
         Ok(Self { address: bits(address) & mask, mask })
     }
@@ -165,7 +165,7 @@ fn bits(address: IpAddr) -> u128 {
 // === impl Origin ===
 
 impl Origin {
-    /// As browsers write it.
+    /// The origin as browsers send it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -182,7 +182,7 @@ impl FromStr for Origin {
             return Err(InvalidOrigin);
         }
         let host = authority(host).ok_or(InvalidOrigin)?;
-        // A browser leaves the port out where it is the scheme's own.
+        // Browsers omit the default port of the scheme.
         let own = if scheme == "https" { ":443" } else { ":80" };
         Ok(Self(format!("{scheme}://{}", host.strip_suffix(own).unwrap_or(&host))))
     }
@@ -197,11 +197,11 @@ mod tests {
     }
 
     fn from(values: &[(&'static str, &str)], is_trusted: bool) -> Option<String> {
-        seen(&headers(values), &Uri::from_static("/"), is_trusted)
+        address(&headers(values), &Uri::from_static("/"), is_trusted)
     }
 
     #[test]
-    fn the_host_is_what_was_asked_for_or_nothing() {
+    fn reads_the_host_header_unless_it_is_invalid() {
         for (host, url) in [
             ("localhost:8000", Some("http://localhost:8000")),
             ("Agents.Example", Some("http://agents.example")),
@@ -223,14 +223,14 @@ mod tests {
             assert_eq!(from(&[("host", host)], false).as_deref(), url, "{host}");
         }
         assert_eq!(from(&[("host", &"a".repeat(300))], false), None, "bounded");
-        assert_eq!(from(&[("host", "a"), ("host", "b")], false), None, "two are none");
+        assert_eq!(from(&[("host", "a"), ("host", "b")], false), None, "two headers are ambiguous");
         assert_eq!(from(&[], false), None);
         let uri = Uri::from_static("http://over.h2:1/");
-        assert_eq!(seen(&HeaderMap::new(), &uri, false).as_deref(), Some("http://over.h2:1"));
+        assert_eq!(address(&HeaderMap::new(), &uri, false).as_deref(), Some("http://over.h2:1"));
     }
 
     #[test]
-    fn what_proxies_say_counts_from_those_that_are_trusted() {
+    fn reads_forwarded_headers_from_trusted_proxies_only() {
         let host = ("host", "inside:8000");
         for (said, url) in [
             (vec![("forwarded", "for=1.2.3.4;host=out.example;proto=https")], "https://out.example"),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_as_browsers_write_it() {
+    fn an_origin_has_the_form_that_browsers_send() {
         for (text, origin) in [
             ("https://App.Example", "https://app.example"),
             ("https://app.example:443", "https://app.example"),

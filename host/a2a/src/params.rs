@@ -1,35 +1,37 @@
-//! The parameters of an operation, from the members of an object: JSON-RPC's `params`, a body, or a query with what
-//! the path says.
+//! Decodes the parameters of an operation from the members of an object: JSON-RPC's `params`, a body, or a query together
+//! with the path.
 
 use http::HeaderMap;
 use serde_json::Value;
 use talaria_turns::State;
 
+use crate::capabilities::Capabilities;
 use crate::dialect::Dialect;
-use crate::operation::{GetTask, ListTasks, Operation, Request, Subscribe, Verb};
-use crate::read::Fields;
-use crate::refusal::{Refusal, Violation};
+use crate::json_fields::Fields;
+use crate::operation::{GetTask, ListTasks, Operation, Request, SendMessage, Subscribe, Verb};
+use crate::rejection::{Rejection, Violation};
 use crate::version::Version;
-use crate::{hook, page};
+use crate::{page_token, push};
 
-/// The header with the number of the last event that a caller has.
+/// The header with the number of the last event that the caller has.
 const LAST_EVENT_ID: &str = "last-event-id";
-/// Tasks on one page, where the caller does not say. The protocol's default.
+/// Tasks per page unless the caller says otherwise; the protocol's default.
 const PAGE_SIZE: usize = 50;
-/// The most that one page may hold. The protocol's bound.
+/// The most tasks per page; the protocol's limit.
 const MAX_PAGE_SIZE: usize = 100;
 
-/// Reads a request. `after` is what [`last_event`] found.
+/// Decodes a request. `after` comes from [`last_event`].
 pub(crate) fn read(
+    capabilities: &Capabilities,
     dialect: Dialect,
     verb: Verb,
     mut fields: Fields<'_>,
     after: Option<u64>,
-) -> Result<Request, Refusal> {
+) -> Result<Request, Rejection> {
     let tenant = fields.string("tenant")?;
     let operation = match verb {
-        Verb::Send => Operation::Send(Box::new(dialect.send_message(fields)?)),
-        Verb::Stream => Operation::Stream(Box::new(dialect.send_message(fields)?), after),
+        Verb::Send => Operation::Send(Box::new(send(capabilities, dialect, fields)?)),
+        Verb::Stream => Operation::Stream(Box::new(send(capabilities, dialect, fields)?), after),
         Verb::Get => Operation::Get(GetTask {
             id: fields.required_id("id")?,
             history_length: fields.count("historyLength")?,
@@ -42,14 +44,14 @@ pub(crate) fn read(
             shows_ended: dialect.version() == Version::V03,
         }),
         Verb::ExtendedCard => Operation::ExtendedCard(dialect.version()),
-        Verb::SetHook | Verb::GetHook | Verb::ListHooks | Verb::RemoveHook => {
-            hook::operation(dialect, verb, fields)?
+        Verb::CreatePushConfig | Verb::GetPushConfig | Verb::ListPushConfigs | Verb::DeletePushConfig => {
+            push::operation(dialect, verb, fields)?
         }
     };
     Ok(Request { tenant, operation })
 }
 
-/// The number of the last event that the caller has; an empty header is none.
+/// Reads the number of the last event that the caller has; an empty header counts as absent.
 pub(crate) fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Violation> {
     let mut values = headers.get_all(LAST_EVENT_ID).iter();
     let (value, more) = (values.next(), values.next());
@@ -68,22 +70,30 @@ pub(crate) fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Violation> 
     }
 }
 
+fn send(capabilities: &Capabilities, dialect: Dialect, fields: Fields<'_>) -> Result<SendMessage, Rejection> {
+    let send = dialect.send_message(fields)?;
+    if send.configuration.push.is_some() {
+        capabilities.require_push()?;
+    }
+    Ok(send)
+}
+
 fn list(mut fields: Fields<'_>) -> Result<ListTasks, Violation> {
     let page_size = fields.count("pageSize")?.unwrap_or(PAGE_SIZE);
     if !(1..=MAX_PAGE_SIZE).contains(&page_size) {
-        return Err(fields.at("pageSize").refuse(format!("must be from 1 to {MAX_PAGE_SIZE}")));
+        return Err(fields.at("pageSize").violation(format!("must be from 1 to {MAX_PAGE_SIZE}")));
     }
     let after = match fields.string("pageToken")? {
         None => None,
-        Some(token) => match page::place(&token) {
-            None => return Err(fields.at("pageToken").refuse("must be a nextPageToken of this server")),
+        Some(token) => match page_token::decode(&token) {
+            None => return Err(fields.at("pageToken").violation("must be a nextPageToken of this server")),
             place => place,
         },
     };
     Ok(ListTasks {
         context: fields.id("contextId")?,
         state: state(&mut fields)?,
-        since: fields.moment("statusTimestampAfter")?,
+        since: fields.timestamp("statusTimestampAfter")?,
         after,
         page_size,
         history_length: fields.count("historyLength")?,
@@ -91,7 +101,7 @@ fn list(mut fields: Fields<'_>) -> Result<ListTasks, Violation> {
     })
 }
 
-/// A state by its name or number; unspecified is none.
+/// Reads a state by its name or number; unspecified counts as absent.
 fn state(fields: &mut Fields<'_>) -> Result<Option<State>, Violation> {
     const STATES: [(&str, State); 8] = [
         ("TASK_STATE_SUBMITTED", State::Submitted),
@@ -115,7 +125,9 @@ fn state(fields: &mut Fields<'_>) -> Result<Option<State>, Violation> {
     let found = STATES.iter().enumerate().find(|(at, known)| known.0 == name || (at + 1).to_string() == name);
     match found {
         Some((_, (_, state))) => Ok(Some(*state)),
-        None => Err(fields.at("status").refuse("must be the name of a task state, like TASK_STATE_WORKING")),
+        None => {
+            Err(fields.at("status").violation("must be the name of a task state, like TASK_STATE_WORKING"))
+        }
     }
 }
 
@@ -126,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_event_is_one_number_or_none() {
+    fn the_last_event_is_a_single_number_or_absent() {
         let of = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {
@@ -141,6 +153,6 @@ mod tests {
         for bad in ["-1", "+1", "1.0", "abc", "ü", "99999999999999999999999", "1,2"] {
             assert_eq!(of(&[bad]), Err("Last-Event-ID".into()), "{bad}");
         }
-        assert_eq!(of(&["1", "2"]), Err("Last-Event-ID".into()), "two are none");
+        assert_eq!(of(&["1", "2"]), Err("Last-Event-ID".into()), "two headers contradict each other");
     }
 }

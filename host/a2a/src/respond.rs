@@ -1,4 +1,4 @@
-//! Responses, as bytes.
+//! HTTP responses.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -6,47 +6,42 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::Stream;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY};
+use http::header::{HeaderValue, RETRY_AFTER, VARY};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use serde_json::json;
 
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::version::{self, Version};
 
 /// The body of every response.
 pub(crate) enum Body {
     Whole(Full<Bytes>),
-    /// Frames of a stream, each made when the connection asks for it.
+    /// The frames of a stream, each encoded when the connection asks for it.
     Frames(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What an answer depends on beside the path and the body.
+/// The headers that an answer depends on.
 const DEPENDS: HeaderValue = HeaderValue::from_static("A2A-Version, A2A-Extensions, Accept");
 
-/// A response of JSON.
+/// Returns a JSON response.
 pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
-    typed(status, JSON, body)
+    talaria_listen::json(status, body).map(Body::Whole)
 }
 
-/// A response of some type.
+/// Returns a response with this media type.
 pub(crate) fn typed(status: StatusCode, media_type: HeaderValue, body: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Body::Whole(Full::new(body.into())));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, media_type);
-    response
+    talaria_listen::typed(status, media_type, body).map(Body::Whole)
 }
 
-/// A failure of HTTP itself, in the form that A2A gives to errors outside of JSON-RPC.
+/// Returns a failure of HTTP itself, in the form that A2A gives to errors outside of JSON-RPC.
 pub(crate) fn failure(status: StatusCode, name: &str, message: &str) -> Response<Body> {
-    let body = json!({ "error": { "code": status.as_u16(), "status": name, "message": message } });
-    json(status, body.to_string())
+    talaria_listen::error(status, name, message).map(Body::Whole)
 }
 
-/// Says which version the answer is in, where one was agreed on, and what it depends on.
+/// Adds the version of the answer, if the request settled one, and the headers that the answer depends on.
 pub(crate) fn versioned(response: &mut Response<Body>, version: Option<Version>) {
     let headers = response.headers_mut();
     headers.insert(VARY, DEPENDS);
@@ -55,9 +50,9 @@ pub(crate) fn versioned(response: &mut Response<Body>, version: Option<Version>)
     }
 }
 
-/// Says when to try again, where it is worth it.
-pub(crate) fn retry(response: &mut Response<Body>, refusal: &Refusal) {
-    if let Some(seconds) = refusal.retry_after {
+/// Adds the time after which a retry makes sense, if there is one.
+pub(crate) fn retry(response: &mut Response<Body>, rejection: &Rejection) {
+    if let Some(seconds) = rejection.retry_after {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
 }

@@ -1,28 +1,30 @@
-//! HTTP+JSON: the path says what, the body or the query says the rest, the status says how it went.
+//! The HTTP+JSON binding: the path names the operation, the body or the query holds its parameters, and the status tells the
+//! result.
 //!
-//! The same operations and the same members as JSON-RPC, without the envelope. What the path says may be said again in the
-//! body, but not otherwise. An answer has the media type of the request, `application/json` or `application/a2a+json`;
-//! where there was no body, or where it is an error, what `Accept` prefers, and `application/json` where it says nothing.
+//! Operations and fields are those of JSON-RPC, without the envelope. The body may repeat what the path says, but not
+//! contradict it. An answer has the media type of the request, `application/json` or `application/a2a+json`. An error, or the
+//! answer to a request without a body, has the media type that `Accept` names, or `application/json`.
 
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Map, Value};
 
-use crate::capabilities::{self, Capabilities};
-use crate::dialect::Written;
+use crate::capabilities::Capabilities;
+use crate::dialect::InDialect;
+use crate::json_fields::{Fields, Path};
 use crate::operation::{Reply, Request, Verb};
-use crate::read::{Fields, Path};
-use crate::refusal::{Kind, Refusal};
+use crate::rejection::{ErrorKind, Rejection};
 use crate::respond::{self, Body, JSON};
 use crate::route::{self, Rest};
+use crate::service_params::ServiceParams;
 use crate::sse::{self, Envelope, Streaming};
 use crate::{body, jsonrpc, params, version};
 
 /// The media type that 1.0 prefers.
 const A2A_JSON: &str = "application/a2a+json";
 
-/// What the answer's media types are.
+/// Whether the answer, and an error, have the media type of A2A.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Media {
     answer: bool,
@@ -32,7 +34,7 @@ pub(crate) struct Media {
 // === impl Media ===
 
 impl Media {
-    /// What a request asks for.
+    /// Reads what a request asks for.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let names_it = |name| {
             let values =
@@ -50,78 +52,82 @@ impl Media {
     }
 }
 
-/// Checks what needs no body: the version and what the card offers.
+/// Checks what needs no body: the version, and that the card offers the operation.
 pub(crate) fn admit(
     capabilities: &Capabilities,
     rest: &Rest,
     verb: Verb,
-    head: &Parts,
-) -> Result<(), Refusal> {
-    let asked = version::asked(&head.headers, head.uri.query());
+    params: &ServiceParams,
+) -> Result<(), Rejection> {
     let version = rest.dialect.version();
-    if !version.admits(asked) {
-        return Err(version::mismatch("this path belongs to", version, asked));
+    if !version.admits(params.version()) {
+        return Err(version::mismatch("this path belongs to", version, params.version()));
     }
-    capabilities.admit(verb, &capabilities::asked(&head.headers))
+    capabilities.admit(verb, &params.extensions)
 }
 
-/// Reads a request. `body` is what a POST brought; none for the other methods.
-pub(crate) fn read(rest: &Rest, verb: Verb, head: &Parts, body: Option<&[u8]>) -> Result<Request, Refusal> {
+/// Decodes a request. `body` is that of a POST, and `None` for the other methods.
+pub(crate) fn read(
+    capabilities: &Capabilities,
+    rest: &Rest,
+    verb: Verb,
+    head: &Parts,
+    body: Option<&[u8]>,
+) -> Result<Request, Rejection> {
     let after = params::last_event(&head.headers)?;
     let mut fields = match body {
         None => Fields::of_query(route::query(head.uri.query())),
         Some([]) => Fields::of(Value::Object(Map::new()), Path::Root)?,
         Some(_) if !jsonrpc::is_json(&head.headers) => {
             let message = "the body must be application/json or application/a2a+json";
-            return Err(Refusal::new(Kind::ContentTypeNotSupported, message));
+            return Err(Rejection::new(ErrorKind::ContentTypeNotSupported, message));
         }
         Some(body) => Fields::of(body::parse(body)?, Path::Root)?,
     };
-    // What a path is about is `id` in every request but those about a task's push configurations.
-    let of_hooks = matches!(verb, Verb::SetHook | Verb::GetHook | Verb::ListHooks | Verb::RemoveHook);
+    // The task in a path is `id`, except in requests about push configurations.
     if let Some(task) = &rest.task {
-        fields.bind(if of_hooks { "taskId" } else { "id" }, task)?;
+        fields.bind(if verb.is_about_push() { "taskId" } else { "id" }, task)?;
     }
-    if let Some(hook) = &rest.hook {
-        fields.bind("id", hook)?;
+    if let Some(config) = &rest.push_config {
+        fields.bind("id", config)?;
     }
     if let Some(tenant) = &rest.tenant {
         fields.bind("tenant", tenant)?;
     }
-    params::read(rest.dialect, verb, fields, after)
+    params::read(capabilities, rest.dialect, verb, fields, after)
 }
 
-/// The response. Its second half is the error's code, for the access log.
+/// Encodes the response, and returns the code of an error for the access log.
 pub(crate) fn respond(
     rest: &Rest,
     media: Media,
-    reply: Result<Reply, Refusal>,
+    reply: Result<Reply, Rejection>,
     streaming: &Streaming,
 ) -> (Response<Body>, Option<i32>) {
     let dialect = rest.dialect;
     let written = match reply {
         Ok(Reply::Stream(updates)) => Ok(sse::respond(*updates, dialect, Envelope::Rest, streaming)),
-        Ok(Reply::Once(answer)) => serde_json::to_vec(&Written(dialect, &answer))
+        Ok(Reply::Once(answer)) => serde_json::to_vec(&InDialect(dialect, &answer))
             .map(|body| respond::typed(StatusCode::OK, Media::value(media.answer), body))
             .map_err(|error| {
-                tracing::warn!(%error, "an answer could not be written");
-                Refusal::new(Kind::Internal, "the answer could not be written")
+                tracing::warn!(%error, "answer could not be encoded");
+                Rejection::new(ErrorKind::Internal, "the answer could not be written")
             }),
-        Err(refusal) => Err(refusal),
+        Err(rejection) => Err(rejection),
     };
     let (mut response, version, code) = match written {
         Ok(response) => (response, Some(dialect.version()), None),
-        Err(refusal) => {
-            let (status, _) = refusal.kind.rest_status();
-            let body = refusal.rest_body(dialect.version()).to_string();
+        Err(rejection) => {
+            let (status, _) = rejection.kind.rest_status();
+            let body = rejection.rest_body(dialect.version()).to_string();
             let mut response = respond::typed(status, Media::value(media.error), body);
-            respond::retry(&mut response, &refusal);
-            let spoken = (refusal.kind != Kind::VersionNotSupported).then_some(dialect.version());
-            (response, spoken, Some(refusal.kind.code()))
+            respond::retry(&mut response, &rejection);
+            let spoken = (rejection.kind != ErrorKind::VersionNotSupported).then_some(dialect.version());
+            (response, spoken, Some(rejection.kind.code()))
         }
     };
     respond::versioned(&mut response, version);
-    // A task is its owner's, and stale when it is old.
+    // A task is private to its owner and changes at any time.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     (response, code)
 }
@@ -131,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answers_type_is_the_requests() {
+    fn an_answer_has_the_media_type_of_the_request() {
         let of = |content_type: &'static str, accept: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

@@ -1,15 +1,16 @@
-//! What a path names, and what may be done with it.
+//! Routes: what a path addresses, and which methods it takes.
 //!
-//! `/` is JSON-RPC. The rest is HTTP+JSON: of 1.0 as it stands or behind one segment that names a tenant, of 0.3 behind
-//! `/v1`. A caller who states 1.x means `/v1/…` as the tenant `v1`; to everybody else it is 0.3.
+//! `/` is JSON-RPC. The rest is HTTP+JSON: the paths of 1.0 on their own or below one segment that names a tenant, the paths of
+//! 0.3 below `/v1`. For a caller who requests 1.x, `/v1/…` is the tenant `v1`; for everybody else it is 0.3.
 
 use http::Method;
+use percent_encoding::percent_decode_str;
 
 use crate::dialect::Dialect;
 use crate::operation::Verb;
 use crate::version::Version;
 
-/// What a path names.
+/// What a path addresses.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Rpc,
@@ -18,13 +19,13 @@ pub(crate) enum Route {
     Unknown,
 }
 
-/// Something of HTTP+JSON.
+/// A resource of HTTP+JSON.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Rest {
-    pub(crate) dialect: Dialect,
-    pub(crate) tenant: Option<String>,
-    pub(crate) task: Option<String>,
-    pub(crate) hook: Option<String>,
+pub struct Rest {
+    pub dialect: Dialect,
+    pub tenant: Option<String>,
+    pub task: Option<String>,
+    pub push_config: Option<String>,
     resource: Resource,
 }
 
@@ -36,39 +37,39 @@ enum Resource {
     Task,
     Cancel,
     Subscribe,
-    Hooks,
-    Hook,
+    PushConfigs,
+    PushConfig,
     ExtendedCard,
 }
 
 /// The prefix of 0.3.
-const OLD: &str = "v1";
+const V03_PREFIX: &str = "v1";
 
 // === impl Route ===
 
 impl Route {
-    /// `asked` is the version that the caller states.
-    pub(crate) fn of(path: &str, asked: Option<&str>) -> Self {
+    /// Returns the route of a path for a caller who requests the version `requested`.
+    pub(crate) fn of(path: &str, requested: Option<&str>) -> Self {
         match path {
             "/" => return Self::Rpc,
-            // The second is where 0.2 had it, and where the platform still looks.
+            // The second is the path of 0.2, which the platform still uses.
             "/.well-known/agent-card.json" | "/.well-known/agent.json" => return Self::Card,
             _ => {}
         }
-        // The longest path has five segments; what is left over in a sixth fits none.
+        // The longest path has five segments; a path with a sixth matches nothing.
         let Some(segments) = path.strip_prefix('/').map(|path| path.splitn(6, '/').collect::<Vec<_>>())
         else {
             return Self::Unknown;
         };
-        Rest::of(&segments, asked).map_or(Self::Unknown, Self::Rest)
+        Rest::of(&segments, requested).map_or(Self::Unknown, Self::Rest)
     }
 
-    /// For the access log.
+    /// The name for the access log.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Rpc => "rpc",
             Self::Card => "card",
-            Self::Rest(rest) => rest.resource.name(),
+            Self::Rest(rest) => rest.name(),
             Self::Unknown => "unknown",
         }
     }
@@ -77,17 +78,19 @@ impl Route {
 // === impl Rest ===
 
 impl Rest {
-    fn of(segments: &[&str], asked: Option<&str>) -> Option<Self> {
+    fn of(segments: &[&str], requested: Option<&str>) -> Option<Self> {
         let found = |dialect, tenant: Option<&str>, segments: &[&str]| {
-            let (resource, task, hook) = resource(segments, dialect)?;
+            let (resource, task, push_config) = resource(segments, dialect)?;
             let tenant = match tenant {
                 None => None,
-                Some(tenant) => Some(decoded(tenant, false).filter(|tenant| !tenant.is_empty())?),
+                Some(tenant) => Some(decoded(tenant).filter(|tenant| !tenant.is_empty())?),
             };
-            Some(Self { dialect, tenant, task, hook, resource })
+            Some(Self { dialect, tenant, task, push_config, resource })
         };
         match segments.split_first() {
-            Some((&OLD, rest)) if !Version::V1.serves(asked) => found(Dialect::V03Rest, None, rest),
+            Some((&V03_PREFIX, rest)) if !Version::V1.serves(requested) => {
+                found(Dialect::V03Rest, None, rest)
+            }
             Some((first, rest)) => {
                 found(Dialect::V1, None, segments).or_else(|| found(Dialect::V1, Some(first), rest))
             }
@@ -95,12 +98,17 @@ impl Rest {
         }
     }
 
-    /// What a method does here.
+    /// The name for the access log.
+    pub fn name(&self) -> &'static str {
+        self.resource.name()
+    }
+
+    /// What a method does to this resource.
     pub(crate) fn verb(&self, method: &Method) -> Option<Verb> {
         self.resource.verbs().iter().find(|(allowed, _)| allowed == method).map(|(_, verb)| *verb)
     }
 
-    /// The methods that do something.
+    /// The methods that the resource takes, for the `Allow` header.
     pub(crate) fn allow(&self) -> String {
         let names: Vec<_> = self.resource.verbs().iter().map(|(method, _)| method.as_str()).collect();
         names.join(", ")
@@ -117,10 +125,14 @@ impl Resource {
             Self::Tasks => &[(Method::GET, Verb::List)],
             Self::Task => &[(Method::GET, Verb::Get)],
             Self::Cancel => &[(Method::POST, Verb::Cancel)],
-            // The text of the specification says POST, its proto says GET; clients do either.
+            // The text of the specification says POST, its proto says GET; clients use either.
             Self::Subscribe => &[(Method::GET, Verb::Subscribe), (Method::POST, Verb::Subscribe)],
-            Self::Hooks => &[(Method::GET, Verb::ListHooks), (Method::POST, Verb::SetHook)],
-            Self::Hook => &[(Method::GET, Verb::GetHook), (Method::DELETE, Verb::RemoveHook)],
+            Self::PushConfigs => {
+                &[(Method::GET, Verb::ListPushConfigs), (Method::POST, Verb::CreatePushConfig)]
+            }
+            Self::PushConfig => {
+                &[(Method::GET, Verb::GetPushConfig), (Method::DELETE, Verb::DeletePushConfig)]
+            }
             Self::ExtendedCard => &[(Method::GET, Verb::ExtendedCard)],
         }
     }
@@ -133,15 +145,15 @@ impl Resource {
             Self::Task => "task",
             Self::Cancel => "task:cancel",
             Self::Subscribe => "task:subscribe",
-            Self::Hooks | Self::Hook => "pushNotificationConfigs",
+            Self::PushConfigs | Self::PushConfig => "pushNotificationConfigs",
             Self::ExtendedCard => "extendedAgentCard",
         }
     }
 }
 
-/// What the segments name, with the ids of a task and of a hook in them.
+/// Returns the resource that the segments address, with the ids of a task and of a push configuration in them.
 fn resource(segments: &[&str], dialect: Dialect) -> Option<(Resource, Option<String>, Option<String>)> {
-    let id = |text: &str| decoded(text, false).filter(|id| !id.is_empty());
+    let id = |text: &str| decoded(text).filter(|id| !id.is_empty());
     let alone = |resource| Some((resource, None, None));
     let with_task = |resource, task: &str| Some((resource, Some(id(task)?), None));
     match segments {
@@ -156,40 +168,32 @@ fn resource(segments: &[&str], dialect: Dialect) -> Option<(Resource, Option<Str
             Some((task, "subscribe")) => with_task(Resource::Subscribe, task),
             _ => with_task(Resource::Task, last),
         },
-        ["tasks", task, "pushNotificationConfigs"] => with_task(Resource::Hooks, task),
-        ["tasks", task, "pushNotificationConfigs", hook] => {
-            Some((Resource::Hook, Some(id(task)?), Some(id(hook)?)))
+        ["tasks", task, "pushNotificationConfigs"] => with_task(Resource::PushConfigs, task),
+        ["tasks", task, "pushNotificationConfigs", config] => {
+            Some((Resource::PushConfig, Some(id(task)?), Some(id(config)?)))
         }
         _ => None,
     }
 }
 
-/// The parameters of a query.
+/// Decodes the parameters of a query. Text that cannot be decoded becomes a replacement character, which the decoder of that
+/// parameter rejects.
 pub(crate) fn query(query: Option<&str>) -> impl Iterator<Item = (String, String)> + '_ {
     let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
     pairs.map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        // What is not UTF-8 is no value of ours; it is told so where it is read.
-        let decode = |text: &str| decoded(text, true).unwrap_or_else(|| "\u{fffd}".into());
+        let decode = |text: &str| decoded(&text.replace('+', " ")).unwrap_or_else(|| "\u{fffd}".into());
         (decode(name), decode(value))
     })
 }
 
-/// Takes the percent signs out; none where that gives no text. In a query, plus means a space.
-fn decoded(text: &str, plus: bool) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
-                u8::try_from(digit()? * 16 + digit()?).ok()?
-            }
-            b'+' if plus => b' ',
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
+/// Decodes percent-encoded text; `None` if an escape is incomplete or the result is not UTF-8.
+fn decoded(text: &str) -> Option<String> {
+    // The decoder copies an incomplete escape; two spellings of one id would be the result.
+    let is_escape =
+        |rest: &str| rest.as_bytes().get(..2).is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit));
+    let is_valid = text.split('%').skip(1).all(is_escape);
+    is_valid.then(|| String::from_utf8(percent_decode_str(text).collect()).ok()).flatten()
 }
 
 #[cfg(test)]
@@ -198,11 +202,11 @@ mod tests {
 
     fn rest(
         path: &str,
-        asked: Option<&str>,
+        requested: Option<&str>,
     ) -> Option<(Dialect, Option<String>, Option<String>, &'static str)> {
-        match Route::of(path, asked) {
+        match Route::of(path, requested) {
             Route::Rest(rest) => {
-                let name = rest.resource.name();
+                let name = rest.name();
                 Some((rest.dialect, rest.tenant, rest.task, name))
             }
             _ => None,
@@ -210,10 +214,10 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_both_versions_with_and_without_tenant() {
+    fn routes_paths_of_both_versions_with_and_without_a_tenant() {
         let text = |text: &str| Some(text.to_owned());
         let one = Some("1.0");
-        for (path, asked, found) in [
+        for (path, requested, found) in [
             ("/message:send", one, (Dialect::V1, None, None, "message:send")),
             ("/message:send", None, (Dialect::V1, None, None, "message:send")),
             ("/acme/message:send", one, (Dialect::V1, text("acme"), None, "message:send")),
@@ -232,12 +236,12 @@ mod tests {
                 (Dialect::V1, None, text("t"), "pushNotificationConfigs"),
             ),
         ] {
-            assert_eq!(rest(path, asked), Some(found), "{path} {asked:?}");
+            assert_eq!(rest(path, requested), Some(found), "{path} {requested:?}");
         }
     }
 
     #[test]
-    fn what_is_no_path_of_the_protocol() {
+    fn other_paths_are_unknown() {
         for path in [
             "",
             "//",
@@ -263,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_taken_apart() {
+    fn decodes_queries() {
         let pairs: Vec<_> = query(Some("a=1&b=x+y%2Bz&&c&d=%ff&e=%4")).collect();
         let expected = [("a", "1"), ("b", "x y+z"), ("c", ""), ("d", "\u{fffd}"), ("e", "\u{fffd}")];
         assert_eq!(pairs, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));

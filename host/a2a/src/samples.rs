@@ -1,4 +1,4 @@
-//! Messages and parts of every shape, for the property tests of the codecs.
+//! Random messages and parts, for the property tests of the codecs.
 
 use proptest::collection::vec;
 use proptest::option::of;
@@ -13,7 +13,7 @@ pub(crate) fn value() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        // Halves and quarters: what every parser of floats agrees on.
+        // Quarters, which every parser of floats reads exactly.
         any::<i32>().prop_map(|number| Value::from(f64::from(number) / 4.0)),
         ".{0,8}".prop_map(Value::from),
     ];
@@ -44,13 +44,13 @@ pub(crate) fn part() -> impl Strategy<Value = Part> {
     )
 }
 
-/// A part that 0.3 has words for.
+/// A part that 0.3 can express.
 pub(crate) fn part_of_03() -> impl Strategy<Value = Part> {
     part().prop_map(|mut part| {
         if matches!(part.content, Content::Text(_) | Content::Data(_)) {
             (part.media_type, part.filename) = (None, None);
         }
-        // No metadata and empty metadata are one where the mark for wrapped data goes through it.
+        // The mark for wrapped data makes no difference between absent and empty metadata.
         part.metadata = part.metadata.filter(|metadata| !metadata.is_empty());
         part
     })

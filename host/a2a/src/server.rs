@@ -1,7 +1,7 @@
-//! The server: what it is told, how it is put together, and what it has counted. The connections are `talaria-listen`'s.
+//! The public server: its configuration, its composition and its counters. `talaria-listen` handles the connections.
 //!
-//! Shutting down: no new connection, streams end at once, requests under way finish within [`Limits::grace`], what is
-//! left is cut. The turns behind cut requests go on; draining them is the domain's.
+//! On shutdown the server accepts no new connection, ends streams at once, lets requests in flight finish within
+//! [`Limits::grace`], and then closes what is left. The turns behind closed requests carry on; `talaria-turns` drains them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,69 +22,70 @@ use crate::auth::{Auth, Token};
 use crate::card::CardConfig;
 use crate::cors::Cors;
 use crate::endpoint::Endpoint;
-use crate::offer::{LiveCard, Stage};
+use crate::live_card::{CardContext, LiveCard};
 use crate::operation::{Operations, ReplyAs, Streams};
 use crate::origin::{Network, Origin};
 use crate::respond::Body;
 use crate::sign::CardSigner;
 use crate::sse::Streaming;
 
-/// What a server needs to know.
+/// The configuration of a server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where clients reach the server; what the card says.
+    /// The address in the card, where clients reach the server.
     pub url: String,
-    /// Whether the card says the address that a request was sent to instead, where that is known and nothing is signed.
+    /// Whether the card names the address that the request was sent to instead, if it is known and the card is not signed.
     pub url_follows: bool,
-    /// Who may say by `Forwarded` and `X-Forwarded-*` where others sent their requests.
+    /// The proxies whose `Forwarded` and `X-Forwarded-*` headers are trusted.
     pub trusted_proxies: Vec<Network>,
-    /// The origins whose pages browsers let call.
+    /// The origins whose pages may call from a browser.
     pub cors: Vec<Origin>,
-    /// The rest of the card, at the start; see [`Server::card`].
+    /// The rest of the initial card; see [`Server::card`].
     pub card: CardConfig,
-    /// Signs the card. None: the card has no signature.
+    /// Signs the card; without it the card has no signature.
     pub card_signer: Option<CardSigner>,
-    /// The callers. None: everybody may call, and all tasks are everybody's.
+    /// The tokens of the callers. If there are none, anyone may call and all tasks are shared.
     pub tokens: Vec<Token>,
-    /// A caller whose token comes later, by [`Auth::renew`]. With one, everybody must prove who they are from the start.
+    /// A caller whose token arrives later through [`Auth::renew`]. If set, every caller needs a token from the start.
     pub awaited: Option<String>,
-    /// How a blocking send is answered whose turn only returned text.
+    /// How a blocking send is answered if its turn returned only text.
     pub reply: ReplyAs,
-    /// How streams and pushes tell an answer that comes in pieces, where the caller does not ask for a form.
+    /// The form of a streamed answer, in streams and push notifications, unless the caller asks for another.
     pub stream: StreamAs,
-    /// The same for callers by name.
+    /// The form for individual callers, by name.
     pub caller_streams: HashMap<String, StreamAs>,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
 }
 
-/// Bounds of a server.
+/// The limits of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at once; one more is turned away. The default is ten times the turns that may be under way,
-    /// since most connections idle.
+    /// Concurrent connections; further ones are rejected. The default is ten times the number of concurrent turns, since most
+    /// connections are idle.
     pub connections: usize,
-    /// Bytes of a request's body. The default is what the platform passes on at most.
+    /// Bytes of a request's body. The default is the largest body that the platform forwards.
     pub body: usize,
-    /// Longest wait for a whole body.
+    /// The longest wait for a whole body.
     pub body_timeout: Duration,
-    /// Longest wait for the first request of a connection, and for each request's headers. It also ends idle
+    /// The longest wait for the first request of a connection and for the headers of each request. It also closes idle
     /// HTTP/1.1 connections.
     pub header_timeout: Duration,
-    /// Longest wait for requests under way when shutting down.
+    /// The longest wait for requests in flight on shutdown.
     pub grace: Duration,
-    /// Longest silence of a stream before a comment says that it lives. Proxies give up after 30 to 60 seconds.
+    /// The longest silence of a stream before it sends a keep-alive comment. Proxies give up after 30 to 60 seconds.
     pub keep_alive: Duration,
-    /// Longest that the first event of a send's stream waits for the turn to say whether its answer is one message.
+    /// The longest time that a send's stream holds back its first event until the turn says whether its answer is a single
+    /// message.
     pub hold: Duration,
 }
 
-/// What else is served at the address of A2A.
+/// Routes beside A2A on the same port.
 pub trait Pages: Send + Sync + 'static {
     /// Whether this path is one of them.
     fn has(&self, path: &str) -> bool;
 
-    /// The answer to a request for one; nobody reads the request's body.
+    /// Answers a request for such a path; the request's body is not read.
     fn answer<'a>(&'a self, head: &'a Parts) -> BoxFuture<'a, Response<Full<Bytes>>>;
 }
 
@@ -96,10 +97,10 @@ pub struct Server {
     counts: Counts,
 }
 
-/// What a server counts, to be read at any time. Cheap to clone.
+/// The counters of a server. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
-    turned_away: Arc<AtomicU64>,
+    rejected: Arc<AtomicU64>,
     streams: Arc<AtomicUsize>,
 }
 
@@ -120,7 +121,7 @@ impl Default for Limits {
 // === impl Config ===
 
 impl Config {
-    /// A server at `url` that everybody may call, with all defaults.
+    /// Returns the defaults for a server at `url` that anyone may call.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -143,7 +144,7 @@ impl Config {
 // === impl Server ===
 
 impl Server {
-    /// A server for these turns.
+    /// Creates a server for these turns.
     #[must_use]
     pub fn new(config: Config, turns: Turns) -> Self {
         let Config {
@@ -164,15 +165,15 @@ impl Server {
             Some(name) => Auth::new(tokens).awaiting(&name),
             None => Auth::new(tokens),
         };
-        let stage = Stage {
+        let context = CardContext {
             url,
-            // A signature is of one address.
+            // A signature covers one address.
             follows: url_follows && card_signer.is_none(),
             proxies: trusted_proxies,
             secured: auth.is_required(),
             signer: card_signer,
         };
-        let card = LiveCard::new(card, stage);
+        let card = LiveCard::new(card, context);
         let streams = Streams { otherwise: stream, callers: caller_streams };
         let operations = Operations { turns, reply, hold: limits.hold, streams };
         let counts = Counts::default();
@@ -193,39 +194,39 @@ impl Server {
         Self { endpoint: Arc::new(endpoint), pages: None, limits, counts }
     }
 
-    /// The same server, with pages beside A2A.
+    /// Adds routes beside A2A.
     #[must_use]
     pub fn with_pages(self, pages: Arc<dyn Pages>) -> Self {
         Self { pages: Some(pages), ..self }
     }
 
-    /// What it counts from now on.
+    /// Returns its counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts.clone()
     }
 
-    /// Who may call. Lasts beyond the server, and changes it.
+    /// Returns a handle to the callers' tokens, which can renew them while the server runs.
     #[must_use]
     pub fn auth(&self) -> Auth {
         self.endpoint.auth.clone()
     }
 
-    /// What its card says. Lasts beyond the server, and changes it.
+    /// Returns a handle to the card, which can replace it while the server runs.
     #[must_use]
     pub fn card(&self) -> LiveCard {
         self.endpoint.card.clone()
     }
 
-    /// Serves until `shutdown`, and then until requests under way are answered or the grace is over.
+    /// Serves until `shutdown`, then until the requests in flight are answered or the grace period is over.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
         let Self { endpoint, pages, limits, counts } = self;
         let Limits { connections, header_timeout, grace, .. } = limits;
         let busy = StatusCode::TOO_MANY_REQUESTS;
         let limits = talaria_listen::Limits { connections, busy, header_timeout, grace };
-        // A stream may be open for ever; its client comes back to another server and goes on.
+        // A stream may stay open for ever; its client reconnects to another server and resumes.
         let (closing, closed) = (endpoint.streaming.closing.clone(), shutdown.clone());
-        let streams_end = async move {
+        let end_streams = async move {
             closed.cancelled().await;
             closing.cancel();
         };
@@ -239,21 +240,21 @@ impl Server {
                 }
             }
         };
-        let serving = talaria_listen::serve(listener, limits, counts.turned_away, shutdown, handle);
-        tokio::join!(serving, streams_end);
+        let serving = talaria_listen::serve(listener, limits, counts.rejected, shutdown, handle);
+        tokio::join!(serving, end_streams);
     }
 }
 
 // === impl Counts ===
 
 impl Counts {
-    /// Connections that were turned away because there were too many.
+    /// The number of connections rejected because there were too many.
     #[must_use]
     pub fn connections_refused(&self) -> u64 {
-        self.turned_away.load(Ordering::Relaxed)
+        self.rejected.load(Ordering::Relaxed)
     }
 
-    /// Streams that are open now.
+    /// The number of open streams.
     #[must_use]
     pub fn streams_open(&self) -> usize {
         self.streams.load(Ordering::Relaxed)

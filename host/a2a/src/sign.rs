@@ -1,21 +1,21 @@
 //! The card's signature: a detached JWS (RFC 7515) over the canonical form (JCS, RFC 8785) of the card of 1.0.
 //!
-//! Made once, when the card is; a GET signs nothing. The key is read and tried when the configuration is: one that
-//! cannot sign is an error with the command that makes one that can, and no card is ever served with a signature that
-//! we did not verify ourselves. Ed25519 gives the same bytes every time; P-256 does not, so with it every start, and every
-//! change, has a card, and an ETag, of its own.
+//! A card is signed once, when it is built; a GET signs nothing. The key is loaded and tried with the configuration: a key that
+//! cannot sign is an error that names the command for a new one, and no card is served with a signature that we have not
+//! verified. Ed25519 always gives the same bytes; P-256 does not, so with it every start and every change has its own card and
+//! ETag.
 //!
 //! **What is signed.** The card without `signatures`, by the presence rules of the protocol: a field that is REQUIRED or
-//! `optional` stays as it was set, any other goes where it has its default. What the card of 1.0 does not know goes too:
-//! so the document for both versions carries the same signature, and its fields of 0.3 are not covered.
+//! `optional` is kept as it was set, any other is omitted if it has its default value. Fields that the card of 1.0 does not have
+//! are omitted too, so the document for both versions carries the same signature, which does not cover its fields of 0.3.
 //!
-//! **Why there may be two.** The SDKs of Python and JavaScript (1.3) do not follow the text: they take out whatever is
-//! empty, REQUIRED or not, at any depth. `{"schemes":{"bearer":{"list":[]}}}` is such a thing, so every agent with tokens
-//! is one whose two forms differ. A verifier is content with one signature that fits. Where the forms differ there is
-//! one of each, the protocol's first. What the second does not cover is what says nothing.
+//! **Why there may be two signatures.** The Python and JavaScript SDKs (1.3) deviate from the specification: they remove every
+//! empty value, REQUIRED or not, at any depth. `{"schemes":{"bearer":{"list":[]}}}` contains one, so the two forms differ for
+//! every agent with tokens. A verifier needs one valid signature. If the forms differ, the card has a signature of each, that of
+//! the specification first. The second one leaves out only empty values.
 //!
-//! Why no JWT crate: a detached signature is two base64 texts with a dot between, and the key is one that rustls's
-//! cryptography reads already.
+//! No JWT crate is needed: a detached signature is two base64 texts joined by a dot, and the cryptography of rustls already
+//! reads the key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,14 +32,14 @@ use secrecy::zeroize::Zeroize as _;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value, json};
 
-/// Signs cards. A clone is the same signer.
+/// Signs cards. Cheap to clone.
 #[derive(Clone)]
 pub struct CardSigner(Arc<Inner>);
 
 struct Inner {
     key: Key,
     kid: String,
-    /// The protected header, as it is sent.
+    /// The protected header in base64, as it is sent.
     protected: String,
 }
 
@@ -48,52 +48,53 @@ enum Key {
     P256(EcdsaKeyPair),
 }
 
-/// Why a key cannot sign a card. The texts follow the name of where it was found.
+/// Why a key cannot sign a card. The text continues the name of the key's source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSigningKey {
-    /// No PEM, or none of a private key.
+    /// There is no PEM section with a private key.
     #[error("holds no private key in PEM; {MAKE}")]
     Missing,
-    /// PEM that ends early, or whose base64 is none.
+    /// The PEM ends early or is not base64.
     #[error("is not whole: its PEM cannot be read; {MAKE}")]
     Broken,
-    /// It would need a passphrase, and there is nobody to ask.
+    /// The key needs a passphrase, and nobody is there to enter it.
     #[error("is encrypted; write it out plain with `openssl pkcs8 -in KEY.pem -out card-key.pem`")]
     Encrypted,
-    /// The form before PKCS#8.
+    /// The key is in SEC 1, the format before PKCS#8.
     #[error(
         "is not in PKCS#8; convert it with `openssl pkcs8 -topk8 -nocrypt -in KEY.pem -out card-key.pem`"
     )]
     OldForm,
-    /// A public key, a certificate.
+    /// The PEM holds a public key or a certificate.
     #[error("is the public half; signing needs the private one: {MAKE}")]
     Public,
-    /// Which one to take is not said.
+    /// The PEM holds several private keys.
     #[error("holds more than one private key; keep one")]
     Several,
-    /// Another curve, RSA, or not a key at all.
+    /// The key is on another curve, is an RSA key, or is not a key.
     #[error("is neither an Ed25519 nor a P-256 key; {MAKE}")]
     Unsupported,
-    /// Clients find the key by it.
+    /// The key id, by which clients find the key, is missing.
     #[error("needs a key id: give `kid`")]
     Nameless,
 }
 
 const MAKE: &str = CardSigner::HOW_TO_MAKE_A_KEY;
-/// How PEM says that a passphrase is needed, in PKCS#8 and before.
+/// The marks of an encrypted key in PEM, in PKCS#8 and before.
 const ENCRYPTED: [&str; 2] = ["BEGIN ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED"];
 
 // === impl CardSigner ===
 
 impl CardSigner {
-    /// For whoever has none yet.
+    /// Tells an operator how to create a key.
     pub const HOW_TO_MAKE_A_KEY: &str =
         "make one with `openssl genpkey -algorithm ed25519 -out card-key.pem`";
 
-    /// A signer with a private key in PKCS#8 PEM, Ed25519 or P-256. `kid` names the key, `jku` is where it is published.
+    /// Creates a signer with a private key in PKCS#8 PEM, Ed25519 or P-256. `kid` is the id of the key, `jku` the address where
+    /// it is published.
     ///
     /// # Errors
-    /// [`InvalidSigningKey`] where it is no such key.
+    /// [`InvalidSigningKey`] if the PEM holds no such key.
     pub fn from_pem(pem: &SecretString, kid: &str, jku: Option<&str>) -> Result<Self, InvalidSigningKey> {
         if kid.is_empty() {
             return Err(InvalidSigningKey::Nameless);
@@ -111,7 +112,7 @@ impl CardSigner {
         }
     }
 
-    /// The `signatures` of a card.
+    /// Returns the `signatures` of a card.
     pub(crate) fn signatures(&self, card: &Value) -> Value {
         let protocol = present(card, CARD);
         let mut payloads = vec![canonical(&protocol)];
@@ -124,16 +125,13 @@ impl CardSigner {
             .map(|signature| json!({ "protected": self.0.protected, "signature": signature }))
             .collect();
         if signatures.is_empty() {
-            // The same key did sign when it was loaded: only the machine's randomness can be at fault.
-            tracing::error!(
-                kid = self.0.kid,
-                "the card could not be signed and is served without a signature"
-            );
+            // The key could sign when it was loaded, so only the system's randomness can be at fault.
+            tracing::error!(kid = self.0.kid, "card could not be signed; serving it without a signature");
         }
         signatures.into()
     }
 
-    /// The signature of a payload, verified.
+    /// Signs a payload and verifies the signature.
     fn sign(&self, payload: &[u8]) -> Option<String> {
         let input = format!("{}.{}", self.0.protected, URL_SAFE_NO_PAD.encode(payload));
         let signature = self.0.key.sign(input.as_bytes())?;
@@ -154,7 +152,7 @@ impl fmt::Debug for CardSigner {
 
 impl Key {
     fn from_pem(pem: &str) -> Result<Self, InvalidSigningKey> {
-        // The reader of PEM passes over what it does not know.
+        // The PEM reader skips sections that it does not know.
         if ENCRYPTED.iter().any(|mark| pem.contains(mark)) {
             return Err(InvalidSigningKey::Encrypted);
         }
@@ -189,7 +187,7 @@ impl Key {
         }
     }
 
-    /// Its name in a JWS header.
+    /// The name of the algorithm in a JWS header.
     fn algorithm(&self) -> &'static str {
         match self {
             Self::Ed25519(_) => "EdDSA",
@@ -197,7 +195,7 @@ impl Key {
         }
     }
 
-    /// Signs, and verifies what came of it.
+    /// Signs, and verifies the signature.
     fn sign(&self, input: &[u8]) -> Option<Signature> {
         let (signature, verified) = match self {
             Self::Ed25519(pair) => {
@@ -215,31 +213,31 @@ impl Key {
     }
 }
 
-// === what is signed ===
+// === the signed content ===
 
-/// A field of a message, by the proto of 1.0.
+/// A field of a message in the proto of 1.0.
 struct Field {
     name: &'static str,
-    /// REQUIRED or `optional`: set is set, whatever the value.
-    stays: bool,
+    /// Whether the field is REQUIRED or `optional`, and so kept even with its default value.
+    kept: bool,
     holds: Holds,
 }
 
 enum Holds {
-    /// A value, or a list of values.
+    /// A scalar, or a list of scalars.
     Value,
     /// A message, or a list of messages.
     Message(&'static [Field]),
-    /// Messages by name.
+    /// A map from names to messages.
     Map(&'static [Field]),
 }
 
-const fn stays(name: &'static str) -> Field {
-    Field { name, stays: true, holds: Holds::Value }
+const fn kept(name: &'static str) -> Field {
+    Field { name, kept: true, holds: Holds::Value }
 }
 
-const fn goes(name: &'static str) -> Field {
-    Field { name, stays: false, holds: Holds::Value }
+const fn omitted(name: &'static str) -> Field {
+    Field { name, kept: false, holds: Holds::Value }
 }
 
 impl Field {
@@ -252,53 +250,58 @@ impl Field {
     }
 }
 
-/// The card; what it has no field for is not signed. Only what a card of ours can hold goes further down.
+/// The fields of the card; others are not signed. Nested messages are listed only if our cards can contain them.
 const CARD: &[Field] = &[
-    stays("name"),
-    stays("description"),
-    stays("supportedInterfaces").of(&[
-        stays("url"),
-        stays("protocolBinding"),
-        goes("tenant"),
-        stays("protocolVersion"),
+    kept("name"),
+    kept("description"),
+    kept("supportedInterfaces").of(&[
+        kept("url"),
+        kept("protocolBinding"),
+        omitted("tenant"),
+        kept("protocolVersion"),
     ]),
-    goes("provider").of(&[stays("url"), stays("organization")]),
-    stays("version"),
-    stays("documentationUrl"),
-    stays("capabilities").of(&[
-        stays("streaming"),
-        stays("pushNotifications"),
-        goes("extensions").of(&[goes("uri"), goes("description"), goes("required"), goes("params")]),
-        stays("extendedAgentCard"),
+    omitted("provider").of(&[kept("url"), kept("organization")]),
+    kept("version"),
+    kept("documentationUrl"),
+    kept("capabilities").of(&[
+        kept("streaming"),
+        kept("pushNotifications"),
+        omitted("extensions").of(&[
+            omitted("uri"),
+            omitted("description"),
+            omitted("required"),
+            omitted("params"),
+        ]),
+        kept("extendedAgentCard"),
     ]),
-    goes("securitySchemes").map(&[goes("httpAuthSecurityScheme").of(&[
-        goes("description"),
-        stays("scheme"),
-        goes("bearerFormat"),
+    omitted("securitySchemes").map(&[omitted("httpAuthSecurityScheme").of(&[
+        omitted("description"),
+        kept("scheme"),
+        omitted("bearerFormat"),
     ])]),
-    goes("securityRequirements").of(REQUIREMENT),
-    stays("defaultInputModes"),
-    stays("defaultOutputModes"),
-    stays("skills").of(&[
-        stays("id"),
-        stays("name"),
-        stays("description"),
-        stays("tags"),
-        goes("examples"),
-        goes("inputModes"),
-        goes("outputModes"),
-        goes("securityRequirements").of(REQUIREMENT),
+    omitted("securityRequirements").of(REQUIREMENT),
+    kept("defaultInputModes"),
+    kept("defaultOutputModes"),
+    kept("skills").of(&[
+        kept("id"),
+        kept("name"),
+        kept("description"),
+        kept("tags"),
+        omitted("examples"),
+        omitted("inputModes"),
+        omitted("outputModes"),
+        omitted("securityRequirements").of(REQUIREMENT),
     ]),
-    stays("iconUrl"),
+    kept("iconUrl"),
 ];
 
-const REQUIREMENT: &[Field] = &[goes("schemes").map(&[goes("list")])];
+const REQUIREMENT: &[Field] = &[omitted("schemes").map(&[omitted("list")])];
 
-/// A message with the fields that are there by the rules of the protocol.
+/// Returns a message with those fields that are present by the rules of the protocol.
 fn present(message: &Value, fields: &[Field]) -> Value {
     let Value::Object(message) = message else { return message.clone() };
-    let mut kept = Map::new();
-    for Field { name, stays, holds } in fields {
+    let mut kept_fields = Map::new();
+    for Field { name, kept, holds } in fields {
         let Some(value) = message.get(*name) else { continue };
         let value = match (holds, value) {
             (Holds::Message(inner), Value::Array(list)) => {
@@ -310,13 +313,13 @@ fn present(message: &Value, fields: &[Field]) -> Value {
             }
             (_, value) => value.clone(),
         };
-        // A message that is there is there, even with nothing in it.
+        // A nested message is present even if it is empty.
         let is_message = matches!(holds, Holds::Message(_)) && value.is_object();
-        if *stays || is_message || !is_default(&value) {
-            kept.insert((*name).into(), value);
+        if *kept || is_message || !is_default(&value) {
+            kept_fields.insert((*name).into(), value);
         }
     }
-    Value::Object(kept)
+    Value::Object(kept_fields)
 }
 
 fn is_default(value: &Value) -> bool {
@@ -330,7 +333,7 @@ fn is_default(value: &Value) -> bool {
     }
 }
 
-/// The same without anything empty, as the SDKs have it; none where nothing is left.
+/// Removes all empty values, as the SDKs do; `None` if nothing is left.
 fn cleaned(value: &Value) -> Option<Value> {
     let value = match value {
         Value::Array(list) => list.iter().filter_map(cleaned).collect(),
@@ -349,7 +352,7 @@ fn cleaned(value: &Value) -> Option<Value> {
     (!empty).then_some(value)
 }
 
-/// The canonical form; none for a number that JSON has no exact form for, which no card of ours holds.
+/// Returns the canonical form; `None` if a number has no exact form in JSON, which does not occur in our cards.
 fn canonical(value: &Value) -> Option<Vec<u8>> {
     serde_json_canonicalizer::to_vec(value).ok()
 }

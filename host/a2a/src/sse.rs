@@ -1,28 +1,28 @@
-//! Server-sent events: one update a frame, `id:` its sequence number, `data:` one line of JSON.
+//! Server-sent events: one frame per update, with its sequence number as `id:` and one line of JSON as `data:`.
 //!
 //! ```text
 //! id: 7
 //! data: {"statusUpdate":{…}}
 //!
 //! ```
-//! The number is what `Last-Event-ID` resumes from, exactly. Every [`Streaming::keep_alive`] of silence there is a comment,
-//! so that no proxy takes the stream for dead. An error in the middle is a last event of its own, in the form of the
-//! binding, without a number.
+//! `Last-Event-ID` resumes exactly after that number. After [`Streaming::keep_alive`] of silence the stream sends a comment, so
+//! that no proxy takes it for dead. An error in the middle becomes the last event, in the form of the binding and without a
+//! number.
 //!
-//! When the server shuts down, what the log has already goes out. A stream that is not over then closes with the number
-//! to resume from, and with how long to wait before that:
+//! On shutdown a stream sends what is already in the log. If it is not over then, it closes with the number to resume from
+//! and the time to wait before that:
 //!
 //! ```text
 //! : closing
 //! id: 7
 //! retry: 1000
 //! ```
-//! Neither this nor the comment of a silence ends with an empty line. By the standard the line would mean nothing
-//! without data before it, but httpx-sse, which the Python SDK of 0.3 uses, makes an event without data of it as soon as it
-//! has seen an `id:`. The SDK fails on that: 0.3.26 when it resubscribes, 0.3.10 in every stream.
+//! Neither this block nor a keep-alive comment ends with an empty line. By the standard an empty line without data before it
+//! means nothing, but httpx-sse, which the Python SDK of 0.3 uses, makes it an event without data once it has seen an `id:`.
+//! The SDK fails on such an event: 0.3.26 when it resubscribes, 0.3.10 in every stream.
 //!
-//! Nothing runs beside the connection: a frame is made when hyper asks for it, and hyper asks when the socket takes more.
-//! A client that does not read holds a cursor and one frame; one that hangs up drops the body, and with it the reader.
+//! No task runs beside the connection: hyper asks for a frame when the socket has room, and the frame is encoded then. A client
+//! that does not read costs a cursor and one frame. If the client disconnects, the body is dropped, and the reader with it.
 
 use std::fmt::Write as _;
 use std::pin::Pin;
@@ -40,77 +40,77 @@ use serde_json::Value;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::dialect::{Dialect, Written};
-use crate::refusal::{Kind, Refusal};
+use crate::dialect::{Dialect, InDialect};
+use crate::rejection::{ErrorKind, Rejection};
 use crate::respond::Body;
-use crate::updates::{Item, Update, Updates};
+use crate::update_stream::{StreamItem, Update, UpdateStream};
 
-/// What all streams of a server share.
+/// What the streams of a server share.
 #[derive(Debug, Clone)]
 pub(crate) struct Streaming {
-    /// Longest silence.
+    /// The longest silence.
     pub(crate) keep_alive: Duration,
-    /// The server shuts down.
+    /// Cancelled when the server shuts down.
     pub(crate) closing: CancellationToken,
-    /// How many there are.
+    /// The number of open streams.
     pub(crate) open: Arc<AtomicUsize>,
 }
 
-/// What is around an update.
+/// What surrounds an update.
 #[derive(Debug, Clone)]
 pub(crate) enum Envelope {
     /// Nothing.
     Rest,
-    /// A response to the call of this id.
+    /// A response to the call with this id.
     JsonRpc(Value),
 }
 
-/// A stream under way.
+/// An open stream.
 struct Frames {
-    updates: Updates,
+    updates: UpdateStream,
     dialect: Dialect,
     envelope: Envelope,
     keep_alive: Duration,
-    // Made once a stream, not once a frame: each takes its place in a list that all streams share.
+    // Created once per stream, not per frame: each one takes an entry in a list that all streams share.
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Fires when there may have been silence for long enough.
+    /// Fires when the stream may have been silent for long enough.
     silence: Pin<Box<Sleep>>,
-    /// When the last frame was made.
-    said: Instant,
-    /// The number of the last event, once there was one.
+    /// When the last frame was encoded.
+    last_frame: Instant,
+    /// The number of the last event, if there was one.
     last: Option<u64>,
-    /// The last frame is out, or about to be.
+    /// Whether the last frame has been returned.
     over: bool,
     _counted: Counted,
 }
 
-/// Counts a stream for as long as it is open.
+/// Counts a stream while it is open.
 struct Counted(Arc<AtomicUsize>);
 
 #[derive(Serialize)]
 struct Success<'a> {
     jsonrpc: &'static str,
     id: &'a Value,
-    result: Written<'a, Item>,
+    result: InDialect<'a, StreamItem>,
 }
 
-/// nginx and those who follow it hold streams back unless told.
+/// Asks nginx, and the proxies that imitate it, not to buffer the stream.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-/// Bytes of most frames: a piece of an answer, and what is around it.
+/// Enough bytes for most frames: a chunk of an answer and its envelope.
 const FRAME: usize = 512;
 const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n");
-/// Milliseconds before a client comes back. Another server takes it at once; this one is back after about as long.
+/// Milliseconds before a client reconnects. Another server takes it at once; a restart of this one takes about as long.
 const RETRY: u32 = 1000;
 
-/// The response that carries a stream.
+/// Returns the response that carries a stream.
 pub(crate) fn respond(
-    updates: Updates,
+    updates: UpdateStream,
     dialect: Dialect,
     envelope: Envelope,
     streaming: &Streaming,
 ) -> Response<Body> {
     let Streaming { keep_alive, closing, open } = streaming;
-    // Boxed, since it is moved with every frame.
+    // Boxed because it is moved with every frame.
     let frames = Box::new(Frames {
         updates,
         dialect,
@@ -118,7 +118,7 @@ pub(crate) fn respond(
         keep_alive: *keep_alive,
         closing: Box::pin(closing.clone().cancelled_owned()),
         silence: Box::pin(sleep(*keep_alive)),
-        said: Instant::now(),
+        last_frame: Instant::now(),
         last: None,
         over: false,
         _counted: Counted::new(open),
@@ -127,7 +127,7 @@ pub(crate) fn respond(
     streamed(Body::Frames(Box::pin(frames)))
 }
 
-/// A stream of one event, without a number.
+/// Returns a stream of one event, without a number.
 pub(crate) fn only(event: &Value) -> Response<Body> {
     streamed(Body::Whole(Full::new(format!("data: {event}\n\n").into())))
 }
@@ -157,27 +157,27 @@ impl Frames {
                 },
                 update = self.updates.next() => break update,
                 () = self.silence.as_mut() => {
-                    // Set again when it fires, and not with every frame: most never see it.
+                    // The timer is reset when it fires, not with every frame: most streams never see it fire.
                     let now = Instant::now();
-                    let is_silent = now >= self.said + self.keep_alive;
+                    let is_silent = now >= self.last_frame + self.keep_alive;
                     if is_silent {
-                        self.said = now;
+                        self.last_frame = now;
                     }
-                    self.silence.as_mut().reset(self.said + self.keep_alive);
+                    self.silence.as_mut().reset(self.last_frame + self.keep_alive);
                     if is_silent {
                         return Some(KEEP_ALIVE);
                     }
                 }
             }
         };
-        self.said = Instant::now();
+        self.last_frame = Instant::now();
         match update {
             Ok(Some(update)) => Some(self.frame(&update)),
             Ok(None) => {
                 self.over = true;
                 None
             }
-            Err(refusal) => Some(self.failure(&refusal)),
+            Err(rejection) => Some(self.failure(&rejection)),
         }
     }
 
@@ -193,7 +193,7 @@ impl Frames {
         // Writing to a string cannot fail.
         let _ = write!(frame, "id: {}\ndata: ", update.sequence);
         let mut frame = frame.into_bytes();
-        let result = Written(self.dialect, &update.item);
+        let result = InDialect(self.dialect, &update.item);
         let written = match &self.envelope {
             Envelope::Rest => serde_json::to_writer(&mut frame, &result),
             Envelope::JsonRpc(id) => {
@@ -201,18 +201,18 @@ impl Frames {
             }
         };
         if let Err(error) = written {
-            tracing::warn!(%error, "an update could not be written");
-            return self.failure(&Refusal::new(Kind::Internal, "the update could not be written"));
+            tracing::warn!(%error, "update could not be encoded");
+            return self.failure(&Rejection::new(ErrorKind::Internal, "the update could not be written"));
         }
         frame.extend_from_slice(b"\n\n");
         frame.into()
     }
 
-    fn failure(&mut self, refusal: &Refusal) -> Bytes {
+    fn failure(&mut self, rejection: &Rejection) -> Bytes {
         self.over = true;
         let body = match &self.envelope {
-            Envelope::Rest => refusal.rest_body(self.dialect.version()),
-            Envelope::JsonRpc(id) => refusal.jsonrpc_body(id),
+            Envelope::Rest => rejection.rest_body(self.dialect.version()),
+            Envelope::JsonRpc(id) => rejection.jsonrpc_body(id),
         };
         format!("data: {body}\n\n").into()
     }

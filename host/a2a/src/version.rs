@@ -1,25 +1,27 @@
-//! Which version of A2A speaks.
+//! Protocol versions.
 //!
-//! JSON-RPC: the method's name decides, since no name is in both versions, and the version that the caller states must
-//! not contradict it: a 0.3 name goes with 0.3, a 1.0 name with 1.x, and either with none. Anything else is a caller who would
-//! misread the answer. HTTP+JSON: the path decides in the same way, but for `/v1/…`, which a caller who states 1.x means as a
-//! tenant.
+//! Over JSON-RPC the method's name decides the version, since no name exists in both. The version that the caller requests
+//! must not contradict it: a 0.3 name goes with 0.3, a 1.0 name with 1.x, and either with no version at all. Any other
+//! combination is rejected, because the caller would misread the answer. Over HTTP+JSON the path decides in the same way,
+//! except for `/v1/…`, which is a tenant for a caller who requests 1.x.
 
 use std::fmt;
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 
-use crate::refusal::{Kind, Refusal};
+use crate::rejection::{ErrorKind, Rejection};
 
-/// The header, and the query parameter for callers that cannot set one.
+/// The name of the header, and of the query parameter for callers that cannot set one.
 pub(crate) const NAME: &str = "A2A-Version";
-/// The header's name as HTTP compares it.
+/// The header's name in the lower case that HTTP compares.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("a2a-version");
 
-/// A version that is served.
+/// A supported version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
+pub enum Version {
+    /// 0.3.
     V03,
+    /// 1.0.
     V1,
 }
 
@@ -31,18 +33,19 @@ impl Version {
         }
     }
 
-    /// Whether a caller who states `asked` may be answered in this version, since its request can mean no other.
-    pub(crate) fn admits(self, asked: Option<&str>) -> bool {
-        asked.is_none() || self.serves(asked)
+    /// Whether this version may answer a caller who requests `requested`, given that its request can mean no other version.
+    pub(crate) fn admits(self, requested: Option<&str>) -> bool {
+        requested.is_none() || self.serves(requested)
     }
 
-    /// Whether a caller who states `asked` can read this version. A patch number means nothing, and a later minor of
-    /// 1 must read what 1.0 writes.
-    pub(crate) fn serves(self, asked: Option<&str>) -> bool {
-        let Some(asked) = asked else { return self == Self::V03 };
-        let mut numbers = asked.split('.');
+    /// Whether a caller who requests `requested` can read this version. A patch number means nothing, and a later minor
+    /// version of 1 must be able to read 1.0. No version means 0.3.
+    pub fn serves(self, requested: Option<&str>) -> bool {
+        let Some(requested) = requested else { return self == Self::V03 };
+        let mut numbers = requested.split('.');
         let (major, minor) = (numbers.next(), numbers.next());
-        if !asked.split('.').all(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())) {
+        let is_number = |number: &str| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+        if !requested.split('.').all(is_number) {
             return false;
         }
         match self {
@@ -52,27 +55,15 @@ impl Version {
     }
 }
 
-/// The version that the caller states; empty is none.
-pub(crate) fn asked<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> Option<&'r str> {
-    let header = headers.get(HEADER).map(|value| value.to_str().unwrap_or("?").trim());
-    header.filter(|version| !version.is_empty()).or_else(|| {
-        let parameters = query?.split('&').filter_map(|pair| pair.split_once('='));
-        parameters
-            .filter(|(name, _)| name.eq_ignore_ascii_case(NAME))
-            .map(|(_, version)| version.trim())
-            .find(|version| !version.is_empty())
-    })
-}
-
-/// Refuses a caller who states another version than the one that `what` belongs to: `GetTask is a method of`.
-pub(crate) fn mismatch(what: impl fmt::Display, version: Version, asked: Option<&str>) -> Refusal {
-    let says = match asked {
-        Some(asked) => format!("{NAME} says {:?}", asked.chars().take(20).collect::<String>()),
+/// Rejects a caller who requests another version than that of `subject`, for example `GetTask is a method of`.
+pub(crate) fn mismatch(subject: impl fmt::Display, version: Version, requested: Option<&str>) -> Rejection {
+    let says = match requested {
+        Some(requested) => format!("{NAME} says {:?}", requested.chars().take(20).collect::<String>()),
         None => format!("there is no {NAME}, which means 0.3"),
     };
     let version = version.as_str();
-    let message = format!("{what} A2A {version}, but {says}; served are 1.0 and 0.3");
-    Refusal::new(Kind::VersionNotSupported, message)
+    let message = format!("{subject} A2A {version}, but {says}; served are 1.0 and 0.3");
+    Rejection::new(ErrorKind::VersionNotSupported, message)
 }
 
 #[cfg(test)]
@@ -81,7 +72,7 @@ mod tests {
 
     #[test]
     fn each_version_serves_its_own_callers() {
-        for (asked, v03, v1) in [
+        for (requested, v03, v1) in [
             (None, true, false),
             (Some("0.3"), true, false),
             (Some("0.3.0"), true, false),
@@ -96,19 +87,8 @@ mod tests {
             (Some("1."), false, false),
             (Some("banana"), false, false),
         ] {
-            assert_eq!(Version::V03.serves(asked), v03, "0.3 for {asked:?}");
-            assert_eq!(Version::V1.serves(asked), v1, "1.0 for {asked:?}");
+            assert_eq!(Version::V03.serves(requested), v03, "0.3 for {requested:?}");
+            assert_eq!(Version::V1.serves(requested), v1, "1.0 for {requested:?}");
         }
-    }
-
-    #[test]
-    fn the_header_wins_over_the_query_and_empty_is_none() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(asked(&headers, None), None);
-        assert_eq!(asked(&headers, Some("x=1&A2A-Version=1.0")), Some("1.0"));
-        headers.insert(NAME, " ".parse().unwrap());
-        assert_eq!(asked(&headers, Some("a2a-version=1.0")), Some("1.0"));
-        headers.insert(NAME, "0.3".parse().unwrap());
-        assert_eq!(asked(&headers, Some("A2A-Version=1.0")), Some("0.3"));
     }
 }

@@ -1,5 +1,5 @@
-//! What must hold of every message that comes in, whatever the binding: it can be written in every dialect, as JSON in
-//! one line that names nothing twice, and comes back from the one that it came in as the same message.
+//! What must hold for every decoded message: it can be encoded in every dialect, as one line of JSON without repeated names, and
+//! the dialect that it came in decodes it to the same message again.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use talaria_turns::{Artifact, Content, Event, Message, Metadata, Part, Role, Sta
 /// The dialects.
 pub const DIALECTS: [Dialect; 3] = [Dialect::V1, Dialect::V03, Dialect::V03Rest];
 
-/// The mark of data that was wrapped, which 0.3 keeps in a part's metadata.
+/// The mark of wrapped data, which 0.3 keeps in the metadata of a part.
 const WRAPPED: &str = "data_part_compat";
 
-/// Checks a message that was read in the dialect `came`.
+/// Checks a message that was decoded in the dialect `came`.
 pub fn check_message(came: Dialect, said: &Addressed) {
     for dialect in DIALECTS {
         let mut written = one_document(&write_message(dialect, said).expect("a message can be written"));
@@ -27,7 +27,7 @@ pub fn check_message(came: Dialect, said: &Addressed) {
     check_task(came, &said.message);
 }
 
-/// Checks a task that holds the message wherever a task can hold one.
+/// Checks a task that holds the message in every place that can hold one.
 fn check_task(came: Dialect, message: &Message) {
     let task = Arc::new(task(message));
     let (id, context) = (Some(task.id.clone()), Some(task.context.clone()));
@@ -86,12 +86,12 @@ fn task(message: &Message) -> Task {
     task
 }
 
-/// Parses what was written. It is one line, and no object in it names a member twice: that would be lost here, and the
-/// text would not come out the same.
+/// Parses encoded text. It must be one line, and no object in it may name a member twice: the parser would drop the first one,
+/// and the text would not be the same again.
 pub fn one_document(text: &str) -> Value {
     assert!(!text.contains(['\n', '\r']), "more than a line: {text}");
     let mut reader = serde_json::Deserializer::from_str(text);
-    // What was read had a bound, but its envelope may be deeper now.
+    // The input had a depth limit, but the envelope may be deeper.
     reader.disable_recursion_limit();
     let value = Value::deserialize(&mut reader).expect("what is written is JSON");
     reader.end().expect("what is written is one document");
@@ -113,7 +113,7 @@ fn assert_same(came: Dialect, dialect: Dialect, read: &Addressed, said: &Address
 fn assert_same_parts(came: Dialect, dialect: Dialect, read: &[Part], said: &[Part]) {
     assert_eq!(read.len(), said.len(), "{came:?} as {dialect:?}");
     for (read, said) in read.iter().zip(said) {
-        // The mark of 0.3, where a caller of 1.0 made it up, means what it means in 0.3.
+        // A mark of 0.3 that a caller of 1.0 sends is decoded as one of 0.3.
         let made_up =
             came == Dialect::V1 && said.metadata.as_ref().is_some_and(|map| map.contains_key(WRAPPED));
         if dialect == Dialect::V1 || !made_up {
@@ -122,7 +122,7 @@ fn assert_same_parts(came: Dialect, dialect: Dialect, read: &[Part], said: &[Par
     }
 }
 
-/// A part, without what a dialect has no words for.
+/// Returns a part without what a dialect cannot express.
 fn as_in(dialect: Dialect, part: &Part) -> Part {
     let mut part = part.clone();
     if dialect != Dialect::V1 {

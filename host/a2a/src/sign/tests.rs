@@ -4,7 +4,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::*;
 use crate::card::{CardConfig, Extension, Provider, Skill};
 
-/// As `openssl genpkey` writes it.
+/// PEM as `openssl genpkey` writes it.
 fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
 }
@@ -33,26 +33,26 @@ fn both() -> [CardSigner; 2] {
     [signer(&ed25519()), signer(&ecdsa(&ECDSA_P256_SHA256_FIXED_SIGNING))]
 }
 
-/// How many of a card's signatures are of this payload.
-fn fitting(signer: &CardSigner, card: &Value, payload: &[u8]) -> usize {
+/// The number of a card's signatures that are valid for this payload.
+fn valid_signatures(signer: &CardSigner, card: &Value, payload: &[u8]) -> usize {
     let (algorithm, key) = public(signer);
-    let fits = |signature: &&Value| {
+    let is_valid = |signature: &&Value| {
         let text = |name: &str| signature[name].as_str().unwrap();
         let input = format!("{}.{}", text("protected"), URL_SAFE_NO_PAD.encode(payload));
         let signature = URL_SAFE_NO_PAD.decode(text("signature")).unwrap();
         UnparsedPublicKey::new(algorithm, &key).verify(input.as_bytes(), &signature).is_ok()
     };
-    card["signatures"].as_array().unwrap().iter().filter(fits).count()
+    card["signatures"].as_array().unwrap().iter().filter(is_valid).count()
 }
 
-/// As the text of the protocol says.
-fn by_the_protocol(signer: &CardSigner, card: &Value) -> usize {
-    fitting(signer, card, &canonical(&present(card, CARD)).unwrap())
+/// Verifies by the text of the specification.
+fn valid_by_specification(signer: &CardSigner, card: &Value) -> usize {
+    valid_signatures(signer, card, &canonical(&present(card, CARD)).unwrap())
 }
 
-/// As the SDKs do it.
-fn by_the_sdks(signer: &CardSigner, card: &Value) -> usize {
-    fitting(signer, card, &canonical(&cleaned(&present(card, CARD)).unwrap()).unwrap())
+/// Verifies as the SDKs do.
+fn valid_by_sdks(signer: &CardSigner, card: &Value) -> usize {
+    valid_signatures(signer, card, &canonical(&cleaned(&present(card, CARD)).unwrap()).unwrap())
 }
 
 fn full() -> CardConfig {
@@ -83,7 +83,7 @@ fn full() -> CardConfig {
 }
 
 #[test]
-fn the_canonical_form_is_that_of_rfc_8785() {
+fn the_canonical_form_follows_rfc_8785() {
     let text = |value: Value| String::from_utf8(canonical(&value).unwrap()).unwrap();
     // Section 3.2.2.
     let sample: Value = serde_json::from_str(
@@ -96,7 +96,7 @@ fn the_canonical_form_is_that_of_rfc_8785() {
     .unwrap();
     let expected = r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#;
     assert_eq!(text(sample), expected);
-    // Section 3.2.3: by UTF-16, so the emoji, a surrogate pair, comes before U+FB33.
+    // Section 3.2.3: keys are sorted by UTF-16 units, so the emoji, a surrogate pair, comes before U+FB33.
     let sample = json!({
         "\u{20ac}": "Euro Sign", "\r": "Carriage Return", "\u{fb33}": "Hebrew Letter Dalet With Dagesh",
         "1": "One", "\u{1f600}": "Emoji: Grinning Face", "\u{80}": "Control", "\u{f6}": "Latin Small Letter O With Diaeresis",
@@ -108,7 +108,7 @@ fn the_canonical_form_is_that_of_rfc_8785() {
 }
 
 #[test]
-fn fields_stay_and_go_as_the_protocol_shows_it() {
+fn keeps_and_omits_fields_as_the_specification_shows() {
     // The example of section 8.4.1 of the specification.
     let card = json!({
         "name": "Example Agent",
@@ -132,16 +132,16 @@ fn fields_stay_and_go_as_the_protocol_shows_it() {
 }
 
 #[test]
-fn nothing_that_a_card_of_ours_says_is_left_out() {
+fn every_field_of_our_cards_is_signed() {
     let (mut one, union) = full().documents("https://a.example", true, true, None);
     assert_eq!(present(&one, CARD), present(&union, CARD), "both documents are the same card");
     let list = one.pointer_mut("/securityRequirements/0/schemes/bearer").unwrap().as_object_mut().unwrap();
-    assert!(list.remove("list").is_some(), "the only default that is written");
+    assert!(list.remove("list").is_some(), "the only default value in the card");
     assert_eq!(present(&one, CARD), one);
 }
 
 #[test]
-fn a_signature_fits_both_documents_by_both_readings() {
+fn a_signature_is_valid_for_both_documents_by_either_method() {
     for signer in both() {
         for (config, secured) in
             [(CardConfig::default(), false), (CardConfig::default(), true), (full(), true)]
@@ -150,15 +150,15 @@ fn a_signature_fits_both_documents_by_both_readings() {
             assert_eq!(one["signatures"], union["signatures"]);
             assert_eq!(one["signatures"].as_array().unwrap().len(), if secured { 2 } else { 1 });
             for card in [&one, &union] {
-                assert_eq!(by_the_protocol(&signer, card), 1, "{signer:?} {card}");
-                assert_eq!(by_the_sdks(&signer, card), 1, "{signer:?} {card}");
+                assert_eq!(valid_by_specification(&signer, card), 1, "{signer:?} {card}");
+                assert_eq!(valid_by_sdks(&signer, card), 1, "{signer:?} {card}");
             }
         }
     }
 }
 
 #[test]
-fn whoever_changes_a_word_breaks_it() {
+fn a_changed_card_has_no_valid_signature() {
     for signer in both() {
         let (card, _) = full().documents("https://a.example", true, true, Some(&signer));
         for (place, value) in [
@@ -172,24 +172,24 @@ fn whoever_changes_a_word_breaks_it() {
         ] {
             let mut tampered = card.clone();
             *tampered.pointer_mut(place).unwrap() = value;
-            assert_eq!(by_the_protocol(&signer, &tampered), 0, "{place}");
-            assert_eq!(by_the_sdks(&signer, &tampered), 0, "{place}");
+            assert_eq!(valid_by_specification(&signer, &tampered), 0, "{place}");
+            assert_eq!(valid_by_sdks(&signer, &tampered), 0, "{place}");
         }
         let mut header = card.clone();
         let other = URL_SAFE_NO_PAD.encode(r#"{"alg":"none","typ":"JOSE","kid":"key-1"}"#);
         for signature in header["signatures"].as_array_mut().unwrap() {
             signature["protected"] = json!(other);
         }
-        assert_eq!(by_the_protocol(&signer, &header) + by_the_sdks(&signer, &header), 0);
+        assert_eq!(valid_by_specification(&signer, &header) + valid_by_sdks(&signer, &header), 0);
         let stranger = both();
         for stranger in &stranger {
-            assert_eq!(by_the_protocol(stranger, &card), 0, "another key");
+            assert_eq!(valid_by_specification(stranger, &card), 0, "another key");
         }
     }
 }
 
 #[test]
-fn the_header_names_algorithm_and_key() {
+fn the_header_names_the_algorithm_and_the_key() {
     for (signer, algorithm) in both().into_iter().zip(["EdDSA", "ES256"]) {
         let header = URL_SAFE_NO_PAD.decode(&signer.0.protected).unwrap();
         let expected = format!(
@@ -205,10 +205,10 @@ fn the_header_names_algorithm_and_key() {
 }
 
 #[test]
-fn what_cannot_sign_says_what_to_do() {
+fn an_unusable_key_is_rejected_with_a_remedy() {
     use InvalidSigningKey::{Broken, Encrypted, Missing, Nameless, OldForm, Public, Several, Unsupported};
     let good = pem("PRIVATE KEY", &ed25519());
-    let refused = |text: &str| CardSigner::from_pem(&SecretString::from(text), "k", None).err();
+    let error = |text: &str| CardSigner::from_pem(&SecretString::from(text), "k", None).err();
     for (text, why) in [
         (String::new(), Missing),
         ("hunter2".into(), Missing),
@@ -228,14 +228,14 @@ fn what_cannot_sign_says_what_to_do() {
         (pem("CERTIFICATE", b"public"), Public),
         (format!("{good}{good}"), Several),
     ] {
-        assert_eq!(refused(&text), Some(why), "{text}");
-        assert!(why.to_string().contains("openssl") || why == Several, "the way out is named: {why}");
+        assert_eq!(error(&text), Some(why), "{text}");
+        assert!(why.to_string().contains("openssl") || why == Several, "the remedy is named: {why}");
     }
     let key = SecretString::from(good.clone());
     assert_eq!(CardSigner::from_pem(&key, "", None).err(), Some(Nameless));
     let around = format!("some words\n{}\n{good}", pem("CERTIFICATE", b"beside it"));
-    assert_eq!(refused(&around), None, "what else is in the file does not matter");
-    assert_eq!(refused(&good.replace('\n', "\r\n")), None);
+    assert_eq!(error(&around), None, "other content of the file does not matter");
+    assert_eq!(error(&good.replace('\n', "\r\n")), None);
 }
 
 #[test]

@@ -1,22 +1,19 @@
-//! 0.3 in.
+//! Decodes 0.3 as JSON-RPC has it.
 
 use serde_json::Value;
-use talaria_turns::{Content, Message, Metadata, Part, Role};
+use talaria_turns::{Content, Metadata, Part, Role};
 
 use super::WRAPPED;
-use crate::hook;
+use crate::dialect::{finish_message, finish_send};
+use crate::json_fields::{Fields, Path};
 use crate::operation::{Addressed, Configuration, SendMessage};
-use crate::read::{Fields, Path};
-use crate::refusal::Violation;
+use crate::push;
+use crate::rejection::Violation;
 
-/// The parameters of `message/send`.
+/// Decodes the parameters of `message/send`.
 pub(crate) fn send_message(mut params: Fields<'_>) -> Result<SendMessage, Violation> {
-    let addressed = params.object("message", message)?;
-    Ok(SendMessage {
-        addressed: addressed.ok_or_else(|| params.at("message").refuse("is required"))?,
-        configuration: params.object("configuration", configuration)?.unwrap_or_default(),
-        metadata: params.metadata("metadata")?,
-    })
+    let message = params.object("message", message)?;
+    finish_send(params, message, configuration)
 }
 
 fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Violation> {
@@ -24,39 +21,27 @@ fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Violation> {
         return_immediately: !fields.boolean("blocking")?.unwrap_or(true),
         history_length: fields.count("historyLength")?,
         output_modes: fields.strings("acceptedOutputModes")?,
-        hook: fields.object("pushNotificationConfig", hook::old)?,
+        push: fields.object("pushNotificationConfig", push::v03)?,
     })
 }
 
 pub(super) fn message(mut fields: Fields<'_>) -> Result<Addressed, Violation> {
     if kind(&mut fields)?.is_some_and(|kind| kind != "message") {
-        return Err(fields.at("kind").refuse("must be message"));
+        return Err(fields.at("kind").violation("must be message"));
     }
     let id = fields.required_id("messageId")?;
     let role = match fields.any("role") {
         Some(Value::String(name)) if name == "user" => Role::User,
         Some(Value::String(name)) if name == "agent" => Role::Agent,
-        _ => return Err(fields.at("role").refuse("is required and must be user or agent")),
+        _ => return Err(fields.at("role").violation("is required and must be user or agent")),
     };
     let parts = fields.list("parts", part)?;
-    if parts.is_empty() {
-        return Err(fields.at("parts").refuse("must hold at least one part"));
-    }
-    Ok(Addressed {
-        task: fields.id("taskId")?,
-        context: fields.id("contextId")?,
-        message: Message {
-            id,
-            role,
-            parts,
-            metadata: fields.metadata("metadata")?,
-            extensions: fields.strings("extensions")?,
-            reference_task_ids: fields.strings("referenceTaskIds")?,
-        },
-    })
+    let mut addressed = finish_message(&mut fields, id, role, "parts", parts)?;
+    addressed.message.reference_task_ids = fields.strings("referenceTaskIds")?;
+    Ok(addressed)
 }
 
-/// The discriminator, by its name or by the one that 0.2 had.
+/// Returns the discriminator, which 0.2 calls `type`.
 fn kind(fields: &mut Fields<'_>) -> Result<Option<String>, Violation> {
     match fields.string("kind")? {
         Some(kind) => Ok(Some(kind)),
@@ -79,26 +64,26 @@ pub(super) fn part(value: Value, path: Path<'_>) -> Result<Part, Violation> {
     .flatten();
     let (holds, mut part) = match (members.next(), members.next()) {
         (Some(member), None) => member,
-        (Some(_), Some(_)) => return Err(path.refuse("must have only one of text, file and data")),
+        (Some(_), Some(_)) => return Err(path.violation("must have only one of text, file and data")),
         (None, _) => {
             return Err(match kind.as_deref() {
-                Some("text") => fields.at("text").refuse("is required"),
-                Some("file") => fields.at("file").refuse("is required"),
-                Some("data") => fields.at("data").refuse("is required"),
-                _ => path.refuse("must have one of text, file or data"),
+                Some("text") => fields.at("text").violation("is required"),
+                Some("file") => fields.at("file").violation("is required"),
+                Some("data") => fields.at("data").violation("is required"),
+                _ => path.violation("must have one of text, file or data"),
             });
         }
     };
     if kind.is_some_and(|kind| kind != holds) {
-        return Err(fields.at("kind").refuse(format!("must be {holds}, which is what the part holds")));
+        return Err(fields.at("kind").violation(format!("must be {holds}, which is what the part holds")));
     }
     part.metadata = fields.metadata("metadata")?;
     unwrap_data(&mut part);
     Ok(part)
 }
 
-/// Takes data that is no object out of the object that it travels in. The mark goes with it: it is about how the data
-/// is written, and is made again where it is.
+/// Unwraps data that is not an object from the object that it travels in, and removes the mark that says so. The mark
+/// belongs to the encoding; the encoder sets it again.
 pub(crate) fn unwrap_data(part: &mut Part) {
     let Content::Data(data) = &mut part.content else { return };
     if let Value::Object(object) = data {
@@ -124,8 +109,8 @@ fn file(mut fields: Fields<'_>) -> Result<Part, Violation> {
     let content = match (fields.bytes("bytes")?, fields.text("uri")?) {
         (Some(bytes), None) => Content::Bytes(bytes),
         (None, Some(uri)) => Content::Uri(uri),
-        (None, None) => return Err(fields.path().refuse("must have one of bytes or uri")),
-        (Some(_), Some(_)) => return Err(fields.path().refuse("must have only one of bytes and uri")),
+        (None, None) => return Err(fields.path().violation("must have one of bytes or uri")),
+        (Some(_), Some(_)) => return Err(fields.path().violation("must have only one of bytes and uri")),
     };
     Ok(Part {
         content,

@@ -1,4 +1,4 @@
-//! 0.3 out.
+//! Encodes 0.3 as JSON-RPC has it.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -6,40 +6,40 @@ use talaria_turns::{Artifact, Content, ContextId, Message, Metadata, Part, Role,
 
 use super::WRAPPED;
 use crate::dialect::Dialect;
-use crate::hook::{HookOut, HooksOut};
+use crate::json_out::{Base64, MetadataEntry, NoteOut, Object, Seq, TaskMetadata, TimestampOut};
 use crate::operation::{Addressed, Answer, Sent, View};
-use crate::tell::{CHUNK, LINE, Piece, Told};
-use crate::updates::{Happened, Home, Item};
-use crate::write::{Base64, Mark, Moment, NoteOut, Object, Seq, TaskMetadata};
+use crate::push::{PushConfigOut, PushConfigsOut};
+use crate::stream_form::{CHUNK, PROGRESS, Piece, Rendered};
+use crate::update_stream::{StreamEvent, StreamItem, TaskRef};
 
-/// The result of an operation.
+/// The answer to an operation.
 pub(crate) struct AnswerOut<'a>(pub(crate) &'a Answer);
 
 /// One event of a stream.
-pub(crate) struct ItemOut<'a>(pub(crate) &'a Item);
+pub(crate) struct StreamItemOut<'a>(pub(crate) &'a StreamItem);
 
 struct TaskOut<'a>(&'a View);
 
-struct UpdateOut<'a>(&'a Happened);
+struct UpdateOut<'a>(&'a StreamEvent);
 
 struct StatusOut<'a>(&'a Status, &'a TaskId, &'a ContextId);
 
-/// A status that says nothing but the state.
+/// A status with nothing but the state.
 struct StateOut(State);
 
-/// A status whose message is a piece of the answer.
-struct ChunkOut<'a>(&'a Happened, &'a [Part]);
+/// A status whose message is a chunk of the answer.
+struct ChunkOut<'a>(&'a StreamEvent, &'a [Part]);
 
 /// The message of that status.
-struct ChunkMessageOut<'a>(&'a Happened, &'a [Part]);
+struct ChunkMessageOut<'a>(&'a StreamEvent, &'a [Part]);
 
 /// A status without its message.
 struct SilentOut<'a>(&'a Status);
 
-/// An artifact, with the parts that are to be shown of it.
+/// An artifact, with those of its parts that are shown.
 struct ArtifactOut<'a>(&'a Artifact, &'a [Part]);
 
-/// A message, with the task and the context that it belongs to, and whether it is the result itself.
+/// A message, with its task and its context, and whether it is the result itself.
 pub(super) struct MessageOut<'a> {
     pub(super) message: &'a Message,
     pub(super) task: Option<&'a TaskId>,
@@ -52,16 +52,16 @@ pub(super) struct PartOut<'a>(pub(super) &'a Part);
 /// The `file` of a part.
 struct FileOut<'a>(&'a Part);
 
-/// Data, as an object where it is none, with the metadata that says so.
+/// Data and its metadata, wrapped and marked unless the data is an object.
 pub(crate) struct DataOut<'a> {
     value: &'a Value,
     metadata: Option<&'a Metadata>,
 }
 
-/// Data; as an object where it is none.
+/// Data, wrapped in an object unless it is one.
 struct Wrapped<'a>(&'a Value);
 
-/// Metadata, with the mark that goes with data that was wrapped.
+/// Metadata, with the mark for wrapped data.
 struct Marked<'a>(Option<&'a Metadata>, bool);
 
 impl Serialize for AnswerOut<'_> {
@@ -70,60 +70,64 @@ impl Serialize for AnswerOut<'_> {
             Answer::Task(view) | Answer::Sent(Sent::Task(view)) => TaskOut(view).serialize(serializer),
             Answer::Sent(Sent::Message(message)) => result(message).serialize(serializer),
             Answer::Card(card) => card.serialize(serializer),
-            Answer::Hook(task, hook) => HookOut(Dialect::V03, task, hook).serialize(serializer),
-            Answer::Hooks(task, hooks) => HooksOut(Dialect::V03, task, hooks).serialize(serializer),
+            Answer::PushConfig(task, config) => {
+                PushConfigOut(Dialect::V03, task, config).serialize(serializer)
+            }
+            Answer::PushConfigs(task, configs) => {
+                PushConfigsOut(Dialect::V03, task, configs).serialize(serializer)
+            }
             Answer::Done => serializer.serialize_unit(),
-            // 0.3 has no list; were it asked for, this is the part of the answer that it could read.
+            // 0.3 cannot list tasks, so no request leads here.
             Answer::Tasks(listed) => serializer.collect_seq(listed.tasks.iter().map(TaskOut)),
         }
     }
 }
 
-impl Serialize for ItemOut<'_> {
+impl Serialize for StreamItemOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Item::Task(view) => TaskOut(view).serialize(serializer),
-            Item::Message(message) => result(message).serialize(serializer),
-            Item::Event(happened) => UpdateOut(happened).serialize(serializer),
+            StreamItem::Task(view) => TaskOut(view).serialize(serializer),
+            StreamItem::Message(message) => result(message).serialize(serializer),
+            StreamItem::Event(event) => UpdateOut(event).serialize(serializer),
         }
     }
 }
 
 impl Serialize for UpdateOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Happened { home, state, last, .. } = self.0;
-        let told = self.0.told();
+        let StreamEvent { task_ref, state, last, .. } = self.0;
+        let rendered = self.0.rendered();
         let mut object = Object::begin(serializer)?;
-        object.field("kind", if told.is_artifact() { "artifact-update" } else { "status-update" })?;
-        object.field("taskId", home.task.as_str())?;
-        object.field("contextId", home.context.as_str())?;
-        match told {
-            Told::Status(status, metadata) => {
-                object.field("status", &StatusOut(status, &home.task, &home.context))?;
+        object.field("kind", if rendered.is_artifact() { "artifact-update" } else { "status-update" })?;
+        object.field("taskId", task_ref.task.as_str())?;
+        object.field("contextId", task_ref.context.as_str())?;
+        match rendered {
+            Rendered::Status(status, metadata) => {
+                object.field("status", &StatusOut(status, &task_ref.task, &task_ref.context))?;
                 object.field("final", last)?;
-                object.maybe("metadata", metadata.and_then(TaskMetadata::of))?;
+                object.optional("metadata", metadata.and_then(TaskMetadata::of))?;
             }
-            Told::Line(status, line) => {
+            Rendered::Progress(status, text) => {
                 object.field("status", &SilentOut(status))?;
                 object.field("final", &false)?;
-                object.field("metadata", &Mark(LINE, line))?;
+                object.field("metadata", &MetadataEntry(PROGRESS, text))?;
             }
-            Told::Chunk(parts) => {
+            Rendered::Chunk(parts) => {
                 object.field("status", &ChunkOut(self.0, parts))?;
                 object.field("final", &false)?;
             }
-            Told::Artifact(Piece { artifact, parts, append, last, is_chunk }) => {
+            Rendered::Artifact(Piece { artifact, parts, append, last, is_chunk }) => {
                 object.field("artifact", &ArtifactOut(artifact, parts))?;
                 object.field("append", &append)?;
                 object.field("lastChunk", &last)?;
-                object.maybe("metadata", is_chunk.then_some(Mark(CHUNK, true)))?;
+                object.optional("metadata", is_chunk.then_some(MetadataEntry(CHUNK, true)))?;
             }
-            Told::Note(name, value) => {
+            Rendered::Note(name, value) => {
                 object.field("status", &StateOut(*state))?;
                 object.field("final", &false)?;
                 object.field("metadata", &NoteOut(name, value))?;
             }
-            Told::Nothing => {}
+            Rendered::Nothing => {}
         }
         object.end()
     }
@@ -158,8 +162,8 @@ impl Serialize for TaskOut<'_> {
                 &Seq(history.iter().map(|message| within(message, &task.id, &task.context))),
             )?;
         }
-        object.maybe("metadata", TaskMetadata::of(&task.metadata))?;
-        object.maybe("usage", usage(Some(&task.metadata)))?;
+        object.optional("metadata", TaskMetadata::of(&task.metadata))?;
+        object.optional("usage", usage(Some(&task.metadata)))?;
         object.end()
     }
 }
@@ -169,8 +173,8 @@ impl Serialize for StatusOut<'_> {
         let Self(status, task, context) = *self;
         let mut object = Object::begin(serializer)?;
         object.field("state", state(status.state))?;
-        object.maybe("message", status.message.as_ref().map(|message| within(message, task, context)))?;
-        object.field("timestamp", &Moment(status.at))?;
+        object.optional("message", status.message.as_ref().map(|message| within(message, task, context)))?;
+        object.field("timestamp", &TimestampOut(status.at))?;
         object.end()
     }
 }
@@ -179,7 +183,7 @@ impl Serialize for SilentOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = Object::begin(serializer)?;
         object.field("state", state(self.0.state))?;
-        object.field("timestamp", &Moment(self.0.at))?;
+        object.field("timestamp", &TimestampOut(self.0.at))?;
         object.end()
     }
 }
@@ -195,17 +199,17 @@ impl Serialize for ChunkOut<'_> {
 
 impl Serialize for ChunkMessageOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(Happened { home, sequence, .. }, parts) = *self;
-        let Home { task, context } = &**home;
+        let Self(StreamEvent { task_ref, sequence, .. }, parts) = *self;
+        let TaskRef { task, context } = &**task_ref;
         let mut object = Object::begin(serializer)?;
         object.field("kind", "message")?;
-        // Derived, so that a stream that is taken up again says the same.
+        // Derived from the event, so that a resumed stream sends the same id.
         object.field("messageId", &format_args!("chunk-{task}-{sequence}"))?;
         object.field("contextId", context.as_str())?;
         object.field("taskId", task.as_str())?;
         object.field("role", "agent")?;
         object.field("parts", &Seq(parts.iter().map(PartOut)))?;
-        object.field("metadata", &Mark(CHUNK, true))?;
+        object.field("metadata", &MetadataEntry(CHUNK, true))?;
         object.end()
     }
 }
@@ -217,10 +221,10 @@ impl Serialize for ArtifactOut<'_> {
         let parts = if parts.is_empty() { &nothing } else { parts };
         let mut object = Object::begin(serializer)?;
         object.field("artifactId", id)?;
-        object.maybe("name", name.as_ref())?;
-        object.maybe("description", description.as_ref())?;
+        object.optional("name", name.as_ref())?;
+        object.optional("description", description.as_ref())?;
         object.field("parts", &Seq(parts.iter().map(PartOut)))?;
-        object.maybe("metadata", metadata.as_ref())?;
+        object.optional("metadata", metadata.as_ref())?;
         object.list("extensions", extensions)?;
         object.end()
     }
@@ -232,8 +236,8 @@ impl Serialize for MessageOut<'_> {
         let mut object = Object::begin(serializer)?;
         object.field("kind", "message")?;
         object.field("messageId", id.as_str())?;
-        object.maybe("contextId", self.context.map(ContextId::as_str))?;
-        object.maybe("taskId", self.task.map(TaskId::as_str))?;
+        object.optional("contextId", self.context.map(ContextId::as_str))?;
+        object.optional("taskId", self.task.map(TaskId::as_str))?;
         object.field(
             "role",
             match role {
@@ -242,11 +246,11 @@ impl Serialize for MessageOut<'_> {
             },
         )?;
         object.field("parts", &Seq(parts.iter().map(PartOut)))?;
-        object.maybe("metadata", metadata.as_ref())?;
+        object.optional("metadata", metadata.as_ref())?;
         object.list("extensions", extensions)?;
         object.list("referenceTaskIds", reference_task_ids)?;
         if self.is_result {
-            object.maybe("usage", usage(metadata.as_ref()))?;
+            object.optional("usage", usage(metadata.as_ref()))?;
         }
         object.end()
     }
@@ -269,11 +273,11 @@ impl Serialize for PartOut<'_> {
                 let data = DataOut::of(value, metadata.as_ref());
                 object.field("kind", "data")?;
                 object.field("data", &data.data())?;
-                object.maybe("metadata", data.metadata())?;
+                object.optional("metadata", data.metadata())?;
                 return object.end();
             }
         }
-        object.maybe("metadata", metadata.as_ref())?;
+        object.optional("metadata", metadata.as_ref())?;
         object.end()
     }
 }
@@ -287,8 +291,8 @@ impl Serialize for FileOut<'_> {
             Content::Uri(uri) => object.field("uri", uri)?,
             Content::Text(_) | Content::Data(_) => {}
         }
-        object.maybe("mimeType", media_type.as_ref())?;
-        object.maybe("name", filename.as_ref())?;
+        object.optional("mimeType", media_type.as_ref())?;
+        object.optional("name", filename.as_ref())?;
         object.end()
     }
 }
@@ -323,12 +327,12 @@ impl Serialize for Marked<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = Object::begin(serializer)?;
         let Self(metadata, wrapped) = *self;
-        // A mark that was there already would be a second member of that name.
+        // An existing mark would become a second member of the same name.
         for (name, value) in metadata.into_iter().flatten().filter(|(name, _)| !(wrapped && *name == WRAPPED))
         {
             object.field(name, value)?;
         }
-        object.maybe(WRAPPED, wrapped.then_some(true))?;
+        object.optional(WRAPPED, wrapped.then_some(true))?;
         object.end()
     }
 }
@@ -341,7 +345,7 @@ fn within<'a>(message: &'a Message, task: &'a TaskId, context: &'a ContextId) ->
     MessageOut { message, task: Some(task), context: Some(context), is_result: false }
 }
 
-/// What the turn cost: the platform reads it beside the metadata, at the top of the result.
+/// Returns the usage of the turn, which the platform reads at the top of the result, beside the metadata.
 fn usage(metadata: Option<&Metadata>) -> Option<&Value> {
     metadata?.get("usage").filter(|usage| usage.is_object())
 }

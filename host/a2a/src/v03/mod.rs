@@ -1,18 +1,21 @@
-//! Version 0.3 as JSON-RPC speaks it: `kind` discriminators, lower-case states, `file` parts.
+//! Version 0.3 over JSON-RPC: `kind` discriminators, lower-case states, `file` parts. HTTP+JSON of 0.3 is another dialect:
+//! `rest` decodes it, `v1` encodes it.
 //!
-//! In: what the peers of the seeds really send. `kind` may be missing or be called `type`, a part may be wrapped in
-//! `root`. Out: `kind` always, since the platform finds its text by it. (HTTP+JSON of 0.3 is another dialect.)
+//! The decoder accepts what existing peers send: `kind` may be missing or called `type`, and a part may be wrapped in `root`.
+//! The encoder always writes `kind`, because the platform finds its text by it.
 //!
-//! What 0.3 has no word for: data that is no object travels as `{"value": …}` with the mark that the SDKs share, and
-//! the media type and file name of a part that is no file are left out.
+//! 0.3 cannot express everything: data that is not an object travels as `{"value": …}` with a mark that the SDKs share, and
+//! the media type and file name of a part that is not a file are dropped.
 
 mod decode;
 mod encode;
+pub(crate) mod rest;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use decode::{send_message, unwrap_data};
-pub(crate) use encode::{AnswerOut, DataOut, ItemOut};
+pub(crate) use decode::send_message;
+use decode::unwrap_data;
+pub(crate) use encode::{AnswerOut, DataOut, StreamItemOut};
 
-/// In the metadata of a data part: its `value` is the data. The Python, Go and JavaScript SDKs all use it.
+/// In the metadata of a data part: the data is its `value`. The Python, Go and JavaScript SDKs all use this mark.
 const WRAPPED: &str = "data_part_compat";

@@ -6,9 +6,9 @@ use talaria_turns::{Content, Event, Message, Part, State, Status, Task, Timestam
 
 use super::decode::{message, part};
 use super::encode::{AnswerOut, MessageOut, PartOut};
+use crate::json_fields::{Fields, Path};
 use crate::operation::{Addressed, Answer, Sent, View};
-use crate::read::{Fields, Path};
-use crate::refusal::Violation;
+use crate::rejection::Violation;
 use crate::samples;
 
 fn read_part(value: Value) -> Result<Part, Violation> {
@@ -26,7 +26,7 @@ fn write_message(addressed: &Addressed) -> String {
 }
 
 #[test]
-fn a_task_is_written_with_kinds_and_what_it_cost() {
+fn encodes_a_task_with_kinds_and_usage() {
     let mut task = Task::new("t1".parse().unwrap(), "c1".parse().unwrap());
     let status =
         Status { state: State::Completed, message: None, at: Timestamp::from_millis(1_794_793_978_686) };
@@ -46,7 +46,7 @@ fn a_task_is_written_with_kinds_and_what_it_cost() {
 }
 
 #[test]
-fn the_forms_that_peers_send_are_read() {
+fn decodes_the_forms_that_peers_send() {
     let text = Part::text("hi");
     for form in [
         json!({ "kind": "text", "text": "hi" }),
@@ -77,16 +77,16 @@ fn the_forms_that_peers_send_are_read() {
 }
 
 #[test]
-fn the_mark_of_wrapped_data_is_written_once_and_is_not_metadata() {
+fn the_mark_of_wrapped_data_is_encoded_once_and_removed_when_decoded() {
     for mark in [true, false] {
         let list = json!({ "kind": "data", "data": [1], "metadata": { "data_part_compat": mark, "a": 1 } });
         let read = read_part(list).unwrap();
         assert_eq!(
             read.metadata,
             json!({ "a": 1 }).as_object().cloned(),
-            "a list is not wrapped, whatever is said"
+            "a list is not wrapped, whatever the mark says"
         );
-        // As a caller of 1.0 may have it.
+        // A caller of 1.0 may send the mark.
         let metadata = json!({ "data_part_compat": mark }).as_object().cloned();
         let part = Part { metadata, ..Part::new(Content::Data(json!([1]))) };
         assert_eq!(
@@ -99,7 +99,7 @@ fn the_mark_of_wrapped_data_is_written_once_and_is_not_metadata() {
 }
 
 #[test]
-fn parts_that_say_one_thing_and_hold_another_are_refused() {
+fn rejects_a_part_whose_kind_contradicts_its_content() {
     for (bad, field) in [
         (json!({}), "parts[0]"),
         (json!({ "kind": "text" }), "parts[0].text"),
@@ -119,7 +119,7 @@ fn parts_that_say_one_thing_and_hold_another_are_refused() {
 }
 
 #[test]
-fn a_message_may_leave_out_its_kind_but_not_lie_about_it() {
+fn a_message_may_omit_its_kind_but_not_have_another() {
     let form =
         |kind: Value| json!({ "kind": kind, "messageId": "m", "role": "user", "parts": [{ "text": "hi" }] });
     assert!(read_message(form(json!("message"))).is_ok());
@@ -129,13 +129,13 @@ fn a_message_may_leave_out_its_kind_but_not_lie_about_it() {
 
 proptest! {
     #[test]
-    fn a_part_comes_back_as_it_was(sample in samples::part_of_03()) {
+    fn a_part_survives_the_round_trip(sample in samples::part_of_03()) {
         let written = serde_json::to_string(&PartOut(&sample)).unwrap();
         prop_assert_eq!(read_part(serde_json::from_str(&written).unwrap()).unwrap(), sample);
     }
 
     #[test]
-    fn a_message_comes_back_as_it_was(sample in samples::message(samples::part_of_03())) {
+    fn a_message_survives_the_round_trip(sample in samples::message(samples::part_of_03())) {
         let written = write_message(&sample);
         let read = read_message(serde_json::from_str(&written).unwrap()).unwrap();
         prop_assert_eq!(write_message(&read), written);

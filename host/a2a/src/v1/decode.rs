@@ -1,21 +1,18 @@
-//! 1.0 in.
+//! Decodes 1.0.
 
 use serde_json::Value;
-use talaria_turns::{Content, Message, Part, Role};
+use talaria_turns::{Content, Part, Role};
 
-use crate::hook;
+use crate::dialect::{finish_message, finish_send};
+use crate::json_fields::{Fields, Path};
 use crate::operation::{Addressed, Configuration, SendMessage};
-use crate::read::{Fields, Path};
-use crate::refusal::Violation;
+use crate::push;
+use crate::rejection::Violation;
 
-/// The parameters of `SendMessage`.
+/// Decodes the parameters of `SendMessage`.
 pub(crate) fn send_message(mut params: Fields<'_>) -> Result<SendMessage, Violation> {
-    let addressed = params.object("message", message)?;
-    Ok(SendMessage {
-        addressed: addressed.ok_or_else(|| params.at("message").refuse("is required"))?,
-        configuration: params.object("configuration", configuration)?.unwrap_or_default(),
-        metadata: params.metadata("metadata")?,
-    })
+    let message = params.object("message", message)?;
+    finish_send(params, message, configuration)
 }
 
 pub(crate) fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Violation> {
@@ -23,7 +20,7 @@ pub(crate) fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Vio
         return_immediately: fields.boolean("returnImmediately")?.unwrap_or(false),
         history_length: fields.count("historyLength")?,
         output_modes: fields.strings("acceptedOutputModes")?,
-        hook: fields.object("taskPushNotificationConfig", hook::flat)?,
+        push: fields.object("taskPushNotificationConfig", push::flat)?,
     })
 }
 
@@ -31,21 +28,9 @@ pub(super) fn message(mut fields: Fields<'_>) -> Result<Addressed, Violation> {
     let id = fields.required_id("messageId")?;
     let role = role(&mut fields)?;
     let parts = fields.list("parts", part)?;
-    if parts.is_empty() {
-        return Err(fields.at("parts").refuse("must hold at least one part"));
-    }
-    Ok(Addressed {
-        task: fields.id("taskId")?,
-        context: fields.id("contextId")?,
-        message: Message {
-            id,
-            role,
-            parts,
-            metadata: fields.metadata("metadata")?,
-            extensions: fields.strings("extensions")?,
-            reference_task_ids: fields.strings("referenceTaskIds")?,
-        },
-    })
+    let mut addressed = finish_message(&mut fields, id, role, "parts", parts)?;
+    addressed.message.reference_task_ids = fields.strings("referenceTaskIds")?;
+    Ok(addressed)
 }
 
 pub(crate) fn role(fields: &mut Fields<'_>) -> Result<Role, Violation> {
@@ -56,13 +41,13 @@ pub(crate) fn role(fields: &mut Fields<'_>) -> Result<Role, Violation> {
         Some(Value::Number(number)) if number.as_u64() == Some(2) => Some(Role::Agent),
         _ => None,
     };
-    role.ok_or_else(|| fields.at("role").refuse("is required and must be ROLE_USER or ROLE_AGENT"))
+    role.ok_or_else(|| fields.at("role").violation("is required and must be ROLE_USER or ROLE_AGENT"))
 }
 
 pub(super) fn part(value: Value, path: Path<'_>) -> Result<Part, Violation> {
     let mut fields = Fields::of(value, path)?;
-    // `data` may hold any value, and null is one.
-    let null = fields.is_written("data");
+    // `data` may hold any value, null included.
+    let has_data = fields.is_written("data");
     let mut members = [
         fields.text("text")?.map(Content::Text),
         fields.bytes("raw")?.map(Content::Bytes),
@@ -73,9 +58,9 @@ pub(super) fn part(value: Value, path: Path<'_>) -> Result<Part, Violation> {
     .flatten();
     let content = match (members.next(), members.next()) {
         (Some(content), None) => content,
-        (None, _) if null => Content::Data(Value::Null),
-        (None, _) => return Err(path.refuse("must have one of text, raw, url or data")),
-        (Some(_), Some(_)) => return Err(path.refuse("must have only one of text, raw, url and data")),
+        (None, _) if has_data => Content::Data(Value::Null),
+        (None, _) => return Err(path.violation("must have one of text, raw, url or data")),
+        (Some(_), Some(_)) => return Err(path.violation("must have only one of text, raw, url and data")),
     };
     Ok(Part {
         content,

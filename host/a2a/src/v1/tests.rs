@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use talaria_turns::{Artifact, Content, Event, Message, Metadata, Part, State, Status, Task, Timestamp};
 
 use super::decode::{message, part};
-use super::encode::{AnswerOut, Form, MessageOut, PartOut};
+use super::encode::{AnswerOut, MessageOut, PartOut, Proto};
+use crate::json_fields::{Fields, Path};
 use crate::operation::{Addressed, Answer, Sent, View};
-use crate::read::{Fields, Path};
-use crate::refusal::Violation;
+use crate::rejection::Violation;
 use crate::samples;
 
 fn read_part(value: Value) -> Result<Part, Violation> {
@@ -21,7 +21,7 @@ fn read_message(value: Value) -> Result<Addressed, Violation> {
 
 fn write_message(addressed: &Addressed) -> String {
     let Addressed { message, task, context } = addressed;
-    serde_json::to_string(&MessageOut(Form::One, message, task.as_ref(), context.as_ref())).unwrap()
+    serde_json::to_string(&MessageOut(Proto::V1, message, task.as_ref(), context.as_ref())).unwrap()
 }
 
 fn task() -> Task {
@@ -58,10 +58,10 @@ fn task() -> Task {
 }
 
 #[test]
-fn a_task_is_written_as_the_proto_has_it() {
+fn encodes_a_task_as_the_proto_defines_it() {
     let view = View::new(Arc::new(task()), None);
     let written =
-        serde_json::to_string(&AnswerOut(Form::One, &Answer::Sent(Sent::Task(view.clone())))).unwrap();
+        serde_json::to_string(&AnswerOut(Proto::V1, &Answer::Sent(Sent::Task(view.clone())))).unwrap();
     assert_eq!(
         written,
         concat!(
@@ -73,20 +73,20 @@ fn a_task_is_written_as_the_proto_has_it() {
             r#""metadata":{"usage":{"input_tokens":1}}}}"#
         )
     );
-    let bare = serde_json::to_value(AnswerOut(Form::One, &Answer::Task(view))).unwrap();
+    let bare = serde_json::to_value(AnswerOut(Proto::V1, &Answer::Task(view))).unwrap();
     assert_eq!(bare["id"], "t1", "GetTask answers with the task itself");
 }
 
 #[test]
-fn the_rust_sdk_reads_what_we_write() {
+fn the_rust_sdk_reads_our_tasks() {
     let view = View::new(Arc::new(task()), None);
-    let ours = serde_json::to_value(AnswerOut(Form::One, &Answer::Sent(Sent::Task(view)))).unwrap();
+    let ours = serde_json::to_value(AnswerOut(Proto::V1, &Answer::Sent(Sent::Task(view)))).unwrap();
     let theirs: a2a::SendMessageResponse = serde_json::from_value(ours.clone()).unwrap();
     assert_eq!(serde_json::to_value(theirs).unwrap(), ours);
 }
 
 #[test]
-fn the_forms_of_protojson_are_read() {
+fn decodes_every_form_of_protojson() {
     let read = read_message(json!({
         "message_id": "m", "context_id": "c", "taskId": null, "role": 1, "unknown": [1],
         "parts": [{ "raw": "-_8", "media_type": "x/y", "filename": "" }, { "data": null }, { "kind": "text", "text": "" }],
@@ -107,7 +107,7 @@ fn the_forms_of_protojson_are_read() {
 }
 
 #[test]
-fn parts_that_are_none_or_two_are_refused() {
+fn rejects_a_part_with_no_content_or_with_two() {
     for (bad, field) in [
         (json!({}), "parts[0]"),
         (json!({ "text": null }), "parts[0]"),
@@ -126,13 +126,13 @@ fn parts_that_are_none_or_two_are_refused() {
 
 proptest! {
     #[test]
-    fn a_part_comes_back_as_it_was(sample in samples::part()) {
-        let written = serde_json::to_string(&PartOut(Form::One, &sample)).unwrap();
+    fn a_part_survives_the_round_trip(sample in samples::part()) {
+        let written = serde_json::to_string(&PartOut(Proto::V1, &sample)).unwrap();
         prop_assert_eq!(read_part(serde_json::from_str(&written).unwrap()).unwrap(), sample);
     }
 
     #[test]
-    fn a_message_comes_back_as_it_was(sample in samples::message(samples::part())) {
+    fn a_message_survives_the_round_trip(sample in samples::message(samples::part())) {
         let written = write_message(&sample);
         let read = read_message(serde_json::from_str(&written).unwrap()).unwrap();
         prop_assert_eq!(write_message(&read), written);
@@ -141,7 +141,7 @@ proptest! {
 
     #[test]
     fn the_rust_sdk_reads_every_message(mut sample in samples::message(samples::part())) {
-        // It drops empty metadata, which the proto keeps.
+        // The SDK drops empty metadata, which the proto keeps.
         let full = |metadata: &mut Option<Metadata>| *metadata = metadata.take().filter(|map| !map.is_empty());
         full(&mut sample.message.metadata);
         sample.message.parts.iter_mut().for_each(|part| full(&mut part.metadata));

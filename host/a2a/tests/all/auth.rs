@@ -1,4 +1,4 @@
-//! Callers with tokens: the wrong one ends at the door, and each sees only its own tasks.
+//! Callers with tokens: a wrong token is rejected, and each caller sees only its own tasks.
 
 use secrecy::SecretString;
 use serde_json::json;
@@ -17,7 +17,7 @@ fn two_callers(config: &mut Config) {
 }
 
 #[tokio::test]
-async fn a_missing_or_wrong_token_ends_at_the_door() {
+async fn rejects_a_missing_or_wrong_token() {
     let host = Host::with(two_callers, Limits::default()).await;
     let params = json!({ "message": message("hi") });
     for headers in [vec![], vec![("authorization", "Bearer wrong")], vec![("authorization", "Basic s3cret")]]
@@ -33,7 +33,7 @@ async fn a_missing_or_wrong_token_ends_at_the_door() {
 }
 
 #[tokio::test]
-async fn anothers_task_looks_like_none() {
+async fn the_task_of_another_caller_looks_like_a_missing_one() {
     let host = Host::with(two_callers, Limits::default()).await;
     let asked = host.call_as(&[PLATFORM], "SendMessage", &json!({ "message": message("ask") })).await.json();
     let id = asked["result"]["task"]["id"].clone();
@@ -53,15 +53,15 @@ async fn anothers_task_looks_like_none() {
             missing["id"] = json!("none")
         }
         let missing = host.call_as(&[PEER], method, &missing).await.json();
-        let told = foreign["error"].to_string().replace(id.as_str().unwrap(), "none");
-        assert_eq!(told, missing["error"].to_string(), "{method}: nothing tells the two apart");
+        let error = foreign["error"].to_string().replace(id.as_str().unwrap(), "none");
+        assert_eq!(error, missing["error"].to_string(), "{method}: the two answers are equal");
     }
     assert_eq!(host.call_as(&[PLATFORM], "GetTask", &json!({ "id": id })).await.json()["result"]["id"], id);
     assert_eq!(host.made(), 1);
 }
 
 #[tokio::test]
-async fn a_renewed_token_counts_for_new_requests_and_open_streams_stay() {
+async fn a_renewed_token_applies_to_new_requests_and_open_streams_stay_open() {
     let host = Host::with(two_callers, Limits::default()).await;
     let ask = Ask::Stream(Wire::Rpc.params("wait"));
     let mut stream = Wire::Rpc.open(&host, &[PLATFORM], &ask).await.ok().unwrap();
@@ -70,12 +70,16 @@ async fn a_renewed_token_counts_for_new_requests_and_open_streams_stay() {
     assert_eq!(host.auth.renew(&[renewed]), []);
 
     let params = json!({ "id": id.as_str() });
-    assert_eq!(host.call_as(&[PLATFORM], "GetTask", &params).await.status, 401, "the old token is no more");
+    assert_eq!(host.call_as(&[PLATFORM], "GetTask", &params).await.status, 401, "the old token is invalid");
     let task = host.call_as(&[("authorization", "Bearer rotated")], "GetTask", &params).await.json();
-    assert_eq!(task["result"]["id"], id.as_str(), "the caller is the same, and so are its tasks");
-    assert_eq!(host.call_as(&[PEER], "GetTask", &params).await.status, 200, "the other one keeps its own");
+    assert_eq!(task["result"]["id"], id.as_str(), "the caller and its tasks stay the same");
+    assert_eq!(
+        host.call_as(&[PEER], "GetTask", &params).await.status,
+        200,
+        "the other caller keeps its token"
+    );
 
     host.script.go.add_permits(1);
     let last = stream.rest().await.pop().unwrap();
-    assert_eq!(Wire::Rpc.brief(&last), "status completed", "what was open stays open");
+    assert_eq!(Wire::Rpc.brief(&last), "status completed", "the open stream stays open");
 }

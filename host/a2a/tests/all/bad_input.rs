@@ -1,4 +1,4 @@
-//! Bad input gets a clear answer and nothing else happens: the code, the field's path, and no task.
+//! Bad input is rejected with a code and the path of the field, and creates no task.
 
 use serde_json::{Value, json};
 use talaria_turns::Limits;
@@ -8,7 +8,7 @@ use crate::kit::{Answer, Host, message, message_03};
 const JSON: (&str, &str) = ("content-type", "application/json");
 const V1: (&str, &str) = ("A2A-Version", "1.0");
 
-/// The error of an answer; checks that it is a whole JSON-RPC one.
+/// Returns the code, the field and the id of a JSON-RPC error, after checking its form.
 fn error(answer: &Answer) -> (i64, String, Value) {
     let body = answer.json();
     assert_eq!(body["jsonrpc"], "2.0", "{body}");
@@ -22,7 +22,7 @@ fn error(answer: &Answer) -> (i64, String, Value) {
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_request() {
+async fn rejects_bodies_that_are_not_a_request() {
     let host = Host::start().await;
     let deep = "[".repeat(10_000);
     let deep_closed = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
@@ -61,7 +61,7 @@ async fn bodies_that_are_no_request() {
             let message = answer.json()["error"]["message"].to_string();
             assert!(
                 message.contains(" at line ") && message.contains(" column "),
-                "{name} says where: {message}"
+                "{name}: the position is named: {message}"
             );
         }
     }
@@ -69,7 +69,7 @@ async fn bodies_that_are_no_request() {
 }
 
 #[tokio::test]
-async fn envelopes_that_are_none() {
+async fn rejects_invalid_envelopes() {
     let host = Host::start().await;
     let params = json!({ "message": message("hi") });
     for (body, code, id) in [
@@ -127,7 +127,7 @@ async fn envelopes_that_are_none() {
     assert_eq!(host.made(), 0);
 }
 
-/// `base` with one change at a path like `message.parts.0`; `null` takes the member away.
+/// Returns `base` with one change at a path like `message.parts.0`; `null` removes the member.
 fn changed(base: &Value, path: &str, value: Value) -> Value {
     let mut params = base.clone();
     let pointer = format!("/{}", path.replace('.', "/"));
@@ -141,7 +141,7 @@ fn changed(base: &Value, path: &str, value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn parameters_of_1_0_that_are_wrong_name_their_field() {
+async fn rejects_invalid_parameters_of_1_0_with_their_field() {
     let host = Host::start().await;
     let base = json!({ "message": message("hi"), "configuration": {} });
     for (path, value, field) in [
@@ -190,7 +190,7 @@ async fn parameters_of_1_0_that_are_wrong_name_their_field() {
 }
 
 #[tokio::test]
-async fn parameters_of_0_3_that_are_wrong_name_their_field() {
+async fn rejects_invalid_parameters_of_0_3_with_their_field() {
     let host = Host::start().await;
     let base = json!({ "message": message_03("hi"), "configuration": {} });
     for (path, value, field) in [
@@ -215,7 +215,7 @@ async fn parameters_of_0_3_that_are_wrong_name_their_field() {
 }
 
 #[tokio::test]
-async fn versions_that_do_not_fit_the_method() {
+async fn rejects_a_version_that_contradicts_the_method() {
     let host = Host::start().await;
     for (method, version) in [
         ("SendMessage", Some("0.3")),
@@ -230,13 +230,13 @@ async fn versions_that_do_not_fit_the_method() {
         let answer = host.post(&headers, body.to_string().as_bytes()).await;
         assert_eq!(error(&answer).0, -32009, "{method} with {version:?}");
         assert_eq!(answer.json()["error"]["data"][0]["reason"], "VERSION_NOT_SUPPORTED");
-        assert_eq!(answer.header("a2a-version"), None, "no version was agreed on");
+        assert_eq!(answer.header("a2a-version"), None, "no version was settled");
     }
     assert_eq!(host.made(), 0);
 }
 
 #[tokio::test]
-async fn types_of_content_that_are_not_json() {
+async fn rejects_media_types_other_than_json() {
     let host = Host::start().await;
     let body =
         json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message("hi") } });
@@ -250,7 +250,7 @@ async fn types_of_content_that_are_not_json() {
 }
 
 #[tokio::test]
-async fn bodies_over_the_limit() {
+async fn rejects_bodies_over_the_limit() {
     let host = Host::with(|config| config.limits.body = 4096, Limits::default()).await;
     let text = "x".repeat(5000);
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message(&text) } });
@@ -264,17 +264,20 @@ async fn bodies_over_the_limit() {
     let head = "POST / HTTP/1.1\r\nhost: x\r\nA2A-Version: 1.0\r\n";
     let chunked = format!("{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
     check(&host.exchange(chunked.as_bytes()).await, "in chunks");
-    // Nothing of the body is sent: the answer must not wait for it.
+    // The body is never sent, so the answer must not wait for it.
     let promised = format!("{head}content-length: 99999999\r\nexpect: 100-continue\r\n\r\n");
-    check(&host.exchange(promised.as_bytes()).await, "only promised");
+    check(&host.exchange(promised.as_bytes()).await, "declared but not sent");
     assert_eq!(host.made(), 0);
 
     let fits = json!({ "message": message(&"x".repeat(3000)) });
-    assert!(host.call("SendMessage", &fits).await.get("result").is_some(), "what fits is taken");
+    assert!(
+        host.call("SendMessage", &fits).await.get("result").is_some(),
+        "a body within the limit is accepted"
+    );
 }
 
 #[tokio::test]
-async fn bodies_that_do_not_come() {
+async fn rejects_a_body_that_does_not_arrive() {
     let quick = std::time::Duration::from_millis(50);
     let host = Host::with(|config| config.limits.body_timeout = quick, Limits::default()).await;
     let answer = host.exchange(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{").await;
@@ -282,7 +285,7 @@ async fn bodies_that_do_not_come() {
 }
 
 #[tokio::test]
-async fn tasks_that_are_missing_over_or_of_another_context() {
+async fn rejects_tasks_that_are_missing_over_or_in_another_context() {
     let host = Host::start().await;
     let to = |task: &str, context: Option<&str>| {
         let mut message = message("hi");
@@ -319,7 +322,7 @@ async fn tasks_that_are_missing_over_or_of_another_context() {
 }
 
 #[tokio::test]
-async fn a_push_configuration_is_refused_rather_than_forgotten() {
+async fn rejects_a_push_configuration_rather_than_ignoring_it() {
     let host = Host::start().await;
     let push = json!({ "url": "https://example.com/hook" });
     let one = json!({ "message": message("hi"), "configuration": { "taskPushNotificationConfig": push } });
@@ -330,7 +333,7 @@ async fn a_push_configuration_is_refused_rather_than_forgotten() {
 }
 
 #[tokio::test]
-async fn one_turn_too_many_is_told_when_to_come_back() {
+async fn one_turn_too_many_is_rejected_with_a_time_to_retry() {
     let host = Host::with(|_| {}, Limits { turns: 1, ..Limits::default() }).await;
     let wait = json!({ "message": message("wait"), "configuration": { "returnImmediately": true } });
     host.call("SendMessage", &wait).await;
@@ -343,7 +346,7 @@ async fn one_turn_too_many_is_told_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn paths_and_methods_that_are_not_served() {
+async fn rejects_unknown_paths_and_methods() {
     let host = Host::start().await;
     for (method, path, status, allow) in [
         ("GET", "/nothing", 404, None),
@@ -360,7 +363,7 @@ async fn paths_and_methods_that_are_not_served() {
 }
 
 #[tokio::test]
-async fn headers_without_end() {
+async fn rejects_headers_over_the_limit() {
     let host = Host::start().await;
     let long = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(200_000));
     assert_eq!(host.exchange(long.as_bytes()).await.status, 431);

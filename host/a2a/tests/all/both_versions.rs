@@ -1,4 +1,4 @@
-//! One server, two versions: each caller is answered in its own, and what lies behind is the same.
+//! Both versions on one server: each caller gets an answer in its own version, about the same tasks.
 
 use serde_json::{Value, json};
 use talaria_a2a::ReplyAs;
@@ -7,7 +7,7 @@ use talaria_turns::Limits;
 use crate::kit::{Host, message, message_03};
 use crate::wire::{ALL, Ask, Wire, state};
 
-/// Replaces what differs from run to run, so that the rest can be compared with a golden file.
+/// Replaces what differs from run to run, for comparison with a golden file.
 fn settled(mut value: Value) -> Value {
     fn walk(value: &mut Value) {
         match value {
@@ -35,7 +35,7 @@ fn settled(mut value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_same_turns_in_both_versions() {
+async fn the_same_turns_are_answered_in_both_versions() {
     let host = Host::start().await;
     for word in ["hello", "fail", "ask", "reject", "file", "as-task", "cost"] {
         let one = host.call("SendMessage", &json!({ "message": message(word) })).await;
@@ -46,11 +46,11 @@ async fn the_same_turns_in_both_versions() {
 }
 
 #[tokio::test]
-async fn a_message_says_where_it_belongs_and_the_task_is_there() {
+async fn a_message_names_its_context_and_its_task_is_stored() {
     let host = Host::start().await;
     let sent = host.call("SendMessage", &json!({ "message": message("hello") })).await;
     let reply = &sent["result"]["message"];
-    assert_eq!(reply.get("taskId"), None, "that task is over, so no message can go to it");
+    assert_eq!(reply.get("taskId"), None, "the task is over and accepts no message");
     let query = json!({ "contextId": reply["contextId"], "includeArtifacts": true });
     let task = host.call("ListTasks", &query).await["result"]["tasks"][0].clone();
     assert_eq!(task["contextId"], reply["contextId"]);
@@ -61,20 +61,23 @@ async fn a_message_says_where_it_belongs_and_the_task_is_there() {
     let mut chosen = message("hello");
     chosen["contextId"] = json!("mine");
     let sent = host.call("SendMessage", &json!({ "message": chosen })).await;
-    assert_eq!(sent["result"]["message"]["contextId"], "mine", "a context may be the caller's choice");
+    assert_eq!(sent["result"]["message"]["contextId"], "mine", "the caller may choose the context");
 }
 
 #[tokio::test]
-async fn an_answer_is_a_task_where_the_configuration_or_the_executor_says_so() {
+async fn the_configuration_or_the_executor_makes_an_answer_a_task() {
     let host = Host::with(|config| config.reply = ReplyAs::Task, Limits::default()).await;
     let sent =
         async |word| host.call("SendMessage", &json!({ "message": message(word) })).await["result"].clone();
     assert!(sent("hello").await.get("task").is_some());
-    assert!(sent("as-message").await.get("message").is_some(), "the executor's word comes first");
-    assert!(!sent("as-message").await.to_string().contains("talaria/reply"), "and stays with us");
+    assert!(sent("as-message").await.get("message").is_some(), "the executor overrides the configuration");
+    assert!(
+        !sent("as-message").await.to_string().contains("talaria/reply"),
+        "its wish is not sent to the caller"
+    );
 }
 
-/// The kind of an answer: `message`, or the state of a task.
+/// Returns the kind of an answer: `message`, or the state of a task.
 async fn answered(wire: Wire, host: &Host, text: &str, task: Option<&str>) -> String {
     let mut params = wire.params(text);
     if let Some(task) = task {
@@ -87,7 +90,7 @@ async fn answered(wire: Wire, host: &Host, text: &str, task: Option<&str>) -> St
 }
 
 #[tokio::test]
-async fn a_failure_looks_like_one_unless_everything_is_to_be_a_message() {
+async fn a_failure_is_a_task_unless_every_answer_is_a_message() {
     for (reply, hello, fail) in [
         (ReplyAs::Auto, "message", "failed"),
         (ReplyAs::Message, "message", "message"),
@@ -99,7 +102,10 @@ async fn a_failure_looks_like_one_unless_everything_is_to_be_a_message() {
             assert_eq!(answered(wire, &host, "fail", None).await, fail, "{wire:?} {reply:?}");
             let params = wire.params("fail");
             let answer = wire.ask(&host, &Ask::Send(params)).await;
-            assert!(answer.json().to_string().contains("[hermes-agent unreachable] refused"), "{answer:?}");
+            assert!(
+                answer.json().to_string().contains("[agent unreachable] connection refused"),
+                "{answer:?}"
+            );
         }
     }
 }
@@ -129,7 +135,7 @@ async fn a_message_that_names_a_task_is_answered_with_that_task() {
 }
 
 #[tokio::test]
-async fn history_is_cut_to_the_length_asked_for() {
+async fn the_history_has_the_requested_length() {
     let host = Host::start().await;
     let asked =
         host.call("SendMessage", &json!({ "message": message("ask") })).await["result"]["task"].clone();
@@ -151,7 +157,7 @@ async fn history_is_cut_to_the_length_asked_for() {
 }
 
 #[tokio::test]
-async fn a_send_that_does_not_wait_is_answered_at_once() {
+async fn a_send_that_does_not_block_is_answered_at_once() {
     let host = Host::start().await;
     let one = json!({ "message": message("wait"), "configuration": { "return_immediately": true } });
     let old = json!({ "message": message_03("wait"), "configuration": { "blocking": false } });
@@ -167,7 +173,7 @@ async fn a_send_that_does_not_wait_is_answered_at_once() {
 }
 
 #[tokio::test]
-async fn the_version_comes_by_header_or_query_and_is_echoed() {
+async fn the_version_is_read_from_header_or_query_and_echoed() {
     let host = Host::start().await;
     let call = |method: &str, message: Value| {
         json!({ "jsonrpc": "2.0", "id": "x", "method": method, "params": { "message": message } }).to_string()
@@ -190,9 +196,9 @@ async fn the_version_comes_by_header_or_query_and_is_echoed() {
     }
 }
 
-/// The platform fills in an envelope, renames `type` to `kind`, and reads the first text of kind `text`.
+/// The platform wraps a message in an envelope, renames `type` to `kind`, and reads the first part of kind `text`.
 #[tokio::test]
-async fn the_platform_finds_its_text_its_trace_and_its_usage() {
+async fn the_platform_finds_the_text_the_trace_and_the_usage() {
     let host = Host::start().await;
     let message = json!({
         "messageId": "m1", "role": "user",

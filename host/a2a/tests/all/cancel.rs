@@ -1,4 +1,4 @@
-//! Cancel cancels: once, whatever the task was doing, and only for its owner.
+//! A task can be cancelled once, whatever it is doing, and only by its owner.
 
 use serde_json::json;
 
@@ -20,26 +20,29 @@ async fn a_running_task_is_cancelled_and_its_streams_say_so() {
         let last = stream.rest().await.pop().unwrap();
         assert!(wire.brief(&last).starts_with("status canceled"), "{wire:?}");
         let again = wire.ask(&host, &Ask::Cancel(id.as_str())).await;
-        assert_eq!(wire.reason(&again), "TASK_NOT_CANCELABLE", "once is enough: {wire:?}");
+        assert_eq!(wire.reason(&again), "TASK_NOT_CANCELABLE", "a task is cancelled once: {wire:?}");
         let kept = wire.get(&host, &Ask::Get(id.as_str())).await;
-        assert_eq!(kept["status"], task["status"], "and changes nothing more: {wire:?}");
+        assert_eq!(kept["status"], task["status"], "a second cancel changes nothing: {wire:?}");
     }
 }
 
 #[tokio::test]
-async fn the_word_for_it_is_that_of_the_version() {
+async fn the_state_is_spelt_as_in_the_version() {
     let host = Host::start().await;
     let words = ["TASK_STATE_CANCELED", "TASK_STATE_CANCELED", "canceled", "TASK_STATE_CANCELLED"];
     for (wire, word) in ALL.into_iter().zip(words) {
         let sent = host.call("SendMessage", &json!({ "message": message("ask") })).await;
         let id = sent["result"]["task"]["id"].as_str().unwrap();
         let task = wire.get(&host, &Ask::Cancel(id)).await;
-        assert_eq!(task["status"]["state"], word, "a task that asks can be cancelled too: {wire:?}");
+        assert_eq!(
+            task["status"]["state"], word,
+            "a task that waits for input can be cancelled too: {wire:?}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_task_that_ended_otherwise_cannot_be_cancelled() {
+async fn a_task_that_is_over_cannot_be_cancelled() {
     let host = Host::start().await;
     let sent = host.call("SendMessage", &json!({ "message": message("as-task") })).await;
     let id = sent["result"]["task"]["id"].as_str().unwrap();
@@ -54,7 +57,7 @@ async fn a_task_that_ended_otherwise_cannot_be_cancelled() {
 }
 
 #[tokio::test]
-async fn a_blocking_send_hears_of_the_cancel() {
+async fn a_blocking_send_is_answered_with_the_cancelled_task() {
     let host = Host::start().await;
     let params = json!({ "message": message("stuck") });
     let send = host.call("SendMessage", &params);

@@ -1,4 +1,4 @@
-//! The card: one document for both versions, cheap to ask for again.
+//! The card: one address for both versions, cached by ETag.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
@@ -63,11 +63,11 @@ fn full(config: &mut Config) {
 }
 
 #[tokio::test]
-async fn it_speaks_to_both_versions() {
+async fn the_card_serves_both_versions() {
     let open = Host::with(
         |config| {
             config.url = "http://127.0.0.1:8000".into();
-            // The default is our own, which changes with every release.
+            // The default is our own version, which changes with every release.
             config.card.version = "1.2.3".into();
         },
         Limits::default(),
@@ -88,14 +88,14 @@ async fn it_speaks_to_both_versions() {
         }
     }
     for old in ["url", "protocolVersion", "security", "preferredTransport", "additionalInterfaces"] {
-        assert!(one.json().get(old).is_none(), "who states 1.0 is not told of 0.3: {old}");
+        assert!(one.json().get(old).is_none(), "the card of 1.0 has no fields of 0.3: {old}");
     }
     let read: a2a::AgentCard = serde_json::from_value(card.json()).unwrap();
     assert_eq!(read.supported_interfaces.len(), 4);
 }
 
 #[tokio::test]
-async fn it_is_where_old_and_new_clients_look_and_is_cached() {
+async fn the_card_is_at_the_old_and_the_new_path_and_can_be_cached() {
     let host = Host::start().await;
     let card = host.request("GET", PATH, &[], b"").await;
     let old = host.request("GET", "/.well-known/agent.json", &[], b"").await;
@@ -114,7 +114,7 @@ async fn it_is_where_old_and_new_clients_look_and_is_cached() {
 }
 
 #[tokio::test]
-async fn who_has_it_is_not_sent_it_again() {
+async fn a_client_with_the_current_card_is_not_sent_it_again() {
     let host = Host::start().await;
     let etag = host.request("GET", PATH, &[], b"").await.header("etag").unwrap().to_owned();
     let weak = format!("W/{etag}");
@@ -145,7 +145,7 @@ async fn the_extended_card_is_for_callers_with_a_token() {
 }
 
 #[tokio::test]
-async fn without_the_capability_there_is_no_extended_card() {
+async fn rejects_the_extended_card_if_the_card_does_not_offer_it() {
     let host = Host::start().await;
     for wire in ALL {
         let answer = wire.ask(&host, &Ask::Card).await;
@@ -162,8 +162,8 @@ fn signer() -> (CardSigner, Vec<u8>) {
     (CardSigner::from_pem(&SecretString::from(pem), "key-1", None).unwrap(), public)
 }
 
-/// The card without its signature, which fits it. Only for a card that has no field that is empty, so that the rules about
-/// those do not matter.
+/// Verifies the signature of a card and returns the card without it. Works only for a card without empty fields, to which the
+/// rules about presence do not apply.
 fn verified(answer: &Answer, public: &[u8]) -> Value {
     let mut card = answer.json();
     let signatures = card.as_object_mut().unwrap().remove("signatures").unwrap();
@@ -176,7 +176,7 @@ fn verified(answer: &Answer, public: &[u8]) -> Value {
 }
 
 #[tokio::test]
-async fn a_signed_card_verifies_by_its_bytes_alone() {
+async fn the_signature_of_a_card_is_valid_for_its_bytes() {
     let (signer, public) = signer();
     let sign = |config: &mut Config| {
         config.url = "http://127.0.0.1:8000".into();
@@ -195,7 +195,7 @@ async fn a_signed_card_verifies_by_its_bytes_alone() {
     let unsigned = Host::with(|config| config.url = "http://127.0.0.1:8000".into(), Limits::default()).await;
     let unsigned = unsigned.request("GET", PATH, &[("A2A-Version", "1.0")], b"").await;
     assert_ne!(unsigned.header("etag"), Some(etag));
-    assert_eq!(unsigned.json(), card, "a signature changes nothing else, and there is none unless asked for");
+    assert_eq!(unsigned.json(), card, "a signature changes nothing else, and is optional");
 }
 
 #[tokio::test]
@@ -216,19 +216,22 @@ async fn every_form_of_the_card_is_signed() {
         let card = if wire.is_rest() { answer.json() } else { answer.json()["result"].clone() };
         extended.push(card["signatures"].clone());
     }
-    assert!(extended[0].is_array() && extended[0] != one["signatures"], "it has more to sign");
+    assert!(
+        extended[0].is_array() && extended[0] != one["signatures"],
+        "the extended card has its own signature"
+    );
     assert!(extended.iter().all(|signatures| *signatures == extended[0]), "{extended:?}");
 }
 
 #[tokio::test]
-async fn a_renewed_card_is_served_in_every_form_and_held_to() {
+async fn a_renewed_card_is_served_in_every_form_and_enforced() {
     let host = Host::with(full, Limits::default()).await;
     let headers = [("A2A-Extensions", "urn:acme:sign"), ("authorization", "Bearer s3cret")];
     let mut config = Config::new("");
     full(&mut config);
     let mut card = config.card;
     let before = host.request("GET", PATH, &[], b"").await;
-    assert!(!host.card.renew(card.clone()), "it says the same");
+    assert!(!host.card.renew(card.clone()), "the content is the same");
     let same = host.request("GET", PATH, &[], b"").await;
     assert_eq!((same.header("etag"), &same.body), (before.header("etag"), &before.body));
 
@@ -245,7 +248,11 @@ async fn a_renewed_card_is_served_in_every_form_and_held_to() {
         assert!(answer.json()["securitySchemes"].is_object(), "{version}");
     }
     let known = [("if-none-match", before.header("etag").unwrap())];
-    assert_eq!(host.request("GET", PATH, &known, b"").await.status, 200, "who has the old one gets the new");
+    assert_eq!(
+        host.request("GET", PATH, &known, b"").await.status,
+        200,
+        "a client with the old card gets the new one"
+    );
     for wire in ALL {
         let answer = wire.ask_as(&host, &headers, &Ask::Card).await;
         let card = if wire.is_rest() { answer.json() } else { answer.json()["result"].clone() };
@@ -256,16 +263,16 @@ async fn a_renewed_card_is_served_in_every_form_and_held_to() {
     let tenant = host.request("GET", "/acme/extendedAgentCard", &of_tenant, b"").await;
     assert_eq!(tenant.json()["skills"][1]["id"], "cite", "{tenant:?}");
     let message = serde_json::json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] } });
-    let refused = host.call_as(&headers, "SendStreamingMessage", &message).await;
-    assert!(refused.json()["error"]["message"].as_str().unwrap().contains("no streams"), "{refused:?}");
+    let rejected = host.call_as(&headers, "SendStreamingMessage", &message).await;
+    assert!(rejected.json()["error"]["message"].as_str().unwrap().contains("no streams"), "{rejected:?}");
     let mut wants_json = message;
     wants_json["configuration"] = serde_json::json!({ "acceptedOutputModes": ["application/json"] });
     let answer = host.call_as(&headers, "SendMessage", &wants_json).await;
-    assert!(answer.json().get("error").is_none(), "it is offered now: {answer:?}");
+    assert!(answer.json().get("error").is_none(), "the card offers it now: {answer:?}");
 }
 
 #[tokio::test]
-async fn a_renewed_card_is_signed_anew() {
+async fn a_renewed_card_has_a_new_signature() {
     let (signer, public) = signer();
     let host = Host::with(|config| config.card_signer = Some(signer), Limits::default()).await;
     let first = host.request("GET", PATH, &[("A2A-Version", "1.0")], b"").await;
@@ -280,7 +287,7 @@ async fn a_renewed_card_is_signed_anew() {
 }
 
 #[tokio::test]
-async fn where_no_address_is_configured_the_card_says_the_one_that_was_asked() {
+async fn without_a_configured_address_the_card_names_the_one_of_the_request() {
     let change = |config: &mut Config| {
         config.url_follows = true;
         config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
@@ -314,7 +321,7 @@ async fn where_no_address_is_configured_the_card_says_the_one_that_was_asked() {
         assert!(answer.header("vary").unwrap().contains("X-Forwarded-Host"), "{answer:?}");
         let etag = answer.header("etag").unwrap();
         let known = card(&format!("{lines}if-none-match: {etag}\r\n")).await;
-        assert_eq!(known.status, 304, "the tag is that of this card: {lines:?}");
+        assert_eq!(known.status, 304, "the ETag belongs to this card: {lines:?}");
         assert_eq!(known.header("last-modified"), answer.header("last-modified"));
     }
     let headers = [("authorization", "Bearer s3cret"), ("x-forwarded-host", "out.example")];
@@ -326,7 +333,7 @@ async fn where_no_address_is_configured_the_card_says_the_one_that_was_asked() {
 }
 
 #[tokio::test]
-async fn what_strangers_forward_and_what_is_signed_changes_nothing() {
+async fn untrusted_forwarded_headers_and_a_signature_keep_the_configured_address() {
     let forwarded = [("x-forwarded-host", "evil.example"), ("x-forwarded-proto", "https")];
     let stranger = Host::with(
         |config| {
@@ -349,13 +356,10 @@ async fn what_strangers_forward_and_what_is_signed_changes_nothing() {
 }
 
 #[tokio::test]
-async fn an_extended_card_is_for_callers_with_a_name() {
+async fn the_extended_card_is_offered_only_if_callers_have_tokens() {
     let open = Host::with(|config| config.card.extended_card = true, Limits::default()).await;
     let card = open.request("GET", PATH, &[], b"").await.json();
-    assert_eq!(
-        card["capabilities"]["extendedAgentCard"], false,
-        "nobody has a name here, so none is offered"
-    );
+    assert_eq!(card["capabilities"]["extendedAgentCard"], false, "no caller has a token, so none is offered");
     assert_eq!(card["supportsAuthenticatedExtendedCard"], false);
     let secured = |config: &mut Config| {
         config.tokens = vec![Token::new("a", SecretString::from("s3cret")).unwrap()];

@@ -1,4 +1,4 @@
-//! Connections are bounded in number and in patience, and HTTP/2 is served on the same port.
+//! Connections are limited in number and in idle time, and HTTP/2 is served on the same port.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::kit::{Host, message, patiently, read_answer};
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_so() {
+async fn one_connection_too_many_is_rejected() {
     let host = Host::with(|config| config.limits.connections = 1, Limits::default()).await;
     let mut first = host.connect().await;
     let request = b"GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -25,11 +25,11 @@ async fn one_connection_too_many_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_peer_that_says_nothing_is_let_go() {
+async fn a_silent_peer_is_disconnected() {
     let host =
         Host::with(|config| config.limits.header_timeout = Duration::from_millis(50), Limits::default())
             .await;
-    // Nothing, the first byte of either version, and half a request.
+    // Nothing, the first bytes of either HTTP version, and half a request.
     for said in ["", "P", "PRI * HT", "POST / HTTP/1.1\r\nhost:"] {
         let mut stream = host.connect().await;
         stream.write_all(said.as_bytes()).await.unwrap();
@@ -40,7 +40,7 @@ async fn a_peer_that_says_nothing_is_let_go() {
 }
 
 #[tokio::test]
-async fn what_is_left_after_the_grace_is_cut() {
+async fn requests_left_after_the_grace_period_are_closed() {
     for h2 in [false, true] {
         let host =
             Host::with(|config| config.limits.grace = Duration::from_millis(50), Limits::default()).await;

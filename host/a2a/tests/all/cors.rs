@@ -1,4 +1,4 @@
-//! Pages in browsers: those from configured origins may call, and nobody else is told anything.
+//! CORS: pages from configured origins may call, and other pages get no CORS headers.
 
 use talaria_turns::Limits;
 
@@ -13,7 +13,7 @@ async fn host() -> Host {
 }
 
 #[tokio::test]
-async fn a_page_from_a_configured_origin_may_ask_send_and_read() {
+async fn a_page_from_a_configured_origin_may_call() {
     let host = host().await;
     for path in ["/", "/message:stream", "/v1/message:send", "/.well-known/agent-card.json"] {
         let answer = host.request("OPTIONS", path, &[PAGE, ASKS], b"").await;
@@ -48,7 +48,7 @@ async fn a_page_from_a_configured_origin_may_ask_send_and_read() {
 }
 
 #[tokio::test]
-async fn any_other_page_is_told_nothing() {
+async fn any_other_page_gets_no_cors_headers() {
     let none = Host::start().await;
     for (host, origin) in [
         (&host().await, "https://evil.example"),
@@ -64,5 +64,8 @@ async fn any_other_page_is_told_nothing() {
         assert_eq!((sent.status, sent.header("access-control-allow-origin")), (200, None), "{origin}");
     }
     let plain = Wire::Rpc.ask(&none, &Ask::Send(Wire::Rpc.params("hi"))).await;
-    assert!(!plain.head.contains("vary: Origin"), "nothing depends on it where nothing is configured");
+    assert!(
+        !plain.head.contains("vary: Origin"),
+        "answers do not depend on the origin unless one is configured"
+    );
 }

@@ -1,4 +1,4 @@
-//! A turn belongs to its task, not to the request that brought it.
+//! A turn belongs to its task, not to the request that started it.
 
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt as _;
 use crate::kit::{Host, message, patiently};
 
 #[tokio::test]
-async fn a_client_that_hangs_up_does_not_end_its_turn() {
+async fn a_turn_carries_on_after_its_client_disconnects() {
     let host = Host::start().await;
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message("wait") } });
     let body = body.to_string();
@@ -16,7 +16,7 @@ async fn a_client_that_hangs_up_does_not_end_its_turn() {
     stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
     let task = host.next_waiting().await;
     drop(stream);
-    // A whole exchange later the server has seen the end of that connection.
+    // After a complete exchange the server has noticed the end of that connection.
     let working = host.call("GetTask", &json!({ "id": task.as_str() })).await["result"].clone();
     assert_eq!(working["status"]["state"], "TASK_STATE_WORKING");
 
@@ -28,7 +28,7 @@ async fn a_client_that_hangs_up_does_not_end_its_turn() {
 }
 
 #[tokio::test]
-async fn a_shutdown_waits_for_requests_under_way() {
+async fn a_shutdown_waits_for_requests_in_flight() {
     let host = Host::start().await;
     let send = json!({ "message": message("wait") });
     let (answer, ()) = tokio::join!(host.call("SendMessage", &send), async {
@@ -39,5 +39,5 @@ async fn a_shutdown_waits_for_requests_under_way() {
     assert_eq!(answer["result"]["message"]["parts"][0]["text"], "echo: wait");
     host.tasks.close();
     patiently(host.tasks.wait()).await;
-    assert!(tokio::net::TcpStream::connect(host.address).await.is_err(), "nobody listens any more");
+    assert!(tokio::net::TcpStream::connect(host.address).await.is_err(), "the port is closed");
 }

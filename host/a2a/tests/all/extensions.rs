@@ -1,5 +1,4 @@
-//! Extensions: the ones that the card has and the caller names are active, and said to be; one that is required must be
-//! named.
+//! Extensions: those that the card has and the caller names are active and echoed; required ones must be named.
 
 use talaria_a2a::{Config, Extension};
 use talaria_turns::Limits;
@@ -18,23 +17,23 @@ fn two(required: bool) -> impl FnOnce(&mut Config) {
 }
 
 #[tokio::test]
-async fn the_active_ones_are_echoed_in_the_header_of_the_version() {
+async fn active_extensions_are_echoed_in_the_header_of_the_version() {
     let host = Host::with(two(false), Limits::default()).await;
     for wire in ALL {
         let (echo, other) = match wire.is_old() {
             true => ("x-a2a-extensions", "a2a-extensions"),
             false => ("a2a-extensions", "x-a2a-extensions"),
         };
-        for (asked, active) in [
+        for (named, active) in [
             ("urn:two, urn:none", Some("urn:two")),
             ("urn:two,urn:one", Some("urn:one, urn:two")),
             ("urn:none", None),
             ("", None),
         ] {
             for header in ["A2A-Extensions", "X-A2A-Extensions"] {
-                let answer = wire.ask_as(&host, &[(header, asked)], &Ask::Send(wire.params("hi"))).await;
+                let answer = wire.ask_as(&host, &[(header, named)], &Ask::Send(wire.params("hi"))).await;
                 assert_eq!(answer.status, 200);
-                assert_eq!((answer.header(echo), answer.header(other)), (active, None), "{wire:?} {asked:?}");
+                assert_eq!((answer.header(echo), answer.header(other)), (active, None), "{wire:?} {named:?}");
             }
         }
         let stream =
@@ -44,7 +43,7 @@ async fn the_active_ones_are_echoed_in_the_header_of_the_version() {
 }
 
 #[tokio::test]
-async fn a_required_one_must_be_named_by_every_request() {
+async fn every_request_must_name_a_required_extension() {
     let host = Host::with(two(true), Limits::default()).await;
     for wire in ALL {
         for ask in [

@@ -1,11 +1,11 @@
-//! Subscriptions: any number of readers of one task, the same events for all, from now until the task is over.
+//! Subscriptions: any number of readers follow a task until it is over, and all get the same events.
 
 use serde_json::json;
 
 use crate::kit::Host;
 use crate::wire::{ALL, Ask, Wire, state};
 
-/// A task that asks, and its id.
+/// Creates a task that waits for input, and returns its id.
 async fn asking(wire: Wire, host: &Host, text: &str) -> String {
     let sent = wire.get(host, &Ask::Send(wire.params(text))).await;
     let task = if wire == Wire::OldRpc { &sent } else { &sent["task"] };
@@ -20,7 +20,7 @@ async fn answer(wire: Wire, host: &Host, task: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn a_subscription_to_a_task_that_asks_carries_the_next_turn() {
+async fn a_subscription_to_a_task_that_waits_for_input_carries_the_next_turn() {
     let host = Host::start().await;
     for wire in ALL {
         for (text, done) in [("ask", "echo: this one"), ("question", "answer: this one")] {
@@ -49,7 +49,7 @@ async fn a_subscription_to_a_task_that_asks_carries_the_next_turn() {
 }
 
 #[tokio::test]
-async fn a_subscription_outlives_a_second_question() {
+async fn a_subscription_stays_open_after_a_second_question() {
     let host = Host::start().await;
     for wire in ALL {
         let id = asking(wire, &host, "ask").await;
@@ -67,7 +67,7 @@ async fn a_subscription_outlives_a_second_question() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_over_is_refused_by_1_0_and_shown_once_by_0_3() {
+async fn a_task_that_is_over_is_rejected_in_1_0_and_shown_once_in_0_3() {
     let host = Host::start().await;
     let sent = host.call("SendMessage", &json!({ "message": crate::kit::message("as-task") })).await;
     let id = sent["result"]["task"]["id"].as_str().unwrap();
@@ -90,7 +90,7 @@ async fn a_task_that_is_over_is_refused_by_1_0_and_shown_once_by_0_3() {
 }
 
 #[tokio::test]
-async fn over_http_json_a_subscription_is_a_get_or_a_post() {
+async fn http_json_subscribes_by_get_or_post() {
     let host = Host::start().await;
     for (wire, prefix) in [(Wire::Rest, ""), (Wire::OldRest, "/v1")] {
         let id = asking(wire, &host, "ask").await;
@@ -105,7 +105,7 @@ async fn over_http_json_a_subscription_is_a_get_or_a_post() {
 }
 
 #[tokio::test]
-async fn numbers_that_are_none_of_the_task_are_refused_before_the_stream_opens() {
+async fn rejects_event_numbers_that_the_task_does_not_have_before_the_stream_opens() {
     let host = Host::start().await;
     for wire in ALL {
         let id = asking(wire, &host, "ask").await;

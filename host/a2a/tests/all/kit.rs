@@ -1,5 +1,4 @@
-//! A server on a port of its own, with a store in memory, an executor that does what the message says, and a client
-//! that writes bytes.
+//! A server on its own port, with a store in memory, a scripted executor, and a client that writes raw bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::memory::Counted;
 use crate::script::{OneRoute, Script};
 
-/// Longest that anything here may take.
+/// The longest that any step of a test may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A running server.
@@ -31,7 +30,7 @@ pub(crate) struct Host {
     pub(crate) tasks: TaskTracker,
     pub(crate) auth: Auth,
     pub(crate) card: LiveCard,
-    /// Ids of tasks whose turns wait, in the order they began.
+    /// The ids of tasks whose turns wait, in the order in which they began.
     pub(crate) waiting: tokio::sync::Mutex<mpsc::UnboundedReceiver<TaskId>>,
 }
 
@@ -54,7 +53,7 @@ impl Host {
         Self::build(change, |store, route| Turns::new(store, route, limits)).await
     }
 
-    /// One that pushes through this courier.
+    /// Starts a server that sends push notifications through this courier.
     pub(crate) async fn pushing(courier: Arc<dyn Courier>, change: impl FnOnce(&mut Config)) -> Self {
         let change = |config: &mut Config| {
             config.card.push_notifications = true;
@@ -88,12 +87,12 @@ impl Host {
         Self { address, store, script, counts, shutdown, tasks, auth, card, waiting }
     }
 
-    /// Tasks ever made.
+    /// The number of tasks created so far.
     pub(crate) fn made(&self) -> usize {
         self.store.made.load(Ordering::SeqCst)
     }
 
-    /// The next task whose turn waits.
+    /// Waits for the next task whose turn waits.
     pub(crate) async fn next_waiting(&self) -> TaskId {
         patiently(async { self.waiting.lock().await.recv().await.unwrap() }).await
     }
@@ -106,7 +105,7 @@ impl Host {
     pub(crate) async fn exchange(&self, bytes: &[u8]) -> Answer {
         let mut stream = self.connect().await;
         patiently(async {
-            // The server may answer, and close, before it has read all.
+            // The server may answer and close the connection before it has read everything.
             let _ = stream.write_all(bytes).await;
             read_answer(&mut stream, bytes.starts_with(b"HEAD ")).await
         })
@@ -133,7 +132,7 @@ impl Host {
         self.request("POST", "/", headers, body).await
     }
 
-    /// A call in the version that the method belongs to, with more headers.
+    /// Calls a method in its version, with additional headers.
     pub(crate) async fn call_as(&self, headers: &[(&str, &str)], method: &str, params: &Value) -> Answer {
         let mut headers = headers.to_vec();
         headers.push(("content-type", "application/json"));
@@ -144,14 +143,14 @@ impl Host {
         self.post(&headers, body.as_bytes()).await
     }
 
-    /// A call that must succeed at the level of HTTP; the JSON-RPC response.
+    /// Calls a method and returns the JSON-RPC response; HTTP must succeed.
     pub(crate) async fn call(&self, method: &str, params: &Value) -> Value {
         let answer = self.call_as(&[], method, params).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         answer.json()
     }
 
-    /// A task that has ended, by asking for it.
+    /// Waits until a task has ended and returns it.
     pub(crate) async fn ended(&self, id: &TaskId) -> Value {
         let mut changed = self.store.changed.subscribe();
         patiently(async {
@@ -168,24 +167,24 @@ impl Host {
     }
 }
 
-/// An id that no message had yet: the same one again would be the same message.
+/// Returns an unused message id; a repeated id would mean the same message.
 pub(crate) fn fresh() -> String {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     format!("m{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A message of 1.0 with one text.
+/// Returns a message of 1.0 with one text.
 pub(crate) fn message(text: &str) -> Value {
     json!({ "messageId": fresh(), "role": "ROLE_USER", "parts": [{ "text": text }] })
 }
 
-/// A message of 0.3 with one text.
+/// Returns a message of 0.3 with one text.
 pub(crate) fn message_03(text: &str) -> Value {
     json!({ "kind": "message", "messageId": fresh(), "role": "user", "parts": [{ "kind": "text", "text": text }] })
 }
 
 pub(crate) async fn patiently<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it takes too long")
+    tokio::time::timeout(PATIENCE, future).await.expect("timed out")
 }
 
 pub(crate) async fn read_answer(stream: &mut TcpStream, bodiless: bool) -> Answer {

@@ -1,4 +1,4 @@
-//! Lists: newest first, in pages that stay right while tasks come, filtered, and only one's own.
+//! Lists of tasks: newest first, paged, filtered, and limited to the caller's own.
 
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::kit::{Host, message};
 
 const VERSION: (&str, &str) = ("A2A-Version", "1.0");
 
-/// Lists over both bindings, which must agree.
+/// Lists over both bindings, which must give the same result.
 async fn list(host: &Host, query: &[(&str, &str)]) -> Value {
     let params: Value = query.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
     let params = match params {
@@ -40,7 +40,7 @@ async fn send(host: &Host, text: &str, context: &str) -> String {
     if let Some(id) = sent["task"]["id"].as_str() {
         return id.to_owned();
     }
-    // A message does not name its task; the newest of its context it is.
+    // A message does not name its task, which is the newest of its context.
     let newest =
         host.call("ListTasks", &json!({ "contextId": context, "pageSize": 1 })).await["result"].clone();
     newest["tasks"][0]["id"].as_str().unwrap().to_owned()
@@ -77,14 +77,14 @@ async fn pages_hold_every_task_once_newest_first() {
         }
         assert!(token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)), "{token}");
     }
-    assert_eq!(paged, listed, "the pages are the list");
+    assert_eq!(paged, listed, "the pages together are the list");
     listed.sort();
     sent.sort();
     assert_eq!(listed, sent);
 }
 
 #[tokio::test]
-async fn filters_meet() {
+async fn filters_combine() {
     let host = Host::start().await;
     let done = send(&host, "hello", "a").await;
     let asks = send(&host, "ask", "a").await;
@@ -101,7 +101,10 @@ async fn filters_meet() {
 
     let task = host.call("GetTask", &json!({ "id": done })).await["result"].clone();
     let at = task["status"]["timestamp"].as_str().unwrap();
-    assert!(ids(&list(&host, &[("statusTimestampAfter", at)]).await).contains(&done), "not older than");
+    assert!(
+        ids(&list(&host, &[("statusTimestampAfter", at)]).await).contains(&done),
+        "the bound is inclusive"
+    );
     let page = list(&host, &[("statusTimestampAfter", "2999-01-01T00:00:00Z")]).await;
     assert_eq!((ids(&page).len(), &page["totalSize"]), (0, &json!(0)));
     let path = "/tasks?statusTimestampAfter=1999-01-01T00:00:00%2B02:00";
@@ -109,7 +112,7 @@ async fn filters_meet() {
 }
 
 #[tokio::test]
-async fn artifacts_and_history_only_as_asked() {
+async fn artifacts_and_history_are_shown_as_requested() {
     let host = Host::start().await;
     send(&host, "file please", "c").await;
     let first = |page: Value| page["tasks"][0].clone();
@@ -122,7 +125,7 @@ async fn artifacts_and_history_only_as_asked() {
 }
 
 #[tokio::test]
-async fn parameters_that_are_wrong_name_their_field() {
+async fn rejects_invalid_parameters_with_their_field() {
     let host = Host::start().await;
     send(&host, "hello", "c").await;
     let huge = "x".repeat(10_000);
@@ -152,7 +155,7 @@ async fn parameters_that_are_wrong_name_their_field() {
 }
 
 #[tokio::test]
-async fn everybody_sees_only_their_own() {
+async fn a_caller_sees_only_its_own_tasks() {
     let token = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).unwrap();
     let host =
         Host::with(|config| config.tokens = vec![token("a", "one"), token("b", "two")], Limits::default())

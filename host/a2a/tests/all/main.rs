@@ -1,4 +1,4 @@
-//! What the server promises, over real sockets.
+//! Tests of the server over real sockets.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,16 +17,17 @@ mod cors;
 mod detached;
 mod extensions;
 mod follow;
-mod forms;
 mod kit;
 mod list;
 mod memory;
 mod push;
-mod refused;
+mod rejected;
 mod rest;
 mod rest_v03;
 mod script;
 mod sse;
+mod stream_end;
+mod stream_forms;
 mod streaming;
 mod tenants;
 mod wire;

@@ -1,4 +1,4 @@
-//! The store in memory, which also counts the tasks that were made and tells of every change.
+//! The store in memory, which also counts created tasks and signals every change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ pub(crate) struct Counted {
     inner: Memory,
     pub(crate) made: AtomicUsize,
     pub(crate) changed: watch::Sender<()>,
-    /// The log cannot be read.
+    /// Whether reads of the log fail.
     pub(crate) broken: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! Push configurations over every binding and version, and what is pushed.
+//! Push notification configurations in every binding and version, and the notifications themselves.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use crate::kit::{Host, message, message_03, patiently};
 const V1: (&str, &str) = ("A2A-Version", "1.0");
 const URL: &str = "https://hooks.example/a";
 
-/// Keeps what would have been posted.
+/// Records the notifications instead of sending them.
 #[derive(Default)]
 struct Posted {
     pushes: Mutex<Vec<Push>>,
@@ -68,14 +68,14 @@ async fn host() -> (Host, Arc<Posted>) {
     (Host::pushing(Arc::clone(&posted) as _, |_| {}).await, posted)
 }
 
-/// A task that asks, so that it stays.
+/// Creates a task that waits for input, so that it stays open.
 async fn asking(host: &Host) -> String {
     let sent = host.call("SendMessage", &json!({ "message": message("ask") })).await;
     sent["result"]["task"]["id"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn the_whole_life_of_a_configuration_in_1_0_over_json_rpc() {
+async fn the_life_of_a_configuration_in_1_0_over_json_rpc() {
     let (host, _) = host().await;
     let task = asking(&host).await;
     let secret = json!({ "scheme": "Bearer", "credentials": "s3cret" });
@@ -95,7 +95,7 @@ async fn the_whole_life_of_a_configuration_in_1_0_over_json_rpc() {
 }
 
 #[tokio::test]
-async fn the_whole_life_of_a_configuration_in_1_0_over_http() {
+async fn the_life_of_a_configuration_in_1_0_over_http() {
     let (host, _) = host().await;
     let task = asking(&host).await;
     for prefix in ["", "/acme"] {
@@ -119,7 +119,7 @@ async fn the_whole_life_of_a_configuration_in_1_0_over_http() {
 }
 
 #[tokio::test]
-async fn the_whole_life_of_a_configuration_in_0_3_over_json_rpc() {
+async fn the_life_of_a_configuration_in_0_3_over_json_rpc() {
     let (host, _) = host().await;
     let task = asking(&host).await;
     let secret = json!({ "schemes": ["Bearer"], "credentials": "s3cret" });
@@ -130,7 +130,7 @@ async fn the_whole_life_of_a_configuration_in_0_3_over_json_rpc() {
     let set = json!({ "taskId": task, "pushNotificationConfig": config });
     for _ in 0..2 {
         let made = host.call("tasks/pushNotificationConfig/set", &set).await;
-        assert_eq!(made["result"], shown, "without an id there is one a task");
+        assert_eq!(made["result"], shown, "without an id a task has one configuration");
     }
     let of_task = json!({ "id": task });
     assert_eq!(host.call("tasks/pushNotificationConfig/get", &of_task).await["result"], shown);
@@ -143,7 +143,7 @@ async fn the_whole_life_of_a_configuration_in_0_3_over_json_rpc() {
 }
 
 #[tokio::test]
-async fn the_whole_life_of_a_configuration_in_0_3_over_http() {
+async fn the_life_of_a_configuration_in_0_3_over_http() {
     let (host, _) = host().await;
     let task = asking(&host).await;
     let all = format!("/v1/tasks/{task}/pushNotificationConfigs");
@@ -191,7 +191,7 @@ async fn a_send_with_a_configuration_answers_with_the_task_and_pushes_every_even
 }
 
 #[tokio::test]
-async fn in_0_3_the_task_itself_is_pushed() {
+async fn notifications_of_0_3_hold_the_task() {
     let (host, posted) = host().await;
     let config = json!({ "url": URL });
     let params =
@@ -216,14 +216,14 @@ async fn in_0_3_the_task_itself_is_pushed() {
 }
 
 #[tokio::test]
-async fn a_bad_address_is_refused_with_its_reason_and_changes_nothing() {
+async fn rejects_a_bad_address_with_its_reason_and_changes_nothing() {
     let (host, _) = host().await;
     let task = asking(&host).await;
     let made = host.made();
     let bad = json!({ "taskId": task, "url": "http://127.0.0.1/h" });
-    let refused = host.call("CreateTaskPushNotificationConfig", &bad).await["error"].clone();
-    assert_eq!(refused["code"], -32602);
-    assert_eq!(refused["data"][1]["fieldViolations"][0]["field"], "url");
+    let rejected = host.call("CreateTaskPushNotificationConfig", &bad).await["error"].clone();
+    assert_eq!(rejected["code"], -32602);
+    assert_eq!(rejected["data"][1]["fieldViolations"][0]["field"], "url");
     let configuration = json!({ "taskPushNotificationConfig": { "url": "http://127.0.0.1/h" } });
     let send = json!({ "message": message("hi"), "configuration": configuration });
     assert_eq!(host.call("SendMessage", &send).await["error"]["code"], -32602);
@@ -241,7 +241,7 @@ async fn a_bad_address_is_refused_with_its_reason_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn another_callers_task_has_no_configurations() {
+async fn the_configurations_of_another_caller_are_hidden() {
     let posted = Arc::new(Posted::default());
     let host = Host::pushing(posted, |config| {
         let token = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).unwrap();

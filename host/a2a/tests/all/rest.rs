@@ -1,4 +1,4 @@
-//! HTTP+JSON of 1.0: the same operations by paths, with statuses and media types of HTTP.
+//! HTTP+JSON of 1.0: the same operations, with paths, statuses and media types of HTTP.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const JSON: &str = "application/json";
 const A2A: &str = "application/a2a+json";
 
 #[tokio::test]
-async fn what_json_rpc_answers_is_answered_without_the_envelope() {
+async fn answers_are_those_of_json_rpc_without_the_envelope() {
     let host = Host::start().await;
     let asked = host.call("SendMessage", &json!({ "message": message("ask") })).await["result"].clone();
     let id = asked["task"]["id"].as_str().unwrap();
@@ -29,7 +29,7 @@ async fn what_json_rpc_answers_is_answered_without_the_envelope() {
 }
 
 #[tokio::test]
-async fn the_version_may_come_by_query() {
+async fn the_version_may_be_in_the_query() {
     let host = Host::start().await;
     let body = json!({ "message": message("hello") }).to_string();
     let sent = host.request("POST", "/message:send?A2A-Version=1.0", &[], body.as_bytes()).await;
@@ -52,15 +52,15 @@ async fn an_answer_has_the_media_type_of_the_request() {
         let body = json!({ "message": message("hello") }).to_string();
         let sent = host.request("POST", "/message:send", &headers, body.as_bytes()).await;
         assert_eq!((sent.status, sent.header("content-type")), (200, Some(answer)), "{headers:?}");
-        let refused = host.request("POST", "/message:send", &headers, b"{}").await;
-        assert_eq!((refused.status, refused.header("content-type")), (400, Some(error)), "{headers:?}");
+        let rejected = host.request("POST", "/message:send", &headers, b"{}").await;
+        assert_eq!((rejected.status, rejected.header("content-type")), (400, Some(error)), "{headers:?}");
     }
     let got = host.request("GET", "/tasks", &[VERSION, ("accept", A2A)], b"").await;
     assert_eq!(got.header("content-type"), Some(A2A));
 }
 
 #[tokio::test]
-async fn an_error_has_the_status_the_name_and_the_reason() {
+async fn an_error_has_its_status_its_name_and_its_reason() {
     let host = Host::start().await;
     let done = host.call("SendMessage", &json!({ "message": message("as-task") })).await;
     let done = done["result"]["task"]["id"].as_str().unwrap().to_owned();
@@ -153,7 +153,7 @@ async fn an_error_has_the_status_the_name_and_the_reason() {
 }
 
 #[tokio::test]
-async fn methods_that_a_path_does_not_take() {
+async fn rejects_methods_that_a_path_does_not_take() {
     let host = Host::start().await;
     for (method, path, allow) in [
         ("GET", "/message:send", "POST"),
@@ -173,7 +173,7 @@ async fn methods_that_a_path_does_not_take() {
 }
 
 #[tokio::test]
-async fn what_the_path_says_may_be_said_again_but_not_otherwise() {
+async fn the_body_may_repeat_the_path_but_not_contradict_it() {
     let host = Host::start().await;
     let asked = host.call("SendMessage", &json!({ "message": message("ask") })).await;
     let id = asked["result"]["task"]["id"].as_str().unwrap();
@@ -189,12 +189,12 @@ async fn what_the_path_says_may_be_said_again_but_not_otherwise() {
     assert_eq!(
         again.json()["error"]["details"][0]["reason"],
         "TASK_NOT_CANCELABLE",
-        "the path alone says which"
+        "the id in the path is enough"
     );
 }
 
 #[tokio::test]
-async fn bounds_hold_here_too() {
+async fn the_limits_apply_to_http_json_too() {
     let host = Host::with(|config| config.limits.body = 4096, talaria_turns::Limits::default()).await;
     let body = json!({ "message": message(&"x".repeat(5000)) }).to_string();
     let answer = host.request("POST", "/message:send", &[VERSION], body.as_bytes()).await;

@@ -1,4 +1,4 @@
-//! HTTP+JSON of 0.3: the old proto, under `/v1`.
+//! HTTP+JSON of 0.3: the proto before 1.0, below `/v1`.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn message(content: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_send_is_answered_in_the_old_words() {
+async fn a_send_is_answered_in_the_proto_of_0_3() {
     let host = Host::start().await;
     let sent = post(&host, "/v1/message:send", &message(json!([{ "text": "hello" }]))).await;
     assert_eq!((sent.status, sent.header("a2a-version")), (200, Some("0.3")), "{sent:?}");
@@ -35,7 +35,7 @@ async fn a_send_is_answered_in_the_old_words() {
 }
 
 #[tokio::test]
-async fn every_kind_of_part_comes_in() {
+async fn decodes_every_kind_of_part() {
     let host = Host::start().await;
     let content = json!([
         { "text": "as-task" },
@@ -49,15 +49,15 @@ async fn every_kind_of_part_comes_in() {
     assert_eq!(said[2]["file"]["fileWithBytes"], "dGNr");
     assert_eq!(said[3], json!({ "data": { "data": { "key": "value" } }, "metadata": { "a": 1 } }));
     let one = host.call("GetTask", &json!({ "id": sent["task"]["id"] })).await["result"].clone();
-    assert_eq!(one["history"][0]["parts"][3]["data"], json!({ "key": "value" }), "the same in 1.0");
+    assert_eq!(one["history"][0]["parts"][3]["data"], json!({ "key": "value" }), "1.0 shows the same");
     let old = host.call("tasks/get", &json!({ "id": sent["task"]["id"] })).await["result"].clone();
-    assert_eq!(old["history"][0]["parts"][3]["kind"], "data", "and in the other 0.3");
+    assert_eq!(old["history"][0]["parts"][3]["kind"], "data", "0.3 over JSON-RPC shows the same");
 }
 
 #[tokio::test]
-async fn a_send_need_not_wait() {
+async fn a_send_need_not_block() {
     let host = Host::start().await;
-    // The second is what ProtoJSON makes of the first.
+    // ProtoJSON encodes the first as the second.
     for configuration in [json!({ "blocking": false }), json!({})] {
         let mut body = message(json!([{ "text": "wait" }]));
         body["configuration"] = configuration;
@@ -68,7 +68,7 @@ async fn a_send_need_not_wait() {
 }
 
 #[tokio::test]
-async fn bad_input_names_its_field() {
+async fn rejects_bad_input_with_its_field() {
     let host = Host::start().await;
     for (body, field) in [
         (json!({}), "message"),
@@ -90,10 +90,10 @@ async fn bad_input_names_its_field() {
     assert_eq!(host.made(), 0);
 }
 
-/// What the Python SDK's client of 0.3 writes: names with underscores, `request` for `message`, no content type where there
-/// is no body; and what it looks for in an error.
+/// The Python SDK of 0.3 sends names with underscores, `request` instead of `message`, and no content type without a body. It
+/// looks for the class, the code and the message of an error at the top level.
 #[tokio::test]
-async fn the_clients_of_the_sdks_are_understood_and_understand() {
+async fn works_with_the_clients_of_the_sdks() {
     let host = Host::start().await;
     let body = json!({
         "request": { "message_id": fresh(), "role": "ROLE_USER", "content": [{ "text": "ask" }], "metadata": {} },
@@ -118,7 +118,7 @@ async fn the_clients_of_the_sdks_are_understood_and_understand() {
 }
 
 #[tokio::test]
-async fn the_prefix_is_a_tenant_to_a_caller_of_1_0() {
+async fn the_prefix_is_a_tenant_for_a_caller_of_1_0() {
     let host = Host::start().await;
     let body = json!({ "message": crate::kit::message("tenant") }).to_string();
     let headers = [("A2A-Version", "1.0"), ("content-type", "application/json")];
@@ -126,5 +126,5 @@ async fn the_prefix_is_a_tenant_to_a_caller_of_1_0() {
     assert_eq!(sent["message"]["parts"][0]["text"], "v1", "{sent}");
     let answer = host.request("GET", "/v1/tasks/t", &[("A2A-Version", "7.0")], b"").await;
     assert_eq!(answer.json()["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED");
-    assert_eq!(host.request("GET", "/v1/tasks", &[], b"").await.status, 404, "0.3 has no list");
+    assert_eq!(host.request("GET", "/v1/tasks", &[], b"").await.status, 404, "0.3 cannot list tasks");
 }

@@ -1,4 +1,4 @@
-//! An executor that does what the message says.
+//! A scripted executor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,12 +11,12 @@ use talaria_turns::{
 };
 use tokio::sync::{Semaphore, mpsc};
 
-/// Does what the first word of the message says, else echoes it.
+/// Obeys the first word of the message, or echoes the message.
 pub(crate) struct Script {
     pub(crate) waiting: mpsc::UnboundedSender<TaskId>,
-    /// A permit lets one waiting turn go on.
+    /// A permit lets one waiting turn continue.
     pub(crate) go: Semaphore,
-    /// Pieces that a flood has emitted.
+    /// The number of chunks that a flood has emitted.
     pub(crate) emitted: AtomicUsize,
 }
 
@@ -45,8 +45,8 @@ impl Script {
         self.go.acquire().await.unwrap().forget();
     }
 
-    /// One of everything that can be emitted.
-    async fn say_everything(scope: &Scope) {
+    /// Emits one of everything.
+    async fn emit_everything(scope: &Scope) {
         let tool = ToolProgress {
             id: "c1".into(),
             name: "ls".into(),
@@ -86,7 +86,9 @@ impl Executor for Script {
         };
         match word {
             "wait" => self.wait(&turn).await,
-            "fail" => return Err(Failure::new(FailureKind::Upstream, "[hermes-agent unreachable] refused")),
+            "fail" => {
+                return Err(Failure::new(FailureKind::Upstream, "[agent unreachable] connection refused"));
+            }
             "ask" => outcome.state = FinalState::InputRequired,
             "reject" => outcome.state = FinalState::Rejected,
             "question" => {
@@ -99,7 +101,7 @@ impl Executor for Script {
                 return Err(Failure::new(FailureKind::Cancelled, "cancelled"));
             }
             "say" => {
-                Self::say_everything(&scope).await;
+                Self::emit_everything(&scope).await;
                 if rest == "wait" {
                     self.wait(&turn).await;
                 }

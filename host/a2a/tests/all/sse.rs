@@ -1,4 +1,4 @@
-//! A client of streams that sees every byte.
+//! A client for streams that sees every byte.
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -6,17 +6,17 @@ use tokio::net::TcpStream;
 
 use crate::kit::{Answer, Host, patiently, read_answer};
 
-/// A stream under way.
+/// An open stream.
 pub(crate) struct Sse {
     tcp: TcpStream,
     pub(crate) head: Answer,
-    /// Bytes of the body in chunks, and without them.
+    /// The body in its chunked encoding, and the decoded text.
     raw: Vec<u8>,
     text: Vec<u8>,
     ended: bool,
 }
 
-/// One frame, comments included.
+/// One frame, which may be a comment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Frame {
     pub(crate) id: Option<u64>,
@@ -25,11 +25,11 @@ pub(crate) struct Frame {
     pub(crate) retry: Option<u64>,
 }
 
-/// What stands alone: no empty line follows it.
+/// A keep-alive comment, which no empty line follows.
 const KEEP_ALIVE: &[u8] = b": keep-alive\n";
 
 impl Sse {
-    /// Opens a stream; the answer where it is none.
+    /// Opens a stream; returns the answer if it is not a stream.
     pub(crate) async fn open(
         host: &Host,
         method: &str,
@@ -56,7 +56,7 @@ impl Sse {
         .await
     }
 
-    /// The next frame as it stands, without its empty line; none at the end. The last one may have none.
+    /// Returns the next frame verbatim, without its empty line, which the last frame may lack; `None` at the end.
     pub(crate) async fn next_raw(&mut self) -> Option<String> {
         patiently(async {
             loop {
@@ -84,7 +84,7 @@ impl Sse {
         .await
     }
 
-    /// What has come, and waits for some where nothing has; none at the end.
+    /// Waits for bytes and returns all that have arrived; `None` at the end.
     pub(crate) async fn next_bytes(&mut self) -> Option<String> {
         patiently(async {
             loop {
@@ -117,13 +117,13 @@ impl Sse {
                 assert_eq!(frame.data, None, "one line of data: {raw}");
                 frame.data = Some(serde_json::from_str(data).unwrap());
             } else {
-                panic!("a line that no stream of ours has: {line:?}");
+                panic!("unexpected line: {line:?}");
             }
         }
         Some(frame)
     }
 
-    /// All frames until the end.
+    /// Returns all frames until the end.
     pub(crate) async fn rest(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Some(frame) = self.next().await {

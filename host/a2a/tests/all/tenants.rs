@@ -1,4 +1,4 @@
-//! Tenants: every path of 1.0 behind one more segment; opaque, and the same in path and body.
+//! Tenants: every path of 1.0 exists below a tenant, which is opaque and must be the same in path and body.
 
 use serde_json::{Value, json};
 
@@ -13,9 +13,9 @@ async fn send(host: &Host, path: &str, tenant: Option<&str>) -> Answer {
 }
 
 #[tokio::test]
-async fn the_turn_hears_of_the_tenant_by_path_or_by_body() {
+async fn the_turn_gets_the_tenant_from_path_or_body() {
     let host = Host::start().await;
-    for (path, tenant, heard) in [
+    for (path, tenant, received) in [
         ("/message:send", None, "none"),
         ("/message:send", Some("acme"), "acme"),
         ("/acme/message:send", None, "acme"),
@@ -24,7 +24,7 @@ async fn the_turn_hears_of_the_tenant_by_path_or_by_body() {
         ("/a%20%C3%BC/message:send", None, "a ü"),
     ] {
         let sent = send(&host, path, tenant).await.json();
-        assert_eq!(sent["message"]["parts"][0]["text"], heard, "{path} {tenant:?}: {sent}");
+        assert_eq!(sent["message"]["parts"][0]["text"], received, "{path} {tenant:?}: {sent}");
     }
     let params = json!({ "tenant": "acme", "message": message("tenant") });
     let sent = host.call("SendMessage", &params).await;
@@ -34,7 +34,10 @@ async fn the_turn_hears_of_the_tenant_by_path_or_by_body() {
     forged["message"] = message("tenant");
     forged["metadata"] = json!({ "talaria/tenant": "acme" });
     let sent = host.call("SendMessage", &forged).await;
-    assert_eq!(sent["result"]["message"]["parts"][0]["text"], "none", "metadata is no way around");
+    assert_eq!(
+        sent["result"]["message"]["parts"][0]["text"], "none",
+        "the caller's metadata cannot set the tenant"
+    );
 }
 
 #[tokio::test]
@@ -52,17 +55,17 @@ async fn path_and_body_must_agree() {
 }
 
 #[tokio::test]
-async fn every_path_has_its_twin() {
+async fn every_path_exists_below_a_tenant() {
     let host = Host::start().await;
     let body = json!({ "message": message("ask") }).to_string();
     let asked = host.request("POST", "/acme/message:send", &[VERSION], body.as_bytes()).await.json();
     let id = asked["task"]["id"].as_str().unwrap();
     for path in [format!("/acme/tasks/{id}"), "/acme/tasks".into()] {
-        let (twin, plain) = (
+        let (below, plain) = (
             host.request("GET", &path, &[VERSION], b"").await,
             host.request("GET", path.strip_prefix("/acme").unwrap(), &[VERSION], b"").await,
         );
-        assert_eq!((twin.status, twin.json()), (200, plain.json()), "{path}");
+        assert_eq!((below.status, below.json()), (200, plain.json()), "{path}");
     }
     let path = format!("/acme/tasks/{id}/pushNotificationConfigs");
     assert_eq!(host.request("GET", &path, &[VERSION], b"").await.status, 400);

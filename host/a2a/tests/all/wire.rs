@@ -1,4 +1,4 @@
-//! The four ways to say one thing: two versions, two bindings.
+//! The four protocols of the server: two versions in two bindings.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ pub(crate) enum Wire {
     OldRest,
 }
 
-/// What is asked for.
+/// A request, independent of the protocol.
 #[derive(Debug, Clone)]
 pub(crate) enum Ask<'a> {
     Send(Value),
@@ -25,7 +25,7 @@ pub(crate) enum Ask<'a> {
     PushConfigs(&'a str),
 }
 
-/// Something to send.
+/// An encoded request.
 pub(crate) struct Prepared {
     pub(crate) method: &'static str,
     pub(crate) path: String,
@@ -44,7 +44,7 @@ impl Wire {
         matches!(self, Self::Rest | Self::OldRest)
     }
 
-    /// A message with one text.
+    /// Returns a message with one text.
     pub(crate) fn message(self, text: &str) -> Value {
         match self {
             Self::Rpc | Self::Rest => message(text),
@@ -115,7 +115,7 @@ impl Wire {
         self.ask_as(host, &[], ask).await
     }
 
-    /// What a good answer holds.
+    /// Sends a request that must succeed, and returns its result.
     pub(crate) async fn get(self, host: &Host, ask: &Ask<'_>) -> Value {
         let answer = self.ask(host, ask).await;
         assert_eq!(answer.status, 200, "{self:?} {ask:?}: {answer:?}");
@@ -123,7 +123,7 @@ impl Wire {
         if self.is_rest() { body } else { body["result"].clone() }
     }
 
-    /// Opens a stream; the answer where there is none.
+    /// Opens a stream; returns the answer if it is not a stream.
     pub(crate) async fn open(self, host: &Host, more: &[(&str, &str)], ask: &Ask<'_>) -> Result<Sse, Answer> {
         let Prepared { method, path, headers, body } = self.prepare(ask);
         let mut all: Vec<(&str, &str)> = headers;
@@ -143,7 +143,7 @@ impl Wire {
         self.open(host, &headers, &Ask::Subscribe(id)).await
     }
 
-    /// The HTTP status, the code and the reason of an error, and the field that it names.
+    /// Returns the HTTP status, the code, the reason and the field of an error.
     pub(crate) fn error(self, answer: &Answer) -> (u16, i64, String, String) {
         let body = answer.json();
         let error = &body["error"];
@@ -164,12 +164,12 @@ impl Wire {
         (answer.status, error["code"].as_i64().unwrap(), reason, field.unwrap_or_default().to_owned())
     }
 
-    /// The reason alone.
+    /// Returns the reason of an error.
     pub(crate) fn reason(self, answer: &Answer) -> String {
         self.error(answer).2
     }
 
-    /// What a frame holds, without what is around it.
+    /// Returns the content of a frame without its envelope.
     pub(crate) fn inner(self, frame: &Frame) -> Value {
         let data = frame.data.clone().unwrap_or_else(|| panic!("no data: {frame:?}"));
         if self.is_rest() {
@@ -179,7 +179,7 @@ impl Wire {
         data["result"].clone()
     }
 
-    /// A frame in a few words that are the same on every wire, but for `final`, which only 0.3 says.
+    /// Summarizes a frame. The summary is the same in every protocol, except for `final`, which only 0.3 has.
     pub(crate) fn brief(self, frame: &Frame) -> String {
         let data = self.inner(frame);
         let (kind, thing) = match self {
@@ -226,7 +226,7 @@ impl Wire {
                 }
                 brief
             }
-            other => panic!("what is {other}? {data}"),
+            other => panic!("unknown kind {other}: {data}"),
         }
     }
 
@@ -236,7 +236,7 @@ impl Wire {
     }
 }
 
-/// The state of a status, in the words of 0.3.
+/// Returns the state of a status as 0.3 spells it.
 pub(crate) fn state(status: &Value) -> String {
     let state = status["state"].as_str().unwrap();
     state.trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-").replace("cancelled", "canceled")

@@ -1,4 +1,4 @@
-//! The small things that callers write: page tokens, moments, base64, counts, queries, versions, and headers of one word.
+//! The small values that callers send: page tokens, timestamps, base64, counts, queries, versions, and headers of one word.
 #![no_main]
 
 use base64::Engine as _;
@@ -7,20 +7,20 @@ use http::header::{AUTHORIZATION, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
-use talaria_a2a::fuzz;
+use talaria_a2a::fuzz::{self, Version};
 use talaria_turns::Timestamp;
 
 const TOKEN: &str = "t0ken";
-/// The last millisecond that has a year of four digits: later ones are printed as this one.
+/// The last millisecond of year 9999; later ones are formatted as this one.
 const LAST: u64 = 253_402_300_799_999;
 
 fuzz_target!(|text: &str| {
-    if let Some(place) = fuzz::place(text) {
-        assert_eq!(fuzz::place(&fuzz::page_token(&place)), Some(place));
+    if let Some(place) = fuzz::decode_page_token(text) {
+        assert_eq!(fuzz::decode_page_token(&fuzz::encode_page_token(&place)), Some(place));
     }
-    if let Some(moment) = fuzz::moment(text) {
-        let shown = Timestamp::from_millis(moment.millis().min(LAST));
-        assert_eq!(fuzz::moment(&moment.to_string()), Some(shown));
+    if let Some(timestamp) = fuzz::timestamp(text) {
+        let shown = Timestamp::from_millis(timestamp.millis().min(LAST));
+        assert_eq!(fuzz::timestamp(&timestamp.to_string()), Some(shown));
     }
     if let Some(bytes) = fuzz::bytes(text) {
         assert_eq!(fuzz::bytes(&STANDARD.encode(&bytes)).as_ref(), Some(&bytes));
@@ -37,8 +37,8 @@ fuzz_target!(|text: &str| {
     let again: Vec<_> =
         pairs.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
     assert_eq!(fuzz::query(&again.join("&")), pairs);
-    let (old, new) = fuzz::served(Some(text));
-    assert!(!(old && new), "a version is one of the two");
+    let serves = |version: Version| version.serves(Some(text));
+    assert!(!(serves(Version::V03) && serves(Version::V1)), "a version is one of the two");
 
     if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
         check_headers(text, &value);

@@ -1,6 +1,6 @@
-//! Writing JSON objects field by field, straight from the domain's types into the response's bytes.
+//! Encodes JSON objects field by field, straight from the domain's types into the bytes of the response.
 //!
-//! No intermediate `Value`, no copy of a text, and the order of the fields is the order of the calls.
+//! It builds no intermediate `Value` and copies no text, and fields have the order of the calls.
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
@@ -11,26 +11,26 @@ use talaria_turns::{Metadata, Timestamp};
 
 use crate::operation::REPLY_AS;
 
-/// An object under way.
+/// An object that is being written.
 pub(crate) struct Object<M>(M);
 
-/// A list of what an iterator gives.
+/// The items of an iterator, as a list.
 pub(crate) struct Seq<I>(pub(crate) I);
 
 /// Bytes, as base64 with padding.
 pub(crate) struct Base64<'a>(pub(crate) &'a [u8]);
 
-/// A moment: `2026-11-16T01:52:58.686Z`.
-pub(crate) struct Moment(pub(crate) Timestamp);
+/// A timestamp: `2026-11-16T01:52:58.686Z`.
+pub(crate) struct TimestampOut(pub(crate) Timestamp);
 
-/// A task's metadata, without what is only between its executor and us.
+/// A task's metadata, without the entries that are not for the caller.
 pub(crate) struct TaskMetadata<'a>(&'a Metadata);
 
 /// A note, as the metadata of a status: `{"talaria/NAME": value}`.
 pub(crate) struct NoteOut<'a>(pub(crate) &'a str, pub(crate) &'a Value);
 
-/// Metadata of one member.
-pub(crate) struct Mark<T>(pub(crate) &'static str, pub(crate) T);
+/// Metadata with a single entry.
+pub(crate) struct MetadataEntry<T>(pub(crate) &'static str, pub(crate) T);
 
 // === impl Object ===
 
@@ -43,12 +43,12 @@ impl<M: SerializeMap> Object<M> {
         self.0.serialize_entry(name, value)
     }
 
-    /// A field that is left out where there is nothing to say.
-    pub(crate) fn maybe(&mut self, name: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
+    /// Writes a field unless it is `None`.
+    pub(crate) fn optional(&mut self, name: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
         value.map_or(Ok(()), |value| self.field(name, &value))
     }
 
-    /// A list that is left out where it is empty.
+    /// Writes a list unless it is empty.
     pub(crate) fn list(&mut self, name: &str, values: &[impl Serialize]) -> Result<(), M::Error> {
         if values.is_empty() { Ok(()) } else { self.field(name, values) }
     }
@@ -57,8 +57,6 @@ impl<M: SerializeMap> Object<M> {
         self.0.end()
     }
 }
-
-// === impl the rest ===
 
 impl<I: Iterator<Item: Serialize> + Clone> Serialize for Seq<I> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -72,14 +70,14 @@ impl Serialize for Base64<'_> {
     }
 }
 
-impl Serialize for Moment {
+impl Serialize for TimestampOut {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
     }
 }
 
 impl<'a> TaskMetadata<'a> {
-    /// None where nothing is left for the caller.
+    /// `None` if nothing is left for the caller.
     pub(crate) fn of(metadata: &'a Metadata) -> Option<Self> {
         metadata.keys().any(|name| name != REPLY_AS).then_some(Self(metadata))
     }
@@ -91,7 +89,7 @@ impl Serialize for TaskMetadata<'_> {
     }
 }
 
-impl<T: Serialize> Serialize for Mark<T> {
+impl<T: Serialize> Serialize for MetadataEntry<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = Object::begin(serializer)?;
         object.field(self.0, &self.1)?;

@@ -1,11 +1,11 @@
-//! Reading JSON that strangers wrote: tolerant in form, strict in substance, and every complaint has a path.
+//! Decodes JSON objects from untrusted clients: lenient about form, strict about content, and every error has a path.
 //!
-//! Tolerant as ProtoJSON asks: camelCase or snake_case names, `null` for absent, integers as strings, base64 of
-//! either alphabet with or without padding, unknown fields ignored. Strict in the rest: a field of the wrong type is
-//! refused, never dropped.
+//! Lenient as ProtoJSON asks: camelCase or snake_case names, `null` for absent, integers as strings, base64 in either
+//! alphabet with or without padding, unknown fields ignored. Strict otherwise: a field of the wrong type is rejected, never
+//! dropped.
 //!
-//! Walks an owned [`Value`] and moves strings and objects out of it, so a request is copied once, by the parser. A
-//! derived `Deserialize` would do neither: its errors have no paths, and it knows one spelling a field.
+//! The decoder walks an owned [`Value`] and moves strings and objects out of it, so only the parser copies a request. A derived
+//! `Deserialize` would not do: its errors have no paths, and it knows one spelling per field.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 use talaria_turns::{Id, Metadata, Timestamp};
 
-use crate::moment;
-use crate::refusal::Violation;
+use crate::rejection::Violation;
+use crate::rfc3339;
 
-/// A place in the request: a list on the stack, written out only when something is wrong there.
+/// A position in the request: a linked list on the stack, formatted only for an error.
 #[derive(Clone, Copy)]
 pub(crate) enum Path<'p> {
     /// The parameters themselves.
@@ -29,17 +29,17 @@ pub(crate) enum Path<'p> {
     Index(&'p Path<'p>, usize),
 }
 
-/// The members of an object that are yet to be read.
+/// The members of an object that have not been decoded yet.
 pub(crate) struct Fields<'p> {
     members: Map<String, Value>,
-    /// Whether any name has an underscore: only then is the second spelling looked for.
+    /// Whether any name has an underscore; only then is the snake_case spelling tried.
     snake: bool,
-    /// Whether they come from a query, where everything is text.
+    /// Whether the members come from a query, where every value is text.
     texts: bool,
     path: Path<'p>,
 }
 
-/// Either alphabet, padding or none, whatever the last bits hold.
+/// Padding is optional, and the trailing bits are ignored.
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_allow_trailing_bits(true)
     .with_decode_padding_mode(DecodePaddingMode::Indifferent);
@@ -49,14 +49,14 @@ const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIEN
 // === impl Path ===
 
 impl Path<'_> {
-    /// A complaint about this place; `description` continues the sentence that the path begins.
-    pub(crate) fn refuse(&self, description: impl Into<String>) -> Violation {
+    /// Returns an error about this position; `description` continues the sentence that the path begins.
+    pub(crate) fn violation(&self, description: impl Into<String>) -> Violation {
         Violation { field: self.to_string(), description: description.into() }
     }
 
-    /// A complaint about the type of what is here.
+    /// Returns an error about the type of the value at this position.
     pub(crate) fn wrong(&self, wanted: &str, found: &Value) -> Violation {
-        self.refuse(format!("must be {wanted}, not {}", kind(found)))
+        self.violation(format!("must be {wanted}, not {}", kind(found)))
     }
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Path<'_> {
 // === impl Fields ===
 
 impl<'p> Fields<'p> {
-    /// The members of `value`, which must be an object.
+    /// Takes the members of `value`, which must be an object.
     pub(crate) fn of(value: Value, path: Path<'p>) -> Result<Self, Violation> {
         match value {
             Value::Object(members) => {
@@ -85,18 +85,18 @@ impl<'p> Fields<'p> {
         }
     }
 
-    /// The parameters of a query.
+    /// Takes the parameters of a query.
     pub(crate) fn of_query(pairs: impl Iterator<Item = (String, String)>) -> Self {
         let members: Map<_, _> = pairs.map(|(name, value)| (name, Value::String(value))).collect();
         let snake = members.keys().any(|name| name.contains('_'));
         Self { members, snake, texts: true, path: Path::Root }
     }
 
-    /// Adds what a path says. What is said here too must be the same.
+    /// Adds a value from the path. If the object has the member too, the two must be equal.
     pub(crate) fn bind(&mut self, name: &'static str, value: &str) -> Result<(), Violation> {
         match self.string(name)? {
             Some(said) if said != value => {
-                Err(self.at(name).refuse("must be what the path says, or be left out"))
+                Err(self.at(name).violation("must be what the path says, or be left out"))
             }
             _ => {
                 self.members.insert(name.into(), value.into());
@@ -105,22 +105,22 @@ impl<'p> Fields<'p> {
         }
     }
 
-    /// The place of a member.
+    /// The position of a member.
     pub(crate) fn at<'s>(&'s self, name: &'static str) -> Path<'s> {
         Path::Field(&self.path, name)
     }
 
-    /// The place of the object.
+    /// The position of the object.
     pub(crate) fn path(&self) -> Path<'p> {
         self.path
     }
 
-    /// Whether the member was written at all, be it as `null`.
+    /// Whether the member is present, even as `null`.
     pub(crate) fn is_written(&self, name: &'static str) -> bool {
         self.members.contains_key(name)
     }
 
-    /// A member of any type; `null` is absent.
+    /// Takes a member of any type; `null` counts as absent.
     pub(crate) fn any(&mut self, name: &'static str) -> Option<Value> {
         let mut value = self.members.swap_remove(name);
         if value.is_none() && self.snake && name.contains(|c: char| c.is_ascii_uppercase()) {
@@ -129,40 +129,40 @@ impl<'p> Fields<'p> {
         value.filter(|value| !value.is_null())
     }
 
-    /// A string, be it empty.
+    /// Takes a string, which may be empty.
     pub(crate) fn text(&mut self, name: &'static str) -> Result<Option<String>, Violation> {
         self.any(name).map(|value| string(value, self.at(name))).transpose()
     }
 
-    /// A string; empty is absent, as ProtoJSON has it where a field has no presence of its own.
+    /// Takes a string; empty counts as absent, as in ProtoJSON for fields without presence.
     pub(crate) fn string(&mut self, name: &'static str) -> Result<Option<String>, Violation> {
         Ok(self.text(name)?.filter(|text| !text.is_empty()))
     }
 
-    /// An id; empty is absent.
+    /// Takes an id; empty counts as absent.
     pub(crate) fn id<K>(&mut self, name: &'static str) -> Result<Option<Id<K>>, Violation> {
         let Some(text) = self.string(name)? else { return Ok(None) };
         text.parse()
             .map(Some)
-            .map_err(|error: talaria_turns::InvalidId| self.at(name).refuse(error.to_string()))
+            .map_err(|error: talaria_turns::InvalidId| self.at(name).violation(error.to_string()))
     }
 
-    /// An id that must be there.
+    /// Takes an id that is required.
     pub(crate) fn required_id<K>(&mut self, name: &'static str) -> Result<Id<K>, Violation> {
-        self.id(name)?.ok_or_else(|| self.at(name).refuse("is required and must not be empty"))
+        self.id(name)?.ok_or_else(|| self.at(name).violation("is required and must not be empty"))
     }
 
-    /// Bytes in base64.
+    /// Takes bytes in base64.
     pub(crate) fn bytes(&mut self, name: &'static str) -> Result<Option<Vec<u8>>, Violation> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let engine = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
         engine
             .decode(text)
             .map(Some)
-            .map_err(|error| self.at(name).refuse(format!("must be base64: {error}")))
+            .map_err(|error| self.at(name).violation(format!("must be base64: {error}")))
     }
 
-    /// Yes or no.
+    /// Takes a boolean.
     pub(crate) fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, Violation> {
         match self.any(name) {
             None => Ok(None),
@@ -175,13 +175,13 @@ impl<'p> Fields<'p> {
         }
     }
 
-    /// A count: an integer from 0 to 2147483647, as a number or as a string.
+    /// Takes an integer from 0 to 2147483647, as a number or as a string.
     pub(crate) fn count(&mut self, name: &'static str) -> Result<Option<usize>, Violation> {
         let Some(value) = self.any(name).filter(|value| !(self.texts && value == "")) else {
             return Ok(None);
         };
         let number = match &value {
-            // Whole numbers may be written with a point or an exponent.
+            // An integer may be written with a decimal point or an exponent.
             Value::Number(number) => number.as_f64(),
             Value::String(text) => text.parse::<i64>().ok().map(|number| number as f64),
             _ => None,
@@ -190,20 +190,19 @@ impl<'p> Fields<'p> {
             return Err(self.at(name).wrong("an integer", &value));
         };
         if !(0.0..=f64::from(i32::MAX)).contains(&number) {
-            return Err(self.at(name).refuse("must be from 0 to 2147483647"));
+            return Err(self.at(name).violation("must be from 0 to 2147483647"));
         }
         Ok(Some(number as usize))
     }
 
-    /// A moment: RFC 3339.
-    pub(crate) fn moment(&mut self, name: &'static str) -> Result<Option<Timestamp>, Violation> {
+    /// Takes an RFC 3339 timestamp.
+    pub(crate) fn timestamp(&mut self, name: &'static str) -> Result<Option<Timestamp>, Violation> {
         let Some(text) = self.string(name)? else { return Ok(None) };
-        let moment = moment::parse(&text);
         let wanted = "must be a moment of RFC 3339, like 2026-11-16T01:52:58.686Z";
-        moment.map(Some).ok_or_else(|| self.at(name).refuse(wanted))
+        rfc3339::parse(&text).map(Some).ok_or_else(|| self.at(name).violation(wanted))
     }
 
-    /// An object taken as it is.
+    /// Takes an object without looking into it.
     pub(crate) fn metadata(&mut self, name: &'static str) -> Result<Option<Metadata>, Violation> {
         match self.any(name) {
             None => Ok(None),
@@ -212,7 +211,7 @@ impl<'p> Fields<'p> {
         }
     }
 
-    /// An object, read by `read`.
+    /// Takes an object, decoded by `read`.
     pub(crate) fn object<T>(
         &mut self,
         name: &'static str,
@@ -221,7 +220,7 @@ impl<'p> Fields<'p> {
         self.any(name).map(|value| read(Fields::of(value, self.at(name))?)).transpose()
     }
 
-    /// A list, each element read by `read`; absent is empty.
+    /// Takes a list whose elements are decoded by `read`; absent counts as empty.
     pub(crate) fn list<T>(
         &mut self,
         name: &'static str,
@@ -238,7 +237,7 @@ impl<'p> Fields<'p> {
         }
     }
 
-    /// A list of strings; absent is empty.
+    /// Takes a list of strings; absent counts as empty.
     pub(crate) fn strings(&mut self, name: &'static str) -> Result<Vec<String>, Violation> {
         self.list(name, string)
     }
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn both_spellings_are_read_and_null_is_absent() {
+    fn accepts_both_spellings_and_treats_null_as_absent() {
         let mut read = fields(json!({ "context_id": "c", "taskId": "t", "messageId": null, "x_y": 1 }));
         assert_eq!(read.string("contextId"), Ok(Some("c".into())));
         assert_eq!(read.string("taskId"), Ok(Some("t".into())));
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_may_be_strings_but_not_negative_or_broken() {
+    fn counts_may_be_strings_but_not_negative_or_fractional() {
         for good in [json!(10), json!("10"), json!(10.0), json!(1e1)] {
             assert_eq!(fields(json!({ "n": good })).count("n"), Ok(Some(10)), "{good}");
         }
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_of_either_alphabet_with_or_without_padding() {
+    fn accepts_base64_in_either_alphabet_with_or_without_padding() {
         for good in ["+/8=", "-_8=", "+/8", "-_8"] {
             assert_eq!(fields(json!({ "raw": good })).bytes("raw"), Ok(Some(vec![0xfb, 0xff])), "{good}");
         }
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complaint_names_the_place_and_what_was_found() {
+    fn an_error_names_the_position_and_the_type_found() {
         let violation = fields(json!({ "parts": [{}, { "tags": ["a", 1] }] }))
             .list("parts", |part, path| Fields::of(part, path)?.strings("tags"))
             .unwrap_err();

@@ -1,5 +1,4 @@
-//! How an answer that comes in pieces is told: in the form that was chosen, the same live and from the log, each text
-//! once, and the last piece marked as such.
+//! The forms of a streamed answer: each is the same live and from the log, contains each text once, and marks the last piece.
 
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -18,7 +17,7 @@ fn briefs(wire: Wire, frames: &[Frame]) -> Vec<String> {
     frames.iter().map(|frame| wire.brief(frame)).collect()
 }
 
-/// What a stream says after the word that the turn works, and before the end.
+/// Returns the updates between the status that the turn is working and the end.
 fn said(wire: Wire, frames: &[Frame]) -> Vec<String> {
     let briefs = briefs(wire, frames);
     assert_eq!(briefs[..2], ["task submitted", "status working"], "{wire:?}");
@@ -29,7 +28,7 @@ async fn stream(wire: Wire, host: &Host, form: &str, text: &str) -> Vec<Frame> {
     let ask = Ask::Stream(wire.params(text));
     let mut stream = wire.open(host, &[("A2A-Extensions", form)], &ask).await.ok().unwrap();
     let echo = if wire.is_old() { "x-a2a-extensions" } else { "a2a-extensions" };
-    assert_eq!(stream.head.header(echo), Some(form), "what is active is said: {wire:?}");
+    assert_eq!(stream.head.header(echo), Some(form), "the active extension is echoed: {wire:?}");
     stream.rest().await
 }
 
@@ -40,10 +39,10 @@ async fn task(wire: Wire, host: &Host, frames: &[Frame]) -> Value {
 }
 
 #[tokio::test]
-async fn one_turn_in_three_forms() {
+async fn one_turn_has_three_forms() {
     let host = Host::start().await;
     for wire in ALL {
-        for (form, told) in [
+        for (form, expected) in [
             (
                 STATUS,
                 vec![
@@ -83,17 +82,17 @@ async fn one_turn_in_three_forms() {
             ),
         ] {
             let frames = stream(wire, &host, form, "say").await;
-            assert_eq!(said(wire, &frames), told, "{wire:?} {form}");
+            assert_eq!(said(wire, &frames), expected, "{wire:?} {form}");
             let task = task(wire, &host, &frames).await;
             assert_eq!(task["artifacts"][0]["parts"], json!([{ "text": "Hello" }]), "{wire:?} {form}");
             let history = task["history"].to_string();
-            assert!(!history.contains("Hel"), "pieces are no messages of the conversation: {history}");
+            assert!(!history.contains("Hel"), "chunks are not part of the history: {history}");
         }
     }
 }
 
 #[tokio::test]
-async fn every_form_is_taken_up_again_exactly() {
+async fn every_form_resumes_exactly() {
     let host = Host::start().await;
     for wire in ALL {
         for form in [STATUS, ARTIFACT, WHOLE] {
@@ -113,10 +112,10 @@ async fn every_form_is_taken_up_again_exactly() {
 }
 
 #[tokio::test]
-async fn a_text_that_differs_in_blanks_only_is_told_once() {
+async fn a_text_that_differs_only_in_blanks_is_sent_once() {
     let host = Host::start().await;
     for wire in ALL {
-        for (form, told) in [
+        for (form, expected) in [
             (STATUS, vec!["chunk \"a \"", "chunk \"b \"", "artifact reply \"a b \" lastChunk"]),
             (
                 ARTIFACT,
@@ -129,19 +128,19 @@ async fn a_text_that_differs_in_blanks_only_is_told_once() {
             (WHOLE, vec!["artifact reply \"a b \" lastChunk"]),
         ] {
             let frames = stream(wire, &host, form, "blanks").await;
-            assert_eq!(said(wire, &frames), told, "{wire:?} {form}");
+            assert_eq!(said(wire, &frames), expected, "{wire:?} {form}");
             let task = task(wire, &host, &frames).await;
             assert_eq!(
                 task["artifacts"][0]["parts"],
                 json!([{ "text": "a b " }]),
-                "what was told is what is kept"
+                "the text that was sent is the text that is stored"
             );
         }
     }
 }
 
 #[tokio::test]
-async fn a_file_behind_a_streamed_text_comes_without_the_text_again() {
+async fn a_file_after_a_streamed_text_does_not_repeat_the_text() {
     let host = Host::start().await;
     for form in [STATUS, ARTIFACT, WHOLE] {
         let frames = stream(Wire::Rpc, &host, form, "illustrate").await;
@@ -160,32 +159,32 @@ async fn a_file_behind_a_streamed_text_comes_without_the_text_again() {
 }
 
 #[tokio::test]
-async fn what_a_turn_that_fails_leaves_behind_is_closed() {
+async fn a_failed_turn_closes_its_artifacts() {
     let host = Host::start().await;
     for wire in ALL {
-        for (form, told) in [
+        for (form, expected) in [
             (STATUS, vec!["chunk \"half\"", "artifact reply \"half\" lastChunk"]),
             (ARTIFACT, vec!["artifact reply \"half\" chunk", "artifact reply \"\" append lastChunk chunk"]),
             (WHOLE, vec!["artifact reply \"half\" lastChunk"]),
         ] {
             let frames = stream(wire, &host, form, "break").await;
-            assert_eq!(said(wire, &frames), told, "{wire:?} {form}");
+            assert_eq!(said(wire, &frames), expected, "{wire:?} {form}");
             assert!(briefs(wire, &frames).pop().unwrap().starts_with("status failed \"broken\""), "{wire:?}");
         }
         let frames = stream(wire, &host, WHOLE, "leave-open").await;
-        let told = [
+        let expected = [
             "artifact doc \"one\"",
             "artifact doc \"\" append lastChunk",
             "artifact reply \"done\" lastChunk",
         ];
-        assert_eq!(said(wire, &frames), told, "an executor's own artifact too: {wire:?}");
+        assert_eq!(said(wire, &frames), expected, "the executor's own artifacts are closed too: {wire:?}");
         let task = task(wire, &host, &frames).await;
         assert_eq!(task["artifacts"][0]["parts"], json!([{ "text": "one" }]));
     }
 }
 
 #[tokio::test]
-async fn the_request_chooses_before_the_caller_and_the_caller_before_the_server() {
+async fn the_form_of_the_request_overrides_that_of_the_caller_and_of_the_server() {
     let change = |config: &mut talaria_a2a::Config| {
         let token = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).unwrap();
         config.tokens = vec![token("crew", "one"), token("other", "two")];
@@ -218,7 +217,7 @@ async fn the_request_chooses_before_the_caller_and_the_caller_before_the_server(
 }
 
 #[tokio::test]
-async fn the_card_names_the_forms_where_there_are_streams() {
+async fn the_card_names_the_forms_if_it_offers_streams() {
     for streaming in [true, false] {
         let host = Host::with(|config| config.card.streaming = streaming, Limits::default()).await;
         let card = host.request("GET", "/.well-known/agent-card.json", &[], b"").await.json();
@@ -228,7 +227,7 @@ async fn the_card_names_the_forms_where_there_are_streams() {
         assert_eq!(uris, expected);
         assert!(
             extensions.iter().all(|extension| extension.get("required").is_none()),
-            "nobody must know them"
+            "none of them is required"
         );
     }
 }

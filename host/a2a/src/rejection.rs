@@ -1,7 +1,7 @@
-//! Why a request was refused, in words and in the codes of the protocol.
+//! Rejections: errors for the caller, with the codes of the protocol.
 //!
-//! Two faces: what the caller reads is in the [`Refusal`]; what only the operator may read (a store's own error) goes
-//! to the log where the refusal is made, and nowhere else.
+//! A [`Rejection`] holds only what the caller may read. What only the operator may read, such as the error of a store, is
+//! logged where the rejection is made, and appears nowhere else.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -10,16 +10,16 @@ use tracing::warn;
 
 use crate::version::Version;
 
-/// A field that is not as it must be. The two texts make a sentence: `message.parts` + `must not be empty`.
+/// An invalid field. The two texts form a sentence: `message.parts` + `must not be empty`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) field: String,
     pub(crate) description: String,
 }
 
-/// What kind of refusal; fixes the code, the reason and the HTTP status.
+/// The kind of a rejection, which determines the code, the reason and the HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ErrorKind {
     NotJson,
     InvalidRequest,
     MethodNotFound,
@@ -32,38 +32,38 @@ pub(crate) enum Kind {
     ContentTypeNotSupported,
     ExtensionSupportRequired,
     VersionNotSupported,
-    /// The body is over the bound.
+    /// The body exceeds the limit.
     TooLarge,
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     TooSlow,
-    /// No room now; the same request may succeed later.
+    /// The server is at its limit; the same request may succeed later.
     Busy,
 }
 
-/// A request refused: nothing was changed.
+/// A rejected request, which changed nothing.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Refusal {
-    pub(crate) kind: Kind,
+pub(crate) struct Rejection {
+    pub(crate) kind: ErrorKind,
     pub(crate) message: String,
     pub(crate) violation: Option<Violation>,
-    /// Seconds after which it is worth trying again.
+    /// Seconds after which a retry makes sense.
     pub(crate) retry_after: Option<u32>,
 }
 
-/// The domain of A2A's own reasons.
+/// The domain of the reasons that A2A defines.
 const A2A: &str = "a2a-protocol.org";
-/// The domain of the reasons that A2A has no name for.
+/// The domain of our own reasons.
 const OURS: &str = "talaria";
 
-/// Turns last seconds to minutes: asking again much sooner only adds to the load.
+/// Turns last seconds to minutes, so an earlier retry would only add load.
 const RETRY_BUSY: u32 = 1;
-/// A host that shuts down is usually back, or replaced, after its drain.
+/// A host that shuts down is usually back, or replaced, once it has drained.
 const RETRY_DRAINING: u32 = 5;
 
-// === impl Kind ===
+// === impl ErrorKind ===
 
-impl Kind {
-    /// The JSON-RPC code. A2A reserves -32001 to -32099; -32000 is the one server code left to us.
+impl ErrorKind {
+    /// The JSON-RPC code. A2A reserves -32001 to -32099, which leaves -32000 for our own.
     pub(crate) fn code(self) -> i32 {
         match self {
             Self::NotJson => -32700,
@@ -103,7 +103,7 @@ impl Kind {
         }
     }
 
-    /// The name of the class that the SDKs have for it.
+    /// The name of its class in the SDKs.
     fn class(self) -> &'static str {
         match self {
             Self::NotJson | Self::InvalidRequest | Self::TooLarge | Self::TooSlow => "InvalidRequestError",
@@ -120,9 +120,9 @@ impl Kind {
         }
     }
 
-    /// The HTTP status that carries it over JSON-RPC: 200, unless HTTP itself is what went wrong.
+    /// The HTTP status over JSON-RPC, which is 200 unless HTTP itself failed.
     ///
-    /// Never 502, 503 or 504: the platform takes those for a dead agent and may restart its container.
+    /// It is never 502, 503 or 504: the platform takes those for a dead agent and may restart its container.
     pub(crate) fn jsonrpc_status(self) -> StatusCode {
         match self {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -132,7 +132,7 @@ impl Kind {
         }
     }
 
-    /// The HTTP status over HTTP+JSON, and the name that `google.rpc.Code` has for it.
+    /// The HTTP status over HTTP+JSON, and its name in `google.rpc.Code`.
     pub(crate) fn rest_status(self) -> (StatusCode, &'static str) {
         match self {
             Self::NotJson | Self::InvalidRequest | Self::InvalidParams | Self::ContentTypeNotSupported => {
@@ -152,56 +152,56 @@ impl Kind {
     }
 }
 
-// === impl Refusal ===
+// === impl Rejection ===
 
-impl Refusal {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+impl Rejection {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), violation: None, retry_after: None }
     }
 
-    /// Invalid parameters that were read well enough, but do not fit what is stored.
+    /// Parameters that are well formed but do not fit what is stored.
     pub(crate) fn field(field: &str, description: impl Into<String>) -> Self {
         let description = description.into();
         let violation = Violation { field: field.to_owned(), description: description.clone() };
-        Self { violation: Some(violation), ..Self::new(Kind::InvalidParams, description) }
+        Self { violation: Some(violation), ..Self::new(ErrorKind::InvalidParams, description) }
     }
 
     fn busy(message: impl Into<String>, seconds: u32) -> Self {
-        Self { retry_after: Some(seconds), ..Self::new(Kind::Busy, message) }
+        Self { retry_after: Some(seconds), ..Self::new(ErrorKind::Busy, message) }
     }
 
     pub(crate) fn no_push() -> Self {
-        Self::new(Kind::PushNotSupported, "this server sends no push notifications")
+        Self::new(ErrorKind::PushNotSupported, "this server sends no push notifications")
     }
 
-    /// The protocol has no error of its own for it.
-    pub(crate) fn no_hook(task: &TaskId) -> Self {
-        Self::new(Kind::TaskNotFound, format!("task {task} has no such push notification configuration"))
+    /// An unknown push configuration. The protocol has no error of its own for it.
+    pub(crate) fn no_push_config(task: &TaskId) -> Self {
+        Self::new(ErrorKind::TaskNotFound, format!("task {task} has no such push notification configuration"))
     }
 
-    /// A push configuration that was not set; `task` is where it was to be.
-    pub(crate) fn hook(task: Option<&TaskId>, error: &HookError) -> Self {
+    /// A push configuration that could not be set, for `task` if it exists already.
+    pub(crate) fn push_config(task: Option<&TaskId>, error: &HookError) -> Self {
         match (error, task) {
             (HookError::Unsupported, _) => Self::no_push(),
             (HookError::Refused(why), _) => Self::field("url", why),
-            (HookError::TooMany(_), _) => Self::new(Kind::UnsupportedOperation, error.to_string()),
+            (HookError::TooMany(_), _) => Self::new(ErrorKind::UnsupportedOperation, error.to_string()),
             (HookError::Store(error), Some(task)) => Self::lookup(task, error),
             (HookError::Store(error), None) => Self::store(error),
-            (HookError::NoSuchHook(_), _) => Self::new(Kind::TaskNotFound, error.to_string()),
+            (HookError::NoSuchHook(_), _) => Self::new(ErrorKind::TaskNotFound, error.to_string()),
         }
     }
 
     pub(crate) fn no_task(task: &TaskId) -> Self {
-        Self::new(Kind::TaskNotFound, format!("task {task} not found"))
+        Self::new(ErrorKind::TaskNotFound, format!("task {task} not found"))
     }
 
-    /// A read or write that the store did not do.
+    /// A failed read or write of the store.
     pub(crate) fn store(error: &StoreError) -> Self {
-        warn!(%error, "the store failed a request");
-        Self::new(Kind::Internal, "the task could not be stored or read; the host's log says why")
+        warn!(%error, "store failed a request");
+        Self::new(ErrorKind::Internal, "the task could not be stored or read; the host's log says why")
     }
 
-    /// A task that could not be found or read.
+    /// A task that does not exist or could not be read.
     pub(crate) fn lookup(task: &TaskId, error: &StoreError) -> Self {
         match error {
             StoreError::NotFound => Self::no_task(task),
@@ -213,14 +213,14 @@ impl Refusal {
     pub(crate) fn follow(task: &TaskId, error: FollowError) -> Self {
         let message = error.to_string();
         match error {
-            FollowError::Over { .. } => Self::new(Kind::UnsupportedOperation, message),
+            FollowError::Over { .. } => Self::new(ErrorKind::UnsupportedOperation, message),
             FollowError::NoSuchEvent { .. } => Self::field("Last-Event-ID", message),
             FollowError::Store(error) => Self::lookup(task, &error),
         }
     }
 
-    /// The error as HTTP+JSON has it. Clients of 0.3 look for the message at the top, beside the error's class (Python) or
-    /// its code in JSON-RPC (JavaScript).
+    /// Encodes the error for HTTP+JSON. Clients of 0.3 look for the message at the top level, beside the class of the error
+    /// (Python) or its JSON-RPC code (JavaScript).
     pub(crate) fn rest_body(&self, version: Version) -> Value {
         let (status, name) = self.kind.rest_status();
         let mut body = json!({ "error": {
@@ -236,13 +236,13 @@ impl Refusal {
         body
     }
 
-    /// The error as JSON-RPC has it.
+    /// Encodes the error for JSON-RPC.
     pub(crate) fn jsonrpc_body(&self, id: &Value) -> Value {
         let error = json!({ "code": self.kind.code(), "message": self.message, "data": self.details() });
         json!({ "jsonrpc": "2.0", "id": id, "error": error })
     }
 
-    /// What `data` holds: an array of typed details.
+    /// The typed details of the error: `data` in JSON-RPC, `details` in HTTP+JSON.
     pub(crate) fn details(&self) -> Value {
         let (reason, domain) = self.kind.reason();
         let mut info = json!({
@@ -273,29 +273,31 @@ impl Refusal {
     }
 }
 
-impl From<Violation> for Refusal {
+impl From<Violation> for Rejection {
     fn from(violation: Violation) -> Self {
         let message = format!("{} {}", violation.field, violation.description);
-        Self { violation: Some(violation), ..Self::new(Kind::InvalidParams, message) }
+        Self { violation: Some(violation), ..Self::new(ErrorKind::InvalidParams, message) }
     }
 }
 
-impl From<SendError> for Refusal {
+impl From<SendError> for Rejection {
     fn from(error: SendError) -> Self {
         let message = error.to_string();
         match error {
             SendError::TaskNotFound(task) => Self::no_task(&task),
-            SendError::TaskOver { .. } => Self::new(Kind::UnsupportedOperation, message),
+            SendError::TaskOver { .. } => Self::new(ErrorKind::UnsupportedOperation, message),
             SendError::ContextMismatch { .. } => Self::field("message.contextId", message),
             SendError::HistoryFull { .. } => Self::field("message.taskId", message),
             SendError::NoExecutor(NoExecutor::Refused(_)) => Self::field("message.metadata", message),
             SendError::NoExecutor(NoExecutor::Unavailable(_) | NoExecutor::OutOfService { .. }) => {
-                Self::new(Kind::Internal, message)
+                Self::new(ErrorKind::Internal, message)
             }
-            SendError::NoExecutor(NoExecutor::Media(_)) => Self::new(Kind::ContentTypeNotSupported, message),
+            SendError::NoExecutor(NoExecutor::Media(_)) => {
+                Self::new(ErrorKind::ContentTypeNotSupported, message)
+            }
             SendError::Busy(_) | SendError::LaneFull(_) => Self::busy(message, RETRY_BUSY),
             SendError::Draining => Self::busy(message, RETRY_DRAINING),
-            SendError::Hook(error) => Self::hook(None, &error),
+            SendError::Hook(error) => Self::push_config(None, &error),
             SendError::Store(error) => Self::store(&error),
         }
     }
@@ -309,10 +311,10 @@ mod tests {
     fn details_hold_the_reason_the_field_and_when_to_retry() {
         let violation =
             Violation { field: "message.parts[0]".into(), description: "must be an object".into() };
-        let refusal = Refusal::from(violation);
-        assert_eq!(refusal.message, "message.parts[0] must be an object");
+        let rejection = Rejection::from(violation);
+        assert_eq!(rejection.message, "message.parts[0] must be an object");
         assert_eq!(
-            refusal.details(),
+            rejection.details(),
             json!([
                 { "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "INVALID_PARAMS", "domain": A2A, "metadata": {} },
                 {
@@ -321,21 +323,22 @@ mod tests {
                 },
             ])
         );
-        let details = Refusal::from(SendError::Busy(3)).details();
+        let details = Rejection::from(SendError::Busy(3)).details();
         assert_eq!(details[0]["metadata"], json!({ "retryAfter": "1" }));
         assert_eq!(details[1]["retryDelay"], "1s");
-        let draining = Refusal::from(SendError::Draining);
+        let draining = Rejection::from(SendError::Draining);
         assert_eq!(
             draining.kind.jsonrpc_status(),
             StatusCode::TOO_MANY_REQUESTS,
-            "never a code for a dead agent"
+            "not a status that means a dead agent"
         );
     }
 
     #[test]
-    fn a_stores_own_words_stay_in_the_log() {
-        let refusal = Refusal::from(SendError::Store(StoreError::Unavailable("/var/lib/secret.db".into())));
-        assert_eq!(refusal.kind, Kind::Internal);
-        assert!(!refusal.message.contains("secret"));
+    fn the_error_of_a_store_stays_in_the_log() {
+        let rejection =
+            Rejection::from(SendError::Store(StoreError::Unavailable("/var/lib/secret.db".into())));
+        assert_eq!(rejection.kind, ErrorKind::Internal);
+        assert!(!rejection.message.contains("secret"));
     }
 }

@@ -1,18 +1,18 @@
-//! What a stream says: the task as it was, then what happened to it, in order.
+//! The content of a stream: a snapshot of the task, then its events in order.
 //!
-//! Pulled, never pushed: an update is read from the log when the client's connection takes it, so a slow reader costs a
-//! cursor. The number of an update is the sequence number of its event. A caller's message, an answer to a question and
-//! a checkpoint are events too, but not for the wire: their numbers are skipped, and so are those of pieces of the answer
-//! for a caller who wants none.
+//! Updates are pulled: each is read from the log when the client's connection takes it, so a slow reader costs no more than a
+//! cursor. The number of an update is the sequence number of its event. A caller's message, an answer to a question and a
+//! checkpoint are events too, but not for clients: their numbers are skipped, and so are those of chunks for a caller that
+//! wants none.
 //!
-//! **Where a stream ends.** That of a send ends with its turn: at a terminal state, at an interrupted one, or where the
-//! turn is over and the task goes on with the next one that waits. That of a subscription ends at a terminal state only:
-//! on a task that asks it stays open and carries the next turn. Where a late reply is in the log behind the end, whoever
-//! comes back with an earlier number gets it too.
+//! **End of a stream.** The stream of a send ends with its turn: at a terminal state, at an interrupted one, or when the turn
+//! is over and the task continues with the next turn in its queue. The stream of a subscription ends only at a terminal
+//! state; while the task waits for input it stays open, and it carries the next turn. If the log holds a late reply after
+//! the end, a client that resumes from an earlier number gets it too.
 //!
-//! **What is held back.** An executor may want its answer to be one message and nothing else (`talaria/reply`), and
-//! says so only at the end. So the first snapshot of a send, and the word that the turn works, wait until something
-//! else happens or the hold is over. What is held is those two, for a second at most.
+//! **Held-back updates.** An executor may want its answer to be a single message (`talaria/reply`), but says so only at the
+//! end. So the first snapshot of a send, and the status that the turn is working, are held back until another event arrives
+//! or the hold expires, which takes a second at most. Nothing else is ever held back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,93 +24,93 @@ use talaria_turns::{
 use tokio::time::Instant;
 
 use crate::operation::{self, Addressed, ReplyAs, View};
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
-/// One thing to say, and the number from which a reader can go on after it.
+/// One update, and the number from which a reader can resume after it.
 #[derive(Debug)]
 pub(crate) struct Update {
     pub(crate) sequence: u64,
-    pub(crate) item: Item,
+    pub(crate) item: StreamItem,
 }
 
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum StreamItem {
     Task(View),
     Message(Addressed),
     /// A status, an artifact or a note.
-    Event(Happened),
+    Event(StreamEvent),
 }
 
-/// An event, and what it takes to write it.
+/// An event, and what is needed to encode it.
 #[derive(Debug)]
-pub(crate) struct Happened {
-    pub(crate) home: Arc<Home>,
+pub(crate) struct StreamEvent {
+    pub(crate) task_ref: Arc<TaskRef>,
     pub(crate) event: Arc<Event>,
-    /// Where the task stood then; a note does not say it.
+    /// The state of the task at that time, which a note does not hold.
     pub(crate) state: State,
-    /// Whether the interaction ends with it, which 0.3 says of every status.
+    /// Whether the interaction ends with it, which 0.3 sends with every status.
     pub(crate) last: bool,
-    /// Its number.
+    /// The sequence number of the event.
     pub(crate) sequence: u64,
-    /// How the pieces of an answer are told.
+    /// The form of a streamed answer.
     pub(crate) form: StreamAs,
 }
 
-/// Which task it is about.
+/// A task and its context.
 #[derive(Debug)]
-pub(crate) struct Home {
+pub(crate) struct TaskRef {
     pub(crate) task: TaskId,
     pub(crate) context: ContextId,
 }
 
 /// A stream of updates.
-pub(crate) struct Updates {
+pub(crate) struct UpdateStream {
     source: Option<Source>,
     ready: VecDeque<Update>,
-    /// Until when what is ready is held back.
+    /// Until when `ready` is held back.
     held: Option<Instant>,
 }
 
-/// How a stream is told.
+/// The options of a stream.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Telling {
+pub(crate) struct StreamOptions {
     pub(crate) form: StreamAs,
-    /// How much of the history the first snapshot shows.
+    /// How many messages of the history the first snapshot shows.
     pub(crate) history_length: Option<usize>,
-    /// How long the first snapshot may wait for the word that the answer is one message; none where it may not be.
+    /// How long the first snapshot may be held back in case the answer is a single message; `None` if it cannot be one.
     pub(crate) hold: Option<Duration>,
 }
 
 struct Source {
     reader: Reader,
-    /// The number of the last event that was read.
+    /// The number of the last event read.
     seen: u64,
-    home: Arc<Home>,
+    task_ref: Arc<TaskRef>,
     state: State,
     ends: Ends,
     form: StreamAs,
 }
 
-/// Where a stream ends, if not at a terminal state.
+/// Where a stream ends, beside a terminal state.
 #[derive(Clone, Copy)]
 enum Ends {
     /// Nowhere else.
     Terminal,
-    /// Where the task waits for the caller, or after as many turns.
+    /// Where the task waits for the caller, or after this many turns.
     Turn(usize),
 }
 
-/// What may be held back: a snapshot, and the word that the turn works.
+/// The number of updates that may be held back: the snapshot, and the status that the turn is working.
 const HELD: usize = 2;
 
-// === impl Updates ===
+// === impl UpdateStream ===
 
-impl Updates {
-    /// What becomes of a turn.
-    pub(crate) fn of_turn(accepted: Accepted, telling: Telling) -> Self {
-        let Telling { form, history_length, hold } = telling;
+impl UpdateStream {
+    /// Streams a turn.
+    pub(crate) fn of_turn(accepted: Accepted, telling: StreamOptions) -> Self {
+        let StreamOptions { form, history_length, hold } = telling;
         let (reader, task) = (accepted.reader(), accepted.task);
-        // Its turn is the last of those that are not over. None is under way where a message was sent before.
+        // The turn is the last one in the task's queue. The queue is empty if the message is a duplicate.
         let settled = task.status.state.is_settled();
         let source = Source::new(&task, reader, Ends::Turn(task.pending.len().max(1)), form);
         let mut updates = Self {
@@ -124,7 +124,7 @@ impl Updates {
         updates
     }
 
-    /// The same, for a caller who has the events up to `after`.
+    /// Streams a turn for a caller that has the events up to `after`.
     pub(crate) fn of_turn_from(task: &Task, reader: Reader, after: u64, form: StreamAs) -> Self {
         let over = task.version == after && task.status.state.is_settled();
         let source = Source {
@@ -135,7 +135,7 @@ impl Updates {
         Self { source: (!over).then_some(source), ready: VecDeque::new(), held: None }
     }
 
-    /// What happens to a task, until it is over. Begins with the task, unless the caller has the events up to `after`.
+    /// Streams a task until it is over. Starts with a snapshot, unless the caller has the events up to `after`.
     pub(crate) fn of_task(task: Arc<Task>, reader: Reader, after: Option<u64>, form: StreamAs) -> Self {
         let mut source = Source::new(&task, reader, Ends::Terminal, form);
         let ready = match after {
@@ -143,7 +143,7 @@ impl Updates {
             Some(after) => {
                 source.seen = after;
                 if after < task.version {
-                    // Notes come from turns at work; every other event says the state itself.
+                    // Only a working turn emits notes; every other event holds the state itself.
                     source.state = State::Working;
                 }
                 VecDeque::new()
@@ -152,18 +152,18 @@ impl Updates {
         Self { source: Some(source), ready, held: None }
     }
 
-    /// A task that is over, shown once.
+    /// Streams a single snapshot of a task that is over.
     pub(crate) fn of_ended(task: Arc<Task>) -> Self {
-        Self { ready: VecDeque::from([snapshot(task, None)]), ..Self::nothing() }
+        Self { ready: VecDeque::from([snapshot(task, None)]), ..Self::empty() }
     }
 
-    /// A stream that is over.
-    pub(crate) fn nothing() -> Self {
+    /// Returns a stream without updates.
+    pub(crate) fn empty() -> Self {
         Self { source: None, ready: VecDeque::new(), held: None }
     }
 
-    /// The next update, when it comes; none at the end. May be dropped while it waits, and loses nothing.
-    pub(crate) async fn next(&mut self) -> Result<Option<Update>, Refusal> {
+    /// Waits for the next update; `None` at the end. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Result<Option<Update>, Rejection> {
         loop {
             if self.held.is_none()
                 && let Some(update) = self.ready.pop_front()
@@ -185,9 +185,9 @@ impl Updates {
         }
     }
 
-    /// The next update that has happened already, where the stream must end before its time. Waits for nothing new, and
-    /// holds nothing back that the log has no more to say about.
-    pub(crate) async fn next_known(&mut self) -> Result<Option<Update>, Refusal> {
+    /// Returns the next update that is already in the log, for a stream that must end early. Does not wait for new events, and
+    /// releases held-back updates once the log is read.
+    pub(crate) async fn next_known(&mut self) -> Result<Option<Update>, Rejection> {
         loop {
             if self.held.is_none()
                 && let Some(update) = self.ready.pop_front()
@@ -205,12 +205,12 @@ impl Updates {
         }
     }
 
-    /// Whether everything was said.
+    /// Whether every update has been returned.
     pub(crate) fn is_over(&self) -> bool {
         self.source.is_none() && self.ready.is_empty()
     }
 
-    fn read(&mut self, next: Result<Option<Entry>, StoreError>) -> Result<(), Refusal> {
+    fn read(&mut self, next: Result<Option<Entry>, StoreError>) -> Result<(), Rejection> {
         match next {
             Ok(Some(entry)) => self.take(entry),
             Ok(None) => {
@@ -219,7 +219,7 @@ impl Updates {
             }
             Err(error) => {
                 self.source = None;
-                return Err(Refusal::store(&error));
+                return Err(Rejection::store(&error));
             }
         }
         Ok(())
@@ -235,16 +235,16 @@ impl Updates {
             self.release();
         }
         let Some(source) = &mut self.source else { return };
-        let (happened, over) = source.happened(entry.event, entry.sequence);
-        // A reply that came late is behind the end.
+        let (event, over) = source.stream_event(entry.event, entry.sequence);
+        // A late reply comes after the end.
         let over = over && !source.is_late_behind();
-        self.ready.push_back(Update { sequence: entry.sequence, item: Item::Event(happened) });
+        self.ready.push_back(Update { sequence: entry.sequence, item: StreamItem::Event(event) });
         if over {
             self.source = None;
         }
     }
 
-    /// Ends the hold: lets go what was held, or says the one message that makes it moot.
+    /// Ends the hold: releases the held-back updates, or replaces them by the single message that the executor wants.
     fn release(&mut self) {
         if self.held.take().is_none() {
             return;
@@ -255,7 +255,7 @@ impl Updates {
             && let Some(message) = operation::message_reply(&task)
         {
             self.ready.clear();
-            self.ready.push_back(Update { sequence: task.version, item: Item::Message(message) });
+            self.ready.push_back(Update { sequence: task.version, item: StreamItem::Message(message) });
             self.source = None;
         }
     }
@@ -265,22 +265,22 @@ impl Updates {
 
 impl Source {
     fn new(task: &Task, reader: Reader, ends: Ends, form: StreamAs) -> Self {
-        let home = Arc::new(Home { task: task.id.clone(), context: task.context.clone() });
-        Self { reader, seen: task.version, home, state: task.status.state, ends, form }
+        let task_ref = Arc::new(TaskRef { task: task.id.clone(), context: task.context.clone() });
+        Self { reader, seen: task.version, task_ref, state: task.status.state, ends, form }
     }
 
-    /// Whether the log has more than was read.
+    /// Whether the log has unread events.
     fn is_behind(&self) -> bool {
         self.seen < self.reader.task().version
     }
 
-    /// Whether the log has more than the end that was read.
+    /// Whether the log has unread events after the end of the task.
     fn is_late_behind(&self) -> bool {
         self.state.is_terminal() && self.is_behind()
     }
 
-    /// What to say about an event, and whether nothing follows it.
-    fn happened(&mut self, event: Arc<Event>, sequence: u64) -> (Happened, bool) {
+    /// Returns the event for the stream, and whether it is the last one.
+    fn stream_event(&mut self, event: Arc<Event>, sequence: u64) -> (StreamEvent, bool) {
         let (mut over, mut last) = (false, false);
         if let Event::Status { status, ends_turn, .. } = &*event {
             self.state = status.state;
@@ -291,16 +291,16 @@ impl Source {
             }
             last = over || status.state.is_settled();
         }
-        let (home, state, form) = (Arc::clone(&self.home), self.state, self.form);
-        (Happened { home, event, state, last, sequence, form }, over)
+        let (task_ref, state, form) = (Arc::clone(&self.task_ref), self.state, self.form);
+        (StreamEvent { task_ref, event, state, last, sequence, form }, over)
     }
 }
 
 fn snapshot(task: Arc<Task>, history_length: Option<usize>) -> Update {
-    Update { sequence: task.version, item: Item::Task(View::new(task, history_length)) }
+    Update { sequence: task.version, item: StreamItem::Task(View::new(task, history_length)) }
 }
 
-/// Whether the event says only that the turn works.
+/// Whether the event says only that the turn is working.
 fn is_plain_work(event: &Event) -> bool {
     matches!(
         event,

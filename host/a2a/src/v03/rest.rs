@@ -1,39 +1,37 @@
-//! Version 0.3 as HTTP+JSON speaks it: ProtoJSON of `a2a.v1`, the proto before 1.0.
+//! Decodes 0.3 as HTTP+JSON has it: ProtoJSON of `a2a.v1`, the proto before 1.0.
 //!
-//! What differs from 1.0: a message has `content` instead of `parts`, a part is `text`, `file` (`fileWithBytes` or
-//! `fileWithUri`, `mimeType`, `name`) or `data` with a `data` of its own, a cancelled task has two Ls, and a status update
-//! may be `final`. This is the reading half; the writing half is [`v1::Form::Old`](crate::v1::Form).
+//! It differs from 1.0 as follows: a message has `content` instead of `parts`; a part is `text`, `file` (`fileWithBytes` or
+//! `fileWithUri`, `mimeType`, `name`) or `data` with a nested `data`; a cancelled task is spelt with two Ls; a status update may
+//! be `final`. Encoding is [`v1::Proto::V03`](crate::v1::Proto).
 
 use serde_json::Value;
-use talaria_turns::{Content, Message, Part};
+use talaria_turns::{Content, Part};
 
+use super::unwrap_data;
+use crate::dialect::{finish_message, finish_send};
+use crate::json_fields::{Fields, Path};
 use crate::operation::{Addressed, Configuration, SendMessage};
-use crate::read::{Fields, Path};
-use crate::refusal::Violation;
-use crate::{hook, v1, v03};
+use crate::rejection::Violation;
+use crate::{push, v1};
 
-/// The body of `message:send` and `message:stream`.
+/// Decodes the body of `message:send` and `message:stream`.
 pub(crate) fn send_message(mut params: Fields<'_>) -> Result<SendMessage, Violation> {
-    // `request` is the field's own name, which ProtoJSON reads beside the one that it writes.
-    let addressed = match params.object("message", message)? {
+    // `request` is the field's name in the proto; ProtoJSON accepts it beside the JSON name.
+    let message = match params.object("message", message)? {
         None => params.object("request", message)?,
-        addressed => addressed,
+        message => message,
     };
-    Ok(SendMessage {
-        addressed: addressed.ok_or_else(|| params.at("message").refuse("is required"))?,
-        configuration: params.object("configuration", configuration)?.unwrap_or_default(),
-        metadata: params.metadata("metadata")?,
-    })
+    finish_send(params, message, configuration)
 }
 
 fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Violation> {
-    // ProtoJSON leaves out a `false`, so an absent one is a `false`: the SDKs ask not to wait in this way.
+    // ProtoJSON omits `false`, so an absent field means `false`; this is how the SDKs ask not to block.
     let blocking = fields.boolean("blocking")?.unwrap_or(false);
-    let hook = match fields.object("pushNotification", hook::old)? {
-        None => fields.object("pushNotificationConfig", hook::old)?,
-        hook => hook,
+    let push = match fields.object("pushNotification", push::v03)? {
+        None => fields.object("pushNotificationConfig", push::v03)?,
+        push => push,
     };
-    Ok(Configuration { return_immediately: !blocking, hook, ..v1::configuration(fields)? })
+    Ok(Configuration { return_immediately: !blocking, push, ..v1::configuration(fields)? })
 }
 
 fn message(mut fields: Fields<'_>) -> Result<Addressed, Violation> {
@@ -41,24 +39,11 @@ fn message(mut fields: Fields<'_>) -> Result<Addressed, Violation> {
     let role = v1::role(&mut fields)?;
     let mut parts = fields.list("content", part)?;
     if parts.is_empty() {
-        // Some peers write the name of the other dialect.
+        // Some peers use the name of the other dialect.
         parts = fields.list("parts", part)?;
     }
-    if parts.is_empty() {
-        return Err(fields.at("content").refuse("must hold at least one part"));
-    }
-    Ok(Addressed {
-        task: fields.id("taskId")?,
-        context: fields.id("contextId")?,
-        message: Message {
-            id,
-            role,
-            parts,
-            metadata: fields.metadata("metadata")?,
-            extensions: fields.strings("extensions")?,
-            reference_task_ids: Vec::new(),
-        },
-    })
+    // `a2a.v1` has no references to other tasks.
+    finish_message(&mut fields, id, role, "content", parts)
 }
 
 fn part(value: Value, path: Path<'_>) -> Result<Part, Violation> {
@@ -72,16 +57,16 @@ fn part(value: Value, path: Path<'_>) -> Result<Part, Violation> {
     .flatten();
     let mut part = match (members.next(), members.next()) {
         (Some(part), None) => part,
-        (None, _) => return Err(path.refuse("must have one of text, file or data")),
-        (Some(_), Some(_)) => return Err(path.refuse("must have only one of text, file and data")),
+        (None, _) => return Err(path.violation("must have one of text, file or data")),
+        (Some(_), Some(_)) => return Err(path.violation("must have only one of text, file and data")),
     };
     part.metadata = fields.metadata("metadata")?;
-    v03::unwrap_data(&mut part);
+    unwrap_data(&mut part);
     Ok(part)
 }
 
 fn data(mut fields: Fields<'_>) -> Result<Content, Violation> {
-    let data = fields.metadata("data")?.ok_or_else(|| fields.at("data").refuse("is required"))?;
+    let data = fields.metadata("data")?.ok_or_else(|| fields.at("data").violation("is required"))?;
     Ok(Content::Data(Value::Object(data)))
 }
 
@@ -89,9 +74,9 @@ fn file(mut fields: Fields<'_>) -> Result<Part, Violation> {
     let content = match (fields.bytes("fileWithBytes")?, fields.text("fileWithUri")?) {
         (Some(bytes), None) => Content::Bytes(bytes),
         (None, Some(uri)) => Content::Uri(uri),
-        (None, None) => return Err(fields.path().refuse("must have one of fileWithBytes or fileWithUri")),
+        (None, None) => return Err(fields.path().violation("must have one of fileWithBytes or fileWithUri")),
         (Some(_), Some(_)) => {
-            return Err(fields.path().refuse("must have only one of fileWithBytes and fileWithUri"));
+            return Err(fields.path().violation("must have only one of fileWithBytes and fileWithUri"));
         }
     };
     Ok(Part {
@@ -109,14 +94,14 @@ mod tests {
 
     use super::*;
     use crate::samples;
-    use crate::v1::{Form, MessageOut, PartOut};
+    use crate::v1::{MessageOut, PartOut, Proto};
 
     fn read_part(value: Value) -> Result<Part, Violation> {
         part(value, Path::Index(&Path::Field(&Path::Root, "content"), 0))
     }
 
     #[test]
-    fn parts_have_their_old_names() {
+    fn parts_have_the_names_of_a2a_v1() {
         let file = Part {
             media_type: Some("text/plain".into()),
             filename: Some("o.txt".into()),
@@ -132,13 +117,13 @@ mod tests {
                 json!({ "data": { "data": { "value": [1] } }, "metadata": { "data_part_compat": true } }),
             ),
         ] {
-            assert_eq!(serde_json::to_value(PartOut(Form::Old, &part)).unwrap(), written);
+            assert_eq!(serde_json::to_value(PartOut(Proto::V03, &part)).unwrap(), written);
             assert_eq!(read_part(written), Ok(part));
         }
     }
 
     #[test]
-    fn parts_that_are_none_or_two_are_refused() {
+    fn rejects_a_part_with_no_content_or_with_two() {
         for (bad, field) in [
             (json!({}), "content[0]"),
             (json!({ "text": "a", "file": { "fileWithUri": "x:y" } }), "content[0]"),
@@ -154,10 +139,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_message_comes_back_as_it_was(mut sample in samples::message(samples::part_of_03())) {
+        fn a_message_survives_the_round_trip(mut sample in samples::message(samples::part_of_03())) {
             sample.message.reference_task_ids.clear();
             let Addressed { message: said, task, context } = &sample;
-            let written = serde_json::to_value(MessageOut(Form::Old, said, task.as_ref(), context.as_ref())).unwrap();
+            let written = serde_json::to_value(MessageOut(Proto::V03, said, task.as_ref(), context.as_ref())).unwrap();
             let read = message(Fields::of(written, Path::Root).unwrap()).unwrap();
             prop_assert_eq!(read, sample);
         }

@@ -1,4 +1,4 @@
-//! Bad input on every wire: the same reason everywhere, and nothing changed.
+//! Bad input in every version and binding: the same reason everywhere, and nothing changes.
 
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use talaria_turns::Limits;
 use crate::kit::{Host, message};
 use crate::wire::{ALL, Ask, Wire};
 
-/// What the status and the code must be for a reason.
+/// Returns the HTTP status and the code for a reason.
 fn expected(wire: Wire, reason: &str) -> (u16, i64) {
     let (status, code) = match reason {
         "TASK_NOT_FOUND" => (404, -32001),
@@ -21,7 +21,7 @@ fn expected(wire: Wire, reason: &str) -> (u16, i64) {
     if wire.is_rest() { (status, i64::from(status)) } else { (200, code) }
 }
 
-async fn refuses(
+async fn assert_rejected(
     wire: Wire,
     host: &Host,
     headers: &[(&str, &str)],
@@ -36,18 +36,18 @@ async fn refuses(
 }
 
 #[tokio::test]
-async fn ids_that_are_missing_malformed_or_huge() {
+async fn rejects_ids_that_are_missing_malformed_or_too_long() {
     let host = Host::start().await;
     let huge = "x".repeat(257);
     for wire in ALL {
         for asks in [Ask::Get, Ask::Cancel, Ask::Subscribe] {
-            refuses(wire, &host, &[], &asks("none"), "TASK_NOT_FOUND", "").await;
-            refuses(wire, &host, &[], &asks(&huge), "INVALID_PARAMS", "id").await;
+            assert_rejected(wire, &host, &[], &asks("none"), "TASK_NOT_FOUND", "").await;
+            assert_rejected(wire, &host, &[], &asks(&huge), "INVALID_PARAMS", "id").await;
             if wire.is_rest() {
-                refuses(wire, &host, &[], &asks("a%0Ab"), "INVALID_PARAMS", "id").await;
+                assert_rejected(wire, &host, &[], &asks("a%0Ab"), "INVALID_PARAMS", "id").await;
             } else {
-                refuses(wire, &host, &[], &asks("a\nb"), "INVALID_PARAMS", "id").await;
-                refuses(wire, &host, &[], &asks(""), "INVALID_PARAMS", "id").await;
+                assert_rejected(wire, &host, &[], &asks("a\nb"), "INVALID_PARAMS", "id").await;
+                assert_rejected(wire, &host, &[], &asks(""), "INVALID_PARAMS", "id").await;
             }
         }
         for at in ["taskId", "contextId", "messageId"] {
@@ -56,23 +56,25 @@ async fn ids_that_are_missing_malformed_or_huge() {
                     let mut message = wire.message("hi");
                     message[at] = bad;
                     let ask = asks(json!({ "message": message }));
-                    refuses(wire, &host, &[], &ask, "INVALID_PARAMS", &format!("message.{at}")).await;
+                    assert_rejected(wire, &host, &[], &ask, "INVALID_PARAMS", &format!("message.{at}")).await;
                 }
             }
         }
         for asks in [Ask::Send, Ask::Stream] {
             let mut message = wire.message("hi");
             message["taskId"] = json!("none");
-            refuses(wire, &host, &[], &asks(json!({ "message": message })), "TASK_NOT_FOUND", "").await;
-            refuses(wire, &host, &[], &asks(json!({})), "INVALID_PARAMS", "message").await;
+            assert_rejected(wire, &host, &[], &asks(json!({ "message": message })), "TASK_NOT_FOUND", "")
+                .await;
+            assert_rejected(wire, &host, &[], &asks(json!({})), "INVALID_PARAMS", "message").await;
         }
-        refuses(wire, &host, &[], &Ask::PushConfigs("t"), "PUSH_NOTIFICATION_NOT_SUPPORTED", "").await;
+        assert_rejected(wire, &host, &[], &Ask::PushConfigs("t"), "PUSH_NOTIFICATION_NOT_SUPPORTED", "")
+            .await;
     }
     assert_eq!(host.made(), 0);
 }
 
 #[tokio::test]
-async fn configurations_that_are_wrong() {
+async fn rejects_invalid_configurations() {
     let host = Host::start().await;
     for wire in ALL {
         let push = match wire {
@@ -96,13 +98,13 @@ async fn configurations_that_are_wrong() {
             for asks in [Ask::Send, Ask::Stream] {
                 let mut params = wire.params("hi");
                 params["configuration"] = json!({ name: value });
-                refuses(wire, &host, &[], &asks(params), reason, field).await;
+                assert_rejected(wire, &host, &[], &asks(params), reason, field).await;
             }
         }
     }
     assert_eq!(host.made(), 0);
     for wire in ALL {
-        // A wish for media types refuses nothing: the answer comes in what there is.
+        // No media type is rejected: the answer comes in the types that there are.
         for modes in [
             json!([]),
             Value::Null,
@@ -118,25 +120,25 @@ async fn configurations_that_are_wrong() {
 }
 
 #[tokio::test]
-async fn the_turn_hears_what_the_caller_can_use() {
+async fn the_turn_gets_the_media_types_that_the_caller_accepts() {
     let host = Host::start().await;
     for wire in ALL {
-        for (modes, heard) in [
+        for (modes, received) in [
             (json!(["text/plain", "application/json"]), r#"["text/plain","application/json"]"#),
             (json!([]), "none"),
         ] {
             let mut params = wire.params("modes");
             params["configuration"] = json!({ "acceptedOutputModes": modes, "blocking": true });
-            // Saying so in the metadata is no way around the check.
+            // Metadata of the caller must not replace it.
             params["metadata"] = json!({ "talaria/output-modes": ["image/png"] });
             let answer = wire.ask(&host, &Ask::Send(params)).await.json().to_string();
-            assert!(answer.contains(&json!(heard).to_string()), "{wire:?} {modes}: {answer}");
+            assert!(answer.contains(&json!(received).to_string()), "{wire:?} {modes}: {answer}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_foreign_task_looks_like_none() {
+async fn the_task_of_another_caller_looks_like_a_missing_one() {
     fn two_callers(config: &mut Config) {
         let token = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).unwrap();
         config.tokens = vec![token("owner", "one"), token("other", "two")];
@@ -156,18 +158,18 @@ async fn a_foreign_task_looks_like_none() {
             Ask::Send(answer.clone()),
             Ask::Stream(answer),
         ] {
-            refuses(wire, &host, &[other], &ask, "TASK_NOT_FOUND", "").await;
+            assert_rejected(wire, &host, &[other], &ask, "TASK_NOT_FOUND", "").await;
             assert_eq!(wire.ask_as(&host, &[], &ask).await.status, 401, "{wire:?} {ask:?}");
         }
         let task = wire.ask_as(&host, &[owner], &Ask::Get(id)).await;
-        assert!(task.json().to_string().to_lowercase().contains("input"), "{wire:?}: nothing was changed");
+        assert!(task.json().to_string().to_lowercase().contains("input"), "{wire:?}: nothing changed");
     }
     assert_eq!(host.made(), 1);
 }
 
-/// The clients of 0.3 give up on an answer to a stream that is no stream, and never see the error in it.
+/// If a stream request is answered without a stream, clients of 0.3 fail and never show the error.
 #[tokio::test]
-async fn an_error_is_an_event_to_a_client_of_0_3_that_asked_for_a_stream() {
+async fn an_error_is_sent_as_an_event_to_a_client_of_0_3_that_wants_a_stream() {
     let host = Host::start().await;
     let accept = ("accept", "text/event-stream");
     for ask in [Ask::Subscribe("none"), Ask::Stream(json!({}))] {
@@ -182,6 +184,10 @@ async fn an_error_is_an_event_to_a_client_of_0_3_that_asked_for_a_stream() {
         let error: Value = serde_json::from_str(data).unwrap();
         assert!(error["error"]["code"].is_i64(), "{error}");
         let answer = Wire::Rpc.ask_as(&host, &[accept], &ask).await;
-        assert_eq!(answer.header("content-type"), Some("application/json"), "1.0 reads either: {ask:?}");
+        assert_eq!(
+            answer.header("content-type"),
+            Some("application/json"),
+            "clients of 1.0 read either: {ask:?}"
+        );
     }
 }
