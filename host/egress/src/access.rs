@@ -1,4 +1,4 @@
-//! What one executor may do: where it may call, with which secrets, within which bounds.
+//! The access of one executor: which calls it may make, with which secrets, within which bounds.
 
 use std::time::Duration;
 
@@ -15,57 +15,56 @@ use crate::target::Target;
 pub struct Access {
     /// The executor's name, for messages and the log.
     pub executor: String,
-    /// The calls it may make; none means none.
+    /// The calls that it may make; without a pattern it may make none.
     pub patterns: Vec<Pattern>,
-    /// The names that may lead to loopback or into a private network. Without this a granted name may not: whoever owns
-    /// a name decides where it leads.
+    /// The names that may lead to loopback or into a private network. Other granted names may not, because the owner of a
+    /// name decides where it leads.
     pub private: Vec<HostPattern>,
-    /// What its component says that it needs, where that is known: what applies is what is both needed and granted.
+    /// The needs that its component declares, if they are known: the executor gets only what is both declared and granted.
     pub needs: Option<Needs>,
-    /// The secrets it may name in headers, each bound to its destinations.
+    /// The secrets that it may name in headers, each bound to its destinations.
     pub secrets: Secrets,
-    /// Whether the host itself calls, which may read a secret that an answer repeats. A guest reads `*` in its place.
+    /// Whether the caller may read a secret that a response repeats. A guest may not: it reads `*` in its place.
     pub is_host: bool,
     /// The bounds of each of its calls.
     pub bounds: Bounds,
-    /// What it was denied lately.
+    /// Recent denials, so that the log repeats none.
     pub denials: Denials,
 }
 
-/// What a component says that it needs.
+/// The needs that a component declares.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     /// The calls that it makes.
     pub patterns: Vec<Pattern>,
-    /// The secrets that it names, by name.
+    /// The names of the secrets that it uses.
     pub secrets: Vec<String>,
 }
 
-/// Bounds of one call. What a guest asks for is capped by them, never raised.
+/// Bounds of one call. A request may ask for less, never for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Deadline of a whole call: the default, and the cap of what a request asks for. 600 s: an agent's turn as the
-    /// seeds bound it.
+    /// Deadline of a whole call: the default, and the most that a request may ask for. 600 s: the default deadline of a
+    /// turn.
     pub timeout: Duration,
-    /// Bytes of a request's body. 16 MiB: what the platform's proxy lets into a turn.
+    /// Bytes of a request's body. 16 MiB: as large as an incoming message may be.
     pub request_body: usize,
-    /// Bytes of a response's body that is buffered (`fetch`). 16 MiB: a quarter of the default guest memory.
+    /// Bytes of a buffered response body (`fetch`). 16 MiB: a quarter of the default memory of a guest.
     pub response_body: usize,
-    /// Bytes of a response's body that is streamed (`open`), all together. 64 MiB: what the platform's proxy takes as
-    /// a reply.
+    /// Bytes of a streamed response body (`open`), in total. 64 MiB: what common proxies pass on as a reply.
     pub stream_bytes: usize,
-    /// Bytes of all header names and values, each way. 64 KiB: above what common servers send or take.
+    /// Bytes of all header names and values, each way. 64 KiB: above what common servers send or accept.
     pub header_bytes: usize,
-    /// Number of headers, each way. 100, which is also where the HTTP/1.1 client stops.
+    /// The number of headers, each way. 100, which is also the limit of the HTTP/1.1 client.
     pub headers: usize,
-    /// Bytes of one server-sent event. 8 MiB: an image that a model makes comes in one.
+    /// Bytes of one server-sent event. 8 MiB: models send an image in one event.
     pub sse_event: usize,
 }
 
 // === impl Access ===
 
 impl Access {
-    /// The call's target, if the policy allows it.
+    /// Returns the call's target if the policy allows it.
     pub(crate) fn admit(&self, method: &str, url: &str) -> Result<Target, Error> {
         let target = Target::parse(method, url)?;
         let matches = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(&target));
@@ -82,8 +81,8 @@ impl Access {
         Err(Error::denied(self.deny(format_args!("call {} {target}", target.method), &add)))
     }
 
-    /// Where an admitted call may lead. A literal address is admitted only by a pattern that spells it out, and that is
-    /// the operator's word for it.
+    /// The addresses that an admitted call may connect to. A literal address may be any: only a pattern that contains it
+    /// admits it, so the operator chose it.
     pub(crate) fn reach(&self, target: &Target) -> Addresses {
         let host = target.host.as_str();
         if literal(host).is_some() {
@@ -95,7 +94,7 @@ impl Access {
         }
     }
 
-    /// Says that a granted name leads where it may not.
+    /// The error for a granted name that leads to an address which it may not lead to.
     pub(crate) fn misled(&self, special: Special, target: &Target) -> Error {
         let add = match special {
             Special::Loopback | Special::Private => format!("private = [\"{}\"]", target.host),

@@ -1,16 +1,16 @@
 //! Which addresses may be connected to.
 //!
-//! A name says nothing about where it leads: whoever owns it can point it at the metadata service or at a neighbour on
-//! loopback, and change that between two lookups. So what is judged is the address, after the lookup, and the connection
-//! is made to the address that was judged.
+//! A name says nothing about where it leads: its owner can point it at the metadata service or at another process on
+//! loopback, and change that between two lookups. So the check is about the address, after the lookup, and the connection
+//! is made to the address that was checked.
 //!
-//! The judgement is a list of what is public, not of what is bad, where that is possible: of IPv6 only `2000::/3` is
-//! handed out, so everything else is refused without being known. An IPv6 address that a translator or a tunnel turns
-//! into an IPv4 address (mapped, NAT64, 6to4) is judged by that one; Teredo, the compatible form and the local NAT64
-//! prefix hold no public service and are refused as a whole.
+//! The check lists what is public rather than what is dangerous, where that is possible: of IPv6 only `2000::/3` is
+//! assigned, so every other address is rejected without being listed. An IPv6 address that a translator or a tunnel turns
+//! into an IPv4 address (mapped, NAT64, 6to4) is checked as that one. Teredo, the compatible form and the local NAT64
+//! prefix hold no public service and are rejected as a whole.
 //!
-//! This is a value without state, so that every pool of connections can have its own. Connections are pooled, and a
-//! pooled one is not judged again: two callers with different [`Addresses`] need two pools.
+//! [`Addresses`] is a value without state, so that every connection pool can have its own. The address of a pooled
+//! connection is not checked again, so two callers with different [`Addresses`] need two pools.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -28,37 +28,40 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Addresses {
-    /// All: somebody who is trusted named the destination.
+    /// All of them, because the operator named the destination.
     Any,
-    /// Those of the internet, of private networks and of this machine; not the metadata service.
+    /// Those on the internet, in private networks and of this machine, but not metadata services.
     Private,
-    /// Those of the internet only.
+    /// Those on the internet only.
     Public,
 }
 
-/// What an address is for, if not for a host on the internet.
+/// The purpose of an address that is not a host on the internet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Special {
-    /// Where a cloud keeps the machine's credentials. Some of them are in ranges that are private or even public.
+    /// A service that hands out the machine's cloud credentials. Some are in private or even in public ranges.
     Metadata,
-    /// "This host": connecting to it reaches loopback.
+    /// "This host"; a connection to it reaches loopback.
     Unspecified,
     /// This machine.
     Loopback,
     /// A private network: RFC 1918, unique local, and the range that carriers and overlays share.
     Private,
-    /// The same wire.
+    /// The same network link.
     LinkLocal,
-    /// Many hosts.
+    /// A group of hosts.
     Multicast,
-    /// For documentation, benchmarks, protocols or nobody yet.
+    /// Reserved for documentation, benchmarks or protocols, or not assigned.
     Reserved,
 }
 
 // === impl Addresses ===
 
 impl Addresses {
-    /// Whether this address may be connected to; if not, what it is.
+    /// Checks whether this address may be connected to.
+    ///
+    /// # Errors
+    /// The purpose of an address that may not.
     pub fn check(self, address: IpAddr) -> Result<(), Special> {
         match (self, Special::of(address)) {
             (Self::Any, _) | (_, None) | (Self::Private, Some(Special::Loopback | Special::Private)) => {
@@ -72,7 +75,7 @@ impl Addresses {
 // === impl Special ===
 
 impl Special {
-    /// What this address is for, or `None` for a host on the internet.
+    /// The purpose of this address; `None` for a host on the internet.
     pub fn of(address: IpAddr) -> Option<Self> {
         match address {
             IpAddr::V4(address) => Self::of_v4(address),

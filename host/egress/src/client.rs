@@ -1,4 +1,4 @@
-//! The process-wide client: pools that all executors share, by where their calls may lead, one function that every call goes through.
+//! The client of the process: connection pools that all executors share, and the one function that every call goes through.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,56 +9,56 @@ use tracing::field;
 
 use crate::access::Access;
 use crate::address::Addresses;
-use crate::echo::Known;
 use crate::error::Error;
 use crate::exchange::{Deadline, Exchange, Frames};
 use crate::headers;
-use crate::names::{Names, Resolver};
+use crate::mask::Mask;
 use crate::origin::{Origin, OriginClient};
 use crate::pool::Pool;
-use crate::rehearsal::Rehearsal;
+use crate::resolver::{Names, Resolver};
+use crate::stub_upstream::StubUpstream;
 
 /// The pooled client. Cheap to clone; all clones share the pools.
 #[derive(Debug, Clone)]
 pub struct Egress {
-    /// One for each reach, since a pooled connection is not judged again.
+    /// One pool for each set of addresses, because the address of a pooled connection is not checked again.
     public: Pool,
     private: Pool,
     any: Pool,
-    rehearsal: Option<Rehearsal>,
+    stub_upstream: Option<StubUpstream>,
 }
 
 /// How connections are made and kept.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// For name, TCP and TLS together. 10 s: three SYN retries.
+    /// The longest wait for lookup, TCP and TLS together. 10 s: three SYN retries.
     pub connect_timeout: Duration,
-    /// How long an unused connection is kept. 90 s: a little above the keep-alive of common servers.
+    /// How long an idle connection is kept. 90 s: a little above the keep-alive of common servers.
     pub idle_timeout: Duration,
-    /// How many unused connections are kept for one host. 64: the turns that a small host runs at once.
+    /// The number of idle connections kept for one host. 64: the concurrent turns of a small installation.
     pub idle_per_host: usize,
-    /// Whom to trust with `https`.
+    /// The certificates that `https` trusts.
     pub roots: Roots,
     /// How names become addresses.
     pub names: Names,
-    /// Calls go to a stand-in instead, and are told.
-    pub rehearsal: Option<Rehearsal>,
+    /// Sends all calls to a stub instead, and reports them.
+    pub stub_upstream: Option<StubUpstream>,
 }
 
 /// The certificates that `https` trusts.
 #[derive(Debug, Clone, Default)]
 pub enum Roots {
-    /// Those of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`; read on the first `https` call.
+    /// Those of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`, read on the first `https` call.
     #[default]
     System,
     /// These.
     Given(Arc<RootCertStore>),
 }
 
-/// A call as a guest asks for it.
+/// A request as a guest writes it.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// The method, in any case.
+    /// The method, in upper or lower case.
     pub method: String,
     /// An absolute URL.
     pub url: String,
@@ -68,7 +68,7 @@ pub struct Request {
     pub body: Bytes,
     /// Deadline of the whole call, capped by [`Bounds::timeout`](crate::Bounds::timeout).
     pub timeout: Option<Duration>,
-    /// Most bytes of the response's body, capped by the bound of `fetch` or `open`.
+    /// The most bytes of the response's body, capped by the bound of `fetch` or `open`.
     pub max_bytes: Option<usize>,
 }
 
@@ -77,7 +77,7 @@ pub struct Request {
 pub struct Response {
     /// The status, whatever it is: a 3xx is not followed, a 5xx is not an error here.
     pub status: u16,
-    /// The headers that flow back: not those of the connection, no `set-cookie`, none that is not UTF-8.
+    /// The headers, without those of the connection, `set-cookie`, and values that are not UTF-8.
     pub headers: Vec<(String, String)>,
     /// The body as sent; nothing is decompressed.
     pub body: Bytes,
@@ -86,14 +86,14 @@ pub struct Response {
 // === impl Egress ===
 
 impl Egress {
-    /// Makes the client; nothing is read or connected until the first call.
+    /// Creates the client; it reads and connects nothing until the first call.
     pub fn new(config: Config) -> Self {
         let pool = |addresses| Pool::new(config.clone(), Resolver::new(config.names.clone(), addresses));
         Self {
             public: pool(Addresses::Public),
             private: pool(Addresses::Private),
             any: pool(Addresses::Any),
-            rehearsal: config.rehearsal.clone(),
+            stub_upstream: config.stub_upstream.clone(),
         }
     }
 
@@ -114,10 +114,10 @@ impl Egress {
         masked: bool,
     ) -> Result<Response, Error> {
         let most = access.bounds.response_body;
-        let begun = self.rehearsal.as_ref().map(|rehearsal| rehearsal.begin(true, &request));
+        let observed = self.stub_upstream.as_ref().map(|stub| stub.begin(true, &request));
         let response = async { self.send(access, request, most, masked).await?.collect().await }.await;
-        if let Some(begun) = begun {
-            begun.ended(match &response {
+        if let Some(observed) = observed {
+            observed.ended(match &response {
                 Ok(response) => Ok((response.status, Some(response.body.len()))),
                 Err(error) => Err(error.clone()),
             });
@@ -125,8 +125,8 @@ impl Egress {
         response
     }
 
-    /// Makes a call and returns as soon as the response's headers are there. The body is pulled by the exchange's
-    /// reads. The request's one deadline goes on: it covers the headers and every read, however many.
+    /// Makes a call and returns as soon as the response's headers have arrived. The exchange reads the body on demand. The
+    /// one deadline of the request covers the headers and every read.
     pub async fn open(&self, access: &Access, request: Request) -> Result<Exchange, Error> {
         self.open_masked(access, request, !access.is_host).await
     }
@@ -138,10 +138,10 @@ impl Egress {
         masked: bool,
     ) -> Result<Exchange, Error> {
         let most = access.bounds.stream_bytes;
-        let begun = self.rehearsal.as_ref().map(|rehearsal| rehearsal.begin(false, &request));
+        let observed = self.stub_upstream.as_ref().map(|stub| stub.begin(false, &request));
         let exchange = self.send(access, request, most, masked).await;
-        if let Some(begun) = begun {
-            begun.ended(match &exchange {
+        if let Some(observed) = observed {
+            observed.ended(match &exchange {
                 Ok(exchange) => Ok((exchange.status(), None)),
                 Err(error) => Err(error.clone()),
             });
@@ -187,10 +187,10 @@ impl Egress {
                 }
             })?;
         let (head, body) = response.into_parts();
-        let hidden = if masked { access.secrets.known().clone() } else { Known::default() };
-        let headers = headers::incoming(&head.headers, bounds, &hidden)?;
+        let mask = if masked { access.secrets.mask().clone() } else { Mask::default() };
+        let headers = headers::incoming(&head.headers, bounds, &mask)?;
         let most = request.max_bytes.map_or(most, |asked| asked.min(most));
-        let frames = Frames::new(body, most, target.authority(), hidden)?;
+        let frames = Frames::new(body, most, target.authority(), mask)?;
         Ok(Exchange::new(head.status.as_u16(), headers, frames, deadline, bounds.sse_event))
     }
 }
@@ -205,7 +205,7 @@ impl Default for Config {
             idle_per_host: 64,
             roots: Roots::System,
             names: Names::System,
-            rehearsal: None,
+            stub_upstream: None,
         }
     }
 }

@@ -1,11 +1,11 @@
-//! How a connection is made: name, address, TCP, TLS, each with a failure of its own.
+//! Makes connections: name lookup, address check, TCP, TLS, each with an error of its own.
 //!
-//! The whole way has one timeout. TLS is set up on the first `https` call, so that a host that only talks to its
-//! neighbour on loopback never reads the system's certificates.
+//! One timeout covers all of it. TLS is set up on the first `https` call, so that a host that only talks to loopback never
+//! reads the system's certificates.
 //!
-//! **The address that was judged is the address connected to.** A name passes [`Resolver`], which drops what may not be
-//! connected to; a literal address skips the resolver and is judged in [`Tcp`]. There is no second lookup. A pooled
-//! connection is not judged again, so each judgement has a pool of its own.
+//! **The address that was checked is the address connected to.** A name passes [`Resolver`], which drops the addresses that
+//! may not be connected to; a literal address skips the resolver and is checked in [`Tcp`]. There is no second lookup. The
+//! address of a pooled connection is not checked again, so each set of addresses has a pool of its own.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -29,9 +29,9 @@ use tower_service::Service;
 use crate::address::Special;
 use crate::client::{Config, Roots};
 use crate::error::{ErrorKind, Pretty};
-use crate::names::Resolver;
+use crate::resolver::Resolver;
 
-/// TCP keep-alive: below the five minutes after which common NATs and load balancers forget an idle connection, since a
+/// TCP keep-alive: below the five minutes after which common NATs and load balancers drop an idle connection, because a
 /// turn may wait 600 s for its first byte.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
@@ -44,11 +44,11 @@ pub(crate) struct Connector {
     tcp: Tcp,
     tls: Arc<Tls>,
     timeout: Duration,
-    /// Everything goes there instead.
-    stand_in: Option<SocketAddr>,
+    /// Connects to this address instead of any other.
+    stub: Option<SocketAddr>,
 }
 
-/// The TCP step, with failures in our words.
+/// The TCP step, with errors in our words.
 #[derive(Clone)]
 struct Tcp {
     http: HttpConnector<Resolver>,
@@ -56,13 +56,13 @@ struct Tcp {
     timeout: Duration,
 }
 
-/// The TLS configuration, made when first needed.
+/// The TLS configuration, created when first needed.
 struct Tls {
     roots: Roots,
     config: OnceCell<Arc<ClientConfig>>,
 }
 
-/// Why there is no connection. The message is what users read as the reason of "unreachable".
+/// Why a connection failed. Users read the message as the reason of "unreachable".
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("connecting to {special} is not allowed ({destination})")]
@@ -83,23 +83,22 @@ pub(crate) enum Failure {
 
 impl Connector {
     pub(crate) fn new(config: Config, resolver: Resolver) -> Self {
-        let Config { connect_timeout: timeout, roots, rehearsal, .. } = config;
+        let Config { connect_timeout: timeout, roots, stub_upstream, .. } = config;
         let mut http = HttpConnector::new_with_resolver(resolver.clone());
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_keepalive(Some(KEEPALIVE));
-        // Divided among the addresses of a name, so that a dead first one leaves time for the next.
+        // hyper divides it among the addresses of a name, so that a dead first one leaves time for the next.
         http.set_connect_timeout(Some(timeout));
         let tls = Arc::new(Tls { roots, config: OnceCell::new() });
-        let stand_in = rehearsal.map(|rehearsal| rehearsal.stand_in);
-        Self { tcp: Tcp { http, resolver, timeout }, tls, timeout, stand_in }
+        let stub = stub_upstream.map(|stub| stub.address);
+        Self { tcp: Tcp { http, resolver, timeout }, tls, timeout, stub }
     }
 
     async fn connect(mut self, uri: Uri) -> Result<Stream, Failure> {
-        if let Some(stand_in) = self.stand_in {
-            let connected = TcpStream::connect(stand_in).await;
-            let stream =
-                connected.map_err(|error| Failure::tcp(&error, stand_in.to_string(), self.timeout))?;
+        if let Some(stub) = self.stub {
+            let connected = TcpStream::connect(stub).await;
+            let stream = connected.map_err(|error| Failure::tcp(&error, stub.to_string(), self.timeout))?;
             return Ok(MaybeHttpsStream::Http(TokioIo::new(stream)));
         }
         if uri.scheme() != Some(&Scheme::HTTPS) {
@@ -136,13 +135,13 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// `host:port`, with the port that applies.
+/// `host:port`, with the scheme's port if the URL has none.
 fn authority(uri: &Uri) -> String {
     let port = uri.port_u16().unwrap_or(if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 });
     format!("{}:{port}", uri.host().unwrap_or_default())
 }
 
-/// The address, if the host is one; brackets around it are the URL's.
+/// Returns the address of a host that is one, with or without the brackets of a URL.
 pub(crate) fn literal(host: &str) -> Option<IpAddr> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     bare.parse().ok()
@@ -175,12 +174,12 @@ impl Service<Uri> for Tcp {
 // === impl Tls ===
 
 impl Tls {
-    /// The configuration; a failure is not kept, so that installing the certificates helps without a restart.
+    /// Returns the configuration. A failure is not cached, so that installing certificates helps without a restart.
     async fn config(&self) -> Result<Arc<ClientConfig>, Failure> {
         let made = self.config.get_or_try_init(|| async {
             let roots = match &self.roots {
                 Roots::Given(roots) => Arc::clone(roots),
-                // Reads some hundred files or one large one.
+                // Blocking: reads some hundred files or one large one.
                 Roots::System => {
                     tokio::task::spawn_blocking(system_roots).await.map_err(|_cancelled| Failure::NoRoots)?
                 }
@@ -197,7 +196,7 @@ impl Tls {
 fn system_roots() -> Arc<RootCertStore> {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
-        tracing::debug!(%error, "root certificates not read");
+        tracing::debug!(%error, "cannot read root certificates");
     }
     let mut roots = RootCertStore::empty();
     let (added, ignored) = roots.add_parsable_certificates(found.certs);
@@ -206,7 +205,7 @@ fn system_roots() -> Arc<RootCertStore> {
 }
 
 fn client_config(roots: Arc<RootCertStore>) -> Result<ClientConfig, Failure> {
-    // Given here and not installed for the process: no other crate decides our cryptography.
+    // Passed here rather than installed for the process, so that no other crate decides our cryptography.
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -244,7 +243,7 @@ impl Failure {
         Self::Tcp { reason: "no connection".to_owned(), authority }
     }
 
-    /// What the TLS step failed with: `io::Error`s around a `rustls::Error`, or around nothing of it.
+    /// Translates the error of the TLS step: `io::Error`s around a `rustls::Error`, or without one.
     fn handshake(error: &(dyn StdError + 'static), authority: &str) -> Self {
         tracing::debug!(error = ?error, authority, "tls handshake failed");
         let mut inner = Some(error);

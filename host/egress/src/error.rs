@@ -1,8 +1,8 @@
-//! What went wrong with a call, as the guest may read it.
+//! Why a call failed, in words that the guest may read.
 //!
-//! The kind is decided by the type of the error that the client gave, never by its text. The message is ours: short,
-//! lower case, with the destination in brackets, and never with a header's value in it. What the libraries said goes
-//! to the log at `debug`.
+//! The kind follows from the type of the HTTP client's error, never from its text. The message is ours: short, lower case,
+//! with the destination in brackets, and never with a header's value in it. The text of the libraries goes to the log at
+//! `debug`.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -15,26 +15,26 @@ use crate::connect::Failure;
 /// Why a call failed, for code that decides what to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The policy says no: no pattern matches, a secret is unknown, unset or bound elsewhere, an address may not be
+    /// The policy denies it: no pattern matches, a secret is unknown, unset or bound elsewhere, an address may not be
     /// connected to, or a webhook redirects.
     Denied,
     /// The request itself cannot be sent: a bad URL, method, header, or a body above the bound.
     InvalidRequest,
     /// The host's name does not resolve.
     Dns,
-    /// No connection: refused, unreachable, or not made within the connect timeout.
+    /// No connection: refused by the peer, unreachable, or not made within the connect timeout.
     Connect,
     /// No secure connection: no trusted roots, a bad certificate, or no TLS at the other end.
     Tls,
     /// The deadline of the call passed.
     TimedOut,
-    /// The response, its headers, or one of its events is above the bound.
+    /// The response, its headers, or one of its events exceeds the bound.
     TooLarge,
     /// The other end broke HTTP: cut the response short, sent garbage, or events that are not UTF-8.
     Protocol,
 }
 
-/// A failed call: a kind to act on and a message fit for the guest.
+/// Why a call failed: a kind to act on and a message that a guest may read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -43,13 +43,13 @@ pub struct Error {
     special: Option<Special>,
 }
 
-/// A duration as people write it: `10s`, `250ms`.
+/// Formats a duration as people write it: `10s`, `250ms`.
 pub(crate) struct Pretty(pub(crate) Duration);
 
 // === impl Error ===
 
 impl Error {
-    /// A failure of this kind, in words that a guest may show.
+    /// Creates an error of this kind; a guest may show the message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), special: None }
     }
@@ -74,24 +74,24 @@ impl Error {
         Self::new(ErrorKind::TimedOut, format!("timed out after {} ({authority})", Pretty(limit)))
     }
 
-    /// What happened, for code.
+    /// The kind, for code.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What happened, for people; the same text as `Display`.
+    /// The message, for people; the same text as `Display`.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The kind of address that was not connected to, if that is why.
+    /// The kind of the address that may not be connected to, if that is the reason.
     pub(crate) fn special(&self) -> Option<Special> {
         self.special
     }
 
-    /// Reads the kind and the reason out of whatever the HTTP client failed with.
+    /// Translates an error of the HTTP client.
     pub(crate) fn from_client(error: &(dyn StdError + 'static), authority: &str) -> Self {
-        tracing::debug!(error = ?error, authority, "egress failed");
+        tracing::debug!(error = ?error, authority, "outbound call failed");
         let mut cause = Some(error);
         let mut http = None;
         while let Some(error) = cause {
@@ -125,7 +125,7 @@ impl Error {
     }
 
     fn from_io(error: &io::Error, authority: &str) -> Self {
-        // With TLS 1.3 a refusal by the server arrives after the handshake, inside the first read.
+        // With TLS 1.3 a rejection by the server arrives after the handshake, in the first read.
         match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             Some(error) => {
                 let failure = Failure::tls(error, authority);

@@ -1,7 +1,7 @@
-//! A response whose body is read piece by piece.
+//! A response whose body is read chunk by chunk.
 //!
-//! Nothing is pulled from the connection until it is asked for: a guest that does not read stops the sender, and the
-//! host holds at most one piece and the transport's own window. Dropping an exchange ends the call: HTTP/1.1 closes the
+//! Nothing is read from the connection until the guest asks for it: a guest that does not read stops the sender, and the
+//! host holds at most one chunk and the window of the connection. Dropping an exchange ends the call: HTTP/1.1 closes the
 //! connection, HTTP/2 resets the stream.
 
 use std::future::Future;
@@ -16,13 +16,13 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use crate::client::Response;
-use crate::echo::{Echoes, Known};
 use crate::error::Error;
-use crate::events::{Events, SseEvent};
+use crate::mask::{Mask, MaskedBody};
+use crate::sse::{SseEvent, SseEvents};
 
-/// A response in progress: status and headers are there, the body is read as bytes *or* as server-sent events. The first
-/// read decides which; the other one then answers with a `Protocol` error. After an error, every further read gives
-/// the same error.
+/// A response in progress: status and headers have arrived, the body is read as bytes *or* as server-sent events. The first
+/// read decides which; the other kind then fails with a `Protocol` error. After an error, every further read returns the
+/// same error.
 #[derive(Debug)]
 pub struct Exchange {
     status: u16,
@@ -31,7 +31,7 @@ pub struct Exchange {
     sse_event: usize,
     authority: String,
     body: Body,
-    /// What was waited for and not yet taken.
+    /// The result of [`Exchange::await_event`], until it is taken.
     ahead: Option<Box<Result<Option<SseEvent>, Error>>>,
 }
 
@@ -42,23 +42,23 @@ enum Body {
         frames: Frames,
         rest: Bytes,
     },
-    Events(Box<Events>),
+    Events(Box<SseEvents>),
     Failed(Error),
-    /// Only while the state changes.
+    /// Only during a change of state.
     Taken,
 }
 
-/// The data frames of a body, up to a number of bytes, without what its reader may not read.
+/// The data frames of a body, up to a number of bytes, with secrets masked.
 #[derive(Debug)]
 pub(crate) struct Frames {
     body: Incoming,
     most: usize,
     left: usize,
     authority: String,
-    echoes: Echoes,
+    masked: MaskedBody,
 }
 
-/// When a call must be over.
+/// The time by which a call must be over.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -84,14 +84,14 @@ impl Exchange {
         self.status
     }
 
-    /// The headers that flow back, as in [`Response::headers`].
+    /// The headers, as in [`Response::headers`].
     pub fn headers(&self) -> &[(String, String)] {
         &self.headers
     }
 
-    /// The next bytes, at most `max` of them and at least one; `None` is the end. Waits until some are there, and no
-    /// longer than the call's deadline; giving up on the wait loses nothing. A `max` of 0 is refused, since it could
-    /// never make progress.
+    /// Reads the next bytes, at most `max` and at least one; `None` at the end. Waits until some have arrived, but not beyond
+    /// the call's deadline. Dropping the future loses nothing. A `max` of 0 is rejected, because it could never make
+    /// progress.
     pub async fn read(&mut self, max: usize) -> Result<Option<Bytes>, Error> {
         if max == 0 {
             return Err(Error::invalid("a read of 0 bytes never ends; ask for at least 1"));
@@ -121,16 +121,16 @@ impl Exchange {
         Ok(Some(rest.split_to(max.min(rest.len()))))
     }
 
-    /// The next server-sent event; `None` is the end. Comments, keep-alives and blocks without data are skipped, and an
-    /// event that was cut off by the end is dropped, as the standard says. Waits no longer than the call's deadline;
-    /// giving up on the wait loses nothing.
+    /// Reads the next server-sent event; `None` at the end. Comments, keep-alives and blocks without data are skipped, and an
+    /// incomplete event at the end is dropped, as the standard says. Waits no longer than the call's deadline. Dropping the
+    /// future loses nothing.
     pub async fn next_event(&mut self) -> Result<Option<SseEvent>, Error> {
         if let Some(event) = self.ahead.take() {
             return *event;
         }
         if matches!(self.body, Body::Unread(_)) {
             self.body = match std::mem::replace(&mut self.body, Body::Taken) {
-                Body::Unread(frames) => Body::Events(Box::new(Events::new(frames, self.sse_event))),
+                Body::Unread(frames) => Body::Events(Box::new(SseEvents::new(frames, self.sse_event))),
                 other => other,
             };
         }
@@ -149,8 +149,8 @@ impl Exchange {
         }
     }
 
-    /// Whether [`Exchange::next_event`] has something to give within `limit`: an event, the end, or a failure. It is kept
-    /// for that call; at most one event is.
+    /// Waits up to `limit` until [`Exchange::next_event`] would return at once: with an event, the end, or an error. The result
+    /// is kept for that call.
     pub async fn await_event(&mut self, limit: Duration) -> bool {
         if self.ahead.is_none() {
             self.ahead = tokio::time::timeout(limit, self.next_event()).await.ok().map(Box::new);
@@ -158,13 +158,13 @@ impl Exchange {
         self.ahead.is_some()
     }
 
-    /// Reads to the end.
+    /// Reads the whole body.
     pub(crate) async fn collect(self) -> Result<Response, Error> {
         let Body::Unread(mut frames) = self.body else {
             return Err(Error::protocol("this response was read already"));
         };
         let deadline = self.deadline;
-        // One frame is the usual case and needs no copy.
+        // A single frame, the usual case, needs no copy.
         let mut body = Bytes::new();
         let mut joined = BytesMut::new();
         while let Some(chunk) = deadline.bound(frames.next(), &self.authority).await?.transpose()? {
@@ -184,7 +184,7 @@ impl Exchange {
         Ok(Response { status: self.status, headers: self.headers, body })
     }
 
-    /// Ends the call at once, and keeps the reason for whoever reads on.
+    /// Ends the call, and keeps the error for further reads.
     fn fail(&mut self, error: Error) -> Error {
         self.body = Body::Failed(error.clone());
         error
@@ -194,9 +194,9 @@ impl Exchange {
 // === impl Frames ===
 
 impl Frames {
-    /// Refuses a body at once that announces more than `most` bytes.
-    pub(crate) fn new(body: Incoming, most: usize, authority: String, hidden: Known) -> Result<Self, Error> {
-        let frames = Self { body, most, left: most, authority, echoes: Echoes::new(hidden) };
+    /// Rejects a body that announces more than `most` bytes.
+    pub(crate) fn new(body: Incoming, most: usize, authority: String, mask: Mask) -> Result<Self, Error> {
+        let frames = Self { body, most, left: most, authority, masked: MaskedBody::new(mask) };
         let announced = frames.body.size_hint().lower();
         if usize::try_from(announced).map_or(true, |announced| announced > most) {
             return Err(frames.too_large());
@@ -216,7 +216,7 @@ impl Stream for Frames {
         loop {
             let frame = match std::task::ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 None => {
-                    let rest = self.echoes.end();
+                    let rest = self.masked.finish();
                     return Poll::Ready((!rest.is_empty()).then_some(Ok(rest)));
                 }
                 Some(Err(error)) => {
@@ -224,13 +224,13 @@ impl Stream for Frames {
                 }
                 Some(Ok(frame)) => frame,
             };
-            // Trailers are nobody's business here.
+            // Trailers are ignored.
             let Ok(data) = frame.into_data() else { continue };
             let Some(left) = self.left.checked_sub(data.len()) else {
                 return Poll::Ready(Some(Err(self.too_large())));
             };
             self.left = left;
-            let data = self.echoes.pass(data);
+            let data = self.masked.push(data);
             if !data.is_empty() {
                 return Poll::Ready(Some(Ok(data)));
             }
@@ -243,7 +243,7 @@ impl Stream for Frames {
 impl Deadline {
     pub(crate) fn after(limit: Duration) -> Self {
         let now = Instant::now();
-        // A limit beyond what the clock can hold is none.
+        // A limit beyond the range of the clock means no limit.
         let at = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600));
         Self { at, limit }
     }

@@ -1,29 +1,28 @@
-//! Doors for the fuzz targets in `tests/fuzz`, which alone are built with `--cfg fuzzing`.
+//! Entry points for the fuzz targets in `tests/fuzz`, which alone are built with `--cfg fuzzing`.
 //!
-//! The parsers as the client calls them, with types that may leave the crate. Nothing is checked here: what must hold is
-//! said by the targets.
+//! The parsers as the client calls them, with public types. The targets assert what must hold; nothing is checked here.
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, stream};
 use http::{HeaderMap, Uri};
 
 use crate::access::{Access, Bounds};
-use crate::echo::Known;
 use crate::error::Error;
-use crate::events::{Events, SseEvent};
 use crate::headers;
+use crate::mask::Mask;
 use crate::pattern::Pattern;
+use crate::sse::{SseEvent, SseEvents};
 use crate::target::Target;
 
-/// Where a call goes.
+/// The target of a call.
 #[derive(Debug, Clone)]
 pub struct Call(Target);
 
 impl Call {
-    /// Reads a method and a URL.
+    /// Parses a method and a URL.
     ///
     /// # Errors
-    /// As the guest is told.
+    /// As the guest sees it.
     pub fn parse(method: &str, url: &str) -> Result<Self, Error> {
         Target::parse(method, url).map(Self)
     }
@@ -33,25 +32,25 @@ impl Call {
         self.0.method.as_str()
     }
 
-    /// The host that the policy looks at.
+    /// The host that the policy checks.
     pub fn host(&self) -> &str {
         &self.0.host
     }
 
-    /// The port that the policy looks at.
+    /// The port that the policy checks.
     pub fn port(&self) -> u16 {
         self.0.port
     }
 
-    /// The path that the policy looks at.
+    /// The path that the policy checks.
     pub fn path(&self) -> &str {
         &self.0.path
     }
 
-    /// The URL that goes out.
+    /// The URL to send.
     ///
     /// # Errors
-    /// As the guest is told.
+    /// As the guest sees it.
     pub fn uri(&self) -> Result<Uri, Error> {
         self.0.uri()
     }
@@ -67,28 +66,28 @@ impl Call {
     }
 }
 
-/// The headers that go out.
+/// The headers to send.
 ///
 /// # Errors
-/// As the guest is told.
+/// As the guest sees it.
 pub fn outgoing(access: &Access, call: &Call, given: Vec<(String, String)>) -> Result<HeaderMap, Error> {
     headers::outgoing(access, &call.0, given)
 }
 
-/// The headers that a guest sees.
+/// The headers that a guest may read.
 ///
 /// # Errors
-/// As the guest is told.
+/// As the guest sees it.
 pub fn incoming(given: &HeaderMap, bounds: &Bounds) -> Result<Vec<(String, String)>, Error> {
-    headers::incoming(given, bounds, &Known::default())
+    headers::incoming(given, bounds, &Mask::default())
 }
 
 /// The events in a body that arrives in these pieces, none longer than `most`, and what ended them.
 pub fn events(pieces: Vec<Bytes>, most: usize) -> (Vec<SseEvent>, Result<(), Error>) {
-    let mut events = Events::new(stream::iter(pieces.into_iter().map(Ok)), most);
+    let mut events = SseEvents::new(stream::iter(pieces.into_iter().map(Ok)), most);
     let mut seen = Vec::new();
     loop {
-        // All pieces are there, so it never waits.
+        // All pieces are at hand, so this never waits.
         match events.next().now_or_never() {
             Some(Ok(Some(event))) => seen.push(event),
             Some(Err(error)) => return (seen, Err(error)),

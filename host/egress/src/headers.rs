@@ -1,15 +1,15 @@
-//! Headers, both ways: what a guest may set, and what it gets to see.
+//! Headers, both ways: which ones a guest may set, and which ones it may read.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::access::{Access, Bounds};
-use crate::echo::Known;
 use crate::error::Error;
+use crate::mask::Mask;
 use crate::target::Target;
 
-/// Headers of one connection, or that the client sets itself: a guest that sets one is told so.
+/// Headers of the connection, or that the client sets itself. A guest that sets one gets an error.
 const CONTROLLED: [HeaderName; 8] = [
     header::HOST,
     header::CONNECTION,
@@ -21,17 +21,17 @@ const CONTROLLED: [HeaderName; 8] = [
     header::EXPECT,
 ];
 
-/// The same without a constant in `http`. All of `proxy-*` comes on top.
+/// More of them, without a constant in `http`. All of `proxy-*` are controlled too.
 const CONTROLLED_BY_NAME: [&str; 2] = ["keep-alive", "http2-settings"];
 
-/// Headers to send, each checked as it is added.
+/// Headers to send; each is checked as it is added.
 struct Outgoing {
     headers: HeaderMap,
     bytes: usize,
     most: usize,
 }
 
-/// The headers to send: the guest's, checked, with secrets filled in and marked sensitive.
+/// Returns the headers to send: the guest's, checked, with secrets filled in and marked sensitive.
 pub(crate) fn outgoing(
     access: &Access,
     target: &Target,
@@ -50,7 +50,7 @@ pub(crate) fn outgoing(
     Ok(outgoing.headers)
 }
 
-/// The headers to send, where every value is a secret already and nothing is filled in.
+/// Returns the headers to send, of which every value is a secret itself; nothing is filled in.
 pub(crate) fn secret(bounds: &Bounds, given: Vec<(HeaderName, SecretString)>) -> Result<HeaderMap, Error> {
     let mut outgoing = Outgoing::new(bounds, given.len())?;
     for (name, value) in given {
@@ -79,12 +79,13 @@ fn is_controlled(name: &HeaderName) -> bool {
         || name.as_str().starts_with("proxy-")
 }
 
-/// The headers that flow back: without those of the connection, without cookies (there is no jar, and a session is not
-/// the guest's to keep), without values that are not UTF-8, since the guest's strings are, and without what it may not read.
+/// Returns the headers of a response that a guest may read: without those of the connection, without cookies (there is no
+/// jar, and sessions are not for guests to keep), without values that are not UTF-8, as the guest's strings must be, and with
+/// secrets masked.
 pub(crate) fn incoming(
     headers: &HeaderMap,
     bounds: &Bounds,
-    hidden: &Known,
+    mask: &Mask,
 ) -> Result<Vec<(String, String)>, Error> {
     if headers.len() > bounds.headers {
         return Err(Error::too_large(format!("the response has more than {} headers", bounds.headers)));
@@ -96,16 +97,16 @@ pub(crate) fn incoming(
             bounds.header_bytes
         )));
     }
-    let visible = headers.iter().filter(|(name, _)| !stays_here(name, headers));
+    let visible = headers.iter().filter(|(name, _)| !is_hidden(name, headers));
     Ok(visible
         .filter_map(|(name, value)| {
-            let value = hidden.blot(Bytes::copy_from_slice(value.as_bytes()));
+            let value = mask.apply(Bytes::copy_from_slice(value.as_bytes()));
             Some((name.as_str().to_owned(), String::from_utf8(value.into()).ok()?))
         })
         .collect())
 }
 
-fn stays_here(name: &HeaderName, headers: &HeaderMap) -> bool {
+fn is_hidden(name: &HeaderName, headers: &HeaderMap) -> bool {
     let cookie = *name == header::SET_COOKIE || name.as_str() == "set-cookie2";
     let of_the_connection = is_controlled(name) && *name != header::CONTENT_LENGTH;
     cookie || of_the_connection || is_named_by_connection(name, headers)

@@ -1,25 +1,27 @@
-//! Every outbound HTTP call, in one place: a guest's, denied by default, and those to webhooks.
+//! Every outbound HTTP call of the product: those of guests, which are denied by default, those to webhooks, and the
+//! host's own.
 //!
-//! A guest's call passes these gates in order, and the first that refuses answers:
+//! A guest's call passes these gates in order, and fails at the first that it does not pass:
 //!
-//! 1. the URL is parsed strictly ([`Pattern`] says what is refused and why);
-//! 2. one of the executor's granted patterns must match method, scheme, host, port and path;
-//! 3. the address that a granted name leads to must be one of the internet, unless the grant says that this name may lead
-//!    into a private network; an address that is granted itself is reached whatever it is;
-//! 4. the headers are checked, and `{secret:NAME}` is filled in where the secret is bound to this destination;
-//! 5. sizes and the deadline of [`Bounds`] hold from the first byte sent to the last byte read.
+//! 1. The URL is parsed strictly (`target` says what is rejected and why).
+//! 2. One of the executor's granted patterns must match method, scheme, host, port and path.
+//! 3. A granted name must lead to an address on the internet, unless the grant says that it may lead into a private
+//!    network. An address that is granted itself may be any.
+//! 4. The headers are checked, and `{secret:NAME}` is filled in if the secret is bound to this destination.
+//! 5. The sizes and the deadline of [`Bounds`] hold from the first byte sent to the last byte read.
 //!
-//! The guest never sees a secret's bytes: it names one, the host fills it in after the policy said yes. Secrets are
-//! filled into header values only; in a URL `{secret:` is refused, in a body it is sent as written. Where an upstream repeats
-//! one, it is blotted out before the guest reads it (`echo`).
+//! A guest never sees the bytes of a secret: it names one, and the host fills it in after the policy has allowed the call.
+//! Secrets are filled into header values only; `{secret:` in a URL is rejected, and in a body it is sent as written. If an
+//! upstream repeats a secret, it is masked before the guest reads it (`mask`).
 //!
-//! Deliberately absent: redirects (a 3xx is an answer like any other, since following one would leave the grant),
+//! Deliberately absent: redirects (following one would leave the grant, so a 3xx is returned like any other response),
 //! cookies, proxies from the environment, decompression, `CONNECT` and `TRACE` (a tunnel has no policy, and a trace
-//! echoes the secrets that were filled in).
+//! repeats the secrets that were filled in).
 //!
-//! [Webhooks] have no grant, since remote callers name them; there the resolved address decides ([`Addresses`]).
+//! [Webhooks] have no grant, because remote callers name them; the resolved address decides ([`Addresses`]). The host's
+//! own calls go to one origin that the operator named ([`OriginClient`]).
 //!
-//! Failures are one [`Error`] with a [kind](ErrorKind) to act on and a sentence that a guest may show.
+//! Every failure is an [`Error`]: a [kind](ErrorKind) to act on, and a sentence that a guest may show.
 
 #![forbid(unsafe_code)]
 
@@ -28,20 +30,20 @@ mod address;
 mod client;
 mod connect;
 mod denial;
-mod echo;
 mod error;
-mod events;
 mod exchange;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzz;
 mod headers;
-mod names;
+mod mask;
 mod origin;
 mod pattern;
 mod pool;
-mod rehearsal;
+mod resolver;
 mod secrets;
+mod sse;
+mod stub_upstream;
 mod target;
 mod webhook;
 
@@ -50,12 +52,12 @@ pub use address::{Addresses, Special};
 pub use client::{Config, Egress, Request, Response, Roots};
 pub use denial::Denials;
 pub use error::{Error, ErrorKind};
-pub use events::SseEvent;
 pub use exchange::Exchange;
-pub use names::Names;
 pub use origin::{Origin, OriginClient};
 pub use pattern::{HostPattern, InvalidPattern, Pattern};
-pub use rehearsal::{Call, Rehearsal};
+pub use resolver::Names;
 pub use secrecy::SecretString;
 pub use secrets::{InvalidSecret, Secrets};
+pub use sse::SseEvent;
+pub use stub_upstream::{Call, StubUpstream};
 pub use webhook::{Answer, Webhooks};

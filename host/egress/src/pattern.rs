@@ -1,15 +1,15 @@
-//! What a grant is written in: `METHOD scheme://host[:port]/path`.
+//! The patterns that a grant consists of: `METHOD scheme://host[:port]/path`.
 //!
 //! | part | may be |
 //! |---|---|
 //! | method | one method, or `*` for all |
 //! | scheme | `http` or `https` |
 //! | host | exact, or `*.example.com` for one or more labels below (not `example.com` itself) |
-//! | port | left out for the scheme's own, a number, or `:*` for any |
-//! | path | exact, or with a `*` at its end for everything that starts so |
+//! | port | omitted for the scheme's own, a number, or `:*` for any |
+//! | path | exact, or with a `*` at its end for every path with that prefix |
 //!
 //! The path is required: a grant of a whole host is a decision, so it is written as `/*`. The query is never part of a
-//! match. Two patterns have an exact [meet](Pattern::meet), which is how a need and a grant become what applies.
+//! match. Two patterns have an exact [intersection](Pattern::meet), so an executor gets exactly what it needs and is granted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,7 +61,7 @@ enum Path {
     Prefix(String),
 }
 
-/// A pattern that cannot be read, with the place and the fix.
+/// A pattern that cannot be parsed, with the position and the fix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("bad egress pattern {pattern:?} at position {position}: {problem}")]
 pub struct InvalidPattern {
@@ -76,7 +76,7 @@ pub struct InvalidPattern {
 // === impl Pattern ===
 
 impl Pattern {
-    /// The narrowest pattern that allows this call: what a denial tells the operator to grant.
+    /// The narrowest pattern that allows this call, as a denial suggests it to the operator.
     pub(crate) fn of(target: &Target) -> Self {
         Self {
             method: Some(target.method.clone()),
@@ -106,7 +106,7 @@ impl Pattern {
             && self.path.matches(&target.path)
     }
 
-    /// The calls that both patterns allow, or `None` if there are none.
+    /// The calls that both patterns allow; `None` if there are none.
     pub fn meet(&self, other: &Self) -> Option<Self> {
         if self.scheme != other.scheme {
             return None;
@@ -126,7 +126,7 @@ impl Pattern {
     }
 }
 
-/// `None` stands for everything; the outer `None` for an empty meet.
+/// The inner `None` stands for everything, the outer one for an empty intersection.
 fn meet_options<T: Clone + PartialEq>(one: &Option<T>, other: &Option<T>) -> Option<Option<T>> {
     match (one, other) {
         (None, any) | (any, None) => Some(any.clone()),
@@ -142,7 +142,7 @@ impl HostPattern {
 }
 
 impl From<&Pattern> for HostPattern {
-    /// The hosts that a pattern leads to.
+    /// The hosts that a pattern allows calls to.
     fn from(pattern: &Pattern) -> Self {
         Self(pattern.host.clone())
     }
@@ -273,7 +273,7 @@ impl From<Pattern> for String {
     }
 }
 
-/// The normal form: defaults left out, names in their usual case. Parses back to the same pattern.
+/// The normal form: defaults omitted, names in their usual case. Parses back to the same pattern.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let method = self.method.as_ref().map_or("*", Method::as_str);

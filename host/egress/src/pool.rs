@@ -1,7 +1,7 @@
-//! A pool of connections, and the one way in which a request gets onto them.
+//! A pool of connections, and the one function that sends a request over them.
 //!
-//! There is one for webhooks and one for each reach of guests' calls: what may be connected to differs, and a pooled
-//! connection is not judged again.
+//! There is one pool for webhooks and one for each set of addresses that guests' calls may connect to, because the address of
+//! a pooled connection is not checked again.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ use crate::client::Config;
 use crate::connect::Connector;
 use crate::error::Error;
 use crate::exchange::Deadline;
-use crate::names::Resolver;
+use crate::resolver::Resolver;
 use crate::target::Target;
 
-/// How much an HTTP/2 peer may send on one stream before the guest reads. Small against the connection's window, so that
-/// a guest that does not read cannot stall the other turns on the same connection.
+/// Bytes that an HTTP/2 peer may send on one stream before the guest reads. Small compared to the connection's window, so
+/// that a guest that does not read cannot stall other turns on the same connection.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// The window of a whole HTTP/2 connection: 64 guests that do not read.
+/// The window of a whole HTTP/2 connection: enough for 64 guests that do not read.
 const CONNECTION_WINDOW: u32 = 16 << 20;
-/// HTTP/2 header block, like the default of [`Bounds::header_bytes`](crate::Bounds::header_bytes).
+/// Bytes of an HTTP/2 header block, like the default of [`Bounds::header_bytes`](crate::Bounds::header_bytes).
 const HEADER_LIST: u32 = 64 << 10;
-/// A dead HTTP/2 connection is noticed after interval and timeout, not at the end of a 600 s turn.
+/// A dead HTTP/2 connection is noticed after interval plus timeout, not at the end of a 600 s turn.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Cheap to clone; all clones share the connections.
+/// A connection pool. Cheap to clone; all clones share the connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     client: Client<Connector, Full<Bytes>>,
@@ -39,7 +39,7 @@ pub(crate) struct Pool {
 // === impl Pool ===
 
 impl Pool {
-    /// Nothing is read or connected until the first call.
+    /// Creates the pool; it reads and connects nothing until the first call.
     pub(crate) fn new(config: Config, resolver: Resolver) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
@@ -55,7 +55,7 @@ impl Pool {
         Self { client }
     }
 
-    /// Sends a request whose every part was checked, and waits for the response's head. Its status goes into the span.
+    /// Sends a request that was checked in every part, waits for the head of the response, and records its status in the span.
     pub(crate) async fn send(
         &self,
         target: &Target,

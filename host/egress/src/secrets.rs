@@ -1,7 +1,7 @@
 //! Secrets that a guest may name but never sees.
 //!
-//! A header value may hold `{secret:NAME}`. It is filled in only when the call matches one of the patterns that the
-//! secret is bound to: a guest with two grants cannot send one upstream's key to the other.
+//! A header value may contain `{secret:NAME}`. It is filled in only if the call matches one of the patterns that the secret
+//! is bound to: a guest with two grants cannot send one upstream's key to the other.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,8 +10,8 @@ use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::access::Access;
-use crate::echo::Known;
 use crate::error::Error;
+use crate::mask::Mask;
 use crate::pattern::Pattern;
 use crate::target::Target;
 
@@ -21,8 +21,8 @@ const OPEN: &str = "{secret:";
 #[derive(Clone, Default)]
 pub struct Secrets {
     by_name: BTreeMap<String, Secret>,
-    /// Their values, for the search in what comes back.
-    known: Known,
+    /// Masks their values in responses.
+    mask: Mask,
 }
 
 #[derive(Clone)]
@@ -45,7 +45,13 @@ pub enum InvalidSecret {
         "the value of secret {name} holds a line break or control character; remove it (a file's last newline counts)"
     )]
     Value {
-        /// The secret's name; its value is nobody's business.
+        /// The secret's name; the value must not be shown.
+        name: String,
+    },
+    /// The secrets are too many or too large to be searched for in responses.
+    #[error("secret {name} is too large to be masked in responses; shorten it")]
+    TooLarge {
+        /// The secret's name.
         name: String,
     },
 }
@@ -53,13 +59,13 @@ pub enum InvalidSecret {
 // === impl Secrets ===
 
 impl Secrets {
-    /// No secrets.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a secret for the calls that match one of `destinations`. An empty value is a secret that is known but
-    /// not set: naming it is denied with that reason. A name that is there already is replaced.
+    /// Adds a secret for the calls that match one of `destinations`, in place of one of the same name. An empty value is a
+    /// secret that is known but not set: a call that names it is denied with that reason.
     pub fn insert(
         &mut self,
         name: impl Into<String>,
@@ -73,8 +79,14 @@ impl Secrets {
         if HeaderValue::from_bytes(value.expose_secret().as_bytes()).is_err() {
             return Err(InvalidSecret::Value { name });
         }
-        self.by_name.insert(name, Secret { value, destinations });
-        self.known = Known::new(self.values().map(ExposeSecret::expose_secret));
+        self.by_name.insert(name.clone(), Secret { value, destinations });
+        self.mask = match Mask::new(self.values().map(ExposeSecret::expose_secret)) {
+            Ok(mask) => mask,
+            Err(_too_large) => {
+                self.by_name.remove(&name);
+                return Err(InvalidSecret::TooLarge { name });
+            }
+        };
         Ok(())
     }
 
@@ -83,7 +95,7 @@ impl Secrets {
         self.by_name.get(name).is_some_and(Secret::is_set)
     }
 
-    /// The names, set or not, in order.
+    /// The names of all secrets, set or not, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.keys().map(String::as_str)
     }
@@ -93,12 +105,12 @@ impl Secrets {
         self.by_name.values().filter(|secret| secret.is_set()).map(|secret| &secret.value)
     }
 
-    /// What to look for in answers.
-    pub(crate) fn known(&self) -> &Known {
-        &self.known
+    /// Masks these secrets in responses.
+    pub(crate) fn mask(&self) -> &Mask {
+        &self.mask
     }
 
-    /// The header value with its secrets filled in, or `None` if it names none.
+    /// Returns the header value with its secrets filled in; `None` if it names no secret.
     pub(crate) fn fill(
         &self,
         template: &str,
@@ -149,7 +161,7 @@ impl Secrets {
     }
 }
 
-/// Names only; a value has no business in a debug line.
+/// Shows names only, never values.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.by_name.keys()).finish()

@@ -1,10 +1,10 @@
-//! Where a call goes: the parsed and normalised form of method and URL that the policy looks at.
+//! The target of a call: method and URL, parsed and normalised, as the policy checks them.
 //!
-//! What is matched is what is sent: the [`http::Uri`] on the wire is built from the same parts. Everything two parsers
-//! could read differently is refused instead of repaired: user information, fragments, backslashes, control characters,
-//! dot segments (plain, percent-encoded, encoded twice, or with a `;` parameter), encoded slashes, numbers that only some
-//! resolvers take for an IPv4 address. Paths are compared as written: `%63` is not `c`, so an encoded path never matches
-//! a pattern that spells it out, which errs on the side of denial.
+//! The policy checks exactly what is sent: the [`http::Uri`] on the wire is built from the same parts. Everything that two
+//! parsers could read differently is rejected instead of repaired: user information, fragments, backslashes, control
+//! characters, dot segments (plain, percent-encoded, encoded twice, or with a `;` parameter), encoded slashes, and numbers
+//! that only some resolvers take for an IPv4 address. Paths are compared as written: `%63` is not `c`, so an encoded path
+//! never matches a pattern that is not encoded, which errs on the side of denial.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,13 +15,13 @@ use http::{Method, Uri};
 use crate::error::Error;
 use crate::origin::Origin;
 
-/// The longest URL accepted, in bytes: the request line that common servers (nginx, gunicorn) take.
+/// The longest URL, in bytes: the longest request line of common servers (nginx, gunicorn).
 const URL_BYTES: usize = 8 * 1024;
 
-/// How many layers of percent-encoding are looked through before a path is refused as a disguise.
+/// Layers of percent-encoding that are decoded before a path is rejected as a disguise.
 const ENCODINGS: usize = 3;
 
-/// The schemes that exist here.
+/// The supported schemes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Scheme {
     Http,
@@ -41,7 +41,7 @@ pub(crate) struct Target {
     query: Option<String>,
 }
 
-/// Something wrong at a place in a text: the byte offset, what, and what to do about it.
+/// A problem at a place in a text: the byte offset, what is wrong, and the fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) at: usize,
@@ -55,7 +55,7 @@ impl Problem {
         Self { at, what: what.into() }
     }
 
-    /// The same problem seen from a text in which this one starts at `offset`.
+    /// Returns the same problem, relative to a text in which this one starts at `offset`.
     pub(crate) fn after(mut self, offset: usize) -> Self {
         self.at += offset;
         self
@@ -108,12 +108,12 @@ impl Target {
         Origin { scheme: self.scheme, host: self.host.clone(), port: self.port }
     }
 
-    /// `host:port`, as messages name the destination.
+    /// `host:port`, as messages show the destination.
     pub(crate) fn authority(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// The URL that goes out, query included.
+    /// The URL to send, with the query.
     pub(crate) fn uri(&self) -> Result<Uri, Error> {
         let mut url = self.to_string();
         if let Some(query) = &self.query {
@@ -124,7 +124,7 @@ impl Target {
     }
 }
 
-/// The URL without its query, which may hold what no log should.
+/// The URL without its query, which may contain secrets.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin(), self.path)
@@ -183,10 +183,10 @@ fn parse_url(url: &str) -> Result<Parts, Problem> {
     Ok((known, host, port, path.to_owned(), query))
 }
 
-/// A method in upper case, which is how every registered one is spelled.
+/// Parses a method; the result is in upper case, as every registered method is.
 pub(crate) fn parse_method(text: &str) -> Result<Method, Problem> {
     if text == "*" {
-        // A name that HTTP would take. The denial of such a call would suggest a grant of every method.
+        // HTTP would accept it, but the denial of such a call would suggest a grant of every method.
         return Err(Problem::new(
             0,
             "* stands for every method in a grant; a call has one, like GET or POST",
@@ -204,7 +204,7 @@ pub(crate) fn parse_method(text: &str) -> Result<Method, Problem> {
     }
 }
 
-/// Host and port of an authority; the port, if there is one, starts behind the host and a colon.
+/// Splits an authority into host and port; the port, if there is one, starts after the host and a colon.
 pub(crate) fn split_authority(text: &str) -> Result<(&str, Option<&str>), Problem> {
     if let Some(at) = text.find('@') {
         return Err(Problem::new(
@@ -224,12 +224,12 @@ pub(crate) fn split_authority(text: &str) -> Result<(&str, Option<&str>), Proble
 }
 
 pub(crate) fn parse_port(text: &str) -> Option<u16> {
-    // `u16::from_str` takes a sign; a URL does not.
+    // `u16::from_str` accepts a sign; a URL does not.
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|port| digits && *port != 0)
 }
 
-/// A host in its one normal form.
+/// Parses a host into its one normal form.
 pub(crate) fn parse_host(text: &str) -> Result<String, Problem> {
     if text.is_empty() {
         return Err(Problem::new(0, "the host is missing"));
@@ -265,8 +265,8 @@ pub(crate) fn parse_host(text: &str) -> Result<String, Problem> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// Checks a path that starts with `/`: only characters a path may have, and nothing that another parser could take
-/// for a step upwards.
+/// Checks a path that starts with `/`: it has only characters that a path may have, and nothing that another parser could
+/// take for a dot segment.
 pub(crate) fn check_path(path: &str) -> Result<(), Problem> {
     let bytes = path.as_bytes();
     for (at, byte) in bytes.iter().enumerate() {
@@ -309,7 +309,7 @@ pub(crate) fn check_path(path: &str) -> Result<(), Problem> {
     Err(Problem::new(0, "the path is percent-encoded more than twice; encode it once"))
 }
 
-/// `.` and `..`, also with a parameter (`..;x`), which some servers strip before they resolve the path.
+/// Whether a segment is `.` or `..`, also with a parameter (`..;x`), which some servers strip before they resolve the path.
 fn is_dot_segment(segment: &[u8]) -> bool {
     let name = segment.split(|byte| *byte == b';').next().unwrap_or(segment);
     matches!(name, b"." | b"..")
@@ -319,7 +319,7 @@ fn count(bytes: &[u8], wanted: u8) -> usize {
     bytes.iter().filter(|byte| **byte == wanted).count()
 }
 
-/// Decodes one layer; what is not a valid escape stays as it is.
+/// Decodes one layer; an invalid escape stays as it is.
 fn decode(bytes: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;

@@ -1,15 +1,15 @@
-//! Calls to webhooks, whose URLs come from remote callers and are hostile.
+//! Calls to webhooks, whose URLs come from remote callers and must be taken for hostile.
 //!
 //! Nobody granted these destinations, so the rule is about addresses: only hosts on the internet, unless the operator
-//! allows private networks. It is kept twice. [`Webhooks::check`] refuses a bad URL while its caller is there to
-//! correct it. [`Webhooks::post`] judges again whatever a new connection is made to, since a name can point elsewhere by
-//! then; that one is the guarantee, the other is a courtesy.
+//! allows private networks. It is enforced twice. [`Webhooks::check`] rejects a bad URL while its caller is there to correct
+//! it. [`Webhooks::post`] checks the address of every new connection, because the name may point elsewhere by then. The
+//! second check is the guarantee, the first a courtesy.
 //!
-//! A call is one POST: bounded as a whole, no redirect followed, nothing of the answer kept but its status and how long to
-//! stay away. Retries belong to who keeps the deliveries. The values of headers are secrets and are in no error.
+//! A call is one POST, bounded as a whole. No redirect is followed, and nothing of the response is kept but its status and
+//! `Retry-After`. The owner of the deliveries retries. The values of headers are secrets and appear in no error.
 //!
-//! The connections are not the guests': they were made under another rule, and a caller that registers many hosts must
-//! not crowd them out. Unused ones go after seconds.
+//! Webhooks do not share connections with guests: the address rules differ, and a caller that registers many hosts must not
+//! crowd the guests out. Idle connections are closed after seconds.
 
 use std::time::{Duration, SystemTime};
 
@@ -24,25 +24,25 @@ use crate::access::Bounds;
 use crate::address::{Addresses, Special};
 use crate::client::Config;
 use crate::connect::literal;
-use crate::echo::Known;
 use crate::error::Error;
 use crate::exchange::{Deadline, Frames};
 use crate::headers;
-use crate::names::Resolver;
+use crate::mask::Mask;
 use crate::pool::Pool;
+use crate::resolver::Resolver;
 use crate::target::Target;
 
-/// A whole delivery, from the name to the end of the answer. 10 s: what senders of webhooks commonly wait.
+/// The longest delivery, from the lookup to the end of the response. 10 s: what senders of webhooks commonly wait.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// What is read of an answer, only so that its connection can be used again. 64 KiB: above any polite answer.
+/// Bytes read of a response, only so that its connection can be reused. 64 KiB: above any reasonable response.
 const ANSWER_BYTES: usize = 64 << 10;
-/// The longest URL, in bytes. 2 KiB: it is kept with the task, and what browsers and proxies all take.
+/// The longest URL, in bytes. 2 KiB: it is stored with the task, and all browsers and proxies accept that much.
 const URL_BYTES: usize = 2 * 1024;
-/// How long a registration waits for a name. 2 s: a caller is waiting too.
+/// The longest lookup at registration. 2 s: the caller is waiting.
 const LOOKUP: Duration = Duration::from_secs(2);
-/// The longest that an answer may ask to stay away. A day: what is longer is a refusal.
+/// The longest `Retry-After`. A day: a longer one amounts to a rejection.
 const RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-/// Unused connections: enough for the events of one turn, not for a list of hosts that a caller made up.
+/// Idle connections: enough for the events of one turn, not for a list of hosts that a caller made up.
 const IDLE: Duration = Duration::from_secs(10);
 const IDLE_PER_HOST: usize = 2;
 
@@ -54,19 +54,19 @@ pub struct Webhooks {
     timeout: Duration,
 }
 
-/// What a webhook answered.
+/// The response of a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     /// The status; never a 3xx, which is an error here.
     pub status: u16,
-    /// How long it wants to be left alone, at most a day.
+    /// How long to wait before the next attempt, at most a day.
     pub retry_after: Option<Duration>,
 }
 
 // === impl Answer ===
 
 impl Answer {
-    /// Whether the webhook took it.
+    /// Whether the webhook accepted the delivery.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -75,8 +75,8 @@ impl Answer {
 // === impl Webhooks ===
 
 impl Webhooks {
-    /// Makes the client. With `private`, loopback and private networks are allowed too; metadata services, link-local
-    /// and reserved addresses never are. Unused connections are kept for 10 s at most, whatever the configuration says.
+    /// Creates the client. With `private`, loopback and private networks are allowed too; metadata services, link-local
+    /// and reserved addresses never are. Idle connections are kept for 10 s at most, whatever the configuration says.
     pub fn new(config: Config, private: bool) -> Self {
         let addresses = if private { Addresses::Private } else { Addresses::Public };
         let resolver = Resolver::new(config.names.clone(), addresses);
@@ -88,14 +88,14 @@ impl Webhooks {
         Self { pool: Pool::new(config, resolver.clone()), resolver, timeout: TIMEOUT }
     }
 
-    /// The same client with another bound for a whole delivery than 10 s.
+    /// Replaces the bound of 10 s for a whole delivery.
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Whether a caller may register this URL: `http` or `https`, at most 2 KiB, a host, neither user information nor a
-    /// fragment, and no address among those of its host that may not be called. A name that does not resolve within 2 s
-    /// is accepted, since it may later, and a delivery judges again.
+    /// Checks whether a caller may register this URL: `http` or `https`, at most 2 KiB, with a host, without user information
+    /// or fragment, and with no address among those of its host that may not be called. A name that does not resolve within
+    /// 2 s is accepted, because it may resolve later, and every delivery checks again.
     pub async fn check(&self, url: &str) -> Result<(), Error> {
         let target = parse(url)?;
         let found = match literal(&target.host) {
@@ -105,19 +105,19 @@ impl Webhooks {
                 Ok(Err(_)) | Err(_) => return Ok(()),
             },
         };
-        // All of them: a name with one bad address is a mistake or an attack, and neither should be waited for.
+        // Every address must be allowed: a name with one bad address is a mistake or an attack.
         for address in found {
             self.resolver.addresses().check(address).map_err(|special| {
-                // Where a name leads inside is the operator's to know, not the caller's.
-                tracing::warn!(url = %target, %address, "webhook denied");
-                refused(special, &target.host)
+                // The caller must not learn where a name leads inside; the operator may.
+                tracing::warn!(url = %target, %address, "webhook URL denied");
+                rejected(special, &target.host)
             })?;
         }
         Ok(())
     }
 
-    /// Posts once. An answer is any status but a 3xx; whether to try again is the caller's decision. Every value among
-    /// `headers` is treated as a secret.
+    /// Posts once. Every status but a 3xx is a response; the caller decides whether to retry. Every value in `headers` is
+    /// treated as a secret.
     #[tracing::instrument(name = "webhook.post", skip_all, fields(url = field::Empty, status = field::Empty))]
     pub async fn post(
         &self,
@@ -134,8 +134,8 @@ impl Webhooks {
             return Err(redirected(head.status.as_u16(), &head.headers, &target));
         }
         let authority = target.authority();
-        // An answer that is longer, late or cut is an answer still: it was understood at its head.
-        if let Ok(mut frames) = Frames::new(body, ANSWER_BYTES, authority.clone(), Known::default()) {
+        // The head is enough: the rest of the response may be too long, late or incomplete.
+        if let Ok(mut frames) = Frames::new(body, ANSWER_BYTES, authority.clone(), Mask::default()) {
             while let Ok(Some(Ok(_))) = deadline.bound(frames.next(), &authority).await {}
         }
         Ok(Answer {
@@ -152,7 +152,7 @@ fn parse(url: &str) -> Result<Target, Error> {
             url.len()
         )));
     }
-    // Said here because the words of the parser are for guests, who have secrets to name.
+    // Checked here because the parser's error is worded for guests, which can name secrets.
     let authority = url.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
     if authority.is_some_and(|authority| authority.contains('@')) {
         return Err(Error::invalid(
@@ -162,7 +162,7 @@ fn parse(url: &str) -> Result<Target, Error> {
     Target::parse("POST", url)
 }
 
-fn refused(special: Special, host: &str) -> Error {
+fn rejected(special: Special, host: &str) -> Error {
     let fix = match special {
         Special::Loopback | Special::Private => "use a public address, or set push.allow_private = true",
         _ => "use a public address",
@@ -172,7 +172,7 @@ fn refused(special: Special, host: &str) -> Error {
 
 fn redirected(status: u16, headers: &HeaderMap, target: &Target) -> Error {
     let authority = target.authority();
-    Error::denied(match pointed_to(headers, target) {
+    Error::denied(match redirect_target(headers, target) {
         Some(url) => format!(
             "the webhook answered {status} and points to {url}; redirects are not followed, register that URL \
              ({authority})"
@@ -181,8 +181,8 @@ fn redirected(status: u16, headers: &HeaderMap, target: &Target) -> Error {
     })
 }
 
-/// Where a redirect leads, without its query; nothing that is not a URL gets into a message.
-fn pointed_to(headers: &HeaderMap, target: &Target) -> Option<String> {
+/// Returns the URL that a redirect leads to, without its query; `None` if it is not a URL that may appear in a message.
+fn redirect_target(headers: &HeaderMap, target: &Target) -> Option<String> {
     let location = headers.get(header::LOCATION)?.to_str().ok()?;
     let location = location.split('#').next().unwrap_or(location);
     let absolute = if location.starts_with("//") {
@@ -195,7 +195,7 @@ fn pointed_to(headers: &HeaderMap, target: &Target) -> Option<String> {
     parse(&absolute).ok().map(|target| target.to_string())
 }
 
-/// `Retry-After`: seconds, or a date.
+/// Parses `Retry-After`, which is a number of seconds or a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match text.parse::<u64>() {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_seconds_or_a_date_and_has_an_end() {
+    fn retry_after_is_seconds_or_a_date_and_is_capped() {
         let now = UNIX_EPOCH + Duration::from_secs(784_111_777);
         for (text, seconds) in [
             ("0", Some(0)),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_names_where_a_redirect_leads_and_nothing_else_of_it() {
+    fn an_error_names_the_target_of_a_redirect_without_its_query() {
         let target = Target::parse("POST", "https://hook.example:8443/in").expect("a target");
         for (location, url) in [
             ("http://127.0.0.1/x?token=abc#part", Some("http://127.0.0.1/x")),
@@ -246,9 +246,9 @@ mod tests {
             ("relative", None),
             ("http://user:password@other.example/", None),
         ] {
-            let led = pointed_to(&headers(header::LOCATION, location), &target);
+            let led = redirect_target(&headers(header::LOCATION, location), &target);
             assert_eq!(led.as_deref(), url, "{location}");
         }
-        assert_eq!(pointed_to(&HeaderMap::new(), &target), None);
+        assert_eq!(redirect_target(&HeaderMap::new(), &target), None);
     }
 }

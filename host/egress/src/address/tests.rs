@@ -1,4 +1,4 @@
-//! Every range by its edges: the last address before it, its first, its last, the first one behind it.
+//! Every range by its edges: the last address before it, its first, its last, the first one after it.
 
 use std::net::IpAddr;
 
@@ -57,17 +57,17 @@ fn every_range_is_known_by_its_edges() {
         (None, "64:ff9b:1::", "64:ff9b:1:ffff:ffff:ffff:ffff:ffff", None, Reserved),
         (None, "4000::", "fbff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", None, Reserved),
     ];
-    for (before, first, last, behind, special) in ranges {
+    for (before, first, last, after, special) in ranges {
         assert_eq!(of(first), Some(special), "{first}");
         assert_eq!(of(last), Some(special), "{last}");
-        for public in before.into_iter().chain(behind) {
+        for public in before.into_iter().chain(after) {
             assert_eq!(of(public), None, "{public}");
         }
     }
 }
 
 #[test]
-fn an_ipv4_address_inside_an_ipv6_address_counts() {
+fn an_ipv4_address_inside_an_ipv6_address_is_checked() {
     for (text, special) in [
         ("::ffff:127.0.0.1", Some(Special::Loopback)),
         ("::ffff:169.254.169.254", Some(Special::Metadata)),
@@ -89,7 +89,7 @@ fn an_ipv4_address_inside_an_ipv6_address_counts() {
 }
 
 #[test]
-fn the_services_that_hand_out_credentials_are_refused_on_private_networks_too() {
+fn metadata_services_are_rejected_in_private_networks_too() {
     for text in [
         "169.254.169.254",
         "100.100.100.200",
@@ -120,7 +120,7 @@ fn private_allows_private_networks_and_this_machine_only() {
 proptest! {
     /// What the standard library calls special is special here, however it is wrapped.
     #[test]
-    fn nothing_that_the_standard_library_knows_is_missed(bits: u32, low in 0u8..=255) {
+    fn every_special_address_of_the_standard_library_is_special_here(bits: u32, low in 0u8..=255) {
         let address = std::net::Ipv4Addr::from_bits(bits & 0x00ff_ffff | u32::from(low) << 24);
         let known = address.is_private() || address.is_loopback() || address.is_link_local()
             || address.is_broadcast() || address.is_documentation() || address.is_multicast()
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn only_2000_to_3fff_is_handed_out(bits: u128) {
+    fn ipv6_is_public_only_in_2000_to_3fff(bits: u128) {
         let address = std::net::Ipv6Addr::from_bits(bits);
         let inside = matches!(address.segments(), [0x2000..=0x3fff, ..]);
         prop_assert!(inside || Special::of(IpAddr::V6(address)).is_some(), "{address}");

@@ -1,4 +1,4 @@
-//! Patterns: the grammar, its error messages, and the algebra that the policy rests on.
+//! Patterns: the grammar, its error messages, and the algebra behind the policy.
 
 use proptest::prelude::*;
 
@@ -45,7 +45,7 @@ fn an_exact_pattern_allows_that_call_and_no_other() {
 }
 
 #[test]
-fn wildcards_stay_in_their_place() {
+fn a_wildcard_matches_only_its_own_part() {
     assert!(allows("* https://*.example.com/v1/*", "DELETE", "https://a.b.Example.com/v1/x/y"));
     assert!(allows("* https://*.example.com/v1/*", "GET", "https://a.example.com:443/v1/"));
     for url in [
@@ -111,7 +111,7 @@ fn a_bad_pattern_says_where_and_what_to_write() {
         ("GET http://h/a%2e%2E/*", 12, ""),
     ] {
         if fix.is_empty() {
-            // Dots inside a longer name are only dots.
+            // Dots inside a longer name are not a dot segment.
             pattern(text);
             continue;
         }
@@ -122,7 +122,7 @@ fn a_bad_pattern_says_where_and_what_to_write() {
 }
 
 #[test]
-fn urls_that_two_parsers_could_read_differently_are_refused() {
+fn urls_that_two_parsers_could_read_differently_are_rejected() {
     for url in [
         "http://h/a/../b",
         "http://h/a/./b",
@@ -195,14 +195,14 @@ fn urls_that_two_parsers_could_read_differently_are_refused() {
 }
 
 #[test]
-fn a_call_has_one_method() {
+fn a_star_is_not_the_method_of_a_call() {
     let error = Target::parse("*", "http://h/").expect_err("not a method");
     assert!(error.message().contains("a call has one"), "{error}");
     assert!(allows("* http://h/", "M-SEARCH", "http://h/"));
 }
 
 #[test]
-fn what_is_sent_is_what_was_matched() {
+fn the_url_that_is_sent_is_the_one_that_was_matched() {
     let uri = target("GET", "HTTP://Example.com:80/a//b;c=1?d=/../e").uri().expect("a URI");
     assert_eq!(uri, "http://example.com/a//b;c=1?d=/../e");
     let uri = target("GET", "https://[::0001]:8443?x").uri().expect("a URI");
@@ -302,8 +302,8 @@ proptest! {
         granted in patterns(), (method, url) in urls(), choices in prop::collection::vec(any::<u8>(), 1..40)
     ) {
         prop_assume!(!granted.matches(&target(&method, &url)));
-        // Only the path is encoded: a scheme or host with a percent sign is refused anyway. An upper-case path is
-        // another path, so it must not be one that the pattern allows by itself.
+        // Only the path is encoded: a scheme or host with a percent sign is rejected anyway. The case of the path is kept,
+        // because another case is another path, which the pattern may allow by itself.
         let Some(path_at) = url.find("://").and_then(|at| url[at + 3..].find('/').map(|slash| at + 3 + slash)) else {
             return Ok(());
         };
@@ -312,14 +312,13 @@ proptest! {
         let path = disguise(path, &choices.iter().map(same_case).collect::<Vec<_>>());
         let origin = if choices[0] % 2 == 0 { origin.to_ascii_uppercase() } else { origin.to_owned() };
         if let Ok(disguised) = Target::parse(&method.to_ascii_lowercase(), &format!("{origin}{path}")) {
-            // Where a prefix ends before the first encoded character, the disguised path is below the prefix as it
-            // stands; then the plain one was too.
+            // If a prefix ends before the first encoded character, it matches the plain path as well.
             prop_assert!(!granted.matches(&disguised), "{} allows {}", granted, disguised);
         }
     }
 
     #[test]
-    fn a_step_upwards_is_refused_in_any_disguise(
+    fn a_dot_segment_is_rejected_in_any_disguise(
         before in "(/[a-z]{1,4}){0,3}", dots in prop_oneof![Just("."), Just("..")], after in "(/[a-z]{0,4}){0,2}",
         choices in prop::collection::vec(any::<u8>(), 1..8)
     ) {
@@ -328,7 +327,7 @@ proptest! {
     }
 
     #[test]
-    fn a_meet_allows_what_both_allow(one in patterns(), two in patterns(), (method, url) in urls()) {
+    fn the_meet_allows_exactly_what_both_allow(one in patterns(), two in patterns(), (method, url) in urls()) {
         let target = target(&method, &url);
         let both = one.matches(&target) && two.matches(&target);
         prop_assert_eq!(one.meet(&two).is_some_and(|meet| meet.matches(&target)), both);

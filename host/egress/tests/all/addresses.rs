@@ -1,4 +1,4 @@
-//! A granted name may lead only where the grant says, whatever it resolves to, and whenever that changes.
+//! A granted name leads only to addresses that the grant allows, whatever it resolves to and whenever that changes.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -75,7 +75,7 @@ async fn a_granted_name_that_leads_to_a_special_address_is_denied() {
 }
 
 #[tokio::test]
-async fn a_name_that_may_lead_into_a_private_network_does_and_never_to_the_metadata_service() {
+async fn a_private_name_leads_into_private_networks_but_never_to_a_metadata_service() {
     let server = inside().await;
     let url = format!("http://a.example:{}/x", server.address.port());
     let resolver = Resolver::answering(&["127.0.0.1"]);
@@ -97,7 +97,7 @@ async fn a_name_that_may_lead_into_a_private_network_does_and_never_to_the_metad
 
 /// The address that was judged is the one connected to: there is no second lookup to answer differently.
 #[tokio::test]
-async fn a_name_that_changes_its_answer_gets_nowhere_else() {
+async fn a_name_that_resolves_differently_the_next_time_is_checked_again() {
     let server = inside().await;
     let url = format!("http://a.example:{}/x", server.address.port());
     let resolver = Resolver::answering(&["127.0.0.1"]);
@@ -116,7 +116,7 @@ async fn a_name_that_changes_its_answer_gets_nowhere_else() {
 }
 
 #[tokio::test]
-async fn an_address_is_reached_only_where_the_grant_spells_it_out() {
+async fn a_literal_address_needs_a_grant_that_contains_it() {
     let server = inside().await;
     let url = format!("http://127.0.0.1:{}/x", server.address.port());
     let egress = Resolver::default().egress();

@@ -1,4 +1,4 @@
-//! Waiting for an event without being bound to it.
+//! Waiting for an event for a limited time.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn event(data: &str) -> SseEvent {
 }
 
 #[tokio::test]
-async fn what_was_waited_for_is_kept_until_it_is_taken() {
+async fn an_awaited_event_is_kept_until_it_is_read() {
     let server =
         Server::start(|_request| async { http::Response::new(body("data: 1\n\ndata: 2\n\n")) }).await;
     let mut exchange =
@@ -30,7 +30,7 @@ async fn what_was_waited_for_is_kept_until_it_is_taken() {
 }
 
 #[tokio::test]
-async fn silence_is_told_and_loses_nothing() {
+async fn a_wait_without_an_event_returns_false_and_loses_nothing() {
     // The second event has begun; comments are no events.
     let server = raw("HTTP/1.1 200 OK\r\n\r\ndata: one\n\n: keepalive\n\ndata: tw").await;
     let access = access(&[&server.pattern()]);
@@ -45,7 +45,7 @@ async fn silence_is_told_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_failure_is_something_to_take() {
+async fn a_failure_ends_the_wait() {
     let server = raw_and_close("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n").await;
     let access = access(&[&server.pattern()]);
     let mut exchange = egress().open(&access, get(server.url())).await.expect("headers");
@@ -54,7 +54,7 @@ async fn a_failure_is_something_to_take() {
 }
 
 #[tokio::test]
-async fn the_deadline_of_the_call_goes_on() {
+async fn the_deadline_of_the_call_applies_while_waiting() {
     let server = raw("HTTP/1.1 200 OK\r\n\r\n").await;
     let mut access = access(&[&server.pattern()]);
     access.bounds.timeout = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! Sizes and times hold, and hitting one answers instead of hanging.
+//! Sizes and times are bounded, and a call that exceeds one fails instead of hanging.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::server::{Server, body, echo, raw, raw_and_close};
 use crate::{access, egress, fails, get, post};
 
 #[tokio::test]
-async fn a_large_response_is_refused_announced_or_not() {
+async fn a_large_response_is_rejected_whether_announced_or_not() {
     let announced = Server::start(|_request| async { http::Response::new(body("x".repeat(1001))) }).await;
     let mut access_one = access(&[&announced.pattern()]);
     access_one.bounds.response_body = 1000;

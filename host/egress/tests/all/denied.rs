@@ -1,4 +1,4 @@
-//! What is not granted does not leave the host.
+//! A call that is not granted does not leave the host.
 
 use talaria_egress::{ErrorKind, Needs, SecretString};
 
@@ -54,7 +54,7 @@ async fn a_disguised_url_is_an_invalid_request() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_an_answer_and_not_followed() {
+async fn a_redirect_is_returned_and_not_followed() {
     let server = Server::start(|request: http::Request<_>| async move {
         assert_eq!(request.uri().path(), "/from", "the redirect was followed");
         let answer = http::Response::builder().status(302).header("location", "/to");
@@ -69,7 +69,7 @@ async fn a_redirect_is_an_answer_and_not_followed() {
 
 /// What applies is the meet: a grant gives a component nothing that it does not say it needs.
 #[tokio::test]
-async fn what_is_granted_and_not_needed_is_denied() {
+async fn a_grant_that_the_component_does_not_declare_is_denied() {
     let server = Server::start(echo).await;
     let mut access = access(&[&server.pattern()]);
     access.secrets.insert("KEY", SecretString::from("value"), access.patterns.clone()).expect("a secret");

@@ -1,4 +1,4 @@
-//! Headers of the connection are the host's, both ways.
+//! The host alone handles the headers of the connection, both ways.
 
 use talaria_egress::{Bounds, ErrorKind};
 
@@ -6,7 +6,7 @@ use crate::server::{Server, body, echo, raw};
 use crate::{access, egress, fails, get, text, with_header};
 
 #[tokio::test]
-async fn headers_of_the_connection_are_refused() {
+async fn headers_of_the_connection_are_rejected() {
     let server = Server::start(echo).await;
     let access = access(&[&server.pattern()]);
     for name in [
@@ -51,7 +51,7 @@ async fn other_headers_pass_in_order_and_more_than_once() {
 }
 
 #[tokio::test]
-async fn only_plain_headers_flow_back() {
+async fn guests_read_no_connection_headers_and_no_cookies() {
     let server = raw(
         b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: keep-alive, x-hop\r\nkeep-alive: 5\r\nx-hop: 1\r\n\
           set-cookie: a=b\r\nproxy-authenticate: Basic\r\nx-bad: \xff\r\nx-good: \xc3\xbc\r\nX-Two: 1\r\nx-two: 2\r\n\r\n",

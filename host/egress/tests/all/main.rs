@@ -1,4 +1,4 @@
-//! Behaviour of the egress against real servers on loopback, one file a promise.
+//! Behaviour of the egress against real servers on loopback, one file for each promise.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,11 +15,11 @@ mod bounds;
 mod denied;
 mod headers;
 mod origin_client;
-mod rehearsal;
 mod secrets;
 mod server;
 mod sse;
 mod stream;
+mod stub_upstream;
 mod tls;
 mod unreachable;
 mod webhooks;

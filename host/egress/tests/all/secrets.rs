@@ -27,7 +27,7 @@ async fn a_secret_is_filled_in_where_it_is_bound() {
 }
 
 #[tokio::test]
-async fn a_secret_that_the_upstream_repeats_is_not_read() {
+async fn a_secret_that_the_upstream_repeats_is_masked() {
     let server = Server::start(|request| async {
         let sent = request.headers().get("authorization").cloned().expect("the secret");
         let mut answer = echo(request).await;
@@ -39,12 +39,12 @@ async fn a_secret_that_the_upstream_repeats_is_not_read() {
     let access = with_secret(access, "OTHER", "another-value", &[&server.pattern()]);
     let request = with_header(get(server.url("/")), "authorization", "Bearer {secret:KEY}");
     let request = with_header(request, "x-known", "another-value");
-    let blot = "*".repeat(VALUE.len());
+    let masked = "*".repeat(VALUE.len());
     let response = egress().fetch(&access, request.clone()).await.expect("an answer");
-    assert!(text(&response).contains(&format!("authorization: Bearer {blot}\n")), "{}", text(&response));
+    assert!(text(&response).contains(&format!("authorization: Bearer {masked}\n")), "{}", text(&response));
     assert!(text(&response).contains("x-known: *************\n"), "{}", text(&response));
     assert!(
-        response.headers.contains(&("x-sent".into(), format!("Bearer {blot}"))),
+        response.headers.contains(&("x-sent".into(), format!("Bearer {masked}"))),
         "{:?}",
         response.headers
     );
@@ -60,7 +60,7 @@ async fn a_secret_that_the_upstream_repeats_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_body_that_ends_like_a_secret_begins_is_read_to_its_end() {
+async fn a_body_that_ends_with_the_beginning_of_a_secret_is_read_to_its_end() {
     let server = Server::start(|_| async { http::Response::new(body("the end: s3cr3t-va")) }).await;
     let access = with_secret(access(&[&server.pattern()]), "KEY", VALUE, &[&server.pattern()]);
     let response = egress().fetch(&access, get(server.url("/"))).await.expect("an answer");

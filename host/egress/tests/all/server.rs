@@ -1,4 +1,4 @@
-//! Servers on loopback: a proper one from a function, and a raw one that says exactly what a test wants.
+//! Servers on loopback: a proper one made of a function, and a raw one that sends exactly the bytes of a test.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -80,7 +80,7 @@ async fn events_that_are_not_text_are_a_protocol_error() {
 }
 
 #[tokio::test]
-async fn a_body_is_read_one_way_only() {
+async fn a_body_is_read_as_bytes_or_as_events() {
     let server = Server::start(|_request| async { http::Response::new(body("data: x\n\n")) }).await;
     let access = access(&[&server.pattern()]);
     let mut exchange = egress().open(&access, get(server.url("/"))).await.expect("headers");

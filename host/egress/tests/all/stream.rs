@@ -24,7 +24,7 @@ async fn read_all(exchange: &mut Exchange, max: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_body_is_read_in_pieces_of_the_asked_size() {
+async fn a_body_is_read_in_chunks_of_the_requested_size() {
     let server = Server::start(|_request| async { http::Response::new(body("hello, world")) }).await;
     for max in [1, 5, 12, 1 << 20] {
         let mut exchange =
@@ -151,7 +151,7 @@ async fn one_deadline_covers_all_reads() {
 }
 
 #[tokio::test]
-async fn a_cut_stream_is_told_from_a_finished_one() {
+async fn an_incomplete_stream_is_an_error() {
     let server = raw_and_close("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n").await;
     let access = access(&[&server.pattern()]);
     let mut exchange = egress().open(&access, get(server.url())).await.expect("headers");
@@ -160,7 +160,7 @@ async fn a_cut_stream_is_told_from_a_finished_one() {
 }
 
 #[tokio::test]
-async fn a_read_of_nothing_is_refused() {
+async fn a_read_of_zero_bytes_is_rejected() {
     let server = Server::start(|_request| async { http::Response::new(body("x")) }).await;
     let mut exchange =
         egress().open(&access(&[&server.pattern()]), get(server.url("/"))).await.expect("headers");
@@ -169,7 +169,7 @@ async fn a_read_of_nothing_is_refused() {
 }
 
 #[tokio::test]
-async fn finished_connections_are_used_again() {
+async fn idle_connections_are_reused() {
     let server = Server::start(|_request| async { http::Response::new(body("x")) }).await;
     let (egress, access) = (egress(), access(&[&server.pattern()]));
     for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! `https` is checked, speaks HTTP/2 where the server does, and says what is wrong.
+//! `https` verifies certificates, speaks HTTP/2 if the server does, and its errors name the problem.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ async fn dropping_an_exchange_resets_its_stream_and_keeps_the_connection() {
 }
 
 #[tokio::test]
-async fn an_untrusted_certificate_is_refused() {
+async fn an_untrusted_certificate_is_rejected() {
     let server = server(&["h2"]).await;
     let url = format!("https://localhost:{}/", server.address.port());
     // The server's own certificate is not the authority that signed it, only something to trust that does not help.
@@ -109,7 +109,7 @@ async fn an_untrusted_certificate_is_refused() {
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_name_is_refused() {
+async fn a_certificate_for_another_name_is_rejected() {
     let server = server(&["h2"]).await;
     let url = format!("https://{}/", server.address);
     let error =
@@ -119,7 +119,7 @@ async fn a_certificate_for_another_name_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_said_to_be_one() {
+async fn the_error_says_that_a_server_does_not_speak_tls() {
     let server = Server::start(|_request| async { http::Response::new(body("plain")) }).await;
     let url = format!("https://{}/", server.address);
     let error =
@@ -131,7 +131,7 @@ async fn a_server_without_tls_is_said_to_be_one() {
 }
 
 #[tokio::test]
-async fn without_roots_the_fix_is_named() {
+async fn without_root_certificates_the_error_names_the_fix() {
     let server = server(&["h2"]).await;
     let url = format!("https://localhost:{}/", server.address.port());
     let roots = Roots::Given(Arc::new(RootCertStore::empty()));

@@ -1,4 +1,4 @@
-//! The reason that users read when an upstream is not there.
+//! The reason that users read if an upstream is unreachable.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use crate::{PATIENCE, access, egress, fails, get};
 
 #[tokio::test]
-async fn a_refused_connection_says_so() {
+async fn the_error_says_that_the_connection_was_refused() {
     let address = format!("127.0.0.1:{}", talaria_fakes::free_port());
     let access = access(&[&format!("GET http://{address}/")]);
     let error = fails(egress().fetch(&access, get(format!("http://{address}/"))).await, ErrorKind::Connect);
@@ -16,7 +16,7 @@ async fn a_refused_connection_says_so() {
 }
 
 #[tokio::test]
-async fn an_unknown_name_says_so() {
+async fn the_error_says_that_the_name_is_unknown() {
     // Where no name server can be reached, it is the resolver that gives up, after some time.
     let egress = Egress::new(Config { connect_timeout: PATIENCE, ..Config::default() });
     let access = access(&["GET http://foo.invalid/"]);
@@ -25,7 +25,7 @@ async fn an_unknown_name_says_so() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_not_made_in_time_says_so() {
+async fn the_error_says_that_connecting_timed_out() {
     // TLS to a server that never answers the handshake: the connect timeout covers that step too.
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");

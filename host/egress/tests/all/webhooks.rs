@@ -1,4 +1,4 @@
-//! A webhook's URL is hostile: whatever it says, nothing but a public address is connected to.
+//! A webhook's URL is hostile: whatever it says, only public addresses are connected to.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ async fn a_public_webhook_may_be_registered() {
 }
 
 #[tokio::test]
-async fn a_url_that_is_none_is_refused_with_the_reason() {
+async fn an_invalid_url_is_rejected_with_the_reason() {
     let webhooks = webhooks(false, &[&[PUBLIC]]);
     let long = format!("https://hook.example/{}", "x".repeat(2048));
     for (url, says) in [
@@ -78,7 +78,7 @@ async fn a_url_that_is_none_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_special_address_is_refused_at_registration_and_at_delivery() {
+async fn a_special_address_is_rejected_at_registration_and_at_delivery() {
     let webhooks = public();
     for host in [
         "127.0.0.1",
@@ -146,7 +146,7 @@ async fn an_address_in_disguise_does_not_get_through() {
 }
 
 #[tokio::test]
-async fn a_name_with_one_private_address_is_refused_at_registration_without_telling_it() {
+async fn a_name_with_one_private_address_is_rejected_without_revealing_it() {
     for answer in [&[PUBLIC, "10.1.2.3"][..], &["10.1.2.3", PUBLIC]] {
         let error = fails(webhooks(false, &[answer]).check("https://hook.example/").await, ErrorKind::Denied);
         assert!(error.message().contains("a private address (hook.example)"), "{error}");
@@ -174,7 +174,7 @@ async fn a_name_that_points_elsewhere_by_the_time_of_delivery_is_not_followed() 
 }
 
 #[tokio::test]
-async fn every_new_connection_is_judged() {
+async fn every_new_connection_is_checked() {
     let closing = |_request| async {
         let mut answer = http::Response::new(body(""));
         answer.headers_mut().insert(header::CONNECTION, "close".parse().expect("a value"));
@@ -237,7 +237,7 @@ async fn a_delivery_is_one_post_with_its_headers_and_body() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_a_failure_that_says_where_it_led() {
+async fn a_redirect_is_an_error_that_names_its_target() {
     let inside = Server::start(echo).await;
     let location = inside.url("/admin?key=1");
     let server = Server::start(move |_request| {
@@ -265,7 +265,7 @@ async fn a_redirect_is_a_failure_that_says_where_it_led() {
 }
 
 #[tokio::test]
-async fn an_answer_is_understood_at_its_head_however_long_it_is() {
+async fn the_head_of_a_response_is_enough_however_long_the_body_is() {
     let (long, made) = server::long_body(1024);
     let server = Server::start(server::once(long)).await;
     let webhooks = Webhooks::new(Config::default(), true);
@@ -282,7 +282,7 @@ async fn an_answer_is_understood_at_its_head_however_long_it_is() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_never_answers_is_given_up() {
+async fn a_webhook_that_never_responds_times_out() {
     let silent = server::raw("").await;
     let webhooks = Webhooks::new(Config::default(), true).with_timeout(Duration::from_millis(250));
     let error = fails(post(&webhooks, &silent.url()).await, ErrorKind::TimedOut);
@@ -291,7 +291,7 @@ async fn a_webhook_that_never_answers_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_header_that_cannot_be_sent_is_refused_without_its_value() {
+async fn a_rejected_header_is_reported_without_its_value() {
     let server = Server::start(echo).await;
     let webhooks = Webhooks::new(Config::default(), true);
     for (name, value) in [

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use secrecy::SecretString;
-use talaria_egress::{Config as EgressConfig, Egress, Rehearsal};
+use talaria_egress::{Config as EgressConfig, Egress, StubUpstream};
 use talaria_engine::{CONTRACT, Engine, EngineConfig, SessionKeys};
 use talaria_hermes::SESSION_KEYS;
 use talaria_store::Memory;
@@ -94,8 +94,8 @@ impl Trial {
             lines_heard.line(line)
         })?;
         let calls_heard = Arc::clone(&timeline);
-        let rehearsal = Rehearsal { stand_in, heard: Arc::new(move |call| calls_heard.call(call)) };
-        let egress = Egress::new(EgressConfig { rehearsal: Some(rehearsal), ..EgressConfig::default() });
+        let stub = StubUpstream { address: stand_in, on_call: Arc::new(move |call| calls_heard.call(call)) };
+        let egress = Egress::new(EgressConfig { stub_upstream: Some(stub), ..EgressConfig::default() });
         let engine = Engine::new(&EngineConfig { slots: 4, scripted_slots: 2, cache_dir }, egress)?
             .with_session_keys(SessionKeys(SESSION_KEYS));
         let replies = cassette.as_ref().map(|cassette| cassette.callbacks.clone()).unwrap_or_default();

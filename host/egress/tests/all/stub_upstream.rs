@@ -1,26 +1,26 @@
-//! A rehearsal: policy as always, the connection to a stand-in, every call told.
+//! A stub upstream: the usual policy, a connection to the stub, every call reported.
 
 use std::sync::{Arc, Mutex};
 
-use talaria_egress::{Call, Config, Egress, ErrorKind, Rehearsal, SecretString};
+use talaria_egress::{Call, Config, Egress, ErrorKind, SecretString, StubUpstream};
 
 use crate::server::{Server, echo};
 use crate::{access, fails, post, text, with_header};
 
-type Heard = Arc<Mutex<Vec<Call>>>;
+type Calls = Arc<Mutex<Vec<Call>>>;
 
-fn rehearsing(server: &Server) -> (Egress, Heard) {
-    let calls = Heard::default();
+fn with_stub(server: &Server) -> (Egress, Calls) {
+    let calls = Calls::default();
     let heard = Arc::clone(&calls);
     let heard = Arc::new(move |call| heard.lock().unwrap().push(call));
-    let rehearsal = Some(Rehearsal { stand_in: server.address, heard });
-    (Egress::new(Config { rehearsal, ..Config::default() }), calls)
+    let stub_upstream = Some(StubUpstream { address: server.address, on_call: heard });
+    (Egress::new(Config { stub_upstream, ..Config::default() }), calls)
 }
 
 #[tokio::test]
-async fn a_granted_call_ends_at_the_stand_in_whatever_it_names() {
+async fn a_granted_call_reaches_the_stub_whatever_it_names() {
     let server = Server::start(echo).await;
-    let (egress, calls) = rehearsing(&server);
+    let (egress, calls) = with_stub(&server);
     let grant = ["POST https://api.example.invalid/v1/*", "POST http://203.0.113.1:81/*"];
     let mut access = access(&grant);
     let bound = access.patterns.clone();
@@ -28,7 +28,7 @@ async fn a_granted_call_ends_at_the_stand_in_whatever_it_names() {
     access.is_host = true;
     for url in ["https://api.example.invalid/v1/x?q=1", "http://203.0.113.1:81/y"] {
         let request = with_header(post(url, "body"), "authorization", "Bearer {secret:KEY}");
-        let response = egress.fetch(&access, request).await.expect("the stand-in's answer");
+        let response = egress.fetch(&access, request).await.expect("the response of the stub");
         assert!(text(&response).contains("Bearer the-value"), "the secret is filled in: {}", text(&response));
     }
     let calls = calls.lock().unwrap();
@@ -39,14 +39,14 @@ async fn a_granted_call_ends_at_the_stand_in_whatever_it_names() {
         (true, 4, &["KEY".to_owned()][..])
     );
     assert!(matches!(calls[0].result, Some(Ok((200, Some(bytes)))) if bytes > 0));
-    assert!(!format!("{calls:?}").contains("the-value"), "what is told has no secret in it");
+    assert!(!format!("{calls:?}").contains("the-value"), "a report has no secret in it");
     assert_eq!(server.requests(), 2);
 }
 
 #[tokio::test]
-async fn a_denied_call_is_told_and_goes_nowhere() {
+async fn a_denied_call_is_reported_and_not_sent() {
     let server = Server::start(echo).await;
-    let (egress, calls) = rehearsing(&server);
+    let (egress, calls) = with_stub(&server);
     let request = with_header(post("https://other.example/", ""), "x", "{secret:A} {secret:B}");
     fails(egress.open(&access(&[]), request).await, ErrorKind::Denied);
     let calls = calls.lock().unwrap();
@@ -56,9 +56,9 @@ async fn a_denied_call_is_told_and_goes_nowhere() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_is_told_without_a_result() {
+async fn a_dropped_call_is_reported_without_a_result() {
     let server = Server::start(|_| std::future::pending()).await;
-    let (egress, calls) = rehearsing(&server);
+    let (egress, calls) = with_stub(&server);
     let access = access(&["POST http://slow.example/"]);
     let waiting = tokio::spawn(async move { egress.fetch(&access, post("http://slow.example/", "")).await });
     while server.requests() == 0 {

@@ -1,7 +1,7 @@
 //! Server-sent events, parsed by the host with a bound on each.
 //!
-//! The parser buffers an event until its blank line, without a limit of its own. So the bytes are counted before it
-//! sees them: an event, or an endless line, that passes the bound ends the call, and at most the bound is ever buffered.
+//! The parser buffers an event until its blank line, without a limit of its own. So the bytes are counted before the parser
+//! gets them: an event, or an endless line, that exceeds the bound ends the call, and no more than the bound is ever buffered.
 
 use std::fmt;
 use std::pin::Pin;
@@ -26,11 +26,11 @@ pub struct SseEvent {
 }
 
 /// The events of a body.
-pub(crate) struct Events<S: Stream<Item = Result<Bytes, Error>> + Unpin = Frames> {
+pub(crate) struct SseEvents<S: Stream<Item = Result<Bytes, Error>> + Unpin = Frames> {
     parser: SseByteStream<Bounded<S>>,
 }
 
-/// Passes bytes on as long as no event in them is longer than `most`.
+/// Passes bytes on until an event in them is longer than `most`.
 struct Bounded<S> {
     chunks: S,
     most: usize,
@@ -38,10 +38,10 @@ struct Bounded<S> {
     failed: bool,
 }
 
-/// Where in the event stream we are: bytes of the open event and of its open line.
+/// The position in the event stream: bytes of the current event and of its current line.
 #[derive(Debug, Default)]
 struct Measure {
-    /// Complete lines of the event so far; comments do not count, the parser drops them.
+    /// Bytes of the event's complete lines; comments do not count, because the parser drops them.
     event: usize,
     line: usize,
     comment: bool,
@@ -49,9 +49,9 @@ struct Measure {
     after_cr: bool,
 }
 
-// === impl Events ===
+// === impl SseEvents ===
 
-impl<S: Stream<Item = Result<Bytes, Error>> + Unpin> Events<S> {
+impl<S: Stream<Item = Result<Bytes, Error>> + Unpin> SseEvents<S> {
     pub(crate) fn new(chunks: S, most: usize) -> Self {
         let bounded = Bounded { chunks, most, measure: Measure::default(), failed: false };
         Self { parser: SseByteStream::new(bounded) }
@@ -68,9 +68,9 @@ impl<S: Stream<Item = Result<Bytes, Error>> + Unpin> Events<S> {
     }
 }
 
-impl fmt::Debug for Events {
+impl fmt::Debug for SseEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Events")
+        f.write_str("SseEvents")
     }
 }
 
@@ -104,7 +104,7 @@ impl<S: Stream<Item = Result<Bytes, Error>> + Unpin> Stream for Bounded<S> {
                 this.failed = true;
                 Poll::Ready(Some(Err(too_large())))
             }
-            // The events before the long one are good: they go first.
+            // The complete events before the long one are passed on first.
             Err(good) => {
                 this.failed = true;
                 Poll::Ready(Some(Ok(chunk.slice(..good))))
@@ -116,7 +116,7 @@ impl<S: Stream<Item = Result<Bytes, Error>> + Unpin> Stream for Bounded<S> {
 // === impl Measure ===
 
 impl Measure {
-    /// Follows the bytes; fails with the end of the last complete event if one passes `most`.
+    /// Counts the bytes; fails with the end of the last complete event if one exceeds `most`.
     fn admit(&mut self, bytes: &[u8], most: usize) -> Result<(), usize> {
         let mut complete = 0;
         for (at, byte) in bytes.iter().enumerate() {

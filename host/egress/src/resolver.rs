@@ -1,10 +1,10 @@
-//! How names become addresses, and which of those are used.
+//! Name lookup, with the addresses dropped that may not be connected to.
 //!
-//! The system's resolver blocks a thread, for half a minute where a name server does not answer, and nothing can stop
-//! it. Whoever may choose names could so take all threads for blocking work, the store's among them; so the lookups
-//! of one client are bounded, and a lookup holds its place until the thread is free again, not until somebody stops waiting.
+//! The system's resolver blocks a thread, for half a minute if a name server does not answer, and cannot be cancelled. A
+//! caller who chooses names could occupy all threads for blocking work, the store's among them. So the concurrent lookups of
+//! one client are bounded, and a lookup holds its permit until the thread is free again, even if nobody waits for it any more.
 //!
-//! What [`Addresses`] refuses is dropped here, before a connection is made; a name that has nothing else fails.
+//! Addresses that [`Addresses`] rejects are dropped here, before a connection is made; a name that has no others fails.
 
 use std::future::Future;
 use std::io;
@@ -21,22 +21,22 @@ use tower_service::Service;
 use crate::address::Addresses;
 use crate::connect::Failure;
 
-/// Lookups of one client at once. 32 of the 512 threads that the runtime has for blocking work.
+/// Concurrent lookups of one client. 32 of the 512 threads that the runtime has for blocking work.
 const LOOKUPS: usize = 32;
 
-/// How names become addresses.
+/// How names are resolved to addresses.
 #[derive(Clone, Default)]
 pub enum Names {
     /// As the system resolves them.
     #[default]
     System,
-    /// By this function, which must not block; nothing means that there is no such name.
+    /// By this function, which must not block; an empty result means that the name does not exist.
     Given(Arc<Resolve>),
 }
 
 type Resolve = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
 
-/// Resolves for one pool of connections.
+/// The resolver of one connection pool.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolver {
     names: Names,
@@ -82,28 +82,28 @@ impl Resolver {
     }
 
     async fn ask_system(&self, name: String) -> io::Result<Vec<IpAddr>> {
-        let place = Arc::clone(&self.lookups).acquire_owned().await.map_err(io::Error::other)?;
+        let permit = Arc::clone(&self.lookups).acquire_owned().await.map_err(io::Error::other)?;
         let lookup = tokio::task::spawn_blocking(move || {
-            let _held = place;
-            // The port is set by who connects.
+            let _held = permit;
+            // The connector sets the port.
             Ok((name.as_str(), 0).to_socket_addrs()?.map(|address| address.ip()).collect())
         });
         lookup.await.map_err(io::Error::other)?
     }
 
-    /// The addresses of a name that may be connected to, at least one.
+    /// Returns the addresses of a name that may be connected to, at least one.
     async fn resolve(&self, name: String) -> Result<Vec<SocketAddr>, Failure> {
         let mut found = self.lookup(name.clone()).await?;
-        let mut refused = None;
+        let mut rejected = None;
         found.retain(|address| match self.addresses.check(*address) {
             Ok(()) => true,
             Err(special) => {
                 tracing::warn!(name, %address, "not connecting to {special}");
-                refused = Some(special);
+                rejected = Some(special);
                 false
             }
         });
-        match refused {
+        match rejected {
             Some(special) if found.is_empty() => Err(Failure::Address { special, destination: name }),
             _ => Ok(found.into_iter().map(|address| SocketAddr::new(address, 0)).collect()),
         }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_mixed_answer_only_what_is_allowed_is_connected_to() {
+    async fn of_a_mixed_answer_only_allowed_addresses_are_used() {
         let answer = &["10.0.0.1", "93.184.216.34", "169.254.169.254", "2a00::1", "::ffff:127.0.0.1"];
         for (addresses, kept) in [
             (Addresses::Public, &["93.184.216.34:0", "[2a00::1]:0"][..]),
@@ -150,9 +150,10 @@ mod tests {
     #[tokio::test]
     async fn lookups_are_bounded() {
         let resolver = Resolver::new(Names::System, Addresses::Any);
-        let all = Arc::clone(&resolver.lookups).acquire_many_owned(LOOKUPS as u32).await.expect("all places");
+        let all =
+            Arc::clone(&resolver.lookups).acquire_many_owned(LOOKUPS as u32).await.expect("all permits");
         let waiting = resolver.ask_system("localhost".to_owned());
-        assert!(futures_util::FutureExt::now_or_never(waiting).is_none(), "there was no place left");
+        assert!(futures_util::FutureExt::now_or_never(waiting).is_none(), "no permit was left");
         drop(all);
         resolver.ask_system("localhost".to_owned()).await.expect("an address");
     }

@@ -1,4 +1,4 @@
-//! The bound in front of the parser, byte by byte.
+//! The bound in front of the parser, wherever the chunks end.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -45,13 +45,13 @@ fn an_endless_event_of_short_lines_is_stopped_at_the_bound() {
 }
 
 #[test]
-fn good_events_in_front_of_a_long_one_arrive() {
+fn complete_events_before_a_long_one_arrive() {
     let chunk = Bytes::from(format!("data: 1\n\ndata: 2\n\ndata: {}\n\n", "x".repeat(100)));
     assert_eq!(parse(vec![chunk], 50), (vec!["1".into(), "2".into()], Some(ErrorKind::TooLarge)));
 }
 
 #[test]
-fn keepalives_do_not_add_up() {
+fn keep_alives_do_not_count() {
     let chunks = std::iter::repeat_n(Bytes::from_static(b": keep-alive\n"), 1000);
     let chunks = chunks.chain([Bytes::from_static(b"data: 1\r\n\r\n")]).collect();
     assert_eq!(parse(chunks, 50), (vec!["1".into()], None));
@@ -59,7 +59,7 @@ fn keepalives_do_not_add_up() {
 
 proptest! {
     #[test]
-    fn short_events_pass_however_they_are_cut(
+    fn short_events_pass_wherever_the_chunks_end(
         events in prop::collection::vec("[a-z :]{0,20}", 0..8),
         ending in prop_oneof![Just("\n"), Just("\r"), Just("\r\n")],
         cuts in prop::collection::vec(any::<usize>(), 0..12)
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn a_long_event_fails_however_it_is_cut(
+    fn a_long_event_fails_wherever_the_chunks_end(
         lines in prop::collection::vec("[a-z]{1,20}", 5..10),
         ending in prop_oneof![Just("\n"), Just("\r"), Just("\r\n")],
         cuts in prop::collection::vec(any::<usize>(), 0..12)
