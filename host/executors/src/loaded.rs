@@ -90,7 +90,7 @@ impl Loader {
     /// The same for a version that is made of `content`.
     pub(crate) async fn load_version(
         &self,
-        config: Executor,
+        mut config: Executor,
         wasm: Arc<[u8]>,
         content: Option<Content>,
         report: &(dyn Fn(String) + Sync),
@@ -109,6 +109,8 @@ impl Loader {
         .map_err(|error| format!("{}: {error}", config.component))?;
         let settings =
             component.settings(&config.settings).map_err(|error| format!("{}: {error}", config.component))?;
+        config.grant.fill_in(&component.description().needs.egress, &settings);
+        let name = config.name.as_str();
         let executor = talaria_engine::Executor::new(Spec {
             name: name.to_owned(),
             access: config.access(&component, &settings),

@@ -33,8 +33,6 @@ pub struct Preset {
     pub overrides: Map<String, Value>,
     /// Completes and checks the settings.
     pub settle: Option<Settle>,
-    /// The calls that the component makes, written as in its needs.
-    pub calls: &'static [&'static str],
     /// The secrets that it is granted, by name.
     pub secrets: Vec<String>,
     /// Whether it receives replies out of band.

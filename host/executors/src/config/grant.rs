@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use talaria_egress::{Access, Bounds, HostPattern, Needs, Pattern, Secrets};
+use talaria_egress::{Access, Bounds, HostPattern, InvalidSecret, Needs, Pattern, Secrets};
 use talaria_engine::{Component, Limits, Wasi, fill_in};
 
+use super::builtin::Preset;
 use super::secret::SecretGrant;
 use super::section::Executor;
 use talaria_config::{Period, Problem, Size, count};
@@ -132,6 +134,17 @@ pub struct Grant {
     pub wasi: Wasi,
     /// What it may use; those of the section around the grant are not in it.
     limits: Limits,
+    /// What the needs of a built-in component fill in when it is loaded.
+    open: Open,
+}
+
+/// The parts of a grant that are left to the needs of a built-in component. Nothing, for any other component.
+#[derive(Debug, Clone, Default)]
+struct Open {
+    egress: bool,
+    private: bool,
+    /// Secrets that may go wherever the executor may call, which is not known yet.
+    secrets: Vec<(String, SecretString)>,
 }
 
 /// Ceilings. Memory: the size of a slot in the engine's pool.
@@ -172,19 +185,10 @@ impl Default for GrantSection {
     }
 }
 
-/// What the component of a grant implies.
-pub(super) struct Implied {
-    /// The calls that it makes; none for an operator's.
-    pub(super) egress: Vec<Pattern>,
-    /// Whether it is built in.
-    pub(super) builtin: bool,
-    /// Whether it is answered out of band.
-    pub(super) callbacks: bool,
-}
-
 impl GrantSection {
-    /// What applies, but for the secrets, which depend on it. Keys in problems start below the executor's section.
-    pub(super) fn settle(self, implied: Implied, folder: &Path) -> Result<Grant, Problem> {
+    /// What applies, but for the secrets. `builtin` is the component's preset where it is built in. Keys in problems start
+    /// below the executor's section.
+    pub(super) fn settle(self, builtin: Option<&Preset>, folder: &Path) -> Result<Grant, Problem> {
         at_most("memory", self.memory, MEMORY)?;
         at_most("cpu", self.cpu, CPU)?;
         at_most("calls", self.calls.get(), CALLS)?;
@@ -198,14 +202,19 @@ impl GrantSection {
         if let Some(path) = folder.as_ref().filter(|path| !path.is_dir()) {
             return Err(problem("folder", format!("{} is not a folder", path.display())));
         }
-        let private = self.private.unwrap_or_else(|| implied.egress.iter().map(HostPattern::from).collect());
+        let is_open = |is_absent: bool| is_absent && builtin.is_some();
+        let open = Open {
+            egress: is_open(self.egress.is_none()),
+            private: is_open(self.private.is_none()),
+            secrets: Vec::new(),
+        };
         Ok(Grant {
-            egress: self.egress.unwrap_or(implied.egress),
-            private,
+            egress: self.egress.unwrap_or_default(),
+            private: self.private.unwrap_or_default(),
             secrets: Secrets::new(),
-            callbacks: self.callbacks.unwrap_or(implied.callbacks),
+            callbacks: self.callbacks.unwrap_or_else(|| builtin.is_some_and(|preset| preset.callbacks)),
             wasi: Wasi {
-                random: self.random.unwrap_or(implied.builtin),
+                random: self.random.unwrap_or(builtin.is_some()),
                 precise_clock: self.precise_clock,
                 folder,
                 http: self.wasi_http,
@@ -222,6 +231,7 @@ impl GrantSection {
                 state_bytes: bytes(self.state),
                 ..Limits::default()
             },
+            open,
         })
     }
 }
@@ -257,11 +267,50 @@ impl Grant {
         self.limits.memory
     }
 
-    /// The same with these calls and secrets, whose hosts may be anywhere.
-    pub(super) fn pointed_at(&self, egress: Vec<Pattern>, secrets: Secrets) -> Self {
-        let private = egress.iter().map(HostPattern::from).collect();
-        Self { egress, private, secrets, ..self.clone() }
+    /// Grants a secret towards `to`, or, where that is empty, towards everything that the executor may call.
+    pub(super) fn insert_secret(
+        &mut self,
+        name: &str,
+        value: SecretString,
+        to: Vec<Pattern>,
+    ) -> Result<(), InvalidSecret> {
+        let is_open = to.is_empty() && self.open.egress;
+        let to = if to.is_empty() { self.egress.clone() } else { to };
+        self.secrets.insert(name, value.clone(), to)?;
+        if is_open {
+            self.open.secrets.push((name.to_owned(), value));
+        }
+        Ok(())
     }
+
+    /// Leaves calls and secrets to the needs of the component again, but for this one secret.
+    pub(super) fn reopen(&mut self, name: &str, value: SecretString) -> Result<(), InvalidSecret> {
+        (self.egress, self.private, self.secrets) = (Vec::new(), Vec::new(), Secrets::new());
+        self.open = Open { egress: true, private: true, secrets: Vec::new() };
+        self.insert_secret(name, value, Vec::new())
+    }
+
+    /// Fills in what is left to the component: the calls in its needs, the hosts of these calls, and its secrets towards
+    /// them. An operator's component gets nothing by this.
+    pub fn fill_in(&mut self, needs: &[String], settings: &Map<String, Value>) {
+        let needed = patterns(needs, settings);
+        let open = std::mem::take(&mut self.open);
+        if open.private {
+            self.private = needed.iter().map(HostPattern::from).collect();
+        }
+        if open.egress {
+            self.egress = needed;
+        }
+        for (name, value) in open.secrets {
+            // It was valid when it was granted.
+            let _ = self.secrets.insert(name, value, self.egress.clone());
+        }
+    }
+}
+
+/// The calls that a component needs. A need that names a setting without a value is a call that cannot be made.
+fn patterns(needs: &[String], settings: &Map<String, Value>) -> Vec<Pattern> {
+    needs.iter().filter_map(|need| fill_in(need, settings).ok()?.parse().ok()).collect()
 }
 
 impl Executor {
@@ -278,14 +327,15 @@ impl Executor {
     /// What this component of it may reach: what it needs, as far as it is granted.
     pub fn access(&self, component: &Component, settings: &Map<String, Value>) -> Arc<Access> {
         let needs = &component.description().needs;
-        // A need that names a setting without a value is a call that cannot be made.
-        let patterns = needs.egress.iter().filter_map(|need| fill_in(need, settings).ok()?.parse().ok());
         Arc::new(Access {
             executor: self.name.as_str().to_owned(),
             patterns: self.grant.egress.clone(),
             private: self.grant.private.clone(),
             secrets: self.grant.secrets.clone(),
-            needs: Some(Needs { patterns: patterns.collect(), secrets: needs.secrets.clone() }),
+            needs: Some(Needs {
+                patterns: patterns(&needs.egress, settings),
+                secrets: needs.secrets.clone(),
+            }),
             bounds: Bounds { timeout: self.deadline, ..Bounds::default() },
             ..Access::default()
         })

@@ -14,11 +14,10 @@ use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use talaria_config::{Env, HttpUrl, Period, Problem, count, secret};
-use talaria_egress::{Pattern, Secrets};
-use talaria_engine::fill_in;
+use talaria_egress::Pattern;
 
 use super::builtin::{Builtin, Builtins};
-use super::grant::{self, Grant, GrantSection, Implied};
+use super::grant::{self, Grant, GrantSection};
 use super::name::{ComponentRef, ExecutorName, Fallback};
 use super::secret::SecretGrant;
 
@@ -222,22 +221,13 @@ impl Resolver<'_> {
         grant::at_most("concurrency", concurrency.get(), grant::TURNS)?;
         grant::at_most("queue", queue.get(), grant::TURNS)?;
         let written = grant.secrets.clone();
-        let implied = match builtin {
-            Some(builtin) => Implied {
-                egress: builtin.calls(&settings)?,
-                builtin: true,
-                callbacks: builtin.preset.callbacks,
-            },
-            None => Implied { egress: Vec::new(), builtin: false, callbacks: false },
-        };
-        let mut grant = grant.settle(implied, self.folder)?;
+        let mut grant = grant.settle(builtin.map(|builtin| &builtin.preset), self.folder)?;
         let keys = builtin.into_iter().flat_map(|builtin| &builtin.preset.secrets);
         let by_default: Vec<_> =
             keys.map(|name| SecretGrant { name: name.clone(), to: Vec::new() }).collect();
-        let mut secrets = Secrets::new();
         for (index, wanted) in written.as_ref().unwrap_or(&by_default).iter().enumerate() {
             let key = format!("grant.secrets[{index}]");
-            let destinations = destinations(wanted, &grant.egress).map_err(|what| problem(&key, what))?;
+            let to = destinations(wanted).map_err(|what| problem(&key, what))?;
             let value = secret::by_name(&wanted.name, &self.env).map_err(|what| problem(&key, what))?;
             if value.is_none() && written.is_some() {
                 let name = format!("{}, which executor.{name} is granted,", wanted.name);
@@ -246,11 +236,10 @@ impl Resolver<'_> {
                     wanted.name
                 ));
             }
-            secrets
-                .insert(&wanted.name, value.unwrap_or_default(), destinations)
+            grant
+                .insert_secret(&wanted.name, value.unwrap_or_default(), to)
                 .map_err(|error| problem(&key, error.to_string()))?;
         }
-        grant.secrets = secrets;
         Ok(Executor { name, component, deadline, concurrency, queue, fallback, fail_mode, settings, grant })
     }
 
@@ -293,36 +282,11 @@ impl Resolver<'_> {
 // === impl Executor ===
 
 impl Executor {
-    /// Points an executor with a built-in component at another upstream, with the grant that this implies.
-    pub fn point_at(
-        &mut self,
-        builtin: &Builtin,
-        key: &'static str,
-        base: &HttpUrl,
-        secret: SecretString,
-    ) -> Result<(), Problem> {
+    /// Points an executor with a built-in component at another upstream: `secret` is its key there, and what it may call
+    /// follows from its needs.
+    pub fn point_at(&mut self, base: &HttpUrl, key: &str, secret: SecretString) -> Result<(), Problem> {
         self.settings.insert("base_url".into(), base.as_str().into());
-        let egress = builtin.calls(&self.settings)?;
-        let mut secrets = Secrets::new();
-        secrets
-            .insert(key, secret, egress.clone())
-            .map_err(|error| problem("grant.secrets", error.to_string()))?;
-        self.grant = self.grant.pointed_at(egress, secrets);
-        Ok(())
-    }
-}
-
-// === impl Builtin ===
-
-impl Builtin {
-    /// The calls that the component makes with these settings.
-    fn calls(&self, settings: &Map<String, Value>) -> Result<Vec<Pattern>, Problem> {
-        let pattern = |call: &&str| {
-            let call = fill_in(call, settings).map_err(|error| error.to_string())?;
-            call.parse().map_err(|error: talaria_egress::InvalidPattern| error.to_string())
-        };
-        let patterns = self.preset.calls.iter().map(pattern);
-        patterns.collect::<Result<_, String>>().map_err(|what| problem("settings", what))
+        self.grant.reopen(key, secret).map_err(|error| problem("grant.secrets", error.to_string()))
     }
 }
 
@@ -330,11 +294,8 @@ fn problem(key: &str, what: impl Into<String>) -> Problem {
     Problem { key: key.to_owned(), what: what.into() }
 }
 
-/// Where a secret may go: where the grant says, else wherever the executor may call.
-fn destinations(wanted: &SecretGrant, egress: &[Pattern]) -> Result<Vec<Pattern>, String> {
-    if wanted.to.is_empty() {
-        return Ok(egress.to_vec());
-    }
+/// Where a secret may go, as the grant says.
+fn destinations(wanted: &SecretGrant) -> Result<Vec<Pattern>, String> {
     let pattern = |to: &String| match to.contains(' ') {
         true => to.parse(),
         false => format!("* {to}").parse(),

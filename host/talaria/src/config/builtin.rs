@@ -40,16 +40,7 @@ pub(super) fn builtins(seeds: &Seeds) -> Builtins {
             name: CHAT_COMPLETIONS,
             wasm: component!("chat-completions"),
             is_always_loaded: true,
-            preset: Preset {
-                calls: &[
-                    "POST {setting:base_url}/chat/completions",
-                    "GET {setting:base_url}/health",
-                    "GET {setting:base_url}/models",
-                    "GET {parent:base_url}/api/sessions*",
-                    "GET {parent:base_url}/health/detailed",
-                ],
-                ..upstream(GATEWAY, gateway, GATEWAY_KEY)
-            },
+            preset: upstream(GATEWAY, gateway, GATEWAY_KEY),
         },
         Builtin {
             name: "conformance",
@@ -61,28 +52,13 @@ pub(super) fn builtins(seeds: &Seeds) -> Builtins {
             name: "hermes",
             wasm: component!("hermes"),
             is_always_loaded: false,
-            preset: Preset {
-                calls: &["POST {setting:base_url}/chat/completions", "GET {setting:base_url}/models"],
-                ..upstream("https://openrouter.ai/api/v1", seeds.openai_base.as_ref(), "OPENAI_API_KEY")
-            },
+            preset: upstream("https://openrouter.ai/api/v1", seeds.openai_base.as_ref(), "OPENAI_API_KEY"),
         },
         Builtin {
             name: "hermes-runs",
             wasm: component!("hermes-runs"),
             is_always_loaded: false,
-            preset: Preset {
-                calls: &[
-                    "GET {setting:base_url}/capabilities",
-                    "POST {setting:base_url}/runs",
-                    "GET {setting:base_url}/runs/*",
-                    "POST {setting:base_url}/runs/*",
-                    "GET {parent:base_url}/api/sessions*",
-                    "POST {setting:base_url}/chat/completions",
-                    "GET {setting:base_url}/models",
-                    "GET {setting:base_url}/health",
-                ],
-                ..upstream(GATEWAY, gateway, GATEWAY_KEY)
-            },
+            preset: upstream(GATEWAY, gateway, GATEWAY_KEY),
         },
         Builtin {
             name: PLUGIN_CALLBACK,
@@ -94,15 +70,10 @@ pub(super) fn builtins(seeds: &Seeds) -> Builtins {
 }
 
 /// Points `chat-completions` at another gateway.
-pub(super) fn point_at(
-    executor: &mut Executor,
-    builtins: &Builtins,
-    base: &HttpUrl,
-    key: SecretString,
-) -> Result<(), Problem> {
-    match builtins.get(CHAT_COMPLETIONS).filter(|_| executor.component.is_builtin(CHAT_COMPLETIONS)) {
-        Some(builtin) => executor.point_at(builtin, GATEWAY_KEY, base, key),
-        None => Ok(()),
+pub(super) fn point_at(executor: &mut Executor, base: &HttpUrl, key: SecretString) -> Result<(), Problem> {
+    match executor.component.is_builtin(CHAT_COMPLETIONS) {
+        true => executor.point_at(base, GATEWAY_KEY, key),
+        false => Ok(()),
     }
 }
 

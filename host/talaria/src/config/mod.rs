@@ -235,9 +235,8 @@ impl Config {
     /// Points `chat-completions` at a gateway: what `--demo` does with the gateway that it started.
     pub(crate) fn use_gateway(&mut self, base_url: &str, key: SecretString) -> Result<(), ConfigError> {
         let base: HttpUrl = base_url.parse().map_err(|what: String| ConfigError::flag("--demo", what))?;
-        let talaria_executors::Config { fixed, builtins, .. } = &mut self.executors;
-        match fixed.get_mut(&ExecutorName::builtin(CHAT_COMPLETIONS)) {
-            Some(executor) => builtin::point_at(executor, builtins, &base, key).map_err(ConfigError::from),
+        match self.executors.fixed.get_mut(&ExecutorName::builtin(CHAT_COMPLETIONS)) {
+            Some(executor) => builtin::point_at(executor, &base, key).map_err(ConfigError::from),
             None => Ok(()),
         }
     }

@@ -28,7 +28,6 @@ pub(super) fn preset(seeds: &Seeds) -> Preset {
             let environment = plugin_at.as_deref().filter(|_| name.as_str() == PLUGIN_CALLBACK);
             settle(settings, environment, workspace.as_deref())
         })),
-        calls: &["POST {setting:inbound_url}", "GET {setting:health_url}"],
         secrets: vec![SHARED_SECRET.to_owned()],
         callbacks: true,
         deadline: Some(DEADLINE),

@@ -1,6 +1,6 @@
 //! Every variable of the seeds.
 
-use super::Given;
+use super::{Given, egress};
 use crate::config::{Config, ExecutorName, Reply};
 use secrecy::ExposeSecret as _;
 
@@ -17,7 +17,7 @@ fn hermes_api_base_is_the_gateway() {
     assert_eq!(chat(&Given::nothing().load()).settings["base_url"], "http://127.0.0.1:8642/v1");
     let config = Given::nothing().variable("HERMES_API_BASE", "https://gw.example:9/v1///").load();
     assert_eq!(chat(&config).settings["base_url"], "https://gw.example:9/v1");
-    let egress: Vec<_> = chat(&config).grant.egress.iter().map(ToString::to_string).collect();
+    let egress = egress(&config, chat(&config));
     assert_eq!(
         egress,
         [
@@ -53,7 +53,7 @@ fn openai_base_url_is_the_endpoint_of_hermes() {
     let hermes = |given: Given| {
         let config = given.load();
         let executor = config.executors.fixed[&ExecutorName::builtin("hermes")].clone();
-        let egress: Vec<_> = executor.grant.egress.iter().map(ToString::to_string).collect();
+        let egress = egress(&config, &executor);
         (executor.settings["base_url"].clone(), egress, executor.grant.secrets)
     };
     let file = || Given::file("[executors]\ndefault = \"hermes\"");
@@ -82,7 +82,7 @@ fn hermes_api_base_is_the_gateway_of_runs_too() {
         .load();
     let runs = &config.executors.fixed[&ExecutorName::builtin("hermes-runs")];
     assert_eq!(runs.settings["base_url"], "http://gateway:8642/p/one/v1");
-    let egress: Vec<_> = runs.grant.egress.iter().map(ToString::to_string).collect();
+    let egress = egress(&config, runs);
     assert_eq!(
         egress,
         [
@@ -179,19 +179,16 @@ fn the_plugin_is_where_the_variables_say() {
     let settings = |given: Given| {
         let config = given.variable("MOLECULE_A2A_PLATFORM_ENABLED", "1").load();
         let executor = plugin(&config);
-        let egress: Vec<_> = executor.grant.egress.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            egress,
-            [
-                format!("POST {}", executor.settings["inbound_url"].as_str().unwrap()),
-                format!("GET {}", executor.settings["health_url"].as_str().unwrap()),
-            ]
-        );
         assert!(executor.grant.callbacks);
         executor.settings["inbound_url"].as_str().unwrap().to_owned()
     };
     let set = |name: &str, value: &str| Given::nothing().variable(name, value);
     assert_eq!(settings(Given::nothing()), "http://127.0.0.1:8645/a2a/inbound");
+    let config = Given::file("[executors]\ndefault = \"plugin-callback\"").load();
+    assert_eq!(
+        egress(&config, plugin(&config)),
+        ["POST http://127.0.0.1:8645/a2a/inbound", "GET http://127.0.0.1:8645/a2a/health"]
+    );
     assert_eq!(settings(set("MOLECULE_A2A_PLATFORM_HOST", "hermes")), "http://hermes:8645/a2a/inbound");
     assert_eq!(settings(set("MOLECULE_A2A_PLATFORM_HOST", "::1")), "http://[::1]:8645/a2a/inbound");
     assert_eq!(settings(set("MOLECULE_A2A_PLATFORM_PORT", "9")), "http://127.0.0.1:9/a2a/inbound");

@@ -2,17 +2,13 @@
 
 use std::path::Path;
 
-use super::Given;
+use super::{Given, component, egress};
 use talaria_executors::{ComponentRef, Executor};
 
 use crate::config::{Config, ExecutorName};
 
 fn get<'a>(config: &'a Config, name: &str) -> &'a Executor {
     &config.executors.fixed[&name.parse::<ExecutorName>().expect("a name")]
-}
-
-fn egress(executor: &Executor) -> Vec<String> {
-    executor.grant.egress.iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -30,7 +26,7 @@ fn an_executor_of_ones_own_is_granted_exactly_what_is_written() {
     let config = given.load();
     let mine = get(&config, "mine");
     assert_eq!(mine.component, ComponentRef::File(given.folder.path().join("mine.wasm")));
-    assert_eq!(egress(mine), ["POST https://a.example/v1/*", "GET https://b.example/x"]);
+    assert_eq!(egress(&config, mine), ["POST https://a.example/v1/*", "GET https://b.example/x"]);
     assert_eq!(mine.grant.secrets.names().collect::<Vec<_>>(), ["A", "B"]);
     assert!(mine.grant.secrets.is_set("A") && !mine.grant.secrets.is_set("B"));
     assert_eq!(mine.grant.memory(), 128 << 20);
@@ -56,7 +52,7 @@ fn a_second_gateway_is_a_second_executor() {
         other.settings["base_url"], "http://other:1/v1",
         "HERMES_API_BASE is about chat-completions only"
     );
-    assert_eq!(egress(other)[0], "POST http://other:1/v1/chat/completions");
+    assert_eq!(egress(&config, other)[0], "POST http://other:1/v1/chat/completions");
 }
 
 #[test]
@@ -75,10 +71,21 @@ fn a_built_in_executor_that_nobody_names_is_not_there() {
 fn a_part_of_a_built_in_grant_leaves_the_rest() {
     let config = Given::file("[executor.chat-completions.grant]\nmemory = \"32MiB\"").load();
     let chat = get(&config, "chat-completions");
-    assert_eq!(egress(chat).len(), 5);
+    assert_eq!(egress(&config, chat).len(), 5);
     assert_eq!(chat.grant.memory(), 32 << 20);
     let config = Given::file("[executor.chat-completions.grant]\negress = []").load();
-    assert!(egress(get(&config, "chat-completions")).is_empty(), "nothing is a grant too");
+    assert!(egress(&config, get(&config, "chat-completions")).is_empty(), "nothing is a grant too");
+}
+
+/// A secret's value, and whether there is a callback listener, must be known before a component is loaded.
+#[test]
+fn what_a_built_in_component_is_given_is_what_it_declares() {
+    let config = Given::nothing().load();
+    for builtin in config.executors.builtins.iter() {
+        let needs = component(&config, builtin.name).description().needs.clone();
+        assert_eq!(builtin.preset.secrets, needs.secrets, "{}", builtin.name);
+        assert_eq!(builtin.preset.callbacks, needs.callbacks, "{}", builtin.name);
+    }
 }
 
 #[test]
@@ -187,7 +194,7 @@ fn the_demo_gateway_takes_the_place_of_any_other() {
     config.use_gateway("http://127.0.0.1:4000/v1", "demo-key".into()).expect("a gateway");
     let chat = get(&config, "chat-completions");
     assert_eq!(chat.settings["base_url"], "http://127.0.0.1:4000/v1");
-    assert_eq!(egress(chat)[0], "POST http://127.0.0.1:4000/v1/chat/completions");
+    assert_eq!(egress(&config, chat)[0], "POST http://127.0.0.1:4000/v1/chat/completions");
     assert!(chat.grant.secrets.is_set("API_SERVER_KEY"));
     assert_eq!(chat.grant.memory(), 32 << 20);
 }

@@ -11,6 +11,10 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
+use talaria_egress::Egress;
+use talaria_engine::{Component, Engine, EngineConfig};
+use talaria_executors::{ComponentRef, Executor};
+
 use super::{Config, ConfigError, Overrides};
 
 /// A working directory, an environment and flags.
@@ -68,4 +72,24 @@ impl Given {
         let error = self.try_load().expect_err("the configuration has a mistake").to_string();
         error.replace(&format!("{}/", self.folder.path().display()), "")
     }
+}
+
+/// A built-in component, loaded.
+fn component(config: &Config, name: &str) -> Component {
+    let wasm = config.executors.builtins.get(name).expect("a built-in component").wasm;
+    let engine = EngineConfig { slots: 1, scripted_slots: 1, cache_dir: None };
+    let engine = Engine::new(&engine, Egress::new(talaria_egress::Config::default())).expect("an engine");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(Component::load(&engine, wasm, |_| ())).expect("it loads")
+}
+
+/// The calls that an executor may make once its component is loaded.
+fn egress(config: &Config, executor: &Executor) -> Vec<String> {
+    let mut grant = executor.grant.clone();
+    if let ComponentRef::Builtin(name) = &executor.component {
+        let component = component(config, name);
+        let settings = component.settings(&executor.settings).expect("the settings fit");
+        grant.fill_in(&component.description().needs.egress, &settings);
+    }
+    grant.egress.iter().map(ToString::to_string).collect()
 }

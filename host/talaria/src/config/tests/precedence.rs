@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 
-use super::Given;
+use super::{Given, egress};
 use talaria_executors::ComponentRef;
 
 use crate::config::{ExecutorName, Reply, StoreUrl, Stream};
@@ -90,7 +90,7 @@ fn the_environment_goes_before_the_file() {
     let executor = &config.executors.fixed[&name("chat-completions")];
     assert_eq!(executor.settings["base_url"], "http://environment:2/v1");
     assert_eq!(executor.settings["model"], "m", "the rest of the settings stays");
-    let egress: Vec<_> = executor.grant.egress.iter().map(ToString::to_string).collect();
+    let egress = egress(&config, executor);
     assert_eq!(egress[0], "POST http://environment:2/v1/chat/completions", "the grant follows the settings");
 }
 
