@@ -64,5 +64,5 @@ pub use live_card::LiveCard;
 pub use operation::{ReplyAs, TENANT};
 pub use origin::{InvalidNetwork, InvalidOrigin, Network, Origin};
 pub use push::Notification;
-pub use server::{Config, Counts, Limits, Pages, Server};
+pub use server::{Config, Counts, ExtraRoutes, Limits, Server};
 pub use sign::{CardSigner, InvalidSigningKey};

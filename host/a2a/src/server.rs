@@ -81,18 +81,18 @@ pub struct Limits {
 }
 
 /// Routes beside A2A on the same port.
-pub trait Pages: Send + Sync + 'static {
+pub trait ExtraRoutes: Send + Sync + 'static {
     /// Whether this path is one of them.
-    fn has(&self, path: &str) -> bool;
+    fn matches(&self, path: &str) -> bool;
 
     /// Answers a request for such a path; the request's body is not read.
-    fn answer<'a>(&'a self, head: &'a Parts) -> BoxFuture<'a, Response<Full<Bytes>>>;
+    fn respond<'a>(&'a self, head: &'a Parts) -> BoxFuture<'a, Response<Full<Bytes>>>;
 }
 
 /// The public A2A server.
 pub struct Server {
     endpoint: Arc<Endpoint>,
-    pages: Option<Arc<dyn Pages>>,
+    extra: Option<Arc<dyn ExtraRoutes>>,
     limits: Limits,
     counts: Counts,
 }
@@ -191,13 +191,13 @@ impl Server {
             max_body: limits.body,
             body_timeout: limits.body_timeout,
         };
-        Self { endpoint: Arc::new(endpoint), pages: None, limits, counts }
+        Self { endpoint: Arc::new(endpoint), extra: None, limits, counts }
     }
 
     /// Adds routes beside A2A.
     #[must_use]
-    pub fn with_pages(self, pages: Arc<dyn Pages>) -> Self {
-        Self { pages: Some(pages), ..self }
+    pub fn with_extra_routes(self, routes: Arc<dyn ExtraRoutes>) -> Self {
+        Self { extra: Some(routes), ..self }
     }
 
     /// Returns its counters.
@@ -220,7 +220,7 @@ impl Server {
 
     /// Serves until `shutdown`, then until the requests in flight are answered or the grace period is over.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
-        let Self { endpoint, pages, limits, counts } = self;
+        let Self { endpoint, extra, limits, counts } = self;
         let Limits { connections, header_timeout, grace, .. } = limits;
         let busy = StatusCode::TOO_MANY_REQUESTS;
         let limits = talaria_listen::Limits { connections, busy, header_timeout, grace };
@@ -232,10 +232,10 @@ impl Server {
         };
         let handle = move |request: Request<Incoming>| {
             let endpoint = Arc::clone(&endpoint);
-            let pages = pages.clone().filter(|pages| pages.has(request.uri().path()));
+            let extra = extra.clone().filter(|routes| routes.matches(request.uri().path()));
             async move {
-                match pages {
-                    Some(pages) => pages.answer(&request.into_parts().0).await.map(Body::Whole),
+                match extra {
+                    Some(routes) => routes.respond(&request.into_parts().0).await.map(Body::Whole),
                     None => endpoint.handle(request).await,
                 }
             }
@@ -250,7 +250,7 @@ impl Server {
 impl Counts {
     /// The number of connections rejected because there were too many.
     #[must_use]
-    pub fn connections_refused(&self) -> u64 {
+    pub fn connections_rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
     }
 

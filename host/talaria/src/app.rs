@@ -221,7 +221,7 @@ impl App {
         }
         if let Some(workspace) = &workspace {
             let pages = workspace.pages(&executors, server.auth());
-            server = server.with_pages(pages);
+            server = server.with_extra_routes(pages);
             let of = (&executors, server.auth());
             workspace.start(registry, &url, of, (&tracker, &shutdown)).await?;
         }
@@ -307,7 +307,7 @@ fn readings(
         turns_under_way: turns.under_way(),
         streams_open: server.streams_open(),
         refused: vec![
-            (Refusal::Connections, server.connections_refused()),
+            (Refusal::Connections, server.connections_rejected()),
             (Refusal::Turns, refused.busy),
             (Refusal::Conversation, refused.lane_full),
             (Refusal::Draining, refused.draining),

@@ -113,9 +113,9 @@ async fn a_disconnect_is_noticed_while_the_stream_is_silent() {
     host.next_waiting().await;
     stream.next().await.unwrap();
     let card = async || host.request("GET", "/.well-known/agent-card.json", &[], b"").await.status;
-    assert_eq!((host.counts.streams_open(), host.counts.connections_refused()), (1, 0));
+    assert_eq!((host.counts.streams_open(), host.counts.connections_rejected()), (1, 0));
     assert_eq!(card().await, 429, "the stream uses the only connection");
-    assert_eq!(host.counts.connections_refused(), 1);
+    assert_eq!(host.counts.connections_rejected(), 1);
     drop(stream);
     patiently(async {
         while card().await != 200 {

@@ -75,7 +75,7 @@ impl Bridge {
     }
 
     /// What is served beside A2A.
-    pub(crate) fn pages(&self, executors: &Arc<Executors>, auth: Auth) -> Arc<dyn talaria_a2a::Pages> {
+    pub(crate) fn pages(&self, executors: &Arc<Executors>, auth: Auth) -> Arc<dyn talaria_a2a::ExtraRoutes> {
         let runtime = self.config.assembly.current().manifest.runtime.clone();
         Arc::new(Pages {
             runtime: runtime.unwrap_or_else(|| "talaria".into()),

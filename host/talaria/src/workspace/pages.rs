@@ -37,12 +37,12 @@ pub(super) struct Pages {
 
 type Reply = Response<Full<Bytes>>;
 
-impl talaria_a2a::Pages for Pages {
-    fn has(&self, path: &str) -> bool {
+impl talaria_a2a::ExtraRoutes for Pages {
+    fn matches(&self, path: &str) -> bool {
         matches!(path, "/transcript" | "/capabilities" | "/config-schema")
     }
 
-    fn answer<'a>(&'a self, head: &'a Parts) -> BoxFuture<'a, Reply> {
+    fn respond<'a>(&'a self, head: &'a Parts) -> BoxFuture<'a, Reply> {
         Box::pin(self.page(head))
     }
 }
