@@ -1,4 +1,4 @@
-//! Hooks and how far they are.
+//! Push notification configurations and their cursors.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ async fn hooks(store: &dyn Store, key: &TaskKey) -> Vec<Hooked> {
     store.hooks(key).await.unwrap()
 }
 
-pub(crate) async fn a_hook_comes_back_as_it_was_set(store: Arc<dyn Store>) {
+pub(crate) async fn a_push_configuration_is_read_back_unchanged(store: Arc<dyn Store>) {
     let key = create(&*store, "a", &[accepted("m1")]).await;
     let plain = Hook { token: None, authentication: None, tells: Tells::Task, ..hook("b") };
     store.set_hook(&key, &plain, 1).await.unwrap();
@@ -52,7 +52,7 @@ pub(crate) async fn a_hook_comes_back_as_it_was_set(store: Arc<dyn Store>) {
     assert_eq!(ids(&hooks(&*store, &key).await), ["b"]);
 }
 
-pub(crate) async fn another_owners_hooks_are_absent(store: Arc<dyn Store>) {
+pub(crate) async fn the_push_configurations_of_another_owner_are_absent(store: Arc<dyn Store>) {
     let mine = create(&*store, "a", &[accepted("m1")]).await;
     store.set_hook(&mine, &hook("h"), 1).await.unwrap();
     for other in [TaskKey { owner: key("b").owner, task: mine.task.clone() }, key("a")] {
@@ -61,24 +61,24 @@ pub(crate) async fn another_owners_hooks_are_absent(store: Arc<dyn Store>) {
         assert!(matches!(store.remove_hook(&other, &id("h")).await, Err(StoreError::NotFound)));
         store.move_hook(&other, &id("h"), 7, None).await.unwrap();
     }
-    let [found] = &*hooks(&*store, &mine).await else { panic!("one hook") };
+    let [found] = &*hooks(&*store, &mine).await else { panic!("one configuration") };
     assert_eq!(found.cursor, 1);
 }
 
-pub(crate) async fn a_hook_that_is_set_again_goes_on_where_it_was(store: Arc<dyn Store>) {
+pub(crate) async fn a_push_configuration_that_is_set_again_keeps_its_cursor(store: Arc<dyn Store>) {
     let key = create(&*store, "a", &[accepted("m1")]).await;
     store.set_hook(&key, &hook("h"), 1).await.unwrap();
     let given_up = GivenUp { at: Timestamp::from_millis(5), tries: 12, why: "refused".into() };
     store.move_hook(&key, &id("h"), 3, Some(&given_up)).await.unwrap();
-    let [found] = &*hooks(&*store, &key).await else { panic!("one hook") };
+    let [found] = &*hooks(&*store, &key).await else { panic!("one configuration") };
     assert_eq!((found.cursor, found.given_up.as_ref()), (3, Some(&given_up)));
     let elsewhere = Hook { url: "https://example.com/else".into(), ..hook("h") };
     store.set_hook(&key, &elsewhere, 9).await.unwrap();
-    let [found] = &*hooks(&*store, &key).await else { panic!("one hook") };
+    let [found] = &*hooks(&*store, &key).await else { panic!("one configuration") };
     assert_eq!((&found.hook, found.cursor, &found.given_up), (&elsewhere, 3, &None));
 }
 
-pub(crate) async fn open_hooks_are_those_that_may_have_something_to_tell(store: Arc<dyn Store>) {
+pub(crate) async fn open_push_configurations_are_those_with_something_left_to_send(store: Arc<dyn Store>) {
     let at_work = create(&*store, "a", &[accepted("m1")]).await;
     store.set_hook(&at_work, &hook("waits"), 1).await.unwrap();
     let over = create(&*store, "b", &[accepted("m2")]).await;
@@ -96,7 +96,9 @@ pub(crate) async fn open_hooks_are_those_that_may_have_something_to_tell(store: 
     assert_eq!(ids(&given_up), ["dead"]);
 }
 
-pub(crate) async fn those_given_up_are_listed_newest_first_and_go_with_their_task(store: Arc<dyn Store>) {
+pub(crate) async fn abandoned_push_configurations_are_listed_newest_first_and_deleted_with_their_task(
+    store: Arc<dyn Store>,
+) {
     let key = create(&*store, "a", &[accepted("m1"), status(State::Completed, 7, true)]).await;
     for (name, at) in [("one", 1), ("three", 3), ("two", 2)] {
         store.set_hook(&key, &hook(name), 1).await.unwrap();

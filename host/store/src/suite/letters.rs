@@ -1,4 +1,4 @@
-//! Expected replies and what comes for them.
+//! Expected replies, and the callbacks that arrive for them.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn letter(text: &str, is_reply: bool) -> Letter {
     Letter { is_reply, is_late: false, digest, at: Timestamp::from_millis(9), body: text.as_bytes().to_vec() }
 }
 
-pub(crate) async fn letters_come_back_in_the_order_in_which_they_came(store: Arc<dyn Letters>) {
+pub(crate) async fn callbacks_are_read_back_in_the_order_of_arrival(store: Arc<dyn Letters>) {
     for (message, chat) in [("one", Some("chat")), ("two", None)] {
         store.announce(&announced(message, chat)).await.unwrap();
     }
@@ -42,7 +42,7 @@ pub(crate) async fn letters_come_back_in_the_order_in_which_they_came(store: Arc
     assert_eq!(mine[1].digest, letters[1].digest);
 }
 
-pub(crate) async fn an_announcement_is_kept_as_it_is_and_replaced_as_a_whole(store: Arc<dyn Letters>) {
+pub(crate) async fn an_expected_reply_is_stored_unchanged_and_replaced_as_a_whole(store: Arc<dyn Letters>) {
     let first = announced("one", Some("chat"));
     store.announce(&first).await.unwrap();
     store.keep("one", &Letter { is_late: true, ..letter("hi", true) }).await.unwrap();
@@ -54,12 +54,12 @@ pub(crate) async fn an_announcement_is_kept_as_it_is_and_replaced_as_a_whole(sto
     again.task.owner = Principal::anyone();
     store.announce(&again).await.unwrap();
     let (all, letters) = store.announced().await.unwrap();
-    assert_eq!((all, letters.len()), (vec![again], 1), "its letters stay");
-    assert!(!letters[0].is_late, "it came in time for this one");
+    assert_eq!((all, letters.len()), (vec![again], 1), "its callbacks stay");
+    assert!(!letters[0].is_late, "it is in time for the new expectation");
     assert_eq!(store.letter("one", 0).await.unwrap(), Some(letter("hi", true)));
 }
 
-pub(crate) async fn what_is_discarded_takes_its_letters_along(store: Arc<dyn Letters>) {
+pub(crate) async fn deleting_an_expected_reply_deletes_its_callbacks(store: Arc<dyn Letters>) {
     for message in ["one", "two"] {
         store.announce(&announced(message, None)).await.unwrap();
         store.keep(message, &letter("hi", true)).await.unwrap();
@@ -68,6 +68,6 @@ pub(crate) async fn what_is_discarded_takes_its_letters_along(store: Arc<dyn Let
     let (all, letters) = store.announced().await.unwrap();
     assert_eq!((all.len(), letters.len()), (1, 1));
     assert_eq!(store.letter("one", 0).await.unwrap(), None);
-    let refused = store.keep("one", &letter("late", true)).await;
-    assert!(matches!(refused, Err(StoreError::NotFound)), "{refused:?}");
+    let rejected = store.keep("one", &letter("late", true)).await;
+    assert!(matches!(rejected, Err(StoreError::NotFound)), "{rejected:?}");
 }

@@ -16,7 +16,7 @@ fn ids(page: &Page) -> Vec<TaskId> {
     page.tasks.iter().map(|task| task.id.clone()).collect()
 }
 
-/// A task whose status is of `at`.
+/// Creates a task whose status has the time `at`.
 async fn at(store: &dyn Store, at: u64) -> TaskKey {
     create(store, "a", &[accepted("m"), status(State::Working, at, false)]).await
 }
@@ -37,10 +37,10 @@ pub(crate) async fn the_newest_status_comes_first_then_the_greater_id(store: Arc
     let empty = list(&*store, "nobody", &all()).await;
     assert_eq!(empty, Page { tasks: vec![], next: None, total: 0 });
     let none = list(&*store, "a", &Query { limit: 0, ..all() }).await;
-    assert_eq!((none.tasks.len(), none.next, none.total), (0, None, 6), "a page of none leads nowhere");
+    assert_eq!((none.tasks.len(), none.next, none.total), (0, None, 6), "an empty page has no successor");
 }
 
-pub(crate) async fn pages_give_every_task_once(store: Arc<dyn Store>) {
+pub(crate) async fn pages_contain_every_task_once(store: Arc<dyn Store>) {
     for time in [1, 1, 1, 2, 2, 3, 4, 4, 4, 4] {
         at(&*store, time).await;
     }
@@ -50,7 +50,7 @@ pub(crate) async fn pages_give_every_task_once(store: Arc<dyn Store>) {
         loop {
             let page = list(&*store, "a", &Query { after, limit, ..all() }).await;
             assert!(!page.tasks.is_empty() && page.tasks.len() <= limit, "pages of {limit}");
-            assert_eq!(page.total, 10, "all pages, not the rest");
+            assert_eq!(page.total, 10, "the total counts all pages");
             seen.extend(ids(&page));
             after = page.next;
             if after.is_none() {
@@ -72,7 +72,7 @@ pub(crate) async fn a_task_that_moves_between_pages_is_not_listed_twice(store: A
     }
     let first = list(&*store, "a", &Query { limit: 2, ..all() }).await;
     assert_eq!(ids(&first), [keys[5].task.clone(), keys[4].task.clone()]);
-    // The one that the next page begins after moves, one that was listed ends, and a new one comes.
+    // The last task of the page moves, another listed task ends, and a new task is created.
     store.append(&keys[4], 2, &[status(State::Working, 10, false)]).await.unwrap();
     store.append(&keys[5], 2, &[status(State::Completed, 11, true)]).await.unwrap();
     at(&*store, 12).await;
@@ -120,7 +120,7 @@ pub(crate) async fn filters_and_totals(store: Arc<dyn Store>) {
             }
         }
     }
-    // A task is found by what it is now.
+    // A task is found by its current state.
     let (.., task) = made.iter().find(|(_, _, state, _)| *state == State::Working).unwrap();
     let key = TaskKey { owner: Principal::named("a"), task: task.clone() };
     store.append(&key, 2, &[Event::moved(State::Failed)]).await.unwrap();

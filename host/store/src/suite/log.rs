@@ -1,4 +1,4 @@
-//! Tasks, their events, and what is known of them by key.
+//! Tasks, their events, and the state of executors.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use talaria_turns::{
 
 use super::{accepted, create, delta, key, message, note, status, task};
 
-pub(crate) async fn a_task_is_what_its_events_add_up_to(store: Arc<dyn Store>) {
+pub(crate) async fn a_task_is_the_fold_of_its_events(store: Arc<dyn Store>) {
     let (key, context) = (key("a"), ContextId::fresh());
     let events = [accepted("m1"), Event::moved(State::Working), delta("Hel"), note("half"), delta("lo")];
     store.create(&key, &context, &events[..1]).await.unwrap();
@@ -25,10 +25,10 @@ pub(crate) async fn a_task_is_what_its_events_add_up_to(store: Arc<dyn Store>) {
     }
     assert_eq!(*found, folded);
     assert_eq!(found.artifacts[0].parts, vec![Part::text("Hello")]);
-    assert_eq!(store.task(&super::key("a")).await.unwrap(), None, "no other task is there");
+    assert_eq!(store.task(&super::key("a")).await.unwrap(), None, "no other task exists");
 }
 
-pub(crate) async fn a_key_is_taken_once(store: Arc<dyn Store>) {
+pub(crate) async fn a_key_can_be_created_once(store: Arc<dyn Store>) {
     let key = create(&*store, "a", &[accepted("m1")]).await;
     let before = task(&*store, &key).await;
     let again = store.create(&key, &ContextId::fresh(), &[accepted("m2")]).await;
@@ -36,13 +36,13 @@ pub(crate) async fn a_key_is_taken_once(store: Arc<dyn Store>) {
     assert_eq!(task(&*store, &key).await, before);
 }
 
-pub(crate) async fn a_task_may_begin_with_nothing(store: Arc<dyn Store>) {
+pub(crate) async fn a_task_may_begin_without_events(store: Arc<dyn Store>) {
     let earliest = Timestamp::now();
     let key = create(&*store, "a", &[]).await;
     let found = task(&*store, &key).await;
     assert_eq!((found.version, found.status.state), (0, State::Submitted));
-    assert!(found.status.at >= earliest && found.status.at <= Timestamp::now(), "since it was created");
-    assert_eq!(task(&*store, &key).await, found, "and it stays so");
+    assert!(found.status.at >= earliest && found.status.at <= Timestamp::now(), "the time of creation");
+    assert_eq!(task(&*store, &key).await, found, "the time does not change");
     assert_eq!(store.events(&key, 0, 10).await.unwrap(), vec![]);
     store.append(&key, 0, &[]).await.unwrap();
     assert_eq!(task(&*store, &key).await, found, "appending nothing changes nothing");
@@ -61,7 +61,7 @@ pub(crate) async fn sequence_numbers_have_no_gaps_and_resume_within_an_append(st
     let all = store.events(&key, 0, 100).await.unwrap();
     assert_eq!(all.iter().map(|entry| entry.sequence).collect::<Vec<_>>(), (1..=16).collect::<Vec<_>>());
     for entry in &all {
-        assert_eq!(*entry.event, note(&entry.sequence.to_string()), "each in its place");
+        assert_eq!(*entry.event, note(&entry.sequence.to_string()), "each at its position");
     }
     for after in 0..=16 {
         for limit in 0..=17 {
@@ -71,12 +71,12 @@ pub(crate) async fn sequence_numbers_have_no_gaps_and_resume_within_an_append(st
         }
     }
     for beyond in [17, 1 << 40, u64::MAX - 1, u64::MAX] {
-        assert_eq!(store.events(&key, beyond, 3).await.unwrap(), vec![], "beyond the end is nothing");
+        assert_eq!(store.events(&key, beyond, 3).await.unwrap(), vec![], "there is nothing beyond the end");
     }
     assert_eq!(store.events(&key, 0, usize::MAX).await.unwrap().len(), 16);
 }
 
-pub(crate) async fn everything_comes_back_as_it_was_written(store: Arc<dyn Store>) {
+pub(crate) async fn events_are_read_back_unchanged(store: Arc<dyn Store>) {
     let value = serde_json::json!({
         "z": 1, "a": [1e300, -0.1, 0.1 + 0.2, u64::MAX, i64::MIN, null, true], "text": "\u{0}\"\\\n\u{1F97E}",
     });
@@ -132,8 +132,8 @@ pub(crate) async fn everything_comes_back_as_it_was_written(store: Arc<dyn Store
     assert_eq!(*found, folded);
 }
 
-pub(crate) async fn what_was_written_can_be_read_however_deep(store: Arc<dyn Store>) {
-    // As deep as the parsers at the edge let through.
+pub(crate) async fn deeply_nested_events_can_be_read_back(store: Arc<dyn Store>) {
+    // As deep as the parsers of the servers allow.
     let deep = (0..127).fold(serde_json::json!("bottom"), |inside, _| serde_json::json!([inside]));
     let events = vec![
         Event::Note { name: "deep".into(), value: deep.clone() },
@@ -165,7 +165,7 @@ pub(crate) async fn only_one_of_eight_writers_wins(store: Arc<dyn Store>) {
     assert!(matches!(ahead, Err(StoreError::Conflict { expected: 9, actual: 3 })), "{ahead:?}");
 }
 
-pub(crate) async fn writers_that_try_again_all_get_through(store: Arc<dyn Store>) {
+pub(crate) async fn writers_that_retry_all_succeed(store: Arc<dyn Store>) {
     const WRITERS: u64 = 8;
     const EACH: u64 = 20;
     let key = create(&*store, "a", &[]).await;
@@ -201,11 +201,11 @@ pub(crate) async fn writers_that_try_again_all_get_through(store: Arc<dyn Store>
 pub(crate) async fn an_illegal_event_changes_nothing(store: Arc<dyn Store>) {
     let key = create(&*store, "a", &[accepted("m1"), Event::moved(State::Working)]).await;
     let before = task(&*store, &key).await;
-    let refused = [
+    let rejected = [
         vec![accepted("m2"), Event::moved(State::Completed), note("after the end")],
         vec![accepted("m2"), Event::moved(State::Submitted)],
     ];
-    for events in refused {
+    for events in rejected {
         let result = store.append(&key, 2, &events).await;
         assert!(matches!(result, Err(StoreError::Illegal(_))), "{result:?}");
     }
@@ -227,7 +227,7 @@ pub(crate) async fn an_illegal_event_changes_nothing(store: Arc<dyn Store>) {
     assert_eq!(store.task(&never).await.unwrap(), None);
 }
 
-pub(crate) async fn a_late_reply_leaves_the_end_where_it_was(store: Arc<dyn Store>) {
+pub(crate) async fn a_late_reply_does_not_change_the_final_status(store: Arc<dyn Store>) {
     let Event::Artifact { artifact, .. } = delta("late") else { panic!("an artifact") };
     let late = Event::Late(artifact.clone());
     let failed = create(&*store, "a", &[accepted("m1"), Event::moved(State::Failed)]).await;
@@ -236,7 +236,7 @@ pub(crate) async fn a_late_reply_leaves_the_end_where_it_was(store: Arc<dyn Stor
     let after = task(&*store, &failed).await;
     assert_eq!((&after.status, after.version, &after.artifacts), (&before.status, 3, &vec![artifact]));
     assert_eq!(*store.events(&failed, 2, 10).await.unwrap()[0].event, late);
-    // It ended when it ended.
+    // The task ended before the late reply.
     let just_after = Timestamp::from_millis(before.status.at.millis() + 1);
     assert_eq!(store.forget(just_after, usize::MAX).await.unwrap(), 1);
 
@@ -245,7 +245,7 @@ pub(crate) async fn a_late_reply_leaves_the_end_where_it_was(store: Arc<dyn Stor
     assert!(matches!(result, Err(StoreError::Illegal(_))), "{result:?}");
 }
 
-pub(crate) async fn a_long_task_is_the_same_as_its_events(store: Arc<dyn Store>) {
+pub(crate) async fn a_long_task_equals_the_fold_of_its_events(store: Arc<dyn Store>) {
     let key = create(&*store, "a", &[accepted("m1"), Event::moved(State::Working)]).await;
     let mut folded = (*task(&*store, &key).await).clone();
     for round in 0..300 {
@@ -277,7 +277,7 @@ pub(crate) async fn another_owners_task_is_absent(store: Arc<dyn Store>) {
         assert!(matches!(append, Err(StoreError::NotFound)), "{append:?}");
         let events = store.events(&theirs, 0, 10).await;
         assert!(matches!(events, Err(StoreError::NotFound)), "{events:?}");
-        store.create(&theirs, &ContextId::fresh(), &[]).await.expect("the same id is another's task");
+        store.create(&theirs, &ContextId::fresh(), &[]).await.expect("another owner may use the same id");
         assert_eq!(task(&*store, &mine).await.version, 1);
     }
 }
@@ -290,11 +290,11 @@ pub(crate) async fn state_belongs_to_owner_context_and_executor(store: Arc<dyn S
         key: "session".into(),
     };
     assert_eq!(store.state(&key).await.unwrap(), None);
-    store.set_state(&key, None).await.expect("there is nothing to forget, and that is fine");
+    store.set_state(&key, None).await.expect("deleting absent state succeeds");
     store.set_state(&key, Some(b"s1".as_slice().into())).await.unwrap();
     store.set_state(&key, Some([0, 255].as_slice().into())).await.unwrap();
     assert_eq!(store.state(&key).await.unwrap().as_deref(), Some([0, 255].as_slice()));
-    assert_eq!(store.state_beside(&key).await.unwrap(), 0, "it is not beside itself");
+    assert_eq!(store.state_beside(&key).await.unwrap(), 0, "an entry does not count itself");
     let beside = StateKey { key: "ü".into(), ..key.clone() };
     assert_eq!(store.state_beside(&beside).await.unwrap(), key.key.len() + 2);
     store.set_state(&beside, Some(b"xyz".as_slice().into())).await.unwrap();
@@ -319,7 +319,7 @@ pub(crate) async fn state_belongs_to_owner_context_and_executor(store: Arc<dyn S
     }
 }
 
-pub(crate) async fn a_turn_that_is_not_over_is_unfinished(store: Arc<dyn Store>) {
+pub(crate) async fn a_task_with_an_open_turn_is_unfinished(store: Arc<dyn Store>) {
     let submitted = create(&*store, "a", &[accepted("m1")]).await;
     let working = create(&*store, "", &[accepted("m1"), status(State::Working, 1, false)]).await;
     let asking = create(&*store, "b", &[accepted("m1"), status(State::InputRequired, 1, false)]).await;
@@ -327,7 +327,7 @@ pub(crate) async fn a_turn_that_is_not_over_is_unfinished(store: Arc<dyn Store>)
         create(&*store, "b", &[accepted("m2"), accepted("m3"), status(State::Working, 1, true)]).await;
     let again = create(&*store, "b", &[accepted("m4"), status(State::InputRequired, 1, true)]).await;
     store.append(&again, 2, &[status(State::Working, 2, true), accepted("m5")]).await.unwrap();
-    // No turn: it waits for the caller, it ended, it took in nothing, or it ended with a turn still queued.
+    // Not unfinished: a task that waits for the caller, has ended, has no message, or has ended with a turn in its queue.
     create(&*store, "a", &[accepted("m6"), status(State::InputRequired, 1, true)]).await;
     create(&*store, "a", &[accepted("m7"), status(State::Failed, 1, true)]).await;
     create(&*store, "a", &[status(State::Working, 1, false)]).await;
@@ -347,7 +347,7 @@ pub(crate) async fn a_turn_that_is_not_over_is_unfinished(store: Arc<dyn Store>)
     }
 }
 
-pub(crate) async fn everything_that_happened_can_be_read_in_its_order(store: Arc<dyn Store>) {
+pub(crate) async fn the_log_of_all_tasks_is_read_in_order(store: Arc<dyn Store>) {
     let earliest = Timestamp::now();
     assert_eq!(store.log(Begin::At(0), 10).await.unwrap(), vec![]);
     assert_eq!(store.log(Begin::Last(10), 10).await.unwrap(), vec![]);
@@ -380,5 +380,5 @@ pub(crate) async fn everything_that_happened_can_be_read_in_its_order(store: Arc
     assert_eq!(store.log(Begin::At(u64::MAX), 10).await.unwrap(), vec![]);
     store.forget(Timestamp::from_millis(u64::MAX >> 1), 0).await.unwrap();
     let left: Vec<_> = store.log(Begin::At(0), 10).await.unwrap().iter().map(place).collect();
-    assert_eq!(left, [(theirs.clone(), 1), (theirs, 2)], "a task that is forgotten leaves a gap");
+    assert_eq!(left, [(theirs.clone(), 1), (theirs, 2)], "a deleted task leaves a gap");
 }

@@ -1,4 +1,5 @@
-//! What every store must do. A store's tests say `every_promise!(|| (an empty one, what it needs to stay))`.
+//! The tests that every store must pass. The tests of a store call
+//! `every_promise!(|| (an empty store, a value to keep alive as long as the store))`.
 
 pub(crate) mod hooks;
 pub(crate) mod letters;
@@ -15,53 +16,53 @@ use talaria_turns::{
     Store, Task, TaskId, TaskKey, Timestamp,
 };
 
-/// Makes a test of each promise, with a store of its own.
+/// Defines one test per promise, each with its own store.
 macro_rules! every_promise {
     ($empty:expr) => {
         $crate::suite::every_promise! { $empty;
-            log::a_task_is_what_its_events_add_up_to,
-            log::a_key_is_taken_once,
-            log::a_task_may_begin_with_nothing,
+            log::a_task_is_the_fold_of_its_events,
+            log::a_key_can_be_created_once,
+            log::a_task_may_begin_without_events,
             log::sequence_numbers_have_no_gaps_and_resume_within_an_append,
-            log::everything_comes_back_as_it_was_written,
-            log::what_was_written_can_be_read_however_deep,
+            log::events_are_read_back_unchanged,
+            log::deeply_nested_events_can_be_read_back,
             log::only_one_of_eight_writers_wins,
-            log::writers_that_try_again_all_get_through,
+            log::writers_that_retry_all_succeed,
             log::an_illegal_event_changes_nothing,
-            log::a_late_reply_leaves_the_end_where_it_was,
-            log::a_long_task_is_the_same_as_its_events,
+            log::a_late_reply_does_not_change_the_final_status,
+            log::a_long_task_equals_the_fold_of_its_events,
             log::another_owners_task_is_absent,
             log::state_belongs_to_owner_context_and_executor,
-            log::a_turn_that_is_not_over_is_unfinished,
-            log::everything_that_happened_can_be_read_in_its_order,
-            once::of_many_writes_at_once_one_takes_the_message_in,
-            once::what_is_sent_again_writes_nothing,
+            log::a_task_with_an_open_turn_is_unfinished,
+            log::the_log_of_all_tasks_is_read_in_order,
+            once::one_of_many_concurrent_writes_accepts_the_message,
+            once::a_repeated_message_writes_nothing,
             once::another_digest_owner_or_id_is_another_message,
-            once::a_message_leads_to_the_task_that_took_it_in,
-            once::a_write_that_is_refused_takes_nothing_in,
-            recall::a_conversation_is_told_in_its_order_without_the_present_message,
-            recall::nobody_is_told_what_another_said,
-            recall::who_made_the_conversations_id_is_known_as_long_as_it_lasts,
-            recall::of_a_long_conversation_the_newest_is_told,
-            letters::letters_come_back_in_the_order_in_which_they_came,
-            letters::an_announcement_is_kept_as_it_is_and_replaced_as_a_whole,
-            letters::what_is_discarded_takes_its_letters_along,
+            once::a_message_leads_to_the_task_that_accepted_it,
+            once::a_rejected_write_accepts_no_message,
+            recall::a_context_is_recalled_in_order_without_the_current_message,
+            recall::the_messages_of_another_owner_are_not_recalled,
+            recall::the_origin_of_a_context_id_is_known_as_long_as_the_context_exists,
+            recall::the_newest_messages_of_a_long_context_are_recalled,
+            letters::callbacks_are_read_back_in_the_order_of_arrival,
+            letters::an_expected_reply_is_stored_unchanged_and_replaced_as_a_whole,
+            letters::deleting_an_expected_reply_deletes_its_callbacks,
             lists::the_newest_status_comes_first_then_the_greater_id,
-            lists::pages_give_every_task_once,
+            lists::pages_contain_every_task_once,
             lists::a_task_that_moves_between_pages_is_not_listed_twice,
             lists::filters_and_totals,
             lists::another_owners_tasks_are_not_listed,
-            retention::forgets_by_age,
-            retention::forgets_by_count,
-            retention::never_forgets_what_has_not_ended,
-            retention::forgets_many,
-            hooks::a_hook_comes_back_as_it_was_set,
-            hooks::another_owners_hooks_are_absent,
-            hooks::a_hook_that_is_set_again_goes_on_where_it_was,
-            hooks::open_hooks_are_those_that_may_have_something_to_tell,
-            hooks::those_given_up_are_listed_newest_first_and_go_with_their_task,
+            retention::deletes_by_age,
+            retention::deletes_by_count,
+            retention::never_deletes_a_task_that_is_not_over,
+            retention::deletes_many,
+            hooks::a_push_configuration_is_read_back_unchanged,
+            hooks::the_push_configurations_of_another_owner_are_absent,
+            hooks::a_push_configuration_that_is_set_again_keeps_its_cursor,
+            hooks::open_push_configurations_are_those_with_something_left_to_send,
+            hooks::abandoned_push_configurations_are_listed_newest_first_and_deleted_with_their_task,
             hooks::a_task_is_stuck_when_its_status_is_old,
-            retention::what_executors_remember_goes_with_the_last_task_of_its_context,
+            retention::the_state_of_executors_is_deleted_with_the_last_task_of_its_context,
         }
     };
     ($empty:expr; $($module:ident :: $promise:ident),* $(,)?) => {
@@ -76,7 +77,7 @@ macro_rules! every_promise {
 }
 pub(crate) use every_promise;
 
-/// A fresh key.
+/// Returns an unused key.
 pub(crate) fn key(owner: &str) -> TaskKey {
     TaskKey { owner: Principal::named(owner), task: TaskId::fresh() }
 }
@@ -86,7 +87,7 @@ pub(crate) fn message(id: &str, role: Role, text: &str) -> Message {
     Message { id, role, ..Message::agent(vec![Part::text(text)]) }
 }
 
-/// What a message is known by.
+/// Returns the identity of a message.
 pub(crate) fn once(id: &str) -> Once {
     Once { message: id.parse().unwrap(), digest: [0; 32] }
 }
@@ -96,7 +97,7 @@ pub(crate) fn accepted(id: &str) -> Event {
     Event::Accepted { message: message(id, Role::User, "do it"), executor: "worker".into(), metadata }
 }
 
-/// A status of a given time.
+/// Returns a status with a given time.
 pub(crate) fn status(state: State, at: u64, ends_turn: bool) -> Event {
     let status = Status { state, message: None, at: Timestamp::from_millis(at) };
     Event::Status { status, metadata: None, ends_turn }
@@ -107,24 +108,24 @@ pub(crate) fn delta(text: &str) -> Event {
     Event::Artifact { artifact, append: true, last: false }
 }
 
-/// Something that leaves the task as it is.
+/// Returns an event that does not change the task.
 pub(crate) fn note(text: &str) -> Event {
     Event::Note { name: "progress".into(), value: text.into() }
 }
 
-/// A fresh task with these events, in a context of its own.
+/// Creates a task with these events, in its own context.
 pub(crate) async fn create(store: &dyn Store, owner: &str, events: &[Event]) -> TaskKey {
     let key = key(owner);
     store.create(&key, &ContextId::fresh(), events).await.unwrap();
     key
 }
 
-/// A task that must be there.
+/// Returns a task that must exist.
 pub(crate) async fn task(store: &dyn Store, key: &TaskKey) -> Arc<Task> {
-    store.task(key).await.unwrap().expect("the task is there")
+    store.task(key).await.unwrap().expect("the task exists")
 }
 
-/// Everything, as far as it goes on a page of 100.
+/// Returns a query for the first 100 tasks.
 pub(crate) fn all() -> Query {
     Query { context: None, state: None, since: None, after: None, limit: 100 }
 }

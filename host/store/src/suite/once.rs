@@ -1,4 +1,4 @@
-//! A message is taken in once.
+//! A message is accepted once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use talaria_turns::{
 
 use super::{accepted, create, key, message, note, once, task};
 
-/// Creates a task with a message that is taken in once.
+/// Creates a task with a message that is accepted once.
 async fn begin(
     store: &dyn Store,
     owner: &str,
@@ -28,7 +28,7 @@ fn sent(result: Result<TaskKey, StoreError>) -> TaskId {
     }
 }
 
-pub(crate) async fn of_many_writes_at_once_one_takes_the_message_in(store: Arc<dyn Store>) {
+pub(crate) async fn one_of_many_concurrent_writes_accepts_the_message(store: Arc<dyn Store>) {
     const MESSAGES: usize = 40;
     let context = ContextId::fresh();
     let mut writers = tokio::task::JoinSet::new();
@@ -41,28 +41,30 @@ pub(crate) async fn of_many_writes_at_once_one_takes_the_message_in(store: Arc<d
             });
         }
     }
-    let (mut made, mut told) = (HashMap::new(), Vec::new());
+    let (mut created, mut duplicates) = (HashMap::new(), Vec::new());
     while let Some(joined) = writers.join_next().await {
         match joined.unwrap() {
-            (number, Ok(key)) => assert!(made.insert(number, key.task).is_none(), "{number} is made twice"),
-            (number, Err(StoreError::Sent(task))) => told.push((number, task)),
+            (number, Ok(key)) => {
+                assert!(created.insert(number, key.task).is_none(), "{number} is created twice")
+            }
+            (number, Err(StoreError::Sent(task))) => duplicates.push((number, task)),
             (number, other) => panic!("{number}: {other:?}"),
         }
     }
-    assert_eq!((made.len(), told.len()), (MESSAGES, 3 * MESSAGES));
-    for (number, task) in &told {
-        assert_eq!(made.get(number), Some(task), "whoever comes later is told of the first");
+    assert_eq!((created.len(), duplicates.len()), (MESSAGES, 3 * MESSAGES));
+    for (number, task) in &duplicates {
+        assert_eq!(created.get(number), Some(task), "a duplicate leads to the first task");
     }
     let page = store.list(&Principal::named("a"), &super::all()).await.unwrap();
     assert_eq!(page.total, MESSAGES);
 }
 
-pub(crate) async fn what_is_sent_again_writes_nothing(store: Arc<dyn Store>) {
+pub(crate) async fn a_repeated_message_writes_nothing(store: Arc<dyn Store>) {
     let context = ContextId::fresh();
     let first = begin(&*store, "a", &context, &once("m1")).await.unwrap();
     let other = begin(&*store, "a", &context, &once("m2")).await.unwrap();
     assert_eq!(sent(begin(&*store, "a", &context, &once("m1")).await), first.task);
-    // Into a task that is there it is no different, and it goes before all other reasons to refuse.
+    // The same holds for an existing task, and this error takes precedence over all others.
     for (key, version) in [(&first, 1), (&other, 1), (&other, 7)] {
         let events = [accepted("m1"), Event::moved(State::Failed)];
         let again = store.write(key, Onto::Version(version), &events, Some(&once("m1"))).await;
@@ -79,7 +81,7 @@ pub(crate) async fn another_digest_owner_or_id_is_another_message(store: Arc<dyn
     let second = begin(&*store, "a", &context, &elsewhere).await.unwrap();
     let theirs = begin(&*store, "b", &context, &once("m1")).await.unwrap();
     begin(&*store, "a", &context, &once("m2")).await.unwrap();
-    // The second did not push the first out.
+    // The second did not replace the first.
     let known = [(&first, once("m1")), (&second, elsewhere), (&theirs, once("m1"))];
     for (key, once) in &known {
         assert_eq!(store.accepted(&key.owner, once).await.unwrap().as_ref(), Some(&key.task));
@@ -88,7 +90,7 @@ pub(crate) async fn another_digest_owner_or_id_is_another_message(store: Arc<dyn
     }
 }
 
-pub(crate) async fn a_message_leads_to_the_task_that_took_it_in(store: Arc<dyn Store>) {
+pub(crate) async fn a_message_leads_to_the_task_that_accepted_it(store: Arc<dyn Store>) {
     let find = async |id: &str| store.accepted(&Principal::named("a"), &once(id)).await.unwrap();
     assert_eq!(find("m1").await, None);
     let first = begin(&*store, "a", &ContextId::fresh(), &once("m1")).await.unwrap();
@@ -97,14 +99,14 @@ pub(crate) async fn a_message_leads_to_the_task_that_took_it_in(store: Arc<dyn S
     for id in ["m1", "m2"] {
         assert_eq!(find(id).await.as_ref(), Some(&first.task), "{id}");
     }
-    // Callers that cannot be told apart write without it, as often as they like.
+    // Callers without a name write without an identity, as often as they like.
     for _ in 0..2 {
         create(&*store, "a", &[accepted("m4")]).await;
     }
     assert_eq!(find("m4").await, None);
 }
 
-pub(crate) async fn a_write_that_is_refused_takes_nothing_in(store: Arc<dyn Store>) {
+pub(crate) async fn a_rejected_write_accepts_no_message(store: Arc<dyn Store>) {
     let first = begin(&*store, "a", &ContextId::fresh(), &once("m1")).await.unwrap();
     let context = ContextId::fresh();
     let onto = Onto::Nothing { context: &context, host_made: true };

@@ -1,4 +1,4 @@
-//! What a conversation remembers.
+//! The messages of a context that a turn can recall.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn recall(present: &TaskKey, context: &ContextId) -> Recall {
     }
 }
 
-/// A turn that ended, in a task of its own.
+/// Returns the events of a task whose only turn has ended.
 fn turn(id: &str, answer: &str, at: u64) -> [Event; 3] {
     [accepted(id), delta(answer), status(State::Completed, at, true)]
 }
@@ -32,14 +32,14 @@ async fn said(store: &dyn Store, recall: &Recall) -> Vec<String> {
     store.recall(recall).await.unwrap().into_iter().map(line).collect()
 }
 
-pub(crate) async fn a_conversation_is_told_in_its_order_without_the_present_message(store: Arc<dyn Store>) {
+pub(crate) async fn a_context_is_recalled_in_order_without_the_current_message(store: Arc<dyn Store>) {
     let (context, elsewhere) = (ContextId::fresh(), ContextId::fresh());
     let asking = key("a");
     let first = [accepted("m1"), delta("one"), status(State::InputRequired, 1, true)];
     store.create(&asking, &context, &first).await.unwrap();
     let between = key("a");
     store.create(&between, &context, &turn("m2", "two", 2)).await.unwrap();
-    store.create(&key("a"), &elsewhere, &turn("x", "of another conversation", 3)).await.unwrap();
+    store.create(&key("a"), &elsewhere, &turn("x", "of another context", 3)).await.unwrap();
     store.create(&key("b"), &context, &turn("y", "of another caller", 4)).await.unwrap();
     let failed = [accepted("m3"), delta("half"), status(State::Failed, 5, true)];
     store.create(&key("a"), &context, &failed).await.unwrap();
@@ -56,7 +56,7 @@ pub(crate) async fn a_conversation_is_told_in_its_order_without_the_present_mess
     assert!(said(&*store, &none).await.is_empty());
 }
 
-pub(crate) async fn nobody_is_told_what_another_said(store: Arc<dyn Store>) {
+pub(crate) async fn the_messages_of_another_owner_are_not_recalled(store: Arc<dyn Store>) {
     let context = ContextId::fresh();
     let mine = key("a");
     store.create(&mine, &context, &turn("m1", "one", 1)).await.unwrap();
@@ -67,13 +67,13 @@ pub(crate) async fn nobody_is_told_what_another_said(store: Arc<dyn Store>) {
         store.create(&theirs, &context, &[accepted("m2")]).await.unwrap();
         assert!(said(&*store, &recall(&theirs, &context)).await.is_empty());
     }
-    // Nor in a conversation that the present task does not belong to.
+    // The same holds for a context that the current task does not belong to.
     let present = key("a");
     store.create(&present, &ContextId::fresh(), &[accepted("m3")]).await.unwrap();
     assert!(said(&*store, &recall(&present, &context)).await.is_empty());
 }
 
-pub(crate) async fn who_made_the_conversations_id_is_known_as_long_as_it_lasts(store: Arc<dyn Store>) {
+pub(crate) async fn the_origin_of_a_context_id_is_known_as_long_as_the_context_exists(store: Arc<dyn Store>) {
     let (made, chosen) = (ContextId::fresh(), ContextId::fresh());
     let only = |key: &TaskKey, context: &ContextId| Recall { host_made_only: true, ..recall(key, context) };
     let begin = async |context: &ContextId, host_made: bool, events: &[Event]| {
@@ -89,12 +89,12 @@ pub(crate) async fn who_made_the_conversations_id_is_known_as_long_as_it_lasts(s
     let stranger = begin(&chosen, false, &[accepted("m5")]).await;
     assert!(said(&*store, &only(&stranger, &chosen)).await.is_empty());
     assert_eq!(said(&*store, &recall(&stranger, &chosen)).await.len(), 2);
-    // The task that the id was made for is forgotten, and the rest is as it was.
+    // The task that the id was made for is deleted; the rest does not change.
     assert_eq!(store.forget(Timestamp::from_millis(2), usize::MAX).await.unwrap(), 1);
     assert_eq!(said(&*store, &only(&present, &made)).await, ["> m2", "< two"]);
 }
 
-pub(crate) async fn of_a_long_conversation_the_newest_is_told(store: Arc<dyn Store>) {
+pub(crate) async fn the_newest_messages_of_a_long_context_are_recalled(store: Arc<dyn Store>) {
     let context = ContextId::fresh();
     for number in 0..1_500 {
         store.create(&key("a"), &context, &turn(&format!("m{number}"), "so", number)).await.unwrap();
@@ -102,10 +102,10 @@ pub(crate) async fn of_a_long_conversation_the_newest_is_told(store: Arc<dyn Sto
     let present = key("a");
     store.create(&present, &context, &[accepted("now")]).await.unwrap();
     let all = Recall { messages: usize::MAX, bytes: usize::MAX, ..recall(&present, &context) };
-    let told = said(&*store, &all).await;
-    assert!(told.len() <= 2 * Recall::TASKS, "no more tasks are looked at than {}", Recall::TASKS);
-    assert_eq!(told.last().unwrap(), "< so");
-    assert_eq!(told[told.len() - 2], "> m1499");
+    let recalled = said(&*store, &all).await;
+    assert!(recalled.len() <= 2 * Recall::TASKS, "at most {} tasks are read", Recall::TASKS);
+    assert_eq!(recalled.last().unwrap(), "< so");
+    assert_eq!(recalled[recalled.len() - 2], "> m1499");
     let few = Recall { messages: 4, ..recall(&present, &context) };
     assert_eq!(said(&*store, &few).await, ["> m1498", "< so", "> m1499", "< so"]);
     let small = Recall { bytes: 300, ..recall(&present, &context) };

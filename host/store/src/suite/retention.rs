@@ -1,4 +1,4 @@
-//! What is forgotten, and what is not.
+//! Retention: which tasks are deleted, and which are kept.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use talaria_turns::{
 
 use super::{accepted, all, create, key, note, once, status};
 
-/// A task that ended at `at`, with a message of that name.
+/// Creates a task that ended at `at`, with a message of that name.
 async fn ended(store: &dyn Store, owner: &str, at: u64) -> TaskKey {
     let key = create(store, owner, &[accepted(&format!("m{at}"))]).await;
     end(store, &key, at).await;
     key
 }
 
-/// The same, with a message that is taken in once.
+/// Creates a task that ended at `at`, with a message that is accepted once.
 async fn ended_once(store: &dyn Store, owner: &str, at: u64) -> TaskKey {
     let (key, id) = (key(owner), format!("m{at}"));
     let onto = Onto::Nothing { context: &ContextId::fresh(), host_made: false };
@@ -37,7 +37,7 @@ fn never() -> Timestamp {
     Timestamp::from_millis(0)
 }
 
-pub(crate) async fn forgets_by_age(store: Arc<dyn Store>) {
+pub(crate) async fn deletes_by_age(store: Arc<dyn Store>) {
     let old = [ended_once(&*store, "a", 10).await, ended(&*store, "b", 11).await];
     let new = [ended_once(&*store, "a", 12).await, ended(&*store, "b", 13).await];
     assert_eq!(store.forget(Timestamp::from_millis(10), usize::MAX).await.unwrap(), 0, "10 is not before 10");
@@ -56,30 +56,30 @@ pub(crate) async fn forgets_by_age(store: Arc<dyn Store>) {
     }
     let message = store.accepted(&new[0].owner, &once("m12")).await.unwrap();
     assert_eq!(message.as_ref(), Some(&new[0].task));
-    // The key is free again.
+    // The key can be used again.
     store.create(&old[0], &ContextId::fresh(), &[accepted("m1")]).await.unwrap();
-    assert_eq!(store.events(&old[0], 0, 10).await.unwrap().len(), 1, "nothing of the old one is left");
+    assert_eq!(store.events(&old[0], 0, 10).await.unwrap().len(), 1, "nothing of the old task is left");
 }
 
-pub(crate) async fn forgets_by_count(store: Arc<dyn Store>) {
+pub(crate) async fn deletes_by_count(store: Arc<dyn Store>) {
     let mut keys = Vec::new();
-    // Not in the order in which they end; two end at once.
+    // The tasks do not end in this order, and two end at the same time.
     for at in [14, 10, 13, 12, 12, 11] {
         keys.push(ended(&*store, if at % 2 == 0 { "a" } else { "b" }, at).await);
     }
     assert_eq!(store.forget(never(), 6).await.unwrap(), 0);
     assert_eq!(store.forget(never(), 4).await.unwrap(), 2, "all owners are counted together");
     assert!(!is_there(&*store, &keys[1]).await && !is_there(&*store, &keys[5]).await, "the oldest two");
-    assert_eq!(store.forget(never(), 3).await.unwrap(), 1, "one of the two that ended at once");
+    assert_eq!(store.forget(never(), 3).await.unwrap(), 1, "one of the two that ended at the same time");
     assert!(is_there(&*store, &keys[3]).await != is_there(&*store, &keys[4]).await);
     let later = Timestamp::from_millis(14);
-    assert_eq!(store.forget(later, 3).await.unwrap(), 2, "whichever forgets more: age");
+    assert_eq!(store.forget(later, 3).await.unwrap(), 2, "the stricter limit applies: age");
     assert!(is_there(&*store, &keys[0]).await);
-    assert_eq!(store.forget(later, 0).await.unwrap(), 1, "whichever forgets more: count");
+    assert_eq!(store.forget(later, 0).await.unwrap(), 1, "the stricter limit applies: count");
     assert_eq!(store.forget(later, 0).await.unwrap(), 0);
 }
 
-pub(crate) async fn never_forgets_what_has_not_ended(store: Arc<dyn Store>) {
+pub(crate) async fn never_deletes_a_task_that_is_not_over(store: Arc<dyn Store>) {
     let submitted = create(&*store, "a", &[accepted("m1")]).await;
     let working = create(&*store, "a", &[accepted("m2"), status(State::Working, 1, false)]).await;
     let waiting = create(&*store, "a", &[accepted("m3"), status(State::InputRequired, 1, true)]).await;
@@ -94,7 +94,7 @@ pub(crate) async fn never_forgets_what_has_not_ended(store: Arc<dyn Store>) {
     assert_eq!(store.unfinished().await.unwrap().len(), 2);
 }
 
-pub(crate) async fn forgets_many(store: Arc<dyn Store>) {
+pub(crate) async fn deletes_many(store: Arc<dyn Store>) {
     const MANY: u64 = 1_050;
     let mut set = tokio::task::JoinSet::new();
     for number in 0..MANY {
@@ -108,7 +108,7 @@ pub(crate) async fn forgets_many(store: Arc<dyn Store>) {
         });
     }
     let keys = set.join_all().await;
-    // Writes go on meanwhile.
+    // Writes continue meanwhile.
     let busy = create(&*store, "a", &[]).await;
     let appending = {
         let (store, busy) = (Arc::clone(&store), busy.clone());
@@ -120,7 +120,7 @@ pub(crate) async fn forgets_many(store: Arc<dyn Store>) {
     };
     let (forgotten, again, ()) =
         tokio::join!(store.forget(never(), 25), store.forget(never(), 25), appending);
-    assert_eq!(forgotten.unwrap() + again.unwrap(), 1_025, "two at once forget no more than one");
+    assert_eq!(forgotten.unwrap() + again.unwrap(), 1_025, "two concurrent calls delete no more than one");
     let page = store.list(&Principal::named("a"), &all()).await.unwrap();
     assert_eq!(page.total, 26);
     let newest = Timestamp::from_millis(100 + MANY - 25);
@@ -133,7 +133,9 @@ pub(crate) async fn forgets_many(store: Arc<dyn Store>) {
     assert_eq!(messages, 25);
 }
 
-pub(crate) async fn what_executors_remember_goes_with_the_last_task_of_its_context(store: Arc<dyn Store>) {
+pub(crate) async fn the_state_of_executors_is_deleted_with_the_last_task_of_its_context(
+    store: Arc<dyn Store>,
+) {
     let context = ContextId::fresh();
     let state = |owner: &str, context: &ContextId| StateKey {
         owner: Principal::named(owner),
@@ -152,7 +154,7 @@ pub(crate) async fn what_executors_remember_goes_with_the_last_task_of_its_conte
     }
     store.append(&tasks[0], 1, &[status(State::Completed, 5, true)]).await.unwrap();
     assert_eq!(store.forget(Timestamp::now(), 0).await.unwrap(), 1);
-    assert!(store.state(&mine).await.unwrap().is_some(), "a task of the context is left");
+    assert!(store.state(&mine).await.unwrap().is_some(), "the context still has a task");
     store.append(&tasks[1], 1, &[status(State::Completed, 5, true)]).await.unwrap();
     assert_eq!(store.forget(Timestamp::now(), 0).await.unwrap(), 1);
     assert_eq!(store.state(&mine).await.unwrap(), None);
