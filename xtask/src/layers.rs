@@ -199,29 +199,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_engine_and_what_is_built_on_it_compile_wasmtime_for_their_tests() {
-        let root = crate::repository().unwrap();
-        for name in ["a2a", "turns", "store", "egress", "mailbox", "oci", "listen", "observe", "workspace"] {
-            let package = format!("talaria-{name}");
-            let tree = [
-                "tree",
-                "--offline",
-                "--edges",
-                "normal,build,dev",
-                "--prefix",
-                "none",
-                "--package",
-                &package,
-            ];
-            let tree = read(cargo().args(tree).current_dir(&root)).unwrap();
-            assert!(tree.starts_with(&package), "{tree}");
-            let heavy =
-                tree.lines().find(|line| line.starts_with("wasmtime") || line.starts_with("cranelift"));
-            assert_eq!(heavy, None, "{package} needs it");
-        }
-    }
-
-    #[test]
     fn a_release_is_fuzzed_for_as_long_as_it_is_told() {
         assert_eq!(Plan::parse(&[]).unwrap().minutes, FUZZ_MINUTES);
         assert_eq!(Plan::parse(&["--minutes", "1"]).unwrap().minutes, 1);

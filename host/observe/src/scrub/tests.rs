@@ -16,7 +16,7 @@ fn the_rules_compile() {
 fn secrets_go() {
     let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo\n4lgOEePzNm0tRgeLezV6ffAt0gun\nab==\n-----END RSA PRIVATE KEY-----";
     let cases = [
-        ("OPENAI_API_KEY=abcdefgh12345678".into(), "OPENAI_API_KEY=[REDACTED:api_key]".into()),
+        ("PROVIDER_API_KEY=abcdefgh12345678".into(), "PROVIDER_API_KEY=[REDACTED:api_key]".into()),
         ("export GITHUB_TOKEN = abcdefgh1 next".into(), "export GITHUB_TOKEN = [REDACTED:token] next".into()),
         ("my_client_secret=abcdefgh".into(), "my_client_secret=[REDACTED:secret]".into()),
         ("AWS_SECRET_ACCESS_KEY=abc/def+ghi".into(), "AWS_SECRET_ACCESS_KEY=[REDACTED:key]".into()),
