@@ -1,20 +1,20 @@
-//! Time that runs faster for a bridge than for its test.
+//! A clock that runs faster for a bridge than for its test.
 //!
-//! libfaketime stands between the bridge and the C library: what the clocks say (also those that never go back) and how
-//! long sleeps and waits for sockets take. So every pause and every time limit of the bridge is as it is in production,
-//! counted by a clock that is [`FACTOR`] times as fast. What waits in the kernel by a clock of the kernel's own, such as a
-//! condition of a mutex, is as slow as ever; nothing that the bridge does in time depends on one.
+//! libfaketime sits between the bridge and the C library and scales all clocks, monotonic ones included, and the duration of
+//! sleeps and of waits for sockets. So every pause and every timeout of the bridge has its production value, measured by a clock
+//! that is [`FACTOR`] times as fast. Waits on a clock of the kernel, such as those of a condition variable, keep their real
+//! duration; no timing of the bridge depends on them.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::bridge::{Bridge, Start};
 
-/// How much faster. An hour is two minutes, and the ten seconds that the platform has to answer are a third of a second,
-/// which a busy machine still manages.
+/// The speed of the clock. An hour takes two minutes, and the platform's ten seconds to answer take a third of a second, which
+/// a busy machine still manages.
 pub(crate) const FACTOR: u32 = 30;
 
-/// A clock that runs on while bridges come and go.
+/// A clock that keeps running across restarts of the bridge.
 pub(crate) struct Clock {
     library: PathBuf,
     began: Instant,
@@ -23,24 +23,24 @@ pub(crate) struct Clock {
 // === impl Clock ===
 
 impl Clock {
-    /// Begins now.
+    /// Starts the clock.
     pub(crate) fn start() -> Self {
         Self { library: library(), began: Instant::now() }
     }
 
-    /// A bridge by this clock.
+    /// Makes a bridge use this clock.
     pub(crate) fn drive<'a>(&self, start: Start<'a>) -> Start<'a> {
-        // It begins with the clock of the machine, so it gets what the clock is ahead by. Never less than that: time does not
-        // go back between two bridges.
+        // The bridge starts at the time of the machine, so it gets the lead of this clock, rounded up: time must not go back
+        // between two bridges.
         let ahead = self.began.elapsed() * (FACTOR - 1);
         start
             .env("LD_PRELOAD", &self.library.to_string_lossy())
             .env("FAKETIME", &format!("+{} x{FACTOR}", ahead.as_secs() + 1))
-            // The times of files are the machine's.
+            // The timestamps of files stay real.
             .env("NO_FAKE_STAT", "1")
     }
 
-    /// Kills a bridge, and removes what the library shares between a process and its children, which would stay behind.
+    /// Kills a bridge and removes the shared memory of the library, which would be left behind.
     pub(crate) fn kill(bridge: Bridge) {
         let id = bridge.id();
         bridge.kill();
@@ -49,18 +49,18 @@ impl Clock {
         }
     }
 
-    /// What this clock says, since it began.
+    /// The time on this clock since it started.
     pub(crate) fn now(&self) -> Duration {
         self.began.elapsed() * FACTOR
     }
 
-    /// Lets time pass.
+    /// Waits for a duration on this clock.
     pub(crate) async fn pass(simulated: Duration) {
         tokio::time::sleep(simulated / FACTOR).await;
     }
 }
 
-/// Where `cargo xtask prepare` leaves it, below a folder that has the name of the machine's architecture.
+/// The library that `cargo xtask prepare` installs, below a folder named after the machine's architecture.
 pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().nth(3).unwrap_or(Path::new("target"));

@@ -1,11 +1,11 @@
-//! A newcomer's first minutes: `serve --demo`, `send`, curl, in both versions of the protocol.
+//! The first minutes of a new user: `serve --demo`, `send` and curl, in both versions of the protocol.
 
 use serde_json::{Value, json};
 
 use crate::bridge::{Start, keep_off_the_default_port, message, run, stderr, stdout, talaria};
 
 #[tokio::test]
-async fn a_turn_flows_with_nothing_but_the_binary() {
+async fn the_binary_alone_answers_a_turn() {
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).arg("--demo").up();
     assert_eq!(bridge.banner["executors"][0]["name"], "chat-completions");
@@ -21,8 +21,8 @@ async fn a_turn_flows_with_nothing_but_the_binary() {
     assert_eq!(answer["result"]["parts"][0]["kind"], "text");
     assert!(answer["result"]["parts"][0]["text"].as_str().unwrap().starts_with("You said: \"hello\""));
 
-    // A task exists inside either way.
-    assert_eq!(answer["result"].get("taskId"), None, "it is over, and takes no message");
+    // There is a task behind either answer.
+    assert_eq!(answer["result"].get("taskId"), None, "the task is over and accepts no message");
     let query = json!({ "contextId": answer["result"]["contextId"] });
     let id = bridge.call("ListTasks", query).await["result"]["tasks"][0]["id"].clone();
     let task = bridge.call_v03("tasks/get", json!({ "id": id })).await;
@@ -33,7 +33,7 @@ async fn a_turn_flows_with_nothing_but_the_binary() {
 }
 
 #[tokio::test]
-async fn a_failure_of_the_upstream_is_a_task_that_failed_and_not_an_error() {
+async fn a_failure_of_the_upstream_is_a_failed_task_and_not_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).arg("--demo").up();
     let answer = bridge.call("SendMessage", message("fail please")).await;
@@ -48,8 +48,8 @@ async fn one_card_serves_both_versions() {
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).arg("--demo").up();
     let response = bridge.request("GET", "/.well-known/agent-card.json", &[], "").await;
-    let old_place = bridge.request("GET", "/.well-known/agent.json", &[], "").await;
-    assert_eq!((response.status, &response.body), (200, &old_place.body));
+    let old_path = bridge.request("GET", "/.well-known/agent.json", &[], "").await;
+    assert_eq!((response.status, &response.body), (200, &old_path.body));
     let card: Value = serde_json::from_slice(&response.body).unwrap();
     assert_eq!(card["supportedInterfaces"][0]["protocolVersion"], "1.0");
     assert_eq!(card["supportedInterfaces"][0]["url"], bridge.url());
@@ -58,7 +58,7 @@ async fn one_card_serves_both_versions() {
 }
 
 #[tokio::test]
-async fn the_banner_says_what_is_where_and_what_to_paste() {
+async fn the_banner_lists_addresses_and_a_command_to_paste() {
     use std::io::BufRead as _;
     let folder = tempfile::tempdir().unwrap();
     keep_off_the_default_port(folder.path());
@@ -85,7 +85,7 @@ async fn the_banner_says_what_is_where_and_what_to_paste() {
 }
 
 #[tokio::test]
-async fn the_pasted_line_works() {
+async fn the_pasted_command_works() {
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).arg("--demo").up();
     for protocol in ["1.0", "0.3"] {

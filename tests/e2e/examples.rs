@@ -1,8 +1,8 @@
-//! The example executors, as operators would run them: dropped into the folder with the grant that comes with them, in
-//! the real product, in front of an upstream that remembers what it was sent.
+//! The example executors as operators run them: dropped into the folder with their own grants, in front of an upstream that
+//! records its requests.
 //!
-//! `cargo xtask examples` builds them; without it these tests fail. The upstreams are in the tests' own runtimes, and must
-//! answer probes while a test waits for its bridge: hence several threads.
+//! `cargo xtask examples` builds them; without it these tests fail. The tests need several threads, because the upstreams run in
+//! the runtime of the test and must answer probes while the test waits for its bridge.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use talaria_fakes::{FakeGateway, Reply, Stream, soon};
 
 use crate::bridge::{Bridge, Start, run, stderr, stdout, talaria};
 
-/// Where an example says that its upstreams are.
+/// The addresses of the upstreams in an example's configuration.
 const FIRST: &str = "http://127.0.0.1:8642/v1";
 const SECOND: &str = "http://127.0.0.1:8643/v1";
 
-/// A component that `cargo xtask examples` built.
+/// Returns a component that `cargo xtask examples` built.
 fn component(name: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_BIN_EXE_talaria")).ancestors().nth(2).expect("a target folder");
     let path = target.join("examples").join(format!("{name}.wasm"));
@@ -22,7 +22,7 @@ fn component(name: &str) -> PathBuf {
     path
 }
 
-/// A bridge with one example, whose upstreams are these.
+/// Starts a bridge with one example and these upstreams.
 fn serve(folder: &Path, name: &str, upstreams: &[(&str, String)], keys: &[(&str, &str)]) -> Bridge {
     let executors = folder.join("executors");
     std::fs::create_dir(&executors).unwrap();
@@ -53,7 +53,7 @@ async fn the_upstream_of_redact_never_sees_personal_data_and_the_caller_gets_it_
     .await;
     let upstreams = [(FIRST, gateway.base_url())];
     let bridge = serve(folder.path(), "redact", &upstreams, &[("API_SERVER_KEY", "the-key")]);
-    assert!(gateway.probes() > 0, "setup asked for its health");
+    assert!(gateway.probes() > 0, "the setup checks the health");
 
     let text = "Write to jane.doe@example.com and call +44 20 7946 0958";
     assert_eq!(bridge.say(text).await, "I wrote to jane.doe@example.com and called +44 20 7946 0958.");
@@ -64,14 +64,14 @@ async fn the_upstream_of_redact_never_sees_personal_data_and_the_caller_gets_it_
     assert_eq!(requests.len(), 2, "one buffered, one streamed");
     for request in &requests {
         let body = String::from_utf8_lossy(&request.body);
-        assert!(!body.contains("jane") && !body.contains("7946"), "it went out: {body}");
+        assert!(!body.contains("jane") && !body.contains("7946"), "personal data was sent: {body}");
         assert!(body.contains("Write to [email-1] and call [phone-1]"), "{body}");
         assert_eq!(request.header("authorization"), Some("Bearer the-key"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn by_language_sends_each_message_to_its_upstream_with_the_key_of_that_one() {
+async fn by_language_sends_each_message_to_its_upstream_with_its_key() {
     let folder = tempfile::tempdir().unwrap();
     let english = FakeGateway::always(Reply::completion("sunny")).await;
     let other = FakeGateway::script([
@@ -96,9 +96,9 @@ async fn by_language_sends_each_message_to_its_upstream_with_the_key_of_that_one
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_upstream_to_speak_wins_the_race_and_the_other_is_let_go() {
+async fn the_first_upstream_to_answer_wins_the_race_and_the_other_is_cancelled() {
     let folder = tempfile::tempdir().unwrap();
-    // Gone when the stream that holds it is.
+    // Dropped together with the stream that holds it.
     let (held, let_go) = tokio::sync::oneshot::channel::<()>();
     let slow = FakeGateway::script([Stream::new().hold(held).hang().into()]).await;
     let fast = FakeGateway::always(Reply::stream(["the ", "fast one"])).await;
@@ -113,7 +113,7 @@ async fn the_first_upstream_to_speak_wins_the_race_and_the_other_is_let_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_race_is_won_by_the_one_that_is_left() {
+async fn the_only_working_upstream_wins_the_race() {
     let folder = tempfile::tempdir().unwrap();
     let broken = FakeGateway::always(Reply::status(503, "text/plain", "busy")).await;
     let whole = FakeGateway::always(Reply::stream(["still ", "here"])).await;

@@ -1,6 +1,6 @@
-//! The files in `examples/workspace`: as far as they can be tried without a container engine. What the containers would
-//! run is run, by their user where the tests may become somebody else, with their folders below a temporary one, other
-//! ports, and a stand-in for `hermes`.
+//! The files in `examples/workspace`, as far as they can be tested without a container engine. The tests run the commands of the
+//! containers, as their user if they have the permission, with the folders below a temporary one, other ports, and a fake
+//! `hermes`.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -16,10 +16,10 @@ use talaria_fakes::{FakePlatform, free_port, soon};
 use crate::bridge::{client, run, stderr, stdout, talaria};
 use crate::gateway;
 
-/// The port of the operator's server, which the probes ask.
+/// The port of the admin server, which the probes use.
 const OPERATORS: &str = "127.0.0.1:8001";
 
-/// A provider's key, as the operator gives it.
+/// A provider's key, as the operator sets it.
 const KEY: (&str, &str) = ("OPENROUTER_API_KEY", "sk-or-of-the-tests");
 
 fn example(name: &str) -> PathBuf {
@@ -37,7 +37,7 @@ fn yaml(name: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Every command in the files that starts talaria, without the program's name.
+/// Returns the arguments of every command in the files that starts talaria.
 fn commands() -> Vec<Vec<String>> {
     let containerfile = read("Containerfile");
     let entry = containerfile.lines().find_map(|line| line.strip_prefix("ENTRYPOINT ")).unwrap();
@@ -52,14 +52,14 @@ fn commands() -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_configuration_is_one_and_the_commands_are_understood() {
+fn the_configuration_is_valid_and_the_commands_are_accepted() {
     let folder = tempfile::tempdir().unwrap();
     for words in commands() {
         assert_eq!(words[0], "serve");
         let help = run(talaria(folder.path()).args(&words).arg("--help"));
         assert!(help.status.success(), "{words:?}: {}", stderr(&help));
     }
-    // Nothing listens, so the executor is not ready; but everything is understood.
+    // No upstream is running, so the executor is not ready, but the configuration is valid.
     let config = read("talaria.toml").replace("/configs", &folder.path().to_string_lossy());
     std::fs::write(folder.path().join("talaria.toml"), config).unwrap();
     let check = run(talaria(folder.path())
@@ -71,7 +71,7 @@ fn the_configuration_is_one_and_the_commands_are_understood() {
 }
 
 #[test]
-fn the_files_agree_on_ports_volumes_and_time() {
+fn the_files_agree_on_ports_volumes_and_timeouts() {
     let compose = &yaml("compose.yaml")[0];
     let service = &compose["services"]["workspace"];
     assert_eq!(service["ports"][0], "8000:8000");
@@ -96,13 +96,13 @@ fn the_files_agree_on_ports_volumes_and_time() {
     for line in ["USER agent", "VOLUME /configs", "EXPOSE 8000"] {
         assert!(containerfile.lines().any(|said| said == line), "{line}");
     }
-    // One user, who is not root, and to whom the volume is given.
+    // The user is not root and owns the volume.
     let security = &pod["securityContext"];
     assert_eq!(security["runAsNonRoot"], true);
     assert_eq!(security["runAsUser"], security["fsGroup"]);
     assert!(containerfile.contains(&format!("useradd --create-home --uid {} agent", security["runAsUser"])));
     assert!(containerfile.contains("chown agent:agent /configs"));
-    // What is built and installed is what is tested.
+    // The image installs the versions that are tested.
     let repository = example("../..");
     let of = |path: &str| fs::read_to_string(repository.join(path)).unwrap();
     let rust = of("Cargo.toml")
@@ -125,7 +125,7 @@ fn the_files_agree_on_ports_volumes_and_time() {
     }
 }
 
-/// A container of one of the examples: what it runs, with which variables, and what asks how it is.
+/// A container of one of the examples: its command, its variables and its probes.
 struct Recipe {
     words: Vec<String>,
     variables: Vec<(String, String)>,
@@ -138,7 +138,7 @@ struct Recipe {
 // === impl Recipe ===
 
 impl Recipe {
-    /// The image as the compose file starts it, with what the operator has in the environment.
+    /// Reads how the compose file starts the image, with the operator's environment.
     fn compose(given: &[(&str, &str)]) -> Self {
         let service = &yaml("compose.yaml")[0]["services"]["workspace"];
         let filled = |text: &str| {
@@ -157,7 +157,7 @@ impl Recipe {
         Self { words: entry, variables: variables.collect(), alive: vec![check], ready: Vec::new() }
     }
 
-    /// The same as Kubernetes does, with the secret that the file's comment makes.
+    /// Reads how Kubernetes starts the image, with the secret that the file's comment creates.
     fn kubernetes(given: &[(&str, &str)]) -> Self {
         let deployment = yaml("kubernetes.yaml").remove(2);
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];
@@ -183,10 +183,10 @@ impl Recipe {
     }
 }
 
-/// The folders of a container, below a temporary one.
+/// The folders of a container, below a temporary folder.
 struct Root {
     folder: tempfile::TempDir,
-    /// Who the container runs as, where the test may become that.
+    /// The user of the container, if the test may switch to it.
     user: Option<u32>,
 }
 
@@ -216,7 +216,7 @@ impl Root {
         self.folder.path().join(path.trim_start_matches('/'))
     }
 
-    /// The example's configuration with these ports: of the bridge, of the operator's server, of the gateway.
+    /// Returns the example's configuration with these ports of the bridge, the admin server and the gateway.
     fn configure(&self, ports: Option<[u16; 3]>) {
         let mut config = read("talaria.toml").replace("/configs", &self.at("/configs").to_string_lossy());
         if let Some([a2a, admin, gateway]) = ports {
@@ -228,7 +228,7 @@ impl Root {
         fs::write(self.at("/etc/talaria/talaria.toml"), config).unwrap();
     }
 
-    /// A command in the container.
+    /// Returns a command in the container.
     fn command(&self, words: &[String], variables: &[(String, String)]) -> Command {
         let mut command = talaria(&self.at("/home/agent"));
         let mut within = Command::new(self.at("/usr/local/bin/talaria"));
@@ -253,7 +253,7 @@ impl Root {
     }
 }
 
-/// A container's process. Its gateway ends with it, also where the test fails.
+/// The process of a container. Its gateway ends with it, even if the test fails.
 struct Container<'a>(Child, &'a Root);
 
 impl Container<'_> {
@@ -272,11 +272,11 @@ impl Drop for Container<'_> {
     }
 }
 
-/// Whether a probe succeeds, at the port that the test chose.
+/// Whether a probe succeeds at the port that the test chose.
 fn succeeds(probe: &[String], admin: u16) -> bool {
     let words: Vec<_> =
         probe.iter().map(|word| word.replace(OPERATORS, &format!("127.0.0.1:{admin}"))).collect();
-    assert_ne!(words, probe, "it asks the operator's server");
+    assert_ne!(words, probe, "it uses the admin server");
     let output = Command::new(&words[0]).args(&words[1..]).output().unwrap();
     assert!(!stderr(&output).contains("SyntaxError"), "{}", stderr(&output));
     output.status.success()
@@ -312,7 +312,7 @@ async fn try_out(recipe: impl Fn(&[(&str, &str)]) -> Recipe) {
     let url = format!("http://127.0.0.1:{a2a}");
     let answer = client(&url, Protocol::V1_0).send(&Message::new("hello"), Delivery::Whole).await.unwrap();
     assert_eq!(answer.text(), gateway::ANSWER);
-    // All that must survive is on the volume, and is the container's user's.
+    // Everything that must survive is on the volume and belongs to the container's user.
     for name in [".auth_token", "talaria.db", ".hermes/.env", ".hermes/config.yaml"] {
         let metadata =
             root.at("/configs").join(name).metadata().unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -323,7 +323,7 @@ async fn try_out(recipe: impl Fn(&[(&str, &str)]) -> Recipe) {
     let config = fs::read_to_string(root.at("/configs/.hermes/config.yaml")).unwrap();
     assert!(config.contains("provider: openrouter"), "{config}");
 
-    // Without its gateway it is alive and not ready: it must not be restarted, and gets no turns.
+    // Without its gateway it is alive but not ready: it is not restarted, and gets no turns.
     fs::write(root.at("/configs/.hermes/fail"), "").unwrap();
     assert!(container.signal_gateway("-KILL"));
     becomes("it is not ready", false, &recipe.ready, admin).await;
@@ -335,7 +335,7 @@ async fn try_out(recipe: impl Fn(&[(&str, &str)]) -> Recipe) {
     assert!(ended.success(), "{ended}: {}", fs::read_to_string(root.at("/log")).unwrap());
 }
 
-// The bridge is waited for in a way that blocks its thread.
+// Waiting for the bridge blocks a thread.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_image_works_as_the_compose_file_starts_it() {
     try_out(Recipe::compose).await;
@@ -347,7 +347,7 @@ async fn the_image_works_as_kubernetes_starts_it() {
 }
 
 #[test]
-fn the_doctor_in_the_container_looks_at_the_ports_that_the_files_name() {
+fn the_doctor_checks_the_ports_in_the_files() {
     let root = Root::new();
     root.configure(None);
     let words = "doctor --config /etc/talaria/talaria.toml";

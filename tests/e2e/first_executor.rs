@@ -1,4 +1,4 @@
-//! The README's "first executor in five minutes": dropped in, loaded, and in the path of every turn.
+//! The first executor of the documentation: dropped into the folder, loaded, and used for every turn.
 
 use talaria_fakes::guest;
 

@@ -1,8 +1,8 @@
-//! A gateway for a bridge to start and to keep up.
+//! A gateway process for a bridge to supervise.
 
-/// A program in Python that reads its port and its key where hermes-agent does, is healthy, and answers every message with
-/// [`ANSWER`]. With a file `fail` in its home it ends at once.
+/// A Python program that reads its port and its key where hermes-agent does, is healthy, and answers every message with
+/// [`ANSWER`]. If its home holds a file `fail`, it exits at once.
 pub(crate) const SCRIPT: &str = include_str!("gateway.py");
 
-/// What it says.
+/// Its answer to every message.
 pub(crate) const ANSWER: &str = "still here";

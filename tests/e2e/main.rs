@@ -1,11 +1,11 @@
-//! The whole product: the real binary, real components, real sockets.
+//! Tests of the whole product: the real binary, real components, real sockets.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
-    reason = "in tests a panic is the failure, and their servers die with their runtime"
+    reason = "a test fails by panicking, and its servers end with its runtime"
 )]
 
 mod bridge;

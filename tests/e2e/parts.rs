@@ -1,4 +1,4 @@
-//! Parts that are not text, from the wire to the upstream: what an executor takes, and how the rest is refused.
+//! Parts that are not text, from the client to the upstream: which ones an executor accepts, and how others are rejected.
 
 use serde_json::{Value, json};
 use talaria_egress::{Access, Bounds, Config, Egress, Request, Response};
@@ -14,7 +14,7 @@ async fn started(folder: &std::path::Path) -> (FakeGateway, Bridge) {
     (gateway, bridge)
 }
 
-/// A request that is larger than any that the product makes itself.
+/// Sends a request that is larger than any that the client sends.
 async fn post(bridge: &Bridge, path: &str, headers: &[(&str, &str)], body: String) -> Response {
     let access = Access {
         patterns: vec![format!("POST {}/*", bridge.url()).parse().unwrap()],
@@ -31,7 +31,7 @@ async fn post(bridge: &Bridge, path: &str, headers: &[(&str, &str)], body: Strin
     soon("the bridge answers", Egress::new(Config::default()).fetch(&access, request)).await.unwrap()
 }
 
-/// A part as 1.0 has it, and as 0.3 has it.
+/// Returns a part in 1.0 and in 0.3.
 fn file(media_type: Option<&str>, bytes: &str) -> (Value, Value) {
     let mut one = json!({ "raw": bytes, "filename": "a.bin" });
     let mut old = json!({ "kind": "file", "file": { "bytes": bytes, "name": "a.bin" } });
@@ -42,8 +42,8 @@ fn file(media_type: Option<&str>, bytes: &str) -> (Value, Value) {
     (one, old)
 }
 
-/// Sends the parts in every version and binding: what each says went wrong, as (code or status, text).
-async fn refusals(bridge: &Bridge, (one, old): &(Value, Value)) -> Vec<(i64, String)> {
+/// Sends the parts in every version and binding, and returns the errors as (code or status, text).
+async fn rejections(bridge: &Bridge, (one, old): &(Value, Value)) -> Vec<(i64, String)> {
     let error = |answer: &Value| {
         let error = &answer["error"];
         (error["code"].as_i64().unwrap_or_else(|| panic!("{answer}")), error["message"].to_string())
@@ -73,7 +73,7 @@ async fn refusals(bridge: &Bridge, (one, old): &(Value, Value)) -> Vec<(i64, Str
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_executor_does_not_take_is_refused_and_nothing_is_written() {
+async fn rejects_parts_that_the_executor_does_not_accept_and_stores_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (gateway, bridge) = started(folder.path()).await;
     for (part, why) in [
@@ -86,7 +86,7 @@ async fn what_an_executor_does_not_take_is_refused_and_nothing_is_written() {
         (file(Some("image/png"), ""), "is an empty file"),
         (file(Some("text/plain"), "/w=="), "is a text file that is not UTF-8"),
     ] {
-        let found = refusals(&bridge, &part).await;
+        let found = rejections(&bridge, &part).await;
         let codes: Vec<_> = found.iter().map(|(code, _)| *code).collect();
         assert_eq!(codes, [-32005, -32005, -32005, 400, 400], "{why}: {found:?}");
         for (_, text) in &found {
@@ -94,8 +94,8 @@ async fn what_an_executor_does_not_take_is_refused_and_nothing_is_written() {
         }
     }
     let tasks = bridge.call("ListTasks", json!({})).await;
-    assert_eq!(tasks["result"]["tasks"], json!([]), "nothing was written");
-    assert_eq!(gateway.requests().len(), 0, "nobody was asked");
+    assert_eq!(tasks["result"]["tasks"], json!([]), "nothing was stored");
+    assert_eq!(gateway.requests().len(), 0, "no request reached the upstream");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +123,7 @@ async fn images_data_and_text_files_reach_the_upstream_from_both_versions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_card_says_what_the_executor_takes() {
+async fn the_card_lists_the_media_types_that_the_executor_accepts() {
     let folder = tempfile::tempdir().unwrap();
     let (_gateway, bridge) = started(folder.path()).await;
     let card = bridge.request("GET", "/.well-known/agent-card.json", &[], "").await;
@@ -145,7 +145,7 @@ async fn the_card_says_what_the_executor_takes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_executor_that_says_nothing_of_it_takes_everything() {
+async fn an_executor_without_declared_media_types_accepts_everything() {
     let folder = tempfile::tempdir().unwrap();
     let executors = folder.path().join("executors");
     std::fs::create_dir(&executors).unwrap();
@@ -156,7 +156,7 @@ async fn an_executor_that_says_nothing_of_it_takes_everything() {
         json!({ "message": { "messageId": "m1", "role": "ROLE_USER", "parts": [{ "text": "look" }, pdf] } });
     let answer = bridge.call("SendMessage", new).await;
     assert_eq!(answer["result"]["message"]["parts"][0]["text"], "look", "{answer}");
-    // A message that is stored can be read again, however deep its data is.
+    // A stored message can be read back, however deeply its data is nested.
     let deep =
         |depth: usize| serde_json::from_str::<Value>(&format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
     let parts = json!([{ "text": "deep" }, { "data": deep(95).unwrap() }]);
@@ -172,7 +172,7 @@ async fn an_executor_that_says_nothing_of_it_takes_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn data_that_is_too_deep_and_images_that_are_too_large_are_refused_in_words() {
+async fn rejects_data_that_is_too_deep_and_images_that_are_too_large_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let (gateway, bridge) = started(folder.path()).await;
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
@@ -217,6 +217,6 @@ async fn data_that_is_too_deep_and_images_that_are_too_large_are_refused_in_word
         }
     }
     let tasks = bridge.call("ListTasks", json!({})).await;
-    assert_eq!(tasks["result"]["tasks"], json!([]), "nothing was written");
-    assert_eq!(gateway.requests().len(), 0, "nobody was asked");
+    assert_eq!(tasks["result"]["tasks"], json!([]), "nothing was stored");
+    assert_eq!(gateway.requests().len(), 0, "no request reached the upstream");
 }

@@ -1,5 +1,5 @@
-//! Push notifications to a webhook on loopback: delivered, tried again, carried over a `kill -9`, and refused where they
-//! must not go.
+//! Push notifications to a webhook on loopback: delivered, retried, kept across a `kill -9`, and rejected for forbidden
+//! addresses.
 
 use serde_json::{Value, json};
 use talaria_fakes::{guest, soon};
@@ -10,7 +10,7 @@ use crate::webhook::{Delivery, Webhook};
 const CONFIG: &str = "[executors]\ndefault = \"probe\"\n[store]\nurl = \"sqlite:tasks.db\"\n";
 const PRIVATE: &str = "[push]\nallow_private = true\npause = \"10ms\"\ntries = 1000\n";
 
-/// What was delivered, once the last of it says that the task is over.
+/// Waits until the task is over and returns all deliveries.
 async fn until_over(hook: &Webhook) -> Vec<Delivery> {
     soon("the last push comes", async {
         loop {
@@ -77,7 +77,7 @@ async fn every_event_reaches_the_webhook_with_its_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_delivered_before_a_kill_goes_out_after_it() {
+async fn notifications_pending_at_a_kill_are_sent_after_the_restart() {
     let (folder, hook) = (folder(), Webhook::start(false).await);
     let bridge = start(&folder, PRIVATE);
     let answer = send(&bridge, "echo hello", &hook.url).await;
@@ -91,7 +91,7 @@ async fn what_was_not_delivered_before_a_kill_goes_out_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn loopback_and_other_bad_addresses_are_refused_by_default_and_nothing_is_sent() {
+async fn loopback_and_other_bad_addresses_are_rejected_by_default_and_nothing_is_sent() {
     let (folder, hook) = (folder(), Webhook::start(true).await);
     let bridge = start(&folder, "");
     for bad in [
@@ -117,7 +117,7 @@ async fn loopback_and_other_bad_addresses_are_refused_by_default_and_nothing_is_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_that_was_given_up_is_listed_and_can_be_tried_again() {
+async fn an_abandoned_webhook_is_listed_and_can_be_retried() {
     let (folder, hook) = (folder(), Webhook::start(false).await);
     let bridge = start(&folder, "[push]\nallow_private = true\npause = \"1ms\"\ntries = 2\n");
     let answer = send(&bridge, "echo hello", &format!("{}?key=s3cret-query", hook.url)).await;

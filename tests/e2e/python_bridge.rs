@@ -1,6 +1,6 @@
-//! The environment of the Python bridge alone is enough.
+//! The environment of the Python bridge is enough to run.
 //!
-//! Several threads, since starting a bridge blocks one while the gateway answers its probe.
+//! The tests need several threads, because starting a bridge blocks one while the gateway answers its probe.
 
 use serde_json::json;
 use talaria_fakes::{FakeGateway, Reply};
@@ -16,7 +16,7 @@ async fn the_gateway_gets_what_the_python_bridge_sent() {
         .env("API_SERVER_KEY", "a-key-of-16-chars")
         .up();
     assert_eq!(bridge.say("hi").await, "from the gateway");
-    // Before it comes the probe, which sees whether the key is taken.
+    // The probe, which checks the key, comes first.
     let [probe, request] = <[_; 2]>::try_from(gateway.requests()).unwrap();
     assert_eq!((probe.method.as_str(), probe.path.as_str()), ("GET", "/v1/models"));
     assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/chat/completions"));
@@ -29,7 +29,7 @@ async fn the_gateway_gets_what_the_python_bridge_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_is_down_fails_turns_and_not_the_boot() {
+async fn a_gateway_that_is_down_fails_turns_but_not_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let port = talaria_fakes::free_port();
     let bridge =
@@ -40,7 +40,7 @@ async fn a_gateway_that_is_down_fails_turns_and_not_the_boot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_blank_prompt_goes_nowhere() {
+async fn a_blank_prompt_is_not_sent() {
     let gateway = FakeGateway::always(Reply::completion("never")).await;
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).env("HERMES_API_BASE", &gateway.base_url()).up();

@@ -1,11 +1,11 @@
-//! `talaria send`: what it prints, and what it exits with.
+//! `talaria send`: its output and its exit codes.
 
 use serde_json::Value;
 
 use crate::bridge::{Start, run, stderr, stdout, talaria};
 
 #[test]
-fn a_reply_is_on_standard_output_and_nothing_else_is() {
+fn prints_only_the_reply_on_standard_output() {
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).arg("--demo").up();
     let sent = run(talaria(folder.path()).args(["send", bridge.url(), "hello"]));
@@ -19,7 +19,7 @@ fn a_reply_is_on_standard_output_and_nothing_else_is() {
 }
 
 #[test]
-fn a_turn_that_failed_is_told_and_is_a_failure() {
+fn prints_a_failed_turn_and_exits_with_1() {
     let folder = tempfile::tempdir().unwrap();
     let bridge = Start::new(folder.path()).arg("--demo").up();
     for protocol in ["1.0", "0.3"] {
@@ -31,12 +31,13 @@ fn a_turn_that_failed_is_told_and_is_a_failure() {
 }
 
 #[test]
-fn what_cannot_be_reached_or_understood_is_a_failure_with_a_reason() {
+fn reports_an_unreachable_server_and_a_bad_address() {
     let folder = tempfile::tempdir().unwrap();
     let port = talaria_fakes::free_port();
-    let nobody = run(talaria(folder.path()).args(["send", &format!("http://127.0.0.1:{port}"), "hello"]));
-    assert_eq!(nobody.status.code(), Some(1));
-    assert!(stderr(&nobody).contains("connection refused"), "{}", stderr(&nobody));
-    let no_url = run(talaria(folder.path()).args(["send", "not a url", "hello"]));
-    assert_eq!(no_url.status.code(), Some(64), "{}", stderr(&no_url));
+    let unreachable =
+        run(talaria(folder.path()).args(["send", &format!("http://127.0.0.1:{port}"), "hello"]));
+    assert_eq!(unreachable.status.code(), Some(1));
+    assert!(stderr(&unreachable).contains("connection refused"), "{}", stderr(&unreachable));
+    let bad_address = run(talaria(folder.path()).args(["send", "not a url", "hello"]));
+    assert_eq!(bad_address.status.code(), Some(64), "{}", stderr(&bad_address));
 }

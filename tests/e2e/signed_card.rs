@@ -1,4 +1,4 @@
-//! The signed card: as the configuration asks for it, or no start at all.
+//! The signed card, and the keys with which the start fails.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const KEY: &str = "MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcr
 /// `{"alg":"EdDSA","typ":"JOSE","kid":"key-1"}`
 const PROTECTED: &str = "eyJhbGciOiJFZERTQSIsInR5cCI6IkpPU0UiLCJraWQiOiJrZXktMSJ9";
 
-/// One that signs the address that it listens on.
+/// Starts a bridge whose card is signed for the address that it listens on.
 fn start<'a>(folder: &'a Path, url: &str) -> Start<'a> {
     let config = CONFIG.replace("URL", url);
     Start::new(folder).config(&config).arg("--demo").env("ALICE_TOKEN", "alice-1").in_place_of(url)
@@ -33,7 +33,7 @@ fn free_url() -> String {
     format!("http://127.0.0.1:{}", free_port())
 }
 
-/// Where the card is, and for whom.
+/// The paths of the card, with the version of the reader.
 const FORMS: [(&str, &str); 4] = [
     ("/.well-known/agent-card.json", "1.0"),
     ("/.well-known/agent-card.json", "0.3"),
@@ -42,7 +42,7 @@ const FORMS: [(&str, &str); 4] = [
 ];
 
 #[tokio::test]
-async fn the_card_is_signed_in_all_its_forms() {
+async fn every_form_of_the_card_is_signed() {
     let folder = tempfile::tempdir().unwrap();
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{KEY}\n-----END PRIVATE KEY-----\n");
     std::fs::write(folder.path().join("card-key.pem"), pem).unwrap();
@@ -61,7 +61,7 @@ async fn the_card_is_signed_in_all_its_forms() {
 }
 
 #[tokio::test]
-async fn a_card_that_changed_is_signed_as_a_new_start_would_sign_it() {
+async fn a_changed_card_has_the_same_signature_as_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{KEY}\n-----END PRIVATE KEY-----\n");
     std::fs::write(folder.path().join("card-key.pem"), pem).unwrap();
@@ -103,7 +103,7 @@ async fn a_card_that_changed_is_signed_as_a_new_start_would_sign_it() {
 }
 
 #[test]
-fn a_key_that_cannot_sign_ends_the_start_and_the_check() {
+fn start_and_check_fail_with_a_key_that_cannot_sign() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("talaria.toml"), CONFIG.replace("URL", "https://a.example")).unwrap();
     std::fs::write(folder.path().join("card-key.pem"), "hunter2").unwrap();

@@ -1,4 +1,5 @@
-//! Executors that come, change and go while the host serves: dropped into the folder, uploaded, rolled back, quarantined.
+//! Executors that are added, changed and removed while the host serves: from the folder, by upload, by rollback and by
+//! quarantine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,7 +68,7 @@ async fn get(bridge: &Bridge, path: &str) -> Value {
     admin(bridge, "GET", path, "", "").await.1
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     soon(what, async {
         while !is_so().await {
@@ -84,7 +85,7 @@ async fn answers(bridge: &Bridge, executor: &str, text: &str, wanted: &str) {
     .await;
 }
 
-/// What was changed: `who what` each.
+/// Returns the changes of an executor, each as `actor change`.
 async fn changes(bridge: &Bridge, executor: &str) -> Vec<String> {
     let audit = get(bridge, "/audit").await;
     let entries = audit["changes"].as_array().unwrap_or_else(|| panic!("{audit}"));
@@ -94,12 +95,12 @@ async fn changes(bridge: &Bridge, executor: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_dropped_in_takes_turns_and_what_is_taken_out_does_not() {
+async fn an_executor_takes_turns_while_its_component_is_in_the_folder() {
     let site = Site::new("");
     let bridge = site.up();
     assert!(ask(&bridge, "mine", "hello").await.contains("names no executor"));
 
-    // The policy first, then half of the component, then all of it.
+    // The policy is written first, then half of the component, then all of it.
     site.put("mine.toml", "[settings]\nbase_url = \"http://one\"");
     let whole = guest("probe");
     site.put("mine.wasm", &whole[..whole.len() / 2]);
@@ -110,10 +111,10 @@ async fn what_is_dropped_in_takes_turns_and_what_is_taken_out_does_not() {
     assert_eq!(shown["current"]["readiness"], json!({ "state": "ready" }), "{shown}");
     assert!(shown["refused"].is_null(), "{shown}");
 
-    // Its settings alone.
+    // Only the settings change.
     site.put("mine.toml", "[settings]\nbase_url = \"http://two\"");
     until("the settings change", async || ask(&bridge, "mine", "turn").await.contains("http://two")).await;
-    // Another component, which takes no settings.
+    // The new component takes no settings.
     site.put("mine.toml", "");
     site.put("mine.wasm", guest("echo"));
     answers(&bridge, "mine", "echo hello", "echo hello").await;
@@ -121,7 +122,7 @@ async fn what_is_dropped_in_takes_turns_and_what_is_taken_out_does_not() {
     std::fs::remove_file(site.file("mine.wasm")).unwrap();
     until("it is gone", async || ask(&bridge, "mine", "hello").await.contains("names no executor")).await;
     let mut changes = changes(&bridge, "mine").await;
-    // Two files that change together may be one version, or two.
+    // Two files that change together may make one version or two.
     changes.dedup();
     assert_eq!(changes, ["folder refused", "folder loaded", "folder swapped", "folder removed"]);
 }
@@ -145,11 +146,11 @@ async fn a_broken_version_leaves_the_last_good_one_even_after_a_restart() {
             get(&bridge, "/executors/mine").await["refused"].as_str().is_some_and(|said| said.contains(why))
         })
         .await;
-        assert_eq!(ask(&bridge, "mine", "hello").await, "hello", "the last good one takes turns");
+        assert_eq!(ask(&bridge, "mine", "hello").await, "hello", "the last good version takes turns");
     }
     bridge.kill();
     let bridge = site.up();
-    assert_eq!(ask(&bridge, "mine", "hello").await, "hello", "and after a restart");
+    assert_eq!(ask(&bridge, "mine", "hello").await, "hello", "also after a restart");
     let shown = get(&bridge, "/executors/mine").await;
     assert!(shown["refused"].as_str().is_some_and(|said| said.contains("deadline")), "{shown}");
 
@@ -160,7 +161,7 @@ async fn a_broken_version_leaves_the_last_good_one_even_after_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_version_whose_upstream_is_down_waits_while_the_ready_one_serves() {
     let first = FakeGateway::always(Reply::completion("first")).await;
-    // An address where nobody listens yet.
+    // Nothing listens at this address yet.
     let door = format!("127.0.0.1:{}", talaria_fakes::free_port());
     let site = Site::new("");
     let policy =
@@ -172,7 +173,7 @@ async fn a_version_whose_upstream_is_down_waits_while_the_ready_one_serves() {
 
     site.put("mine.toml", policy(&format!("http://{door}/v1")));
     until("it waits", async || !get(&bridge, "/executors/mine").await["waiting"].is_null()).await;
-    assert_eq!(ask(&bridge, "mine", "hello").await, "first", "the ready one takes turns");
+    assert_eq!(ask(&bridge, "mine", "hello").await, "first", "the ready version takes turns");
     let _second = FakeGateway::start_at(&door, |_| Reply::completion("second")).await;
     answers(&bridge, "mine", "hello", "second").await;
     assert_eq!(changes(&bridge, "mine").await, ["start loaded", "folder waiting", "host swapped"]);
@@ -198,7 +199,7 @@ async fn a_rollback_stays_until_a_file_changes() {
     bridge.kill();
     let bridge = site.up();
     assert_eq!(ask(&bridge, "mine", "echo hello").await, "echo hello", "a restart does not undo it");
-    // Back to what is in the folder.
+    // Roll forward to the component in the folder.
     let (status, said) = admin(&bridge, "POST", "/executors/mine/reload", "", "").await;
     assert_eq!(status, 200, "{said}");
     assert_eq!(ask(&bridge, "mine", "echo hello").await, "hello");
@@ -207,7 +208,7 @@ async fn a_rollback_stays_until_a_file_changes() {
         changes,
         ["start loaded", "folder swapped", "admin rolled-back", "start loaded", "admin swapped"]
     );
-    // By the command, which finds the host by its configuration.
+    // The command finds the host by its configuration.
     let admin_url = bridge.banner["admin"].as_str().unwrap().trim_start_matches("http://");
     let config = std::fs::read_to_string(site.0.path().join("talaria.toml")).unwrap();
     std::fs::write(site.0.path().join("same.toml"), config.replace("127.0.0.1:0", admin_url)).unwrap();
@@ -226,7 +227,7 @@ async fn a_rollback_stays_until_a_file_changes() {
 }
 
 #[tokio::test]
-async fn an_upload_is_tried_before_anything_is_written() {
+async fn an_upload_is_probed_before_anything_is_written() {
     let site = Site::new("");
     let bridge = site.up();
     let base64 = |bytes: &[u8]| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
@@ -275,7 +276,7 @@ async fn nothing_changes_without_the_operators_token() {
         let response = request(url, method, path, &[("authorization", "Bearer wrong")], "").await;
         assert_eq!(response.status, 401, "{method} {path}");
     }
-    // Where no token is set nobody can prove to be the operator.
+    // Without a configured token nobody can authenticate as the operator.
     let folder = tempfile::tempdir().unwrap();
     let open = Start::new(folder.path()).arg("--demo").up();
     let url = open.banner["admin"].as_str().unwrap();
@@ -289,7 +290,7 @@ async fn nothing_changes_without_the_operators_token() {
 }
 
 #[tokio::test]
-async fn an_executor_that_crashes_again_and_again_is_out_of_service() {
+async fn an_executor_that_keeps_crashing_is_quarantined() {
     let site = Site::new("");
     site.put("mine.wasm", guest("probe"));
     site.put("covered.wasm", guest("probe"));
@@ -307,18 +308,22 @@ async fn an_executor_that_crashes_again_and_again_is_out_of_service() {
         changes(&bridge, "covered").await == ["start loaded", "host quarantined"]
     })
     .await;
-    assert_eq!(changes(&bridge, "mine").await, ["start loaded", "host quarantined"], "each is told once");
+    assert_eq!(
+        changes(&bridge, "mine").await,
+        ["start loaded", "host quarantined"],
+        "each change is recorded once"
+    );
     assert_eq!(ask(&bridge, "covered", "echo hello").await, "echo hello", "the fallback takes its turns");
     let ready = get(&bridge, "/readyz").await;
     assert_eq!(ready["executors"]["mine"]["state"], "quarantined", "{ready}");
     assert_eq!(get(&bridge, "/executors/covered").await["stand_in"], "echo");
-    // Another version starts anew.
+    // A new version starts without faults.
     site.put("mine.toml", "deadline = \"9s\"");
     answers(&bridge, "mine", "echo hello", "hello").await;
 }
 
 #[tokio::test]
-async fn an_executor_that_crashes_goes_back_to_its_last_good_version() {
+async fn an_executor_that_crashes_is_rolled_back_to_its_last_good_version() {
     let site = Site::new("");
     site.put("mine.wasm", guest("echo"));
     let bridge = site.up();
@@ -333,8 +338,8 @@ async fn an_executor_that_crashes_goes_back_to_its_last_good_version() {
     assert!(changes.ends_with(&["host quarantined".into(), "host rolled-back".into()]), "{changes:?}");
 }
 
-/// Components replaced, by good ones and by broken ones, under a stream of turns: none fails, and one that began on the
-/// old component ends on it.
+/// Components are replaced by good and by broken ones under a load of turns. No turn fails, and a turn ends on the component that
+/// it began on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swap_fails_no_turn() {
     let site = Site::new("");
@@ -370,13 +375,13 @@ async fn a_swap_fails_no_turn() {
     for caller in callers {
         caller.await.expect("no turn failed");
     }
-    assert_eq!(long.await.unwrap(), "true", "it ended on the component that it began with");
+    assert_eq!(long.await.unwrap(), "true", "it ended on the component that it began on");
     assert!(turns.load(Ordering::SeqCst) > 20);
 }
 
-/// How Kubernetes changes a mounted folder: files are links through one link, which is replaced.
+/// Kubernetes updates a mounted folder by replacing one link, through which all files are linked.
 #[tokio::test]
-async fn a_volume_that_is_swapped_by_a_link_is_seen() {
+async fn notices_a_volume_that_is_swapped_by_a_link() {
     let site = Site::new("");
     let folder = site.file("");
     for (version, component) in [("..1", "probe"), ("..2", "echo")] {
@@ -392,7 +397,7 @@ async fn a_volume_that_is_swapped_by_a_link_is_seen() {
     answers(&bridge, "mine", "echo hello", "echo hello").await;
 }
 
-/// What the card says that is answered with, to who states this version.
+/// Returns the output modes in the card of this version.
 async fn output_modes(bridge: &Bridge, version: &str) -> Value {
     let headers = [("a2a-version", version)];
     let response = bridge.request("GET", "/.well-known/agent-card.json", &headers, "").await;
@@ -400,20 +405,20 @@ async fn output_modes(bridge: &Bridge, version: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_card_follows_what_executors_answer_with() {
+async fn the_card_follows_the_output_modes_of_the_executors() {
     let site = Site::new("");
     let bridge = site.up();
     let (text, both) = (json!(["text/plain"]), json!(["text/plain", "application/json"]));
     assert_eq!(output_modes(&bridge, "1.0").await, text);
 
-    // It says of itself that it answers with JSON too.
+    // It declares that it answers with JSON too.
     site.put("mine.toml", "[settings]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"");
     site.put("mine.wasm", guest("hermes"));
     for version in ["1.0", "0.3"] {
         until("the card offers JSON", async || output_modes(&bridge, version).await == both).await;
     }
 
-    // Another component under the same name, and none at all.
+    // The component is replaced, then removed.
     site.put("mine.toml", "");
     site.put("mine.wasm", guest("echo"));
     until("the card offers text alone", async || output_modes(&bridge, "1.0").await == text).await;

@@ -1,4 +1,4 @@
-//! Callers with tokens: none gets in without, none sees another's tasks, and a new token needs no restart.
+//! Callers with tokens: a token is required, hides the tasks of other callers, and can be renewed without a restart.
 
 use serde_json::{Value, json};
 use talaria_fakes::soon;
@@ -29,10 +29,14 @@ async fn a_task_belongs_to_the_caller_that_made_it() {
     let query = json!({ "contextId": answer["result"]["message"]["contextId"] });
     let task = json!({ "id": call(url, "ListTasks", query, &alice).await["result"]["tasks"][0]["id"] });
     assert_eq!(call(url, "GetTask", task.clone(), &alice).await["result"]["id"], task["id"]);
-    assert_eq!(call(url, "GetTask", task, &bob).await["error"]["code"], -32001, "it looks missing");
+    assert_eq!(
+        call(url, "GetTask", task, &bob).await["error"]["code"],
+        -32001,
+        "it looks like a missing task"
+    );
 
-    let nobody = request(url, "POST", "/", &[("content-type", "application/json")], "{}").await;
-    assert_eq!(nobody.status, 401);
+    let anonymous = request(url, "POST", "/", &[("content-type", "application/json")], "{}").await;
+    assert_eq!(anonymous.status, 401);
     let card = request(url, "GET", "/.well-known/agent-card.json", &[], "").await;
     assert_eq!(card.status, 200, "the card is public");
 }
@@ -45,7 +49,7 @@ tokens = [
 ]
 "#;
 
-/// The status of a call with this token, and the answer.
+/// Calls with this token and returns the status and the answer.
 async fn get(bridge: &Bridge, token: &str, task: &Value) -> (u16, Value) {
     let bearer = format!("Bearer {token}");
     let headers = [("a2a-version", "1.0"), ("content-type", "application/json"), ("authorization", &bearer)];
@@ -54,10 +58,10 @@ async fn get(bridge: &Bridge, token: &str, task: &Value) -> (u16, Value) {
     (response.status, serde_json::from_slice(&response.body).unwrap())
 }
 
-async fn taken(bridge: &Bridge, token: &str) {
-    soon("the new token is taken", async {
+async fn accepted(bridge: &Bridge, token: &str) {
+    soon("the new token is accepted", async {
         while get(bridge, token, &json!({ "id": "t" })).await.0 == 401 {
-            // The files are looked at every two seconds.
+            // The files are read every two seconds.
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     })
@@ -80,21 +84,21 @@ async fn a_token_in_a_file_is_renewed_without_a_restart() {
     let task = json!({ "id": tasks["result"]["tasks"][0]["id"] });
 
     write("alice", "alice-token-2\n");
-    taken(&bridge, "alice-token-2").await;
-    assert_eq!(get(&bridge, "alice-token-1", &task).await.0, 401, "the old one is refused");
+    accepted(&bridge, "alice-token-2").await;
+    assert_eq!(get(&bridge, "alice-token-1", &task).await.0, 401, "the old token is rejected");
     let (_, answer) = get(&bridge, "alice-token-2", &task).await;
-    assert_eq!(answer["result"]["id"], task["id"], "her tasks are still hers");
+    assert_eq!(answer["result"]["id"], task["id"], "the caller keeps its tasks");
 
-    // Whatever is in alice's file now is looked at before bob's.
+    // The file of alice is read before the file of bob.
     write("alice", "");
     write("bob", "bob-token-2");
-    taken(&bridge, "bob-token-2").await;
+    accepted(&bridge, "bob-token-2").await;
     assert_eq!(get(&bridge, "alice-token-2", &task).await.0, 200, "an empty file keeps the last good token");
     write("alice", "not a token");
     write("bob", "bob-token-3");
-    taken(&bridge, "bob-token-3").await;
-    assert_eq!(get(&bridge, "alice-token-2", &task).await.0, 200, "and so does a malformed one");
-    assert_eq!(get(&bridge, "", &task).await.0, 401, "nobody gets in without");
+    accepted(&bridge, "bob-token-3").await;
+    assert_eq!(get(&bridge, "alice-token-2", &task).await.0, 200, "a malformed file does too");
+    assert_eq!(get(&bridge, "", &task).await.0, 401, "a token is still required");
 
     bridge.terminate();
     let (code, said) = bridge.end();

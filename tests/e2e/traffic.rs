@@ -1,8 +1,8 @@
-//! Messages that keep coming to a bridge that comes and goes, and an account of what became of each.
+//! A load of messages for a bridge that is restarted again and again, and an account of every message.
 //!
-//! A message is accepted when its sender heard of its task, refused when it heard an error, and unheard when the bridge was
-//! killed before it could say. What was accepted must be there exactly once and have an end, what was refused must not be
-//! there, and of what is unheard there must not be two.
+//! A message is accepted if its sender received a task, rejected if it received an error, and unanswered if the bridge was
+//! killed before it could answer. An accepted message must be stored exactly once and reach an end, a rejected one must not be
+//! stored, and an unanswered one must not be stored twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -15,14 +15,14 @@ use tokio::task::JoinSet;
 
 use crate::bridge::try_request;
 
-/// How long a sender rests between two messages.
+/// The pause of a sender between two messages.
 const REST: Duration = Duration::from_millis(300);
 
-/// Senders of every kind. They end when this is dropped.
+/// Senders of every kind, which stop when this is dropped.
 pub(crate) struct Traffic {
-    /// Where messages go; nowhere while they rest.
+    /// The address to send to; `None` while the senders pause.
     to: watch::Sender<Option<String>>,
-    /// Messages that wait for an answer.
+    /// The number of messages that wait for an answer.
     under_way: watch::Sender<usize>,
     account: Arc<Mutex<Account>>,
     _senders: JoinSet<()>,
@@ -31,24 +31,24 @@ pub(crate) struct Traffic {
 /// How a message is sent.
 #[derive(Debug, Clone, Copy)]
 enum Way {
-    /// By 1.0, and the answer is awaited.
+    /// With 1.0, waiting for the answer.
     Waits,
-    /// By 1.0, and only the task is.
+    /// With 1.0, waiting only for the task.
     ReturnsImmediately,
-    /// By 0.3, as the platform's proxy does, all of them in one conversation.
+    /// With 0.3, as the platform's proxy sends it, all in one context.
     Proxied,
 }
 
-/// What became of messages, by their ids.
+/// The results of messages, by their ids.
 #[derive(Debug, Default)]
 struct Account {
-    /// The task of each.
+    /// The task of each accepted message.
     accepted: BTreeMap<String, String>,
     refused: BTreeMap<String, Value>,
     unheard: BTreeSet<String>,
 }
 
-/// How many messages ended how.
+/// The number of messages by result.
 #[derive(Debug)]
 #[expect(dead_code, reason = "printed")]
 pub(crate) struct Totals {
@@ -61,7 +61,7 @@ pub(crate) struct Totals {
 // === impl Traffic ===
 
 impl Traffic {
-    /// Senders that rest.
+    /// Creates senders that pause.
     pub(crate) fn new() -> Self {
         let (to, under_way) = (watch::Sender::new(None), watch::Sender::new(0));
         let (account, mut senders) = (Arc::<Mutex<Account>>::default(), JoinSet::new());
@@ -71,25 +71,25 @@ impl Traffic {
         Self { to, under_way, account, _senders: senders }
     }
 
-    /// Sends to a bridge from now on.
+    /// Starts sending to a bridge.
     pub(crate) fn go(&self, url: &str) {
         self.to.send_replace(Some(url.to_owned()));
     }
 
-    /// Returns once some messages wait for their answers.
+    /// Waits until some messages wait for their answers.
     pub(crate) async fn is_under_way(&self) {
         let mut under_way = self.under_way.subscribe();
         soon("messages are sent", under_way.wait_for(|count| *count > 0)).await.unwrap();
     }
 
-    /// Sends nothing from now on; returns once nothing is awaited.
+    /// Stops sending, and waits until no message waits for its answer.
     pub(crate) async fn rest(&self) {
         self.to.send_replace(None);
         let mut under_way = self.under_way.subscribe();
         soon("all messages are answered", under_way.wait_for(|count| *count == 0)).await.unwrap();
     }
 
-    /// Holds what was sent against the tasks that there are, of which `others` come from elsewhere.
+    /// Compares the messages with the stored tasks, of which `others` have another origin.
     pub(crate) fn settle(&self, tasks: &[Value], others: usize) -> Totals {
         let account = self.account.lock().unwrap();
         let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -108,7 +108,7 @@ impl Traffic {
         for (message, why) in &account.refused {
             assert!(!found.contains_key(message.as_str()), "{message} was refused, and is there: {why}");
         }
-        assert_eq!(found.len(), others, "nobody sent these: {found:?}");
+        assert_eq!(found.len(), others, "these were not sent: {found:?}");
         let completed = tasks.iter().filter(|task| task["status"]["state"] == "TASK_STATE_COMPLETED").count();
         let Account { accepted, refused, unheard } = &*account;
         Totals { accepted: accepted.len(), refused: refused.len(), unheard: unheard.len(), completed }
@@ -147,7 +147,7 @@ async fn keep_sending(
     }
 }
 
-/// Sends one message; nothing where there was no whole answer.
+/// Sends one message; `None` if there was no complete answer.
 async fn send(way: Way, url: &str, message: &str) -> Option<Value> {
     let text = format!("the message {message}");
     let (version, method, params) = match way {
@@ -164,17 +164,17 @@ async fn send(way: Way, url: &str, message: &str) -> Option<Value> {
         }
     };
     let headers = [("content-type", "application/json"), ("a2a-version", version)];
-    // The proxy does not say which version it speaks.
+    // The proxy sends no version.
     let headers = if matches!(way, Way::Proxied) { &headers[..1] } else { &headers };
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
     let response = try_request(url, "POST", "/", headers, &body).await.ok()?;
     serde_json::from_slice(&response.body).ok()
 }
 
-/// The task that an answer speaks of: a message or a task, of 1.0 or of 0.3.
+/// Returns the task of an answer, which is a message or a task in 1.0 or in 0.3.
 fn task_of(answer: &Value) -> Option<String> {
     let named = ["/result/task/id", "/result/id"].iter().find_map(|place| answer.pointer(place)?.as_str());
-    // A message does not name its task, but its id is made of the task's.
+    // A message does not name its task, but its id is derived from that of the task.
     let places = ["/result/message/messageId", "/result/messageId"];
     let derived = || places.iter().find_map(|place| answer.pointer(place)?.as_str()?.strip_prefix("reply-"));
     named.or_else(derived).map(str::to_owned)

@@ -1,4 +1,4 @@
-//! The bridge as a workspace: the platform registers it, calls it, reads it, and stops it.
+//! The bridge as a workspace: the platform registers it, calls it, reads its pages, and stops it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,7 +13,7 @@ use talaria_fakes::{FakeGateway, FakePlatform, Reply, soon};
 
 use crate::bridge::{Bridge, Start, run, stderr, stdout, talaria};
 
-/// A workspace's folders.
+/// The folders of a workspace.
 struct Folders {
     root: tempfile::TempDir,
 }
@@ -56,7 +56,7 @@ fn start<'a>(
         .env("HERMES_API_BASE", &gateway.base_url())
 }
 
-/// A message as the platform's proxy sends it, and the text that it finds in the answer.
+/// Sends a message as the platform's proxy does, and returns the status and the text that the proxy finds in the answer.
 async fn proxied(bridge: &Bridge, secret: Option<&str>, text: &str) -> (u16, Option<String>) {
     let message = json!({ "kind": "message", "messageId": format!("m-{text}"), "role": "user", "parts": [{ "kind": "text", "text": text }], "contextId": "canvas-ws-1" });
     let body =
@@ -66,7 +66,7 @@ async fn proxied(bridge: &Bridge, secret: Option<&str>, text: &str) -> (u16, Opt
     headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
     let response = bridge.request("POST", "/", &headers, &body.to_string()).await;
     let answer: Value = serde_json::from_slice(&response.body).unwrap();
-    // It reads `result.parts[].kind`.
+    // The proxy reads `result.parts[].kind`.
     let parts = answer["result"]["parts"].as_array().cloned().unwrap_or_default();
     let text = parts.iter().find(|part| part["kind"] == "text").and_then(|part| part["text"].as_str());
     (response.status, text.map(str::to_owned))
@@ -85,7 +85,7 @@ fn body(response: &Response) -> Value {
 const CONFIG: &str = "name: Researcher\ndescription: Finds papers.\nversion: 2.0.0\nruntime: hermes\nmodel: hermes-4\n\
                       prompt_files: [system.md]\nskills: [papers]\ninitial_prompt: say hello\n";
 
-// The bridge is waited for in a way that blocks its thread.
+// Waiting for the bridge blocks a thread.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_platform_registers_a_workspace_and_calls_it() {
     let folders = Folders::new(CONFIG);
@@ -136,12 +136,12 @@ async fn the_platform_registers_a_workspace_and_calls_it() {
         (&json!(0.0), &json!("chat-completions"))
     );
 
-    // The first prompt went through the proxy, once.
+    // The initial prompt went through the proxy once.
     let sent = platform.message().await;
     assert_eq!(sent["params"]["message"]["parts"][0]["text"], "say hello");
     assert!(folders.configs().join(".initial_prompt_done").exists());
 
-    // An edit reaches the next turn.
+    // An edit applies to the next turn.
     folders.write("system.md", "You find books.");
     proxied(&bridge, None, "books on fish").await;
     let request = gateway
@@ -155,7 +155,7 @@ async fn the_platform_registers_a_workspace_and_calls_it() {
     assert_eq!((&card["name"], &card["skills"][0]["id"]), (&json!("Researcher"), &json!("papers")));
 }
 
-/// The card as it is served to who states this version.
+/// Returns the card of this version.
 async fn card(bridge: &Bridge, version: &str) -> Value {
     body(&bridge.request("GET", "/.well-known/agent-card.json", &[("a2a-version", version)], "").await)
 }
@@ -181,7 +181,7 @@ async fn an_edit_reaches_the_card_and_the_platform_once() {
     let mut platform = FakePlatform::start().await;
     let gateway = FakeGateway::always(Reply::completion("found")).await;
     let at = folders.bridge();
-    // What `talaria.toml` says counts before `config.yaml`, in an edited one too.
+    // `talaria.toml` takes precedence over `config.yaml`, also after an edit.
     let bridge = start(&at, &folders, &platform, &gateway).config("[a2a.card]\nversion = \"9.9.9\"\n").up();
     platform.registered(1).await;
     let first = card(&bridge, "1.0").await;
@@ -201,12 +201,12 @@ async fn an_edit_reaches_the_card_and_the_platform_once() {
     assert_eq!((&told["name"], skills(&told)), (&json!("Librarian"), vec!["papers", "books"]));
     assert_eq!((&told["version"], &told["url"]), (&json!("9.9.9"), &json!(bridge.url())));
 
-    // A file that says nothing to the card, and turns, which bring heartbeats: no news for the platform.
+    // A file that does not affect the card, and turns, which cause heartbeats, do not update the platform.
     folders.write("system-prompt.md", "You find books.");
     let heard = platform.heartbeats().len();
     proxied(&bridge, None, "books on fish").await;
     platform.heartbeat(heard, "the end of the turn", |beat| beat["active_tasks"] == 0).await;
-    // A file that turns bad, which the turn reads too, counts as it was.
+    // If the file becomes invalid, its last valid content applies, to turns too.
     folders.write("config.yaml", "skills: [");
     proxied(&bridge, None, "anything else").await;
     assert_eq!(skills(&card(&bridge, "1.0").await), ["papers", "books"]);
@@ -216,14 +216,14 @@ async fn an_edit_reaches_the_card_and_the_platform_once() {
     folders.write("config.yaml", "name: Librarian\nskills: [books]\n");
     until("the card lost a skill", async || skills(&card(&bridge, "1.0").await) == ["books"]).await;
     platform.come_back().await;
-    // A turn brings the next heartbeat, which would come by itself within half a minute.
+    // A turn causes the next heartbeat, which would otherwise be sent within half a minute.
     proxied(&bridge, None, "are you back").await;
     assert_eq!(skills(&platform.told_card(2).await), ["books"]);
     assert_eq!((platform.cards().len(), platform.registrations().len()), (2, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_platform_reads_is_for_the_platform() {
+async fn the_pages_of_the_platform_are_for_the_platform_only() {
     let folders = Folders::new("runtime: hermes\n");
     let platform = FakePlatform::start().await;
     let gateway = FakeGateway::always(Reply::completion("the answer")).await;
@@ -274,7 +274,7 @@ async fn what_the_platform_reads_is_for_the_platform() {
     let schema = body(&get(&bridge, "/config-schema", Some("inbound-secret-1")).await);
     assert!(schema["properties"]["base_url"].is_object(), "{schema}");
 
-    // Another secret counts from the heartbeat that brought it.
+    // A new secret applies from the heartbeat that delivers it.
     platform.set_secret("inbound-secret-2");
     proxied(&bridge, Some("inbound-secret-1"), "wake up").await;
     soon("the new secret", async {
@@ -319,11 +319,11 @@ async fn a_stop_leaves_a_snapshot_and_a_start_reads_it() {
     assert_eq!(proxied(&again, None, "it works").await.0, 200);
     assert!(folders.configs().join(".agent_snapshot.json.broken").exists());
     let page = body(&get(&again, &format!("/transcript?since={since}"), Some("workspace-token-1")).await);
-    assert_eq!(page["lines"][0]["content"], "before the kill", "a reader goes on where it was: {page}");
+    assert_eq!(page["lines"][0]["content"], "before the kill", "a reader continues at its position: {page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_transcript_is_the_agents_own_where_it_can_be_read() {
+async fn the_transcript_is_the_agents_own_if_it_can_be_read() {
     let folders = Folders::new("");
     let platform = FakePlatform::start().await;
     let remembers = Arc::new(AtomicBool::new(true));
@@ -369,11 +369,11 @@ async fn the_transcript_is_the_agents_own_where_it_can_be_read() {
     let source = other["source"].as_str().unwrap();
     assert!(source.contains("cannot read what the agent remembers: [hermes-agent error 404]"), "{source}");
     let (texts, later) = read(&format!("?since={}", page["cursor"])).await;
-    assert_eq!((texts.len(), &later["cursor"]), (0, &page["cursor"]), "one who reads on keeps its place");
+    assert_eq!((texts.len(), &later["cursor"]), (0, &page["cursor"]), "a reader keeps its position");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upstream_that_is_down_is_told_in_words_and_in_heartbeats() {
+async fn an_upstream_that_is_down_is_reported_in_replies_and_heartbeats() {
     let folders = Folders::new("");
     let platform = FakePlatform::start().await;
     let gone = FakeGateway::always(Reply::completion("x")).await;
@@ -385,7 +385,7 @@ async fn an_upstream_that_is_down_is_told_in_words_and_in_heartbeats() {
     let (beat, _) = platform.heartbeat(0, "the wedge", |beat| beat["runtime_state"] == "wedged").await;
     assert!(beat["sample_error"].as_str().unwrap().starts_with("chat-completions is not ready:"), "{beat}");
     let (status, text) = proxied(&bridge, None, "anybody there").await;
-    assert_eq!(status, 200, "never what the platform takes for a dead container");
+    assert_eq!(status, 200, "not a status that the platform takes for a dead container");
     assert!(text.unwrap().starts_with("[hermes-agent unreachable]"));
     platform.heartbeat(0, "the failed turn", |beat| beat["error_rate"] == 1.0).await;
 }
@@ -426,7 +426,7 @@ fn the_prompt_is_printed_with_the_source_of_every_part() {
 }
 
 #[test]
-fn a_workspace_that_cannot_be_used_ends_with_64() {
+fn exits_with_64_if_the_workspace_is_invalid() {
     let folders = Folders::new("a: [");
     let check = |variables: &[(&str, &str)]| {
         let mut command = talaria(&folders.bridge());

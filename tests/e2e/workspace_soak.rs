@@ -1,8 +1,8 @@
-//! A workspace over an hour of trouble: the platform, the gateway and the bridge fail in turn, while messages come.
+//! A workspace through an hour of failures: the platform, the gateway and the bridge fail in turn, under a load of messages.
 //!
-//! The bridge is the real one, by a clock that runs faster, and its gateway is a process that it supervises. The hour is
-//! what the bridge itself counts in its heartbeats, over all of its lives. Afterwards everything works, every turn that was
-//! accepted has an end, and the workspace said by itself what it should.
+//! The bridge is the real one with a faster clock, and its gateway is a process that it supervises. The hour is measured by the
+//! uptimes in the heartbeats, over all restarts. Afterwards everything works, every accepted turn has ended, and the workspace has
+//! sent its own prompts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,10 +20,10 @@ use crate::traffic::Traffic;
 
 const HOUR: u64 = 3600;
 
-/// How long something is wrong: longer than a heartbeat, so that some are lost.
+/// The duration of a failure: longer than a heartbeat, so that some are lost.
 const TROUBLE: Duration = Duration::from_secs(45);
 
-/// How long nothing is sent, so that only the clock makes the heart beat.
+/// The duration without messages, in which only the timer causes heartbeats.
 const QUIET: Duration = Duration::from_secs(150);
 
 /// The pause between two heartbeats, in seconds.
@@ -35,16 +35,16 @@ const IDLE: u64 = 600;
 const FIRST_PROMPT: &str = "say hello";
 const IDLE_PROMPT: &str = "anything to do?";
 
-/// What goes wrong while the bridge lives.
+/// A failure while the bridge is running.
 #[derive(Debug, Clone, Copy)]
 enum Trouble {
-    /// The platform answers like this.
+    /// The platform answers with this.
     Moody(Mood),
-    /// Nobody listens where the platform was.
+    /// The platform refuses connections.
     PlatformDown,
-    /// Another token counts, and it takes a while until it is where the bridge looks.
+    /// The token is renewed, and the bridge can read the new one only later.
     TokenRotated,
-    /// The platform has lost the workspace.
+    /// The platform has lost the registration.
     Forgotten,
     /// The gateway is killed.
     GatewayKilled,
@@ -70,19 +70,19 @@ struct Soak {
     platform: FakePlatform,
     traffic: Traffic,
     bridge: Option<Bridge>,
-    /// Turns that are not of the traffic.
+    /// The number of turns that are not part of the traffic.
     said: usize,
-    /// How long the platform was of no use.
+    /// How long the platform was not available.
     sick: Duration,
     starts: usize,
     gateways_killed: usize,
 }
 
-// The bridge is waited for in a way that blocks its thread.
+// Waiting for the bridge blocks a thread.
 #[tokio::test(flavor = "multi_thread")]
-async fn after_an_hour_of_trouble_all_is_well_and_every_turn_has_an_end() {
+async fn everything_works_after_an_hour_of_failures_and_every_turn_has_ended() {
     let mut soak = Soak::new().await;
-    // The platform comes later than the workspace does.
+    // The platform starts later than the workspace.
     soak.platform.go_down();
     soak.start();
     Clock::pass(TROUBLE).await;
@@ -97,7 +97,7 @@ async fn after_an_hour_of_trouble_all_is_well_and_every_turn_has_an_end() {
         soak.be_quiet().await;
         soak.traffic.go(soak.bridge().url());
         soak.traffic.is_under_way().await;
-        // Every other life begins without the platform, or with a gateway that is gone as well.
+        // Every other start happens without the platform, or without the gateway too.
         soak.die(soak.starts % 2 == 1, soak.starts % 3 == 1).await;
     }
     soak.traffic.rest().await;
@@ -111,7 +111,7 @@ async fn after_an_hour_of_trouble_all_is_well_and_every_turn_has_an_end() {
     soak.platform.forget();
     soak.platform.registered(times + 1).await;
     let token = fs::read_to_string(soak.configs().join(".auth_token")).unwrap();
-    assert_eq!(soak.platform.token(), Some(token), "one token, the one that the platform gave last");
+    assert_eq!(soak.platform.token(), Some(token), "the last token that the platform issued");
     soak.check_heartbeats();
     soak.check_prompts();
 
@@ -179,7 +179,7 @@ impl Soak {
         self.bridge.as_ref().unwrap()
     }
 
-    /// A bridge, and a gateway behind it. What that takes on a busy machine is long by the bridge's clock.
+    /// Starts a bridge with its gateway. On a busy machine this takes long by the clock of the bridge.
     fn start(&mut self) {
         let root = self.root.path();
         let config = format!(
@@ -203,7 +203,7 @@ impl Soak {
         self.bridge().say(text).await
     }
 
-    /// Lets something be wrong for a while, and returns when it is over and noticed.
+    /// Causes a failure for a while, and returns when it is over and the bridge has noticed.
     async fn suffer(&mut self, trouble: Trouble) {
         let (began, registrations) = (self.clock.now(), self.platform.registrations().len());
         match trouble {
@@ -234,7 +234,7 @@ impl Soak {
         self.platform.heartbeat(from, &format!("a heartbeat after {trouble:?}"), |_| true).await;
     }
 
-    /// The gateway's process, by the note that the bridge keeps of it.
+    /// Returns the process id of the gateway, from the bridge's pid file.
     fn gateway(&self) -> Option<String> {
         let note = fs::read_to_string(self.root.path().join("home/.talaria-gateway")).ok()?;
         note.split(' ').next().map(str::to_owned)
@@ -258,7 +258,7 @@ impl Soak {
         .await;
     }
 
-    /// Nobody sends anything: the heart beats by itself, and the workspace speaks by itself.
+    /// Sends no messages; heartbeats and idle prompts continue.
     async fn be_quiet(&mut self) {
         self.traffic.rest().await;
         let (beats, prompts) = (self.platform.heartbeats().len(), self.idle_prompts().len());
@@ -273,7 +273,7 @@ impl Soak {
         .await;
     }
 
-    /// Kills the bridge while turns are under way, and starts another.
+    /// Kills the bridge while turns are running, and starts it again.
     async fn die(&mut self, without_platform: bool, without_gateway: bool) {
         if without_gateway {
             self.kill_gateway();
@@ -294,7 +294,7 @@ impl Soak {
         self.platform.heartbeat(from, "a heartbeat after a start", |_| true).await;
     }
 
-    /// What the bridge counted, in seconds: how old each of its lives got, as far as the platform heard.
+    /// Returns the total uptime of the bridge in seconds, as reported in its heartbeats.
     fn lived(&self) -> u64 {
         let heartbeats = self.platform.heartbeats();
         let ages: Vec<_> = heartbeats.iter().map(|beat| beat["uptime_seconds"].as_u64().unwrap()).collect();
@@ -302,7 +302,7 @@ impl Soak {
         ends.sum::<u64>() + ages.last().copied().unwrap_or_default()
     }
 
-    /// There were heartbeats in at least half of the time in which they could arrive.
+    /// Checks that heartbeats arrived in at least half of the time in which they could.
     fn check_heartbeats(&self) {
         let mut heard = BTreeSet::new();
         let (mut life, mut before) = (0, 0);
@@ -314,10 +314,13 @@ impl Soak {
         }
         let well = self.lived().saturating_sub(self.sick.as_secs());
         let heard = heard.len() as u64 * BEAT;
-        assert!(heard * 2 >= well, "heartbeats in {heard} s of the {well} s in which the platform was well");
+        assert!(
+            heard * 2 >= well,
+            "heartbeats in {heard} s of the {well} s in which the platform was available"
+        );
     }
 
-    /// The messages of idle prompts, each by its id, since one whose answer was lost is sent again.
+    /// Returns the ids of the idle prompts; a prompt whose answer was lost is repeated with the same id.
     fn idle_prompts(&self) -> BTreeSet<String> {
         let message = |sent: &Value| sent["params"]["message"].clone();
         let sent = self.platform.sent().iter().map(message).collect::<Vec<_>>();
@@ -325,19 +328,19 @@ impl Soak {
         idle.map(|message| message["messageId"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The first prompt came once in all lives, and others came whenever there was nothing to do.
+    /// Checks that the initial prompt was sent once over all restarts, and idle prompts whenever there was nothing to do.
     fn check_prompts(&self) {
         let all = self.platform.sent();
         let first = all.iter().filter(|sent| sent["params"]["message"]["parts"][0]["text"] == FIRST_PROMPT);
         assert_eq!(first.count(), 1, "{all:?}");
         let idle = self.idle_prompts().len();
-        assert!(idle >= self.starts - 1, "one in each life: {idle}");
+        assert!(idle >= self.starts - 1, "one after each start: {idle}");
         assert!(idle as u64 * IDLE <= self.lived() + IDLE, "not more often than every {IDLE} s: {idle}");
     }
 }
 
 impl Drop for Soak {
-    /// What a bridge leaves behind that a failed test kills.
+    /// Ends the gateway that a bridge leaves behind if the test fails.
     fn drop(&mut self) {
         if let Some(bridge) = self.bridge.take() {
             Clock::kill(bridge);
@@ -353,7 +356,7 @@ fn is_alive(id: &str) -> bool {
     fs::metadata(PathBuf::from("/proc").join(id)).is_ok()
 }
 
-/// Every task that the bridge knows, over all pages.
+/// Returns every task of the bridge, over all pages.
 async fn tasks(bridge: &Bridge) -> Vec<Value> {
     let (mut all, mut token) = (Vec::new(), String::new());
     loop {
