@@ -32,7 +32,7 @@ fn doctor(folder: &Path, variables: &[(&str, &str)]) -> (Value, Option<i32>) {
     fs::write(folder.join("talaria.toml"), config).unwrap();
     let mut command = talaria(folder);
     // A developer's keys are not what is looked for.
-    for name in talaria_workspace::gateway::FORWARDED {
+    for name in talaria_hermes::gateway::FORWARDED {
         command.env_remove(name);
     }
     command.args(["doctor", "--output", "json"]).env("HOME", folder).envs(variables.iter().copied());

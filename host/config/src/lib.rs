@@ -8,10 +8,12 @@
 #![forbid(unsafe_code)]
 
 mod env;
+pub mod files;
 mod schema;
 pub mod secret;
 mod source;
 pub mod value;
+pub mod yaml;
 
 pub use env::Env;
 pub use schema::{Key, keys};

@@ -6,9 +6,11 @@
 //! | module | knows |
 //! |---|---|
 //! | `wire` | how the platform plugin of hermes-agent posts callbacks |
+//! | `gateway` | how the gateway is prepared, started and kept running |
 //! | `session` | the metadata keys that set session variables |
 #![forbid(unsafe_code)]
 
+pub mod gateway;
 mod session;
 mod wire;
 

@@ -15,6 +15,7 @@ use serde::Serialize;
 use talaria_a2a::{CardConfig, Counts, ReplyAs, Server, Token};
 use talaria_egress::Webhooks;
 use talaria_hermes::HermesWire;
+use talaria_hermes::gateway::{CurrentWorkspace, Supervisor};
 use talaria_mailbox::{Listener, Mailbox};
 use talaria_observe::Redactor;
 use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
@@ -22,7 +23,6 @@ use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{
     Callbacks, Courier, HookLimits, Letters, Limits, Route, Store, StreamAs, Timestamp, Turns,
 };
-use talaria_workspace::gateway::Supervisor;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -159,7 +159,10 @@ impl App {
         };
         if let Some(gateway) = config.gateway.clone().filter(|_| !config.is_smoke()) {
             let assembly = config.workspace.as_ref().map(|workspace| Arc::clone(&workspace.assembly));
-            let mut supervisor = Supervisor::new(gateway, assembly, output::note);
+            let workspace = assembly.map(|assembly| -> CurrentWorkspace {
+                Arc::new(move || Arc::clone(&assembly.current().workspace))
+            });
+            let mut supervisor = Supervisor::new(gateway, workspace, output::note);
             // Before the executors are probed, so that they find it.
             supervisor.up().await;
             tracker.spawn(supervisor.run(shutdown.clone()));

@@ -8,11 +8,13 @@
 //! give something else. Stamps are compared, not contents; a file that changed at the moment of the reading counts as
 //! changed, since its stamp could stay the same.
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read as _, Write as _};
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use talaria_config::files::is_missing;
+pub(crate) use talaria_config::files::{Trouble, is_shared, text, write_private};
 
 /// Most entries of one folder that are looked at. A workspace has tens of skills.
 const ENTRIES: usize = 500;
@@ -20,16 +22,6 @@ const ENTRIES: usize = 500;
 /// A change that is younger than this when it is seen may be followed by one with the same time stamp: kernels count in
 /// ticks of up to 10 ms, network file systems more coarsely.
 const SETTLED: Duration = Duration::from_millis(100);
-
-/// Something that cannot be used: where, and what is wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {what}", .path.escape_debug())]
-pub struct Trouble {
-    /// Which file, folder or key.
-    pub path: String,
-    /// What is wrong, and what happens instead.
-    pub what: String,
-}
 
 /// Reads files and remembers which.
 #[derive(Debug, Default)]
@@ -54,14 +46,6 @@ enum Stamp {
     },
     /// It was being changed when it was read.
     Unsettled,
-}
-
-// === impl Trouble ===
-
-impl Trouble {
-    pub(crate) fn new(path: impl AsRef<Path>, what: impl Into<String>) -> Self {
-        Self { path: path.as_ref().to_string_lossy().into_owned(), what: what.into() }
-    }
 }
 
 // === impl Reader ===
@@ -157,55 +141,6 @@ impl Stamp {
     }
 }
 
-/// The text of a regular file; none where nothing is there.
-pub(crate) fn text(path: &Path, most: usize) -> Result<Option<String>, Trouble> {
-    read_text(path, most, |_| Ok(()))
-}
-
-/// The same from a folder of somebody who may do less than this process: nothing is read that a link leads to.
-pub(crate) fn unlinked_text(path: &Path, most: usize) -> Result<Option<String>, Trouble> {
-    read_text(path, most, |file| must_be(file, path))
-}
-
-/// Fails unless a file is the one at a path, and not one that a link there leads to. Asked after the file was opened, so
-/// that whoever owns the folder cannot change it in between.
-pub(crate) fn must_be(file: &File, path: &Path) -> io::Result<()> {
-    let (opened, there) = (file.metadata()?, fs::symlink_metadata(path)?);
-    match there.is_file() && (opened.dev(), opened.ino()) == (there.dev(), there.ino()) {
-        true => Ok(()),
-        false => Err(io::Error::other("it is a link, and its owner may not read what this process may")),
-    }
-}
-
-fn read_text(
-    path: &Path,
-    most: usize,
-    judge: impl Fn(&File) -> io::Result<()>,
-) -> Result<Option<String>, Trouble> {
-    let trouble = |what: String| Trouble::new(path, what);
-    let unreadable = |error: io::Error| trouble(format!("cannot be read ({error}); left out"));
-    match path.metadata() {
-        Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return Err(trouble("is no regular file; left out".into())),
-        Err(error) if is_missing(&error) => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
-    }
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    let read = File::open(path).and_then(|file| {
-        judge(&file)?;
-        file.take(limit).read_to_end(&mut bytes)
-    });
-    read.map_err(unreadable)?;
-    if bytes.len() > most {
-        return Err(trouble(format!("is longer than {most} bytes; left out")));
-    }
-    match String::from_utf8(bytes) {
-        Ok(text) if !text.contains('\0') => Ok(Some(text)),
-        _ => Err(trouble("is no text in UTF-8; left out".into())),
-    }
-}
-
 /// A path inside `folder`, from a name that somebody else wrote. It may lead into folders, never out of them.
 pub(crate) fn inside(folder: &Path, name: &str) -> Result<PathBuf, Trouble> {
     let path = Path::new(name);
@@ -216,28 +151,9 @@ pub(crate) fn inside(folder: &Path, name: &str) -> Result<PathBuf, Trouble> {
     Ok(folder.join(path))
 }
 
-/// Replaces a file that only its owner may read: whoever looks sees the old one or the new one, whole.
-pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    // Made with mode 0600, and gone again where anything fails.
-    let mut draft = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("")))?;
-    draft.write_all(text.as_bytes())?;
-    draft.as_file().sync_all()?;
-    draft.persist(path)?;
-    Ok(())
-}
-
-/// Whether others than its owner may read or write a file.
-pub(crate) fn is_shared(metadata: &Metadata) -> bool {
-    metadata.mode() & 0o077 != 0
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::fs::File;
 
     use super::*;
 
@@ -258,20 +174,6 @@ mod tests {
         let said: Vec<_> = reader.troubles.iter().map(ToString::to_string).collect();
         assert_eq!(said.len(), 4, "what is missing is no trouble: {said:?}");
         assert!(said[0].ends_with("long: is longer than 100 bytes; left out"), "{said:?}");
-    }
-
-    #[test]
-    fn links_are_followed_only_where_they_may_be() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
-        fs::write(&file, "text").unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        for path in [&file, &link] {
-            assert_eq!(text(path, 100).unwrap().as_deref(), Some("text"));
-        }
-        assert_eq!(unlinked_text(&file, 100).unwrap().as_deref(), Some("text"));
-        assert!(unlinked_text(&link, 100).unwrap_err().to_string().contains("it is a link"));
-        assert_eq!(unlinked_text(&folder.path().join("missing"), 100).unwrap(), None);
     }
 
     #[test]
@@ -309,18 +211,5 @@ mod tests {
         fs::write(&path, "two").unwrap();
         age(&path);
         assert!(!settled.is_current(), "same length, same time, other content");
-    }
-
-    #[test]
-    fn a_private_file_is_replaced_whole_and_is_its_owners() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(".auth_token");
-        fs::write(&path, "old").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        write_private(&path, "new").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
-        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
-        assert!(write_private(&folder.path().join("no/such/folder"), "x").is_err());
     }
 }

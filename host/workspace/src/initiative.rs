@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use talaria_backoff::Backoff;
 use tracing::{info, warn};
 
 use crate::contact::Keys;
@@ -103,17 +104,19 @@ impl Initiative {
     }
 
     async fn post(&self, kind: &str, path: &str, body: &Value, within: Duration) {
-        for attempt in 0..TRIES {
+        let mut backoff = Backoff::from_first(Duration::from_secs(1));
+        loop {
             match self.platform.post(path, body, within).await {
-                Ok(_) => return info!(kind, "the platform took what the workspace says"),
+                Ok(_) => return info!(kind, "prompt to the own workspace sent"),
                 // It got through; the answer did not.
                 Err(Unanswered::NotJson(_)) => return,
-                Err(error) if attempt + 1 == TRIES => {
-                    return warn!(kind, %error, "what the workspace says was given up");
-                }
                 Err(error) => {
-                    info!(kind, %error, "what the workspace says is tried again");
-                    tokio::time::sleep(Duration::from_secs(1 << attempt)).await;
+                    let delay = backoff.next_delay();
+                    if backoff.attempts() == TRIES {
+                        return warn!(kind, %error, "prompt to the own workspace not sent; giving up");
+                    }
+                    info!(kind, %error, ?delay, "prompt to the own workspace not sent; will retry");
+                    tokio::time::sleep(delay).await;
                 }
             }
         }

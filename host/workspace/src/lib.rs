@@ -7,7 +7,6 @@
 //! | `heart`, `platform`, `keys`, `pulse` | the platform hears of this process, whatever else is busy |
 //! | `initiative` | what the workspace says by itself |
 //! | `transcript`, `snapshot` | what was said lately, for those who look and for the next start |
-//! | `gateway` | the gateway behind the bridge, prepared, started and kept up |
 //!
 //! Nothing here runs a turn or serves a request; the binary hands what is made here to those who do. Nothing here ends
 //! the process either: what the platform, a file or a gateway does wrong is a warning, and the rest works.
@@ -15,7 +14,6 @@
 
 mod contact;
 mod folder;
-pub mod gateway;
 mod heart;
 mod initiative;
 mod keys;
@@ -28,10 +26,8 @@ mod skills;
 mod snapshot;
 mod surroundings;
 mod transcript;
-mod yaml;
 
 pub use contact::{Contact, Keys};
-pub use folder::Trouble;
 pub use heart::{Host, Status, Timing};
 pub use initiative::Initiative;
 pub use manifest::{FILE as MANIFEST, Manifest};
@@ -39,6 +35,7 @@ pub use prompt::{Assembled, Assembly, Piece, Places};
 pub use pulse::{Pulse, Reading};
 pub use skills::Skill;
 pub use snapshot::Snapshot;
+pub use talaria_config::files::Trouble;
 pub use transcript::{Page, Transcript};
 
 /// Whether a text can be a workspace's id: it stands in paths and headers.

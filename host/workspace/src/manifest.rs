@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::folder::{self, Reader, Trouble};
-use crate::yaml;
+use talaria_config::yaml;
 
 /// The file's name.
 pub const FILE: &str = "config.yaml";

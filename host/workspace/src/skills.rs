@@ -7,9 +7,10 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use talaria_config::yaml;
 
 use crate::folder::{self, Reader, Trouble};
-use crate::{prompt, yaml};
+use crate::prompt;
 
 /// Most skills of one workspace.
 const MOST: usize = 200;

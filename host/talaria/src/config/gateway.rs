@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret as _, SecretString};
-use talaria_workspace::gateway::{Config, FORWARDED, Launch, Plugin, User, Wanted, key_in};
+use talaria_hermes::gateway::{Config, FORWARDED, Launch, Plugin, Settings, User, key_in};
 
 use super::env::Seeds;
 use super::plugin::SHARED_SECRET;
@@ -82,7 +82,7 @@ impl Settled {
                 home: self.home,
                 user: self.user,
             },
-            wanted: Wanted {
+            settings: Settings {
                 port: section.port,
                 key: self.key,
                 variables: variables.collect(),

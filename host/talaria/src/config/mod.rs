@@ -85,7 +85,7 @@ pub(crate) struct Config {
     /// The workspace that is served, if there is one.
     pub(crate) workspace: Option<Workspace>,
     /// The gateway that is started and kept up, if one is.
-    pub(crate) gateway: Option<talaria_workspace::gateway::Config>,
+    pub(crate) gateway: Option<talaria_hermes::gateway::Config>,
     /// Push notifications.
     pub(crate) push: Push,
     /// The callback listener, if there is to be one.
@@ -214,7 +214,7 @@ impl Config {
         &self,
         env: fn(&str) -> Option<String>,
     ) -> Arc<dyn Fn(&str) -> Option<String> + Send + Sync> {
-        let key = self.gateway.as_ref().map(|gateway| gateway.wanted.key.clone());
+        let key = self.gateway.as_ref().map(|gateway| gateway.settings.key.clone());
         Arc::new(move |name| match &key {
             Some(key) if name == GATEWAY_KEY => Some(key.expose_secret().to_owned()),
             _ => env(name),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
-use talaria_workspace::gateway::{config_in, key_in, likely_cause, plugin_trouble};
+use talaria_hermes::gateway::{config_in, key_in, likely_cause, plugin_problem};
 
 use super::{Examination, header, json};
 use crate::config::{SHORTEST_KEY, gateway_home, secret_by_name};
@@ -94,7 +94,7 @@ impl Examination<'_> {
     async fn key(&mut self, base: &str, model: Option<&str>) {
         const NAME: &str = "gateway key";
         let given = match &self.config.gateway {
-            Some(gateway) => Some(gateway.wanted.key.clone()),
+            Some(gateway) => Some(gateway.settings.key.clone()),
             None => secret_by_name("API_SERVER_KEY", &self.env).ok().flatten(),
         };
         let Some(key) = given else {
@@ -146,7 +146,7 @@ impl Examination<'_> {
             Ok(answer) if answer.status == 200 => self.ok(NAME, format!("the plugin answers at {health}")),
             answer => {
                 let why = answer.map_or_else(|error| error, |answer| format!("HTTP {}", answer.status));
-                let trouble = self.home().and_then(|home| plugin_trouble(&home));
+                let trouble = self.home().and_then(|home| plugin_problem(&home));
                 let (what, fix) = trouble.unwrap_or_else(|| {
                     ("its configuration seems right".into(), "restart the gateway; if that does not help, its log says why the plugin did not load".into())
                 });

@@ -5,7 +5,7 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
-use talaria_workspace::gateway::{FORWARDED, config_in, variable_in};
+use talaria_hermes::gateway::{FORWARDED, config_in, variable_in};
 
 use super::{Examination, json};
 

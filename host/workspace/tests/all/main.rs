@@ -7,5 +7,4 @@
     reason = "in tests a panic is the failure"
 )]
 
-mod gateway;
 mod heartbeat;

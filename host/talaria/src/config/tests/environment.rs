@@ -318,9 +318,9 @@ fn a_gateway_gets_a_key_and_its_executors_the_same() {
     let gateway = config.gateway.clone().unwrap();
     assert_eq!(gateway.launch.command, ["hermes", "gateway", "run"]);
     assert!(gateway.launch.home.is_absolute() && gateway.launch.home.ends_with("home"));
-    assert!(gateway.wanted.key.expose_secret().len() >= 32, "made up");
-    assert!(gateway.wanted.plugin.is_none());
-    assert_eq!(gateway.wanted.variables.len(), 1);
+    assert!(gateway.settings.key.expose_secret().len() >= 32, "made up");
+    assert!(gateway.settings.plugin.is_none());
+    assert_eq!(gateway.settings.variables.len(), 1);
     let chat = config
         .executors
         .fixed
@@ -335,7 +335,7 @@ fn a_gateway_gets_a_key_and_its_executors_the_same() {
         .variable("MOLECULE_A2A_PLATFORM_ENABLED", "1")
         .variable("MOLECULE_A2A_PLATFORM_PORT", "8700")
         .load();
-    let wanted = plugin.gateway.unwrap().wanted;
+    let wanted = plugin.gateway.unwrap().settings;
     assert_eq!(wanted.key.expose_secret(), "short");
     assert!(plugin.warnings.iter().any(|warning| warning.contains("less than 16")), "{:?}", plugin.warnings);
     let told = wanted.plugin.unwrap();

@@ -1,15 +1,17 @@
-//! YAML as JSON values, within the parser's bounds: aliases cannot blow a small file up, and nesting has an end.
+//! YAML as JSON values, within the bounds of the parser: aliases cannot make a small file large, and nesting is limited.
 
 use serde_json::{Map, Value};
 
-/// A document that is a mapping; an empty one has no keys. The error is one line without anything of the text in it,
-/// since configuration can hold secrets.
-pub(crate) fn mapping(text: &str) -> Result<Map<String, Value>, String> {
+/// Parses a document that is a mapping; an empty one has no keys.
+///
+/// # Errors
+/// One line that quotes nothing of the text, since configuration can hold secrets.
+pub fn mapping(text: &str) -> Result<Map<String, Value>, String> {
     match serde_saphyr::from_str::<Value>(text) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(Value::Null) => Ok(Map::new()),
         Ok(_) => Err("the document is not a mapping of keys to values".into()),
-        // An empty text is no document to this parser.
+        // This parser wants a document, which an empty text is not.
         Err(_) if text.lines().all(|line| line.trim().is_empty() || line.trim().starts_with('#')) => {
             Ok(Map::new())
         }
@@ -20,8 +22,11 @@ pub(crate) fn mapping(text: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// The value as YAML. Only numbers that YAML cannot write fail, and JSON has none of these.
-pub(crate) fn text(value: &Map<String, Value>) -> Result<String, String> {
+/// Writes a mapping as YAML.
+///
+/// # Errors
+/// For numbers that YAML cannot write, which JSON does not have.
+pub fn text(value: &Map<String, Value>) -> Result<String, String> {
     serde_saphyr::to_string(value).map_err(|error| error.to_string())
 }
 

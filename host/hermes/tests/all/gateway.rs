@@ -11,8 +11,8 @@ use std::time::Duration;
 use secrecy::ExposeSecret as _;
 use talaria_egress::Egress;
 use talaria_fakes::{free_port, soon};
-use talaria_workspace::gateway::{Config, Launch, Plugin, Supervisor, User, Wanted, is_healthy, key_in};
-use talaria_workspace::{Assembly, Places};
+use talaria_hermes::gateway::{Config, Launch, Plugin, Settings, Supervisor, User, is_healthy, key_in};
+use talaria_turns::Workspace;
 use tokio_util::sync::CancellationToken;
 
 /// Serves `/health` on the port of its `.env`, unless a file says how to fail.
@@ -57,7 +57,7 @@ fn config(home: &Path, wait: Duration) -> Config {
             log: home.join("gateway.log"),
             user: None,
         },
-        wanted: Wanted {
+        settings: Settings {
             port: free_port(),
             key: "a-key-of-twenty-chars".into(),
             variables: vec![("OPENAI_API_KEY".into(), "sk-of-the-provider-1234".into())],
@@ -94,7 +94,7 @@ const PATIENT: Duration = talaria_fakes::PATIENCE;
 async fn a_gateway_is_started_restarted_and_stopped_in_order() {
     let home = tempfile::tempdir().unwrap();
     let config = config(home.path(), PATIENT);
-    let port = config.wanted.port;
+    let port = config.settings.port;
     let mut supervisor = Supervisor::new(config, None, say);
     assert!(supervisor.up().await, "{}", fs::read_to_string(home.path().join("gateway.log")).unwrap());
     assert_eq!(key_in(home.path()).unwrap().expose_secret(), "a-key-of-twenty-chars");
@@ -126,7 +126,7 @@ async fn one_that_fails_is_explained_and_ends_nothing() {
     )
     .unwrap();
     let config = config(home.path(), PATIENT);
-    let port = config.wanted.port;
+    let port = config.settings.port;
     let mut supervisor = Supervisor::new(config, None, say);
     assert!(!supervisor.up().await);
     let said = SAID.lock().unwrap().join("\n");
@@ -181,10 +181,11 @@ async fn what_an_earlier_bridge_left_behind_is_ended_first() {
 #[tokio::test]
 async fn a_change_of_the_workspaces_model_and_prompt_reaches_it() {
     let home = tempfile::tempdir().unwrap();
-    let workspace = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| fs::write(workspace.path().join(name), text).unwrap();
-    write("config.yaml", "model: first\n");
-    write("system-prompt.md", "You are one.");
+    let workspace = Arc::new(Mutex::new(Workspace {
+        model: Some("first".into()),
+        system_prompt: Some("You are one.".into()),
+        ..Workspace::default()
+    }));
     let mut config = config(home.path(), PATIENT);
     // A program that serves, and that takes `config set` down.
     let script = home.path().join("hermes");
@@ -195,28 +196,27 @@ async fn a_change_of_the_workspaces_model_and_prompt_reaches_it() {
     fs::write(&script, python).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     config.launch.command = vec![script.to_string_lossy().into_owned(), "gateway".into()];
-    config.wanted.model = Some("first".into());
-    config.wanted.plugin = Some(Plugin {
+    config.settings.model = Some("first".into());
+    config.settings.plugin = Some(Plugin {
         host: "127.0.0.1".into(),
         port: 8645,
         callback_url: "http://127.0.0.1:1/".into(),
         secret: None,
     });
-    let places = Places {
-        id: "ws-1".into(),
-        folder: workspace.path().to_owned(),
-        shared_plugins: home.path().join("none"),
-        model: None,
-    };
-    let assembly = Arc::new(Assembly::open(places).unwrap());
-    let mut supervisor = Supervisor::new(config, Some(assembly), say);
+    let current = Arc::clone(&workspace);
+    let mut supervisor =
+        Supervisor::new(config, Some(Arc::new(move || Arc::new(current.lock().unwrap().clone()))), say);
     assert!(supervisor.up().await);
     let soul = || fs::read_to_string(home.path().join("SOUL.md")).unwrap_or_default();
     assert_eq!(soul(), "You are one.");
     let stop = CancellationToken::new();
     let driving = async {
-        write("config.yaml", "model: second\n");
-        write("system-prompt.md", "You are two.");
+        let two = Workspace {
+            model: Some("second".into()),
+            system_prompt: Some("You are two.".into()),
+            ..Workspace::default()
+        };
+        *workspace.lock().unwrap() = two;
         soon("the gateway is told", async {
             while soul() != "You are two." || !home.path().join("told").exists() {
                 tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,49 +1,48 @@
-//! The gateway's process: started as a user, in a group of its own, watched by looking, stopped in order.
+//! The gateway's process: started as a user, in a process group of its own, stopped in order.
 //!
-//! Its group gets the signals, so that what it started ends with it. What a killed bridge left behind is found by a file
-//! that has the process id and when that process began, so that nobody else's process is ever ended. Looking every
-//! [`LOOK`] instead of waiting keeps this on the runtime that everything else is on.
+//! Signals go to the group, so that what the gateway started ends with it. A pid file holds the process id and the time at
+//! which that process began, so that a process which a killed host left behind is found, and nobody else's is ever ended.
 //!
-//! As another user it has that user's ids and no further groups, and its home is that user's. Only root can do that, and
-//! root must not be led by what that user lays into the home: no link there is followed, and a process that is not that
-//! user's is not ended, whatever the file says.
+//! As another user the process has that user's ids, no further groups, and that user's home. Only root can do that, and root
+//! must not be misled by what that user puts into the gateway's home: no link there is followed, and a process that does not
+//! belong to that user is not ended, whatever the pid file says.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{MetadataExt as _, lchown};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getuid, kill_process_group, test_kill_process};
+use talaria_config::files;
+use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-use super::home::Whose;
-use crate::folder;
+use super::home::HomeOwner;
 
-/// How often it is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// The interval at which a leftover process is looked at. It is not a child of this process, so nothing reports its end.
+const LEFTOVER_CHECK: Duration = Duration::from_millis(100);
 
-/// How long it has to end after SIGTERM. Below what is left of the 30 s that container platforms wait.
+/// How long the process may take to end after SIGTERM. Below what is left of the 30 s that container platforms wait.
 const GRACE: Duration = Duration::from_secs(8);
 
-/// How much of its log is read for its last words.
+/// The number of bytes at the end of the log that are read.
 const TAIL_BYTES: u64 = 256 << 10;
 
-/// A log that is longer than this is begun anew; the old one is kept beside.
+/// A log that is longer than this is started anew; the old one is kept with the suffix `.1`.
 const LOG_BYTES: u64 = 16 << 20;
 
-/// How it is started.
+/// How the gateway is started.
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// The program and its arguments.
     pub command: Vec<String>,
     /// Its home, `HERMES_HOME`.
     pub home: PathBuf,
-    /// Where its output goes.
+    /// The file that its output goes to.
     pub log: PathBuf,
-    /// Who it runs as; as this process where nobody is named.
+    /// The user that it runs as; that of this process if absent.
     pub user: Option<User>,
 }
 
@@ -57,19 +56,21 @@ pub struct User {
     home: PathBuf,
 }
 
-/// The process.
+/// A running gateway.
 pub(super) struct Process {
     child: Child,
-    note: PathBuf,
+    /// Also the id of its group.
+    id: u32,
+    pid_file: PathBuf,
 }
 
 // === impl User ===
 
 impl User {
-    /// The user of this name, as `/etc/passwd` has it.
+    /// Looks the user up in `/etc/passwd`.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no such user, in words.
     pub fn named(name: &str) -> Result<Self, String> {
         let text = fs::read_to_string("/etc/passwd").map_err(|error| format!("/etc/passwd: {error}"))?;
         let found = text.lines().find_map(|line| {
@@ -82,7 +83,7 @@ impl User {
         found.ok_or_else(|| format!("there is no user {name:?} on this machine"))
     }
 
-    /// The user's home.
+    /// The user's home folder.
     pub fn home(&self) -> &Path {
         &self.home
     }
@@ -91,7 +92,7 @@ impl User {
 // === impl Launch ===
 
 impl Launch {
-    /// Starts it.
+    /// Starts the gateway. It must be called within a runtime.
     pub(super) fn start(&self) -> io::Result<Process> {
         let mut command = self.command(&self.command)?;
         if let Some(user) = self.other_user().filter(|_| !getuid().is_root()) {
@@ -107,49 +108,50 @@ impl Launch {
             fs::rename(&self.log, old)?;
         }
         let log = File::options().create(true).append(true).open(&self.log)?;
-        if self.whose_home() == Whose::Theirs {
-            folder::must_be(&log, &self.log)?;
+        if self.home_owner() == HomeOwner::OtherUser {
+            files::must_be(&log, &self.log)?;
         }
-        // After an unclean end it would take up old turns by itself; the bridge knows better what became of them.
-        folder::write_private(&self.home.join(".clean_shutdown"), "")?;
-        self.give_home()?;
+        // Without this file the gateway resumes old turns by itself; Talaria knows better what became of them.
+        files::write_private(&self.home.join(".clean_shutdown"), "")?;
+        self.chown_home()?;
         command.stdout(log.try_clone()?).stderr(log).process_group(0);
         let child = command.spawn()?;
-        let note = self.note();
-        if let Some(began) = began(child.id()) {
-            let _ = folder::write_private(&note, &format!("{} {began}\n", child.id()));
+        let id = child.id().ok_or_else(|| io::Error::other("it ended at once"))?;
+        let pid_file = self.pid_file();
+        if let Some(began) = began(id) {
+            let _ = files::write_private(&pid_file, &format!("{id} {began}\n"));
         }
-        Ok(Process { child, note })
+        Ok(Process { child, id, pid_file })
     }
 
-    /// A command as the gateway's user, in its home.
+    /// A command that runs as the gateway's user, in its home.
     pub(super) fn command(&self, words: &[String]) -> io::Result<Command> {
         let (program, arguments) =
             words.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.home).env("HERMES_HOME", &self.home).stdin(Stdio::null());
-        // What this workspace proves itself to the platform with is no business of an agent's tools.
+        // The agent's tools must not see the token of this workspace.
         command.env_remove("MOLECULE_WORKSPACE_TOKEN");
         if let Some(user) = self.other_user() {
-            // Root's further groups go with that.
+            // This drops root's further groups too.
             command.uid(user.uid).gid(user.gid);
             command.env("HOME", &user.home).env("USER", &user.name).env("LOGNAME", &user.name);
         }
         Ok(command)
     }
 
-    /// The user that it runs as, where that is another than this process's.
+    /// The user that it runs as, if that is not the user of this process.
     fn other_user(&self) -> Option<&User> {
         self.user.as_ref().filter(|user| user.uid != getuid().as_raw())
     }
 
-    /// Whose its home is.
-    pub(super) fn whose_home(&self) -> Whose {
-        if self.other_user().is_some() { Whose::Theirs } else { Whose::Ours }
+    /// The owner of its home.
+    pub(super) fn home_owner(&self) -> HomeOwner {
+        if self.other_user().is_some() { HomeOwner::OtherUser } else { HomeOwner::ThisUser }
     }
 
-    /// Gives the home and what was written there to the user.
-    pub(super) fn give_home(&self) -> io::Result<()> {
+    /// Makes the gateway's user the owner of the home and of the files that were written there.
+    pub(super) fn chown_home(&self) -> io::Result<()> {
         let Some(user) = self.other_user() else { return Ok(()) };
         let names = [
             "",
@@ -166,9 +168,9 @@ impl Launch {
         Ok(())
     }
 
-    /// Ends what a bridge that was killed left behind, and waits for it.
+    /// Ends a gateway that a killed host left behind, and waits for it. Returns its process id.
     pub(super) async fn end_leftover(&self) -> Option<u32> {
-        let text = fs::read_to_string(self.note()).ok()?;
+        let text = fs::read_to_string(self.pid_file()).ok()?;
         let (id, then) = text.trim().split_once(' ')?;
         let id: u32 = id.parse().ok()?;
         let is = fs::metadata(Path::new("/proc").join(id.to_string())).ok()?;
@@ -179,13 +181,13 @@ impl Launch {
         let _ = kill_process_group(pid, Signal::TERM);
         let until = Instant::now() + GRACE;
         while began(id).as_deref() == Some(then) && Instant::now() < until {
-            sleep(LOOK).await;
+            sleep(LEFTOVER_CHECK).await;
         }
         let _ = kill_process_group(pid, Signal::KILL);
         Some(id)
     }
 
-    fn note(&self) -> PathBuf {
+    fn pid_file(&self) -> PathBuf {
         self.home.join(".talaria-gateway")
     }
 }
@@ -194,54 +196,44 @@ impl Launch {
 
 impl Process {
     pub(super) fn id(&self) -> u32 {
-        self.child.id()
+        self.id
     }
 
-    /// How it ended, if it has.
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+    /// Waits until the process ends. Dropping the future loses nothing.
+    pub(super) async fn wait(&mut self) -> ExitStatus {
+        // Waiting for a child that was started fails only if somebody else has reaped it, so it is gone.
+        self.child.wait().await.unwrap_or_default()
     }
 
-    /// Resolves when it ends.
-    pub(super) async fn end(&mut self) -> ExitStatus {
-        loop {
-            if let Some(status) = self.ended() {
-                return status;
-            }
-            sleep(LOOK).await;
-        }
-    }
-
-    /// SIGTERM, a grace, SIGKILL; returns when it is gone.
+    /// Sends SIGTERM, then SIGKILL after a grace period; returns when the process is gone.
     pub(super) async fn stop(mut self) {
         self.signal(Signal::TERM);
-        if tokio::time::timeout(GRACE, self.end()).await.is_err() {
+        if tokio::time::timeout(GRACE, self.wait()).await.is_err() {
             self.signal(Signal::KILL);
-            self.end().await;
+            self.wait().await;
         }
-        // What it started may have stayed.
+        // Its own children may still be there.
         self.signal(Signal::KILL);
-        let _ = fs::remove_file(&self.note);
+        let _ = fs::remove_file(&self.pid_file);
     }
 
     fn signal(&self, signal: Signal) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+        if let Some(pid) = i32::try_from(self.id).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(pid, signal);
         }
     }
 }
 
 impl Drop for Process {
-    /// For a runtime that is torn down: nothing stays behind.
+    /// Leaves nothing behind if the runtime is torn down.
     fn drop(&mut self) {
-        if self.ended().is_none() {
+        if matches!(self.child.try_wait(), Ok(None)) {
             self.signal(Signal::KILL);
-            let _ = self.child.wait();
         }
     }
 }
 
-/// The last lines of a log; none where it cannot be read.
+/// The last lines of a log; empty if it cannot be read.
 pub(super) fn tail(log: &Path, lines: usize) -> String {
     let read = || -> io::Result<String> {
         let mut file = File::open(log)?;
@@ -256,7 +248,7 @@ pub(super) fn tail(log: &Path, lines: usize) -> String {
     text.lines().skip(skipped).collect::<Vec<_>>().join("\n")
 }
 
-/// When a process began, in the kernel's ticks; none where there is no such process, or only its shell.
+/// When a process began, in the kernel's ticks; `None` if there is no such process, or only a zombie.
 fn began(id: u32) -> Option<String> {
     let pid = Pid::from_raw(i32::try_from(id).ok()?)?;
     test_kill_process(pid).ok()?;
@@ -272,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_when_it_began() {
+    fn a_process_is_identified_by_the_time_it_began() {
         let own = began(std::process::id()).unwrap();
         assert!(own.parse::<u64>().is_ok(), "{own}");
         assert_eq!(began(u32::MAX), None);

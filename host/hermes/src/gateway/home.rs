@@ -1,12 +1,11 @@
-//! The gateway's home: its `.env` and its `config.yaml`, made fit for the bridge.
+//! The gateway's home: its `.env` and `config.yaml`, adjusted to what Talaria needs.
 //!
-//! Only what the bridge needs is set; everything else stays, comments and order of the `.env` included. A
-//! `config.yaml` that already says what is needed is not touched; one that does not is kept beside as
-//! `config.yaml.before-talaria` before it is written the first time, since writing YAML loses its comments. One that
-//! cannot be read is left alone and told of.
+//! Only what is needed is set; everything else stays, comments and order of the `.env` included. A `config.yaml` that
+//! already says what is needed is not touched; any other is saved as `config.yaml.before-talaria` before it is written the
+//! first time, since writing YAML loses its comments. One that cannot be parsed is left alone and reported.
 //!
-//! Where the gateway runs as another user, the home is that user's, who could lay a link to anything there. So no link is
-//! followed then, and files are replaced, never written into.
+//! If the gateway runs as another user, the home belongs to that user, who could put a link to anything there. Then no link
+//! is followed, and files are replaced, never written into.
 
 use std::fs;
 use std::path::Path;
@@ -14,13 +13,13 @@ use std::path::Path;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value, json};
 
-use crate::folder::{self, Trouble};
-use crate::yaml;
+use talaria_config::files::{self, Trouble};
+use talaria_config::yaml;
 
-/// The largest file of the gateway's that is read.
+/// The largest file of the gateway that is read.
 const BYTES: usize = 4 << 20;
 
-/// What of this process's environment the gateway needs: how it finds its models.
+/// The variables of this process's environment that the gateway needs to find its models.
 pub const FORWARDED: [&str; 31] = [
     "HERMES_INFERENCE_PROVIDER",
     "HERMES_AUXILIARY_PROVIDER",
@@ -55,65 +54,65 @@ pub const FORWARDED: [&str; 31] = [
     "HERMES_CUSTOM_API_MODE",
 ];
 
-/// The plugin, by the two names that it goes by.
+/// The two names of the plugin: as a plugin, and as a platform.
 const PLUGIN: (&str, &str) = ("molecule_a2a", "molecule-a2a");
 
-/// What the gateway is to be told.
+/// What the files of the gateway must say.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct Settings {
     /// The port of its API server.
     pub port: u16,
-    /// That server's key.
+    /// The key of that server.
     pub key: SecretString,
-    /// Variables of the environment that it needs, such as providers' keys.
+    /// Environment variables that it needs, such as the keys of model providers.
     pub variables: Vec<(String, SecretString)>,
-    /// The model, where somebody chose one.
+    /// The model, if one was chosen.
     pub model: Option<String>,
-    /// The provider, where somebody chose one.
+    /// The provider, if one was chosen.
     pub provider: Option<String>,
-    /// The plugin that answers by callback, where it is used.
+    /// The plugin that answers by callback, if it is used.
     pub plugin: Option<Plugin>,
 }
 
-/// The platform plugin's part.
+/// The settings of the platform plugin.
 #[derive(Debug, Clone)]
 pub struct Plugin {
-    /// Where it listens.
+    /// The host that it listens on.
     pub host: String,
-    /// On which port.
+    /// The port that it listens on.
     pub port: u16,
-    /// Where it answers.
+    /// The address that it posts its answers to.
     pub callback_url: String,
-    /// What both prove themselves with.
+    /// The secret that it shares with this host.
     pub secret: Option<SecretString>,
 }
 
-/// Whose a gateway's home is.
+/// The owner of a gateway's home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// The user's that this process runs as.
-    Ours,
-    /// Another user's.
-    Theirs,
+pub(crate) enum HomeOwner {
+    /// The user of this process.
+    ThisUser,
+    /// Another user, who must not lead this process anywhere.
+    OtherUser,
 }
 
-impl Whose {
+impl HomeOwner {
     fn text(self, path: &Path) -> Result<Option<String>, Trouble> {
         match self {
-            Self::Ours => folder::text(path, BYTES),
-            Self::Theirs => folder::unlinked_text(path, BYTES),
+            Self::ThisUser => files::text(path, BYTES),
+            Self::OtherUser => files::unlinked_text(path, BYTES),
         }
     }
 }
 
-/// The key that is in a home's `.env`, if there is one.
+/// The key in a home's `.env`, if there is one.
 pub fn key_in(home: &Path) -> Option<SecretString> {
     variable_in(home, "API_SERVER_KEY")
 }
 
-/// What a home's `.env` sets a variable to; none where it does not, or to nothing.
+/// The value of a variable in a home's `.env`, if it is set and not empty.
 pub fn variable_in(home: &Path, name: &str) -> Option<SecretString> {
-    let text = folder::text(&home.join(".env"), BYTES).ok()??;
+    let text = files::text(&home.join(".env"), BYTES).ok()??;
     let value_of = |line: &str| {
         let line = line.trim();
         let (known, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
@@ -123,60 +122,59 @@ pub fn variable_in(home: &Path, name: &str) -> Option<SecretString> {
     (!value.is_empty()).then(|| value.into())
 }
 
-/// What a home's `config.yaml` says; nothing where it is missing or cannot be read.
+/// The contents of a home's `config.yaml`; empty if it is missing or cannot be parsed.
 pub fn config_in(home: &Path) -> Value {
-    let text = folder::text(&home.join("config.yaml"), BYTES).ok().flatten().unwrap_or_default();
+    let text = files::text(&home.join("config.yaml"), BYTES).ok().flatten().unwrap_or_default();
     Value::Object(yaml::mapping(&text).unwrap_or_default())
 }
 
-/// Makes the gateway read the workspace's prompt where messages to it carry none: as its `SOUL.md`. What was there first
-/// is kept beside.
-pub(crate) fn write_soul(home: &Path, prompt: &str, whose: Whose) -> Result<(), Trouble> {
+/// Writes the workspace's prompt as `SOUL.md`, which the gateway reads. The first one that was there is saved beside it.
+pub(crate) fn write_soul(home: &Path, prompt: &str, owner: HomeOwner) -> Result<(), Trouble> {
     let path = home.join("SOUL.md");
-    let before = whose.text(&path)?;
+    let before = owner.text(&path)?;
     if before.as_deref() == Some(prompt) {
         return Ok(());
     }
     let unwritable = |error: std::io::Error| Trouble::new(&path, format!("cannot be written ({error})"));
     let beside = home.join("SOUL.md.before-talaria");
     if let Some(before) = before.filter(|_| !beside.exists()) {
-        folder::write_private(&beside, &before).map_err(unwritable)?;
+        files::write_private(&beside, &before).map_err(unwritable)?;
     }
-    folder::write_private(&path, prompt).map_err(unwritable)
+    files::write_private(&path, prompt).map_err(unwritable)
 }
 
-/// Makes both files say what is wanted.
-pub(crate) fn prepare(home: &Path, wanted: &Wanted, whose: Whose) -> Vec<Trouble> {
-    let mut troubles = Vec::new();
+/// Adjusts both files, and returns what could not be done.
+pub(crate) fn prepare(home: &Path, settings: &Settings, owner: HomeOwner) -> Vec<Trouble> {
+    let mut problems = Vec::new();
     if let Err(error) = fs::create_dir_all(home) {
-        troubles.push(Trouble::new(home, format!("cannot be made ({error})")));
-        return troubles;
+        problems.push(Trouble::new(home, format!("cannot be created ({error})")));
+        return problems;
     }
-    troubles.extend(write_env(home, wanted, whose).err());
-    troubles.extend(write_config(home, wanted, whose).err());
-    troubles
+    problems.extend(write_env(home, settings, owner).err());
+    problems.extend(write_config(home, settings, owner).err());
+    problems
 }
 
-fn write_env(home: &Path, wanted: &Wanted, whose: Whose) -> Result<(), Trouble> {
+fn write_env(home: &Path, settings: &Settings, owner: HomeOwner) -> Result<(), Trouble> {
     let path = home.join(".env");
-    let before = whose.text(&path)?.unwrap_or_default();
-    let port = wanted.port.to_string();
+    let before = owner.text(&path)?.unwrap_or_default();
+    let port = settings.port.to_string();
     let mut set: Vec<(&str, &str)> = vec![
         ("API_SERVER_ENABLED", "true"),
-        ("API_SERVER_KEY", wanted.key.expose_secret()),
+        ("API_SERVER_KEY", settings.key.expose_secret()),
         ("API_SERVER_HOST", "127.0.0.1"),
         ("API_SERVER_PORT", &port),
     ];
-    set.extend(wanted.variables.iter().map(|(name, value)| (name.as_str(), value.expose_secret())));
+    set.extend(settings.variables.iter().map(|(name, value)| (name.as_str(), value.expose_secret())));
     let after = merged_env(&before, &set);
-    if after != before || path.metadata().is_ok_and(|metadata| folder::is_shared(&metadata)) {
-        let written = folder::write_private(&path, &after);
+    if after != before || path.metadata().is_ok_and(|metadata| files::is_shared(&metadata)) {
+        let written = files::write_private(&path, &after);
         written.map_err(|error| Trouble::new(&path, format!("cannot be written ({error})")))?;
     }
     Ok(())
 }
 
-/// The lines with these variables set. A value of several lines cannot be one of an `.env` and is left out.
+/// The lines with these variables set. A value with a line break does not fit into an `.env` and is left out.
 fn merged_env(before: &str, set: &[(&str, &str)]) -> String {
     let set: Vec<_> = set.iter().filter(|(_, value)| !value.contains(['\n', '\r'])).collect();
     let name_of = |line: &str| {
@@ -189,7 +187,7 @@ fn merged_env(before: &str, set: &[(&str, &str)]) -> String {
     for line in before.lines() {
         let ours = name_of(line).and_then(|name| set.iter().find(|(ours, _)| *ours == name));
         match ours {
-            // The last one would count, so there is only one.
+            // The gateway would use the last one, so only one is kept.
             Some((name, value)) if !done.contains(name) => {
                 done.push(*name);
                 lines.push(format!("{name}={value}"));
@@ -204,48 +202,48 @@ fn merged_env(before: &str, set: &[(&str, &str)]) -> String {
     lines.join("\n") + "\n"
 }
 
-fn write_config(home: &Path, wanted: &Wanted, whose: Whose) -> Result<(), Trouble> {
+fn write_config(home: &Path, settings: &Settings, owner: HomeOwner) -> Result<(), Trouble> {
     let path = home.join("config.yaml");
-    let text = whose.text(&path)?;
+    let text = owner.text(&path)?;
     let cannot = |what: String| {
-        Trouble::new(&path, format!("{what}; it is left as it is, and the gateway may lack its plugin"))
+        Trouble::new(&path, format!("{what}; left as it is, so the gateway may lack its plugin"))
     };
     let before = yaml::mapping(text.as_deref().unwrap_or_default()).map_err(cannot)?;
     let mut after = before.clone();
-    merge_config(&mut after, wanted).map_err(cannot)?;
+    merge_config(&mut after, settings).map_err(cannot)?;
     if after == before {
         return Ok(());
     }
     let unwritable = |error: std::io::Error| Trouble::new(&path, format!("cannot be written ({error})"));
     let beside = home.join("config.yaml.before-talaria");
     if let Some(text) = text.filter(|_| !beside.exists()) {
-        folder::write_private(&beside, &text).map_err(unwritable)?;
+        files::write_private(&beside, &text).map_err(unwritable)?;
     }
     let text = yaml::text(&after).map_err(cannot)?;
-    folder::write_private(&path, &text).map_err(unwritable)
+    files::write_private(&path, &text).map_err(unwritable)
 }
 
-fn merge_config(config: &mut Map<String, Value>, wanted: &Wanted) -> Result<(), String> {
-    if wanted.model.is_some() || wanted.provider.is_some() {
+fn merge_config(config: &mut Map<String, Value>, settings: &Settings) -> Result<(), String> {
+    if settings.model.is_some() || settings.provider.is_some() {
         // `model: NAME` is the short form of `model: {default: NAME}`.
         if let Some(Value::String(name)) = config.get("model") {
             let name = name.clone();
             config.insert("model".into(), json!({ "default": name }));
         }
         let model = below(config, "model")?;
-        for (key, value) in [("default", &wanted.model), ("provider", &wanted.provider)] {
+        for (key, value) in [("default", &settings.model), ("provider", &settings.provider)] {
             if let Some(value) = value {
                 model.insert(key.into(), json!(value));
             }
         }
     }
-    let Some(plugin) = &wanted.plugin else { return Ok(()) };
+    let Some(plugin) = &settings.plugin else { return Ok(()) };
     let enabled = below(config, "plugins")?.entry("enabled").or_insert_with(|| json!([]));
     if enabled.is_null() {
         *enabled = json!([]);
     }
-    let enabled = enabled.as_array_mut().ok_or("`plugins.enabled` is no list")?;
-    // The name of the platform here, and not that of the plugin, is what people write; it enables nothing.
+    let enabled = enabled.as_array_mut().ok_or("`plugins.enabled` is not a list")?;
+    // People write the name of the platform here instead of the plugin's; it enables nothing.
     enabled.retain(|name| name != PLUGIN.1);
     if !enabled.iter().any(|name| name == PLUGIN.0) {
         enabled.push(json!(PLUGIN.0));
@@ -265,23 +263,23 @@ fn merge_config(config: &mut Map<String, Value>, wanted: &Wanted) -> Result<(), 
     Ok(())
 }
 
-/// The mapping at a key, made where there is none.
+/// The mapping at a key, created if there is none.
 fn below<'m>(map: &'m mut Map<String, Value>, key: &str) -> Result<&'m mut Map<String, Value>, String> {
     let value = map.entry(key).or_insert_with(|| json!({}));
     if value.is_null() {
         *value = json!({});
     }
-    value.as_object_mut().ok_or_else(|| format!("`{key}` is no mapping"))
+    value.as_object_mut().ok_or_else(|| format!("`{key}` is not a mapping"))
 }
 
-/// What is wrong with the plugin's part of a `config.yaml`, for the doctor.
-pub fn plugin_trouble(home: &Path) -> Option<(String, String)> {
+/// What is wrong with the plugin's part of a `config.yaml`, and the fix.
+pub fn plugin_problem(home: &Path) -> Option<(String, String)> {
     let path = home.join("config.yaml");
-    let config = match folder::text(&path, BYTES) {
+    let config = match files::text(&path, BYTES) {
         Ok(Some(text)) => yaml::mapping(&text).ok()?,
         Ok(None) => {
             return Some((
-                format!("{} is not there", path.display()),
+                format!("{} does not exist", path.display()),
                 "set `[gateway]`, which writes it".into(),
             ));
         }

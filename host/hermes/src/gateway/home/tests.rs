@@ -2,8 +2,8 @@ use std::os::unix::fs::MetadataExt as _;
 
 use super::*;
 
-fn wanted() -> Wanted {
-    Wanted {
+fn settings() -> Settings {
+    Settings {
         port: 8642,
         key: "a-key-of-twenty-chars".into(),
         variables: vec![("OPENAI_API_KEY".into(), "sk-1".into()), ("BAD_TOKEN".into(), "two\nlines".into())],
@@ -24,7 +24,7 @@ fn what_is_there_stays_and_what_is_needed_comes() {
     let path = |name: &str| home.path().join(name);
     fs::write(path(".env"), "# mine\nexport API_SERVER_KEY=old\nOTHER=x\nAPI_SERVER_KEY=older\n").unwrap();
     fs::write(path("config.yaml"), "# a comment\nmodel: old-model\nplugins:\n  enabled: [mine, molecule-a2a]\ncompression: {enabled: false}\n").unwrap();
-    assert_eq!(prepare(home.path(), &wanted(), Whose::Ours), []);
+    assert_eq!(prepare(home.path(), &settings(), HomeOwner::ThisUser), []);
     let env = fs::read_to_string(path(".env")).unwrap();
     assert_eq!(
         env,
@@ -47,7 +47,7 @@ fn what_is_there_stays_and_what_is_needed_comes() {
     // Once more changes nothing.
     let inode = |name: &str| path(name).metadata().unwrap().ino();
     let before = (inode(".env"), inode("config.yaml"));
-    assert_eq!(prepare(home.path(), &wanted(), Whose::Ours), []);
+    assert_eq!(prepare(home.path(), &settings(), HomeOwner::ThisUser), []);
     assert_eq!((inode(".env"), inode("config.yaml")), before);
 }
 
@@ -57,7 +57,7 @@ fn a_prompt_becomes_the_soul_and_what_was_there_first_is_kept() {
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap();
     fs::write(home.path().join("SOUL.md"), "theirs").unwrap();
     for prompt in ["one", "two", "two"] {
-        write_soul(home.path(), prompt, Whose::Ours).unwrap();
+        write_soul(home.path(), prompt, HomeOwner::ThisUser).unwrap();
         assert_eq!((read("SOUL.md").as_str(), read("SOUL.md.before-talaria").as_str()), (prompt, "theirs"));
     }
 }
@@ -67,7 +67,7 @@ fn a_config_that_cannot_be_read_is_left_alone() {
     let home = tempfile::tempdir().unwrap();
     for bad in ["a: [", "plugins: 7", "plugins: {enabled: x}"] {
         fs::write(home.path().join("config.yaml"), bad).unwrap();
-        assert_eq!(prepare(home.path(), &wanted(), Whose::Ours).len(), 1, "{bad}");
+        assert_eq!(prepare(home.path(), &settings(), HomeOwner::ThisUser).len(), 1, "{bad}");
         assert_eq!(fs::read_to_string(home.path().join("config.yaml")).unwrap(), bad);
     }
 }
@@ -80,9 +80,9 @@ fn in_the_home_of_another_nothing_is_read_through_a_link() {
     for name in [".env", "config.yaml", "SOUL.md"] {
         std::os::unix::fs::symlink(secret.path(), home.path().join(name)).unwrap();
     }
-    let troubles = prepare(home.path(), &wanted(), Whose::Theirs);
+    let troubles = prepare(home.path(), &settings(), HomeOwner::OtherUser);
     assert_eq!(troubles.len(), 2, "{troubles:?}");
-    assert!(write_soul(home.path(), "prompt", Whose::Theirs).is_err());
+    assert!(write_soul(home.path(), "prompt", HomeOwner::OtherUser).is_err());
     assert_eq!(fs::read_to_string(secret.path()).unwrap(), "root:secret");
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 3, "nothing was kept beside");
 }
@@ -92,7 +92,7 @@ fn the_traps_of_the_plugins_names_are_told() {
     let home = tempfile::tempdir().unwrap();
     let trouble = |yaml: &str| {
         fs::write(home.path().join("config.yaml"), yaml).unwrap();
-        plugin_trouble(home.path()).map(|(what, _)| what)
+        plugin_problem(home.path()).map(|(what, _)| what)
     };
     assert!(trouble("").unwrap().contains("does not name"));
     assert!(trouble("plugins: {enabled: [molecule-a2a]}").unwrap().contains("hyphen"));
