@@ -1,122 +1,46 @@
-//! Every change of who takes turns, one at a time, each in the audit log.
+//! Every change of the table of executors, one at a time, each in the audit log.
 //!
-//! A version comes from the main file, from the folder, from an operator's upload, or back from disk; it always goes
-//! through [`Executors::take`]:
+//! A version comes from the main file, from the folder, from an upload, or from the version store. All of them go through
+//! [`Executors::take`]:
 //!
-//! - refused at any step: what takes turns goes on, and the entry says why;
-//! - loaded, its upstream down, while the version before is ready: it waits, and takes over when a probe passes;
-//! - else it takes over: new turns are its own, turns under way end on the version that they began with.
+//! - if any step of loading fails, the version is refused: the version in service stays, and the entry says why;
+//! - if the new version is not ready while the version in service is, the new one waits and takes over after the first
+//!   probe that passes;
+//! - otherwise the new version goes into service: it takes new turns, while running turns finish on the old version.
 //!
-//! A version that took over and is ready is kept on disk. At the start, a version that is refused makes room for the one
-//! that was kept.
+//! A version that is in service and ready goes into the version store. If a version is refused at the start, the host
+//! serves the last good one from that store instead.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use talaria_oci::Progress;
-use tracing::{info, warn};
+use tracing::warn;
 
-use super::audit::{Audit, Entry, What, Who};
-use super::loaded::LoadedExecutor;
-use super::versions::{Content, Id, VersionStore};
-use super::watch::{self, Change, Watch};
+use crate::audit::{Entry, What, Who};
+use crate::change_lock::ChangeLock;
 use crate::config::{ComponentRef, Executor, ExecutorName, FailMode};
 use crate::executors::{Executors, log};
+use crate::loaded::LoadedExecutor;
 use crate::table::{Table, TableEntry};
+use crate::versions::{Content, VersionStore};
+use crate::watch::{self, Change};
 
-/// What a change needs besides the table.
-#[derive(Default)]
-pub(super) struct ChangeLock {
-    pub(super) watch: Watch,
-    /// None where nothing is kept.
-    pub(super) versions: Option<VersionStore>,
-    pub(super) audit: Option<Audit>,
-}
-
-/// What came of a change.
+/// When a new version goes into service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// It takes turns.
+    /// It is in service.
     Now,
-    /// It takes turns as soon as its upstream answers; until then the version before does.
+    /// It goes into service when its upstream answers; until then the old version stays.
     WhenReady,
 }
 
-/// Hears of what takes a while.
+/// Called with the progress of slow steps, for the operator.
 pub(super) type Report<'a> = &'a (dyn Fn(String) + Sync);
-
-// === impl ChangeLock ===
-
-impl ChangeLock {
-    /// With what is kept below a folder. Where that cannot be used the host goes on without, and says so.
-    pub(super) fn open(state: Option<&Path>) -> Self {
-        let versions = state.and_then(|folder| {
-            VersionStore::open(folder)
-                .inspect_err(|error| {
-                    warn!(%error, folder = %folder.display(), "versions of executors are not kept: no rollback");
-                })
-                .ok()
-        });
-        let audit = versions.as_ref().and_then(|versions| {
-            Audit::open(versions.folder())
-                .inspect_err(|error| warn!(%error, "changes of executors are only in the log"))
-                .ok()
-        });
-        Self { watch: Watch::default(), versions, audit }
-    }
-
-    pub(super) async fn note(&self, entry: Entry) {
-        let Entry { who, what, executor, digest, reason, .. } = &entry;
-        info!(?who, ?what, executor, digest, reason, "executor changed");
-        if let Some(audit) = &self.audit {
-            audit.append(&entry).await;
-        }
-    }
-
-    /// Keeps a version that takes turns and is ready.
-    pub(super) async fn keep(&self, loaded: &LoadedExecutor) {
-        if loaded.is_stored.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let (Some(kept), Some(content)) = (self.versions.clone(), loaded.content.clone()) else { return };
-        let name = loaded.config.name.clone();
-        let result = blocking(move || kept.keep(&name, &content)).await;
-        if let Err(error) = result {
-            warn!(%error, executor = loaded.config.name.as_str(), "a good version was not kept");
-        }
-    }
-
-    /// What is kept of an executor, by `which` of its versions.
-    pub(super) async fn stored(
-        &self,
-        name: &ExecutorName,
-        which: fn(&VersionStore, &ExecutorName) -> Option<Id>,
-    ) -> Result<Option<Content>, String> {
-        let Some(kept) = self.versions.clone() else { return Ok(None) };
-        let name = name.clone();
-        blocking(move || which(&kept, &name).map(|id| kept.content(&name, &id)).transpose())
-            .await
-            .map_err(|error| format!("the version that was kept cannot be read: {error}"))
-    }
-
-    /// The version in the folder that is passed over until it changes.
-    pub(super) fn skips(&self, name: &ExecutorName, id: &Id) -> bool {
-        self.versions.as_ref().and_then(|kept| kept.skipped(name)).as_ref() == Some(id)
-    }
-
-    pub(super) fn set_skipped(&self, name: &ExecutorName, id: Option<&Id>) {
-        let Some(kept) = &self.versions else { return };
-        if let Err(error) = kept.set_skipped(name, id) {
-            warn!(%error, executor = name.as_str(), "a restart will not know of the rollback");
-        }
-    }
-}
 
 // === impl Executors ===
 
 impl Executors {
-    /// Loads everything, at the start.
+    /// Loads every executor, at the start.
     pub(super) async fn load_all(&self, report: Report<'_>) {
         let mut lock = self.changes.lock().await;
         for (name, config) in &self.fixed {
@@ -136,15 +60,15 @@ impl Executors {
             }
         }
         self.follow(&mut lock, &Who::Start, report).await;
-        // A default that is no longer in the folder, but was when it was last good.
+        // The default executor may be gone from the folder; its last good version still serves.
         let default = self.table().default.clone();
         if self.table().entry(&default).is_none_or(|entry| entry.current.is_none()) {
             self.restore(&lock, &default, report).await;
         }
     }
 
-    /// Looks at the folder.
-    pub(super) async fn look(&self, report: Report<'_>) {
+    /// Takes in what changed in the folder.
+    pub(super) async fn follow_folder(&self, report: Report<'_>) {
         let mut lock = self.changes.lock().await;
         self.follow(&mut lock, &Who::Folder, report).await;
     }
@@ -162,7 +86,7 @@ impl Executors {
                 changes
             }
             Err(error) => {
-                warn!(%error, "the folder of executors was not looked at");
+                warn!(%error, "cannot look at the executors folder");
                 return;
             }
         };
@@ -189,7 +113,7 @@ impl Executors {
         }
     }
 
-    /// Loads a version of an executor whose component is in the folder, and lets it take over.
+    /// Takes a version whose component is in the folder.
     pub(super) async fn take_content(
         &self,
         lock: &ChangeLock,
@@ -208,7 +132,7 @@ impl Executors {
         self.take(lock, config, Arc::clone(&content.wasm), Some(content), who, report).await
     }
 
-    /// The configuration of an executor in the folder.
+    /// Resolves the configuration of an executor in the folder.
     pub(super) fn configure(&self, name: &ExecutorName, policy: Option<&str>) -> Result<Executor, String> {
         let mut warnings = Vec::new();
         let config = self.folder.executor(name, policy, &*self.variables, &mut warnings);
@@ -226,12 +150,12 @@ impl Executors {
             && !self.fixed.contains_key(fallback)
             && self.table().entry(fallback).is_none()
         {
-            warn!(executor = name.as_str(), %fallback, "the fallback is not there yet");
+            warn!(executor = name.as_str(), %fallback, "the fallback is not loaded yet");
         }
         Ok(config)
     }
 
-    /// Loads a version, and lets it take over as the head of this file says.
+    /// Loads a version and puts it into service, as the head of this file describes.
     pub(super) async fn take(
         &self,
         lock: &ChangeLock,
@@ -252,7 +176,7 @@ impl Executors {
         Ok(self.settle(lock, &loaded, who).await)
     }
 
-    /// Lets a version take over, or wait.
+    /// Puts a loaded version into service, or lets it wait.
     pub(super) async fn settle(&self, lock: &ChangeLock, loaded: &Arc<LoadedExecutor>, who: &Who) -> Taken {
         let name = &loaded.config.name;
         let before = self.table().entry(name).and_then(|entry| entry.current.clone());
@@ -267,7 +191,7 @@ impl Executors {
             entry.digest = Some(loaded.digest().to_owned());
             entry.before = before.map(|before| before.digest().to_owned());
             entry.reason = Some(reason);
-            lock.note(entry).await;
+            lock.record(entry).await;
             return Taken::WhenReady;
         }
         let what = if before.is_some() { What::Swapped } else { What::Loaded };
@@ -275,7 +199,7 @@ impl Executors {
         Taken::Now
     }
 
-    /// Gives a version the turns of its name.
+    /// Puts a version into service: new turns of its name are its own.
     pub(super) async fn put_in_service(
         &self,
         lock: &ChangeLock,
@@ -295,16 +219,16 @@ impl Executors {
         });
         loaded.readiness().log(name);
         if loaded.is_ready() {
-            lock.keep(loaded).await;
+            lock.store(loaded).await;
         }
-        // What ships with the host is no news at its start.
+        // The audit log does not list the built-in executors at every start.
         if loaded.content.is_none() && *who == Who::Start {
             return;
         }
         let mut entry = Entry::new(who.clone(), what, name);
         entry.digest = Some(loaded.digest().to_owned());
         entry.before = before.map(|before| before.digest().to_owned());
-        lock.note(entry).await;
+        lock.record(entry).await;
     }
 
     async fn refuse(
@@ -325,7 +249,7 @@ impl Executors {
         });
         let mut entry = Entry::new(who.clone(), What::Refused, name);
         entry.reason = Some(reason.to_owned());
-        lock.note(entry).await;
+        lock.record(entry).await;
     }
 
     async fn restore_if_empty(&self, lock: &ChangeLock, name: &ExecutorName, report: Report<'_>) {
@@ -334,7 +258,7 @@ impl Executors {
         }
     }
 
-    /// Puts the version that was kept where nothing takes turns, or where the newer one was rolled back.
+    /// Serves the stored version, where nothing is in service or the newer version was rolled back.
     async fn restore(&self, lock: &ChangeLock, name: &ExecutorName, report: Report<'_>) {
         let reason = self.table().entry(name).and_then(|entry| entry.refused.clone());
         let restored = match lock.stored(name, VersionStore::current).await {
@@ -344,11 +268,7 @@ impl Executors {
         };
         match restored {
             Ok(loaded) => {
-                warn!(
-                    executor = name.as_str(),
-                    digest = loaded.digest(),
-                    "the last good version takes turns"
-                );
+                warn!(executor = name.as_str(), digest = loaded.digest(), "serving the last good version");
                 self.put_in_service(lock, &loaded, What::Loaded, &Who::Start).await;
                 self.change(name, |entry| entry.refused = reason);
             }
@@ -372,7 +292,7 @@ impl Executors {
         self.loader.load_version(config, wasm, Some(content), report).await.map(Arc::new)
     }
 
-    /// What was in the folder is not any more.
+    /// Handles an executor whose files are gone from the folder.
     pub(super) async fn gone(&self, lock: &ChangeLock, name: &ExecutorName, who: &Who, report: Report<'_>) {
         if let Some(config) = self.fixed.get(name) {
             if let Ok((wasm, content)) = self.read_component(config, report).await {
@@ -394,15 +314,15 @@ impl Executors {
             table
         });
         self.changed.notify_one();
-        if let Some(Err(error)) = lock.versions.as_ref().map(|kept| kept.delete(name)) {
-            warn!(%error, executor = name.as_str(), "its versions are still on disk");
+        if let Some(Err(error)) = lock.versions.as_ref().map(|versions| versions.delete(name)) {
+            warn!(%error, executor = name.as_str(), "stored versions not deleted");
         }
         let mut entry = Entry::new(who.clone(), What::Removed, name);
         entry.before = before.map(|before| before.digest().to_owned());
-        lock.note(entry).await;
+        lock.record(entry).await;
     }
 
-    /// Versions that waited and are ready now take over; those that became ready are kept.
+    /// After the probes: versions that waited and are ready go into service; versions that became ready are stored.
     pub(super) async fn after_probe(&self) {
         let lock = self.changes.lock().await;
         let table = self.table();
@@ -412,30 +332,30 @@ impl Executors {
                     self.put_in_service(&lock, waiting, What::Swapped, &Who::Host).await;
                 }
                 (Some(current), None) if current.is_ready() && entry.refused.is_none() => {
-                    lock.keep(current).await;
+                    lock.store(current).await;
                 }
                 _ => {}
             }
         }
     }
 
-    /// An executor went into quarantine: its version before takes over, where the operator wants that.
-    pub(super) async fn after_crashes(&self) {
+    /// After faults: an executor that went into quarantine goes back to the version before, if its `fail_mode` says so.
+    pub(super) async fn after_faults(&self) {
         let mut lock = self.changes.lock().await;
         let table = self.table();
         for (name, loaded) in table.loaded().filter(|(_, loaded)| loaded.is_newly_quarantined()) {
             let mut entry = Entry::new(Who::Host, What::Quarantined, name);
             entry.digest = Some(loaded.digest().to_owned());
-            lock.note(entry).await;
+            lock.record(entry).await;
             if loaded.config.fail_mode == FailMode::LastGood
                 && let Err(error) = self.go_back(&mut lock, name, &Who::Host, &log).await
             {
-                warn!(executor = name.as_str(), %error, "there is no version to go back to");
+                warn!(executor = name.as_str(), %error, "cannot roll back");
             }
         }
     }
 
-    /// Reads a component that does not come from the folder. What can change is kept.
+    /// Reads a component that does not come from the folder. A built-in one has no content to store.
     pub(super) async fn read_component(
         &self,
         config: &Executor,
@@ -451,17 +371,17 @@ impl Executors {
                 watch::read_component(path).map_err(|error| error.to_string())?.into()
             }
             ComponentRef::Oci(reference) => {
-                let tell = |Progress { received, total }| {
+                let progress = |Progress { received, total }| {
                     report(format!("pulling {}: {} of {} KiB", config.name, received >> 10, total >> 10));
                 };
-                let pulled = talaria_oci::pull(reference, &self.oci, &tell).await;
+                let pulled = talaria_oci::pull(reference, &self.oci, &progress).await;
                 pulled.map_err(|error| error.to_string())?.as_ref().into()
             }
         };
         Ok((Arc::clone(&wasm), Some(Content { wasm, policy: None })))
     }
 
-    /// Replaces a entry; one that is not there is made.
+    /// Replaces an entry of the table; creates it if it is absent.
     fn change(&self, name: &ExecutorName, change: impl FnOnce(&mut TableEntry)) {
         let mut table = Table::clone(&self.table());
         let mut entry = table.entries.get(name).map(|entry| TableEntry::clone(entry)).unwrap_or_default();
@@ -476,9 +396,5 @@ pub(super) fn is_builtin(config: &Executor) -> bool {
     matches!(config.component, ComponentRef::Builtin(_))
 }
 
-/// Files are read and written off the threads that serve.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
-) -> std::io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
-}
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::change::ChangeLock;
+use crate::change_lock::ChangeLock;
 use crate::config::{Builtins, Config, Executor, ExecutorName, Folder};
 use crate::loaded::{LoadedExecutor, Loader};
 use crate::route::{CHOICE, Routes, Why};
@@ -138,8 +138,8 @@ impl Executors {
         let watching = async {
             loop {
                 tokio::select! {
-                    _ = look.tick() => self.look(&log).await,
-                    () = self.quarantined.notified() => self.after_crashes().await,
+                    _ = look.tick() => self.follow_folder(&log).await,
+                    () = self.quarantined.notified() => self.after_faults().await,
                 }
             }
         };
@@ -169,7 +169,7 @@ impl Route for Executors {
             Some((_, loaded)) => {
                 loaded.input.admit(&asked.message.parts).map_err(NoExecutor::Media)?;
                 self.routes.count(&picked.why);
-                loaded.taker()
+                loaded.for_turn()
             }
             None if picked.why == Why::Chosen => {
                 let known: Vec<_> = table.loaded().map(|(name, _)| name.as_str()).collect();

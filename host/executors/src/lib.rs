@@ -28,13 +28,14 @@
 
 mod audit;
 mod change;
+mod change_lock;
 pub mod config;
 mod executors;
-mod faults;
 mod input;
 mod loaded;
 pub mod needs;
 mod operator;
+mod quarantine;
 pub mod route;
 mod table;
 mod versions;

@@ -1,8 +1,8 @@
-//! One version of an executor: loaded, probed, and how it has fared since.
+//! One version of an executor: its component, loaded and probed, and its record since.
 //!
-//! Loading goes through these steps, and the first that fails refuses the version: the component is validated, its
-//! contract's version checked, compiled or taken from the cache, linked, asked who it is (`describe`); the settings are
-//! put against its schema; then `setup` probes. Only an upstream that is down refuses nothing: that is
+//! Loading a version takes these steps, and the first that fails refuses the version: validate the component, check the
+//! version of its contract, compile it or take it from the cache, link it, call `describe`, check the settings against the
+//! component's schema, and call `setup`, the probe. If only the upstream is down the version still loads, marked
 //! [`Readiness::NotReady`].
 
 use std::fmt;
@@ -16,34 +16,34 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::faults::Faults;
 use super::input::InputModes;
+use super::quarantine::Faults;
 use super::versions::Content;
 use crate::config::{Executor, ExecutorName};
 
-/// A version that is loaded.
+/// A loaded version of an executor.
 pub struct LoadedExecutor {
-    /// Its configuration.
+    /// Its configuration, with everything that its component is granted.
     pub config: Executor,
-    /// What runs its turns.
+    /// Runs its turns.
     pub executor: Arc<talaria_engine::Executor>,
-    /// What it takes.
+    /// The media types that it takes.
     pub input: InputModes,
-    /// What it was made of; none for a built-in component.
+    /// The files that it was loaded from; `None` for a built-in component.
     pub(super) content: Option<Content>,
-    /// Whether that is on disk as the current version.
+    /// Whether these are in the version store as the current version.
     pub(super) is_stored: AtomicBool,
-    standing: Arc<Standing>,
+    record: Arc<Record>,
 }
 
-/// How a version fares.
-struct Standing {
+/// The record of a version since it was loaded. The engine reports faults and successes to it.
+struct Record {
     name: ExecutorName,
     readiness: RwLock<Readiness>,
     faults: Mutex<Faults>,
-    /// It went into quarantine, and nobody has dealt with that.
-    is_news: AtomicBool,
-    /// Told when it goes into quarantine.
+    /// Whether it went into quarantine and that has not been handled yet.
+    is_newly_quarantined: AtomicBool,
+    /// Notified when it goes into quarantine.
     quarantined: Arc<Notify>,
 }
 
@@ -51,20 +51,20 @@ struct Standing {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "state", content = "reason")]
 pub enum Readiness {
-    /// It can reach what it needs.
+    /// The last probe passed.
     Ready,
-    /// It cannot; its turns say so.
+    /// The last probe failed; turns fail with this reason.
     NotReady(String),
-    /// It crashed again and again, and takes no turns for a while.
+    /// It crashed several times in a row and takes no turns for a while.
     Quarantined(String),
 }
 
-/// What versions are loaded with.
+/// Loads versions.
 pub struct Loader {
     pub(super) engine: Engine,
-    /// For those that are granted callbacks.
+    /// For executors that are granted callbacks.
     pub(super) callbacks: Option<Arc<dyn Callbacks>>,
-    /// The workspace that is served, where there is one.
+    /// The workspace that the host serves, if any.
     pub(super) workspaces: Option<Arc<dyn Workspaces>>,
     pub(super) quarantined: Arc<Notify>,
 }
@@ -72,12 +72,12 @@ pub struct Loader {
 // === impl Loader ===
 
 impl Loader {
-    /// For an executor that is in no table: nobody hears of its quarantine.
+    /// A loader for an executor outside of any [`Executors`](crate::Executors); nothing acts on its quarantine.
     pub fn standalone(engine: Engine, callbacks: Arc<dyn Callbacks>) -> Self {
         Self { engine, callbacks: Some(callbacks), workspaces: None, quarantined: Arc::default() }
     }
 
-    /// Loads and probes a component. The error says why it takes no turns.
+    /// Loads and probes an executor. The error says why it was refused.
     pub async fn load(
         &self,
         config: Executor,
@@ -87,7 +87,7 @@ impl Loader {
         self.load_version(config, wasm, None, report).await
     }
 
-    /// The same for a version that is made of `content`.
+    /// Loads and probes a version whose files are `content`.
     pub(crate) async fn load_version(
         &self,
         mut config: Executor,
@@ -120,15 +120,15 @@ impl Loader {
             component: Arc::new(component),
             callbacks,
         });
-        let standing = Arc::new(Standing {
+        let record = Arc::new(Record {
             name: config.name.clone(),
             readiness: RwLock::new(Readiness::Ready),
             faults: Mutex::new(Faults::NONE),
-            is_news: AtomicBool::new(false),
+            is_newly_quarantined: AtomicBool::new(false),
             quarantined: Arc::clone(&self.quarantined),
         });
-        let (faults, successes) = (Arc::clone(&standing), Arc::clone(&standing));
-        let executor = executor.on_fault(move |_| faults.fault()).on_success(move || successes.no_fault());
+        let (faults, successes) = (Arc::clone(&record), Arc::clone(&record));
+        let executor = executor.on_fault(move |_| faults.fault()).on_success(move || successes.success());
         let executor = match &self.workspaces {
             Some(workspaces) => executor.in_workspace(Arc::clone(workspaces)),
             None => executor,
@@ -139,14 +139,14 @@ impl Loader {
         {
             return Err(format!("{}: setup failed: {message}", config.component));
         }
-        *standing.readiness.write().unwrap_or_else(PoisonError::into_inner) = Readiness::of(setup);
+        *record.readiness.write().unwrap_or_else(PoisonError::into_inner) = Readiness::of(setup);
         Ok(LoadedExecutor {
             config,
             input: InputModes::of(executor.component().description().metadata.as_deref()),
             executor: Arc::new(executor),
             content,
             is_stored: AtomicBool::new(false),
-            standing,
+            record,
         })
     }
 }
@@ -154,24 +154,24 @@ impl Loader {
 // === impl LoadedExecutor ===
 
 impl LoadedExecutor {
-    /// Its state, as far as is known.
+    /// Its state, by the last probe.
     pub fn readiness(&self) -> Readiness {
-        self.standing.readiness.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.record.readiness.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether its turns can succeed, as far as is known.
+    /// Whether the last probe passed.
     pub fn is_ready(&self) -> bool {
-        *self.standing.readiness.read().unwrap_or_else(PoisonError::into_inner) == Readiness::Ready
+        *self.record.readiness.read().unwrap_or_else(PoisonError::into_inner) == Readiness::Ready
     }
 
-    /// Whether it takes no turns because it crashed again and again.
+    /// Whether it is in quarantine.
     pub fn is_quarantined(&self) -> bool {
-        self.standing.faults().is_quarantined()
+        self.record.faults().is_quarantined()
     }
 
-    /// Whether it went into quarantine since this was asked last.
+    /// Whether it went into quarantine since the last call of this function.
     pub(super) fn is_newly_quarantined(&self) -> bool {
-        self.standing.is_news.swap(false, Ordering::AcqRel)
+        self.record.is_newly_quarantined.swap(false, Ordering::AcqRel)
     }
 
     /// The component's digest.
@@ -179,11 +179,11 @@ impl LoadedExecutor {
         self.executor.component().digest()
     }
 
-    /// What executes its turns.
+    /// The engine's executor, to run a turn.
     ///
     /// # Errors
     /// [`NoExecutor::OutOfService`] while it is in quarantine.
-    pub(super) fn taker(&self) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
+    pub(super) fn for_turn(&self) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
         if !self.is_quarantined() {
             return Ok(Arc::clone(&self.executor) as _);
         }
@@ -193,49 +193,62 @@ impl LoadedExecutor {
         Err(NoExecutor::OutOfService { executor: name.into(), failure })
     }
 
+    /// Sets the result of a probe, for tests of what follows from it.
+    #[cfg(test)]
+    pub(crate) fn set_ready(&self, is_ready: bool) {
+        let down = || Failure::new(FailureKind::Upstream, "the upstream is down");
+        self.record.set_readiness(Readiness::of(if is_ready { Ok(()) } else { Err(down()) }));
+    }
+
+    /// Reports a fault, for tests of what follows from it.
+    #[cfg(test)]
+    pub(crate) fn crash(&self) {
+        self.record.fault();
+    }
+
     /// Probes it again. A version in quarantine is left alone until its pause is over.
     pub(super) async fn probe(&self) {
-        let standing = &self.standing;
-        if !standing.faults().may_be_probed(Instant::now()) {
+        let record = &self.record;
+        if !record.faults().may_be_probed(Instant::now()) {
             return;
         }
-        // A fault of the guest is no reason to drop one that took turns so far.
+        // A fault of the guest in a probe does not refuse a version that has taken turns.
         let probed = self.executor.recheck().await;
-        let pause = standing.faults().probed(probed.is_ok(), Instant::now());
+        let pause = record.faults().probed(probed.is_ok(), Instant::now());
         match pause {
-            Some(pause) => standing.now_is(Readiness::quarantined(pause)),
+            Some(pause) => record.set_readiness(Readiness::quarantined(pause)),
             None if self.is_quarantined() => {}
-            None => standing.now_is(Readiness::of(probed)),
+            None => record.set_readiness(Readiness::of(probed)),
         }
     }
 }
 
-// === impl Standing ===
+// === impl Record ===
 
-impl Standing {
-    fn now_is(&self, now: Readiness) {
+impl Record {
+    fn set_readiness(&self, now: Readiness) {
         let mut known = self.readiness.write().unwrap_or_else(PoisonError::into_inner);
-        // Another reason for the same trouble is no news.
+        // Only a change of state is logged, not another reason for the same state.
         if std::mem::discriminant(&*known) != std::mem::discriminant(&now) {
             now.log(&self.name);
         }
         *known = now;
     }
 
-    /// A call ended by the executor's own fault.
+    /// Records a call that ended by the executor's own fault.
     fn fault(&self) {
         let pause = self.faults().fault(Instant::now());
         if let Some(pause) = pause {
-            self.now_is(Readiness::quarantined(pause));
-            self.is_news.store(true, Ordering::Release);
+            self.set_readiness(Readiness::quarantined(pause));
+            self.is_newly_quarantined.store(true, Ordering::Release);
             self.quarantined.notify_one();
         }
     }
 
-    /// A turn ended well.
-    fn no_fault(&self) {
-        if self.faults().no_fault() {
-            info!(executor = self.name.as_str(), "the executor's trial is over: it takes turns again");
+    /// Records a successful turn.
+    fn success(&self) {
+        if self.faults().success() {
+            info!(executor = self.name.as_str(), "executor passed its trial after quarantine");
         }
     }
 

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::audit::{Entry, What, Who};
-use super::change::{ChangeLock, Report, Taken, blocking, is_builtin};
+use super::change::{Report, Taken, is_builtin};
+use super::change_lock::{ChangeLock, blocking};
 use super::versions::{Content, VersionStore, write_whole};
 use super::watch;
 use crate::config::{ExecutorName, Files};

@@ -99,7 +99,7 @@ impl VersionStore {
     }
 
     /// Keeps a version as the current one; the one that was becomes the previous one.
-    pub(crate) fn keep(&self, name: &ExecutorName, content: &Content) -> io::Result<()> {
+    pub(crate) fn store(&self, name: &ExecutorName, content: &Content) -> io::Result<()> {
         let id = content.id();
         let was = self.current(name);
         if was.as_ref() == Some(&id) {
@@ -191,8 +191,8 @@ mod tests {
         assert_eq!(kept.current(&name), None);
         let versions = [content("1", None), content("2", Some("x = 1")), content("2", Some("x = 2"))];
         for version in &versions {
-            kept.keep(&name, version).unwrap();
-            kept.keep(&name, version).unwrap();
+            kept.store(&name, version).unwrap();
+            kept.store(&name, version).unwrap();
         }
         let [first, second, third] = versions;
         assert_eq!(kept.current(&name), Some(third.id()));
@@ -210,7 +210,7 @@ mod tests {
         let kept = VersionStore::open(folder.path()).unwrap();
         let name: ExecutorName = "mine".parse().unwrap();
         let version = content("1", None);
-        kept.keep(&name, &version).unwrap();
+        kept.store(&name, &version).unwrap();
         let Id(id) = version.id();
         fs::write(folder.path().join(format!("mine/{id}.toml")), "memory = 1").unwrap();
         assert!(kept.content(&name, &version.id()).is_err());
