@@ -46,6 +46,10 @@ fn what_is_needed_and_not_granted_comes_with_the_line_to_add() {
             r#"egress = ["GET http://127.0.0.1:8642/v1/models"]"#,
             r#"egress = ["GET http://127.0.0.1:8642/api/sessions*"]"#,
             r#"egress = ["GET http://127.0.0.1:8642/health/detailed"]"#,
+            r#"egress = ["GET http://127.0.0.1:8642/v1/capabilities"]"#,
+            r#"egress = ["POST http://127.0.0.1:8642/v1/runs"]"#,
+            r#"egress = ["GET http://127.0.0.1:8642/v1/runs/*"]"#,
+            r#"egress = ["POST http://127.0.0.1:8642/v1/runs/*"]"#,
             r#"secrets = ["API_SERVER_KEY"]"#
         ]
     );

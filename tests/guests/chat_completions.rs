@@ -1,10 +1,11 @@
-//! The chat-completions executor, as the seeds' bridge was, against a gateway that behaves like hermes-agent.
+//! The chat-completions executor, which behaves as the Python bridge did, against a gateway that behaves like hermes-agent.
 
 mod cancelled;
 mod denied;
 mod errors;
 mod failed_in_200;
 mod history;
+mod long_text;
 mod parts;
 mod probe;
 mod request;

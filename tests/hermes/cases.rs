@@ -191,6 +191,20 @@ pub(crate) async fn cancel(bridge: &Bridge, task: &str) {
     }
 }
 
+/// The task, once it is in that state.
+pub(crate) async fn in_state(bridge: &Bridge, id: &Value, state: &str) -> Value {
+    soon(&format!("the task is {state}"), async {
+        loop {
+            let task = bridge.call("GetTask", json!({ "id": id })).await["result"].take();
+            if task["status"]["state"] == state {
+                return task;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await
+}
+
 /// The gateway dies in the middle of a turn: the turn fails, and when it is back the conversation goes on.
 pub(crate) async fn survives_the_gateway(executor: &str) {
     let mut hermes = Partner::own(Default::default()).await;

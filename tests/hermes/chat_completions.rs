@@ -161,12 +161,3 @@ async fn a_restart_of_the_gateway_too_fails_the_turn() {
     assert_eq!(why, "interrupted by a restart, and not asked again: the gateway was restarted too");
     assert_eq!(hermes.model.times(&turn), 1, "the model was asked once");
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_text_that_the_gateway_would_cut_is_refused() {
-    let case = Case::of(EXECUTOR).await;
-    let (text, turn) = Provider::turn("say hello");
-    let said = answer(&case.bridge, message(&format!("{text}\n{}", "x".repeat(70_000)))).await;
-    assert!(said.contains("hermes-agent cuts it at 65536"), "{said}");
-    assert_eq!(case.hermes.model.times(&turn), 0);
-}

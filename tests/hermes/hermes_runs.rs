@@ -1,14 +1,15 @@
 //! `hermes-runs` at the real API server.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use talaria_fakes::{Provider, soon};
+use talaria_fakes::Provider;
 
-use crate::bridge::{Bridge, message};
-use crate::cases::{self, COMPLETED, Case, FAILED, INPUT_REQUIRED, answer, history, in_context, words};
+use crate::bridge::message;
+use crate::cases::{
+    self, COMPLETED, Case, FAILED, INPUT_REQUIRED, answer, history, in_context, in_state, words,
+};
 use crate::gateway::{KEY, Options};
 use crate::partner::{Partner, readiness};
+use crate::relay::behind_relay;
 use crate::stream::Stream;
 
 const EXECUTOR: &str = "hermes-runs";
@@ -211,21 +212,19 @@ async fn a_conversation_survives_a_restart_of_both() {
     assert_eq!(words(&seen), ["say before", "before"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_without_runs_is_ready_and_answers() {
+    let older = behind_relay(EXECUTOR).await;
+    let bridge = &older.bridge;
+    assert_eq!(answer(bridge, message(&Provider::turn("say hello there").0)).await, "hello there");
+    assert_eq!(answer(bridge, in_context("older", "say blue")).await, "blue");
+    let streamed = Stream::open(bridge, in_context("older", "say green")).await.end().await;
+    assert_eq!((streamed.state.as_str(), streamed.text.as_str()), (COMPLETED, "green"));
+    assert_eq!(words(&history(bridge, "older").await), ["say blue", "blue", "say green", "green"]);
+}
+
 fn to(task: &str, text: &str) -> Value {
     let mut params = message(text);
     params["message"]["taskId"] = json!(task);
     params
-}
-
-async fn in_state(bridge: &Bridge, id: &Value, state: &str) -> Value {
-    soon(&format!("the task is {state}"), async {
-        loop {
-            let task = bridge.call("GetTask", json!({ "id": id })).await["result"].take();
-            if task["status"]["state"] == state {
-                return task;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await
 }

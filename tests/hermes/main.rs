@@ -15,12 +15,13 @@ mod bridge;
 mod cases;
 mod gateway;
 mod partner;
+mod relay;
 mod stream;
 
 mod chat_completions;
 mod hermes;
 mod hermes_runs;
-mod older;
+mod long_text;
 mod plugin_callback;
 mod plugin_wire;
 mod supervised;

@@ -26,7 +26,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::command::{cargo, read, run};
-use crate::gate::Tally;
+use crate::gate::{Tally, count};
 use crate::toolchain::{TARGET, Toolchain};
 
 /// What in the guests' folder can change a component; `wit/` counts as a whole. Prose does not.
@@ -92,6 +92,21 @@ pub(crate) fn check(guests: &Path) -> Result<()> {
         Vec::from_iter(differing).join(", ")
     );
     Ok(())
+}
+
+/// Runs the unit tests of the executors, natively: logic that needs no host. Components that are only for the host's tests have
+/// none, and some of them compile only for WebAssembly.
+pub(crate) fn test(guests: &Path) -> Result<Tally> {
+    let components = components(guests)?;
+    let excluded = components.iter().filter(|component| component.file.starts_with("test/"));
+    count(
+        cargo()
+            .args(["test", "--quiet", "--locked", "--workspace", "--lib"])
+            .args(excluded.flat_map(|component| ["--exclude", &component.package]))
+            .arg("--target-dir")
+            .arg(guests.join("target"))
+            .current_dir(guests),
+    )
 }
 
 /// Builds every component again and fails if the bytes differ from the committed ones. Another compiler gives other bytes, so

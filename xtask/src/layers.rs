@@ -119,6 +119,9 @@ fn check_steps() -> Vec<Step<'static>> {
         step("components fit sources", "cargo xtask guests --check", |root| {
             guests::check(&root.join("guests")).map(|()| Tally::default())
         }),
+        step("logic of the executors", "cargo test --manifest-path guests/Cargo.toml --lib", |root| {
+            guests::test(&root.join("guests"))
+        }),
         step("lint", "cargo xtask lint", lint),
         step("documentation", "cargo xtask doc", doc),
         step("crates", "cargo nextest run --workspace --profile check", |root| {

@@ -1,10 +1,10 @@
-//! Asks two upstreams at once and takes the answer of the one that begins first; the other is stopped.
+//! Asks two upstreams at once, takes the answer of the one that begins first, and stops the other.
 //!
-//! The code is straight-line: both streams are opened, then `await-event` looks at one after the other for a few
-//! milliseconds each. The first that says something is the winner. The loser's exchange is dropped, which closes its
-//! connection, and by that its upstream stops. One that fails has lost; if both fail, the turn says why.
+//! The code is straight-line: it opens both streams, then polls them in turn with `await-event`, a few milliseconds each. The first
+//! one with text wins. Dropping the loser's exchange closes its connection, and its upstream stops. An upstream that fails has lost;
+//! if both fail, the turn says why.
 //!
-//! Opening returns with the response's head, which gateways that stream send before they think.
+//! `open` returns with the head of the response, which streaming gateways send before they think.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use talaria_guest::{
     Turn, Usage, config, control, events, http, log, settings,
 };
 
-/// How long one stream is looked at before it is the other's turn.
+/// How long one stream is polled before the other.
 const LOOK_MS: u32 = 10;
 const PROBE_MS: u32 = 5_000;
 
@@ -26,7 +26,7 @@ struct Settings {
     model: String,
 }
 
-/// One that runs.
+/// An upstream in the race.
 struct Runner<'a> {
     base: &'a str,
     exchange: http::Exchange,
@@ -70,7 +70,7 @@ impl Executor for Race {
         }
     }
 
-    /// One upstream is enough.
+    /// Ready if at least one upstream is.
     fn setup(context: SetupContext) -> Result<(), Failure> {
         let settings: Settings = settings(&context.settings)?;
         let probe = |base: &str| {
@@ -110,12 +110,12 @@ impl Executor for Race {
             }
             match runner.first_text() {
                 Ok(Some(text)) => {
-                    // The others' connections close here.
+                    // This closes the other connection.
                     drop(runners);
                     log::write(log::Level::Info, &format!("{} wins", runner.base), None);
                     return runner.finish(text, turn.streaming);
                 }
-                // It said that it works, and nothing yet.
+                // The event has no text yet.
                 Ok(None) => runners.push_back(runner),
                 Err(failure) => lost = Some(failure),
             }

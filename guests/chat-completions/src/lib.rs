@@ -1,8 +1,13 @@
-//! Reaches an agent by `POST {base_url}/chat/completions`, buffered, or streamed when somebody watches.
+//! Reaches an agent by `POST {base_url}/chat/completions`: buffered, or streamed if the caller is streaming.
 //!
-//! The texts that a caller reads when something is wrong are those of the Python bridge, to the letter, because
-//! platforms match on them. A turn that a restart of this host interrupted is asked again where that is safe. What the bridge got wrong is put right: the gateway reports a provider's failure as
-//! HTTP 200 with `finish_reason: "error"`, and that is a failure here, not an answer.
+//! The texts that a caller reads when something is wrong are those of the Python bridge, to the letter, because platforms
+//! match on them. One thing is corrected: the gateway reports a provider's failure as HTTP 200 with `finish_reason:
+//! "error"`, and that is a failure here, not an answer.
+//!
+//! hermes-agent cuts a long text on this route without saying so. Such a text goes out as a run instead, in the same session,
+//! if the gateway has runs; if it has none, the turn is rejected.
+//!
+//! A turn that a restart of this host interrupted is asked again where that is safe; a run is followed to its end.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -10,6 +15,7 @@ use talaria_guest::{
     Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, Page, Query, Request,
     SetupContext, Transcript, Turn, config, http, log, settings,
 };
+use talaria_upstream::hermes_agent::runs::{self, Checkpoint, Gateway};
 use talaria_upstream::hermes_agent::{
     Chat, EMPTY_PROMPT, KEY, OnRestart, error_status, transcript, unreachable,
 };
@@ -41,12 +47,12 @@ impl Executor for ChatCompletions {
                 "properties": {
                     "base_url": {
                         "type": "string",
-                        "description": "The gateway's OpenAI-shaped API",
+                        "description": "URL of the gateway's OpenAI-shaped API",
                         "default": "http://127.0.0.1:8642/v1",
                     },
                     "model": {
                         "type": "string",
-                        "description": "Model to ask for; the workspace's if empty, `hermes-agent` if there is none",
+                        "description": "Model to ask for; if empty, the workspace's, else `hermes-agent`",
                         "default": "",
                     },
                     "system_prompt": {
@@ -55,13 +61,13 @@ impl Executor for ChatCompletions {
                         "default": "",
                     },
                     "history": history::schema(
-                        "`auto` takes the session of a hermes-agent whose key is set, and else sends messages",
+                        "`auto` means `session` for a hermes-agent whose key is set, else `messages`",
                     ),
                     "on_restart": {
                         "type": "string",
                         "enum": ["fail", "retry"],
-                        "description": "What becomes of a turn that a restart of this host interrupted, where the gateway \
-                            does not keep its answer: `retry` sends it again, and its tools may run twice",
+                        "description": "What happens to a turn that a restart of this host interrupted and whose answer the gateway \
+                            does not keep: `retry` sends it again, and its tools may run twice",
                         "default": "fail",
                     },
                 },
@@ -77,6 +83,10 @@ impl Executor for ChatCompletions {
                     "GET {setting:base_url}/models".into(),
                     "GET {parent:base_url}/api/sessions*".into(),
                     "GET {parent:base_url}/health/detailed".into(),
+                    "GET {setting:base_url}/capabilities".into(),
+                    "POST {setting:base_url}/runs".into(),
+                    "GET {setting:base_url}/runs/*".into(),
+                    "POST {setting:base_url}/runs/*".into(),
                 ],
                 secrets: vec![KEY.into()],
                 callbacks: false,
@@ -90,7 +100,8 @@ impl Executor for ChatCompletions {
         }
     }
 
-    /// Health needs no key, so that a wrong one would be found out by the first turn: the list of models wants it.
+    /// Also asks for the list of models, which wants the key: health needs none, so a wrong one would pass until the first
+    /// turn.
     fn setup(context: SetupContext) -> Result<(), Failure> {
         let settings: Settings = settings(&context.settings)?;
         let get = |route: &str| {
@@ -101,7 +112,7 @@ impl Executor for ChatCompletions {
         {
             return Err(error_status(health.status, &health.body));
         }
-        // No further than its head: the list of a router is long.
+        // Only its head is read: the list of a router is long.
         if config::has_secret(KEY)
             && let Some(models) = granted(bearer(get("/models"), KEY).open())?
             && let status @ (401 | 403) = models.status()
@@ -120,19 +131,36 @@ impl Executor for ChatCompletions {
             return Ok(Outcome::text(EMPTY_PROMPT));
         }
         let settings: Settings = settings(&turn.settings)?;
+        let gateway = Gateway::new(&settings.base_url);
+        if let Some(checkpoint) = Checkpoint::of_run(turn.checkpoint.as_deref()) {
+            return runs::resume(gateway, checkpoint, &turn);
+        }
         let chat = Chat::new(&turn, prompt, &settings.base_url, &settings.model, &settings.system_prompt)
             .remembered_by(settings.history);
-        chat.fits()?;
-        chat.answer(settings.on_restart)
+        // A turn that went out on the chat route before a restart stays there, since its tools would run twice.
+        if turn.checkpoint.is_some() || !chat.is_cut() {
+            return chat.answer(settings.on_restart);
+        }
+        match runs::Capabilities::of(&gateway)? {
+            runs::Capabilities::Runs => chat.run(gateway),
+            _ => Err(chat.too_long()),
+        }
+    }
+
+    /// Stops the run of a turn that has one. A stream ends with the turn, and the gateway notices.
+    fn cancel(turn: Turn, checkpoint: Option<Vec<u8>>) -> Result<(), Failure> {
+        let Some(checkpoint) = Checkpoint::of_run(checkpoint.as_deref()) else { return Ok(()) };
+        let settings: Settings = settings(&turn.settings)?;
+        Gateway::new(&settings.base_url).stop(&checkpoint)
     }
 }
 
-/// What came of a call; none where it is not granted, which is no reason not to work.
+/// The result of a call; `None` if the grant does not include it, which does not stop the executor from working.
 fn granted<T>(called: Result<T, http::Error>) -> Result<Option<T>, Failure> {
     match called {
         Ok(answer) => Ok(Some(answer)),
         Err(error) if error.kind == http::ErrorKind::Denied => {
-            log::write(log::Level::Info, &format!("not probed: {}", error.message), None);
+            log::write(log::Level::Info, &format!("probe skipped: {}", error.message), None);
             Ok(None)
         }
         Err(error) => Err(unreachable(&error)),
@@ -149,3 +177,16 @@ impl Transcript for ChatCompletions {
 talaria_guest::export!(ChatCompletions);
 talaria_guest::export_transcript!(ChatCompletions);
 talaria_guest::without_wasi!();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_schema_are_valid_settings() {
+        let defaults = ChatCompletions::describe().default_settings();
+        let settings: Settings = settings(&defaults).unwrap();
+        assert_eq!(settings.base_url, "http://127.0.0.1:8642/v1");
+        assert!(settings.history == Remembers::Auto && settings.on_restart == OnRestart::Fail);
+    }
+}

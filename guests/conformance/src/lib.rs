@@ -1,7 +1,7 @@
 //! Answers as the A2A conformance kits expect.
 //!
-//! The kits tell an agent what to do by the beginning of the message's id, their successor by the first word of its
-//! text. Both are looked at, so that one component serves both. Run it with `a2a.reply = "task"`.
+//! The kits tell an agent what to do by a prefix of the message's id, their successor by the first word of its text. This component
+//! looks at both, so that it serves both. Run it with `a2a.reply = "task"`.
 
 use serde_json::json;
 use talaria_guest::events::{self, Artifact, Event};
@@ -9,7 +9,7 @@ use talaria_guest::{
     Content, Description, Executor, Failure, FailureKind, FinalState, Outcome, Part, Turn, control, settings,
 };
 
-/// What a message asks for. Longer prefixes stand before the ones that they begin with.
+/// The prefixes, and what each asks for. A longer prefix comes before its own beginning.
 const SCRIPT: &[(&str, Act)] = &[
     ("tck-complete-task", Act::Complete),
     ("tck-artifact-text", Act::Artifact(Kind::Text)),
@@ -32,12 +32,12 @@ const SCRIPT: &[(&str, Act)] = &[
     ("tck-cancel", Act::Linger),
 ];
 
-/// How long a lingering task works; the kits resubscribe within it.
+/// How long a lingering task works; the kits resubscribe meanwhile.
 const LINGER_MS: u32 = 4_000;
 /// How long the 0.3 kit's tasks work before they ask.
 const WORK_MS: u32 = 1_000;
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Complete,
     Artifact(Kind),
@@ -49,7 +49,7 @@ enum Act {
     Linger,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
     File,
@@ -62,7 +62,7 @@ struct Settings {
     otherwise: Otherwise,
 }
 
-/// What a message gets that is in no script.
+/// The answer to a message without a known prefix.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Otherwise {
@@ -82,7 +82,7 @@ impl Executor for Conformance {
                 "properties": {
                     "otherwise": {
                         "enum": ["complete", "input-required"],
-                        "description": "What a message gets that is in no script: the 0.3 kit wants input-required",
+                        "description": "Answer to a message without a known prefix: the 0.3 kit wants input-required",
                         "default": "complete",
                     },
                 },
@@ -98,16 +98,20 @@ impl Executor for Conformance {
     }
 
     fn execute(turn: Turn) -> Result<Outcome, Failure> {
-        let word = turn.text.split_whitespace().next().unwrap_or_default();
-        let asked = SCRIPT
-            .iter()
-            .find(|(prefix, _)| turn.message.id.starts_with(prefix) || word.starts_with(prefix))
-            .map(|(_, act)| *act);
-        match asked {
+        match asked(&turn) {
             Some(act) => perform(act),
             None => otherwise(&turn),
         }
     }
+}
+
+/// What the message asks for, by its id or its first word.
+fn asked(turn: &Turn) -> Option<Act> {
+    let word = turn.text.split_whitespace().next().unwrap_or_default();
+    SCRIPT
+        .iter()
+        .find(|(prefix, _)| turn.message.id.starts_with(prefix) || word.starts_with(prefix))
+        .map(|(_, act)| *act)
 }
 
 fn otherwise(turn: &Turn) -> Result<Outcome, Failure> {
@@ -151,7 +155,7 @@ fn perform(act: Act) -> Result<Outcome, Failure> {
     }
 }
 
-/// Completed, with a text in the status and no answer of its own.
+/// A completed turn with a text in its status and no answer.
 fn completed(status: &str) -> Outcome {
     Outcome {
         metadata: Some(json!({ "talaria/status": status }).to_string()),
@@ -192,3 +196,28 @@ fn file(content: Content) -> Part {
 
 talaria_guest::export!(Conformance);
 talaria_guest::without_wasi!();
+
+#[cfg(test)]
+mod tests {
+    use talaria_guest::testing::turn;
+
+    use super::*;
+
+    #[test]
+    fn the_id_or_the_first_word_decides_and_the_longest_prefix_wins() {
+        for (id, text, expected) in [
+            ("tck-complete-task-1", "hello", Some(Act::Complete)),
+            ("tck-artifact-file-url-1", "hello", Some(Act::Artifact(Kind::FileUrl))),
+            ("tck-artifact-file-1", "hello", Some(Act::Artifact(Kind::File))),
+            ("tck-stream-artifact-chunked", "hello", Some(Act::Chunks)),
+            ("tck-stream-001", "hello", Some(Act::Artifact(Kind::Text))),
+            ("m1", "tck-reject-task please", Some(Act::Reject)),
+            ("m1", "please tck-reject-task", None),
+            ("m1", "", None),
+        ] {
+            let mut turn = turn(text);
+            turn.message.id = id.into();
+            assert_eq!(asked(&turn), expected, "{id} {text}");
+        }
+    }
+}

@@ -1,42 +1,20 @@
-//! Reaches hermes-agent by its runs: the route with events, approvals and a stop that stops.
+//! Reaches hermes-agent by its runs: the route with events, approvals, and a stop that stops.
 //!
-//! A run is started, then followed by its events and by its status. The status decides: the gateway streams events to one
-//! reader once, and a stream that was cut can be silent for ever while the run goes on, so silence is always looked into,
-//! and a broken stream is never opened again. The run's id is kept as a checkpoint before anything else happens: after a
-//! restart of this host the run is followed by its status alone, and a cancel finds it. A restart of the gateway loses the
-//! run, and the turn says so.
+//! The client of that route is [`talaria_upstream::hermes_agent::runs`], which says what happens to a run.
 //!
-//! What the gateway does not do by itself is done here: it keeps the turns of a session and does not read them back, so the
-//! conversation is sent along with each turn.
-//!
-//! A run that is not over when the turn's time is, is stopped.
-//!
-//! A gateway from before there were runs gets the turn as a chat completion in the conversation's session. It is streamed
-//! also where nobody watches: a gateway gives up a stream whose reader is gone, and works on for anybody else.
+//! A gateway from before there were runs gets the turn as a chat completion in the context's session. The completion is
+//! always streamed, even if the caller is not streaming: the gateway gives up a stream whose reader is gone, but runs an
+//! unstreamed completion to its end.
 
-mod approval;
-mod checkpoint;
-mod conversation;
-mod events;
-mod gateway;
-mod offer;
-mod place;
-mod run;
-
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 use talaria_guest::{
-    Capabilities, Description, Executor, Failure, FailureKind, Needs, Outcome, Page, Query, SetupContext,
-    Transcript, Turn, settings, types::SetupReason,
+    Capabilities, Description, Executor, Failure, Needs, Outcome, Page, Query, SetupContext, Transcript,
+    Turn, settings, types::SetupReason,
 };
+use talaria_upstream::hermes_agent::runs::{self, Backoff, Checkpoint, Gateway, Start};
 use talaria_upstream::hermes_agent::{Chat, EMPTY_PROMPT, KEY, Session, transcript};
 use talaria_upstream::{Prompt, first, input_modes};
-
-use crate::checkpoint::Checkpoint;
-use crate::gateway::Gateway;
-use crate::offer::Offer;
-use crate::place::Place;
-use crate::run::Run;
 
 #[derive(Deserialize)]
 struct Settings {
@@ -45,32 +23,6 @@ struct Settings {
     model: String,
     #[serde(default)]
     system_prompt: String,
-}
-
-/// What starts a run. A type and not a tree of values: images are large.
-#[derive(Serialize)]
-struct Body<'a> {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    conversation_history: Vec<Value>,
-    input: Input<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    instructions: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<&'a str>,
-    session_id: String,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Input<'a> {
-    Text(&'a Prompt<'a>),
-    Message([Said<'a>; 1]),
-}
-
-#[derive(Serialize)]
-struct Said<'a> {
-    content: &'a Prompt<'a>,
-    role: &'static str,
 }
 
 struct HermesRuns;
@@ -85,12 +37,12 @@ impl Executor for HermesRuns {
                 "properties": {
                     "base_url": {
                         "type": "string",
-                        "description": "The gateway's API",
+                        "description": "URL of the gateway's API",
                         "default": "http://127.0.0.1:8642/v1",
                     },
                     "model": {
                         "type": "string",
-                        "description": "Model to ask for; the workspace's if empty, the gateway's if there is none",
+                        "description": "Model to ask for; if empty, the workspace's, else the gateway's",
                         "default": "",
                     },
                     "system_prompt": {
@@ -130,11 +82,11 @@ impl Executor for HermesRuns {
     fn setup(context: SetupContext) -> Result<(), Failure> {
         let settings: Settings = settings(&context.settings)?;
         let gateway = Gateway::new(&settings.base_url);
-        let offer = Offer::of(&gateway)?;
-        offer.prove(&gateway)?;
+        let capabilities = runs::Capabilities::of(&gateway)?;
+        capabilities.prove(&gateway)?;
         // Once, not at every probe.
         if context.reason == SetupReason::Load {
-            offer.report();
+            capabilities.log();
         }
         Ok(())
     }
@@ -146,69 +98,57 @@ impl Executor for HermesRuns {
         }
         let settings: Settings = settings(&turn.settings)?;
         let gateway = Gateway::new(&settings.base_url);
-        if let Some(kept) = turn.checkpoint.as_deref() {
-            return Run::resumed(gateway, Checkpoint::read(kept)?, turn.streaming).follow();
+        if let Some(stored) = turn.checkpoint.as_deref() {
+            return runs::resume(gateway, Checkpoint::read(stored)?, &turn);
         }
-        // A gateway that does not say gets a run: its answer to that is the honest one.
-        if !matches!(Offer::of(&gateway), Ok(Offer::Runs) | Err(_)) {
-            return settings.chat(&turn, prompt);
+        match runs::Capabilities::of(&gateway) {
+            Ok(runs::Capabilities::Lacks(_) | runs::Capabilities::Unlisted) => settings.chat(&turn, prompt),
+            // A gateway that does not answer gets a run, whose answer is the one that counts.
+            Ok(runs::Capabilities::Runs | runs::Capabilities::Denied) | Err(_) => {
+                settings.run(gateway, &turn, &prompt)
+            }
         }
-        let session = Session::of(&turn);
-        let body = settings.body(&gateway, &session, &turn, &prompt)?;
-        let checkpoint = Checkpoint::new(gateway.submit(&body, &session, turn.streaming)?);
-        checkpoint.keep();
-        Run::started(gateway, checkpoint, turn.streaming).follow()
     }
 
     fn cancel(turn: Turn, checkpoint: Option<Vec<u8>>) -> Result<(), Failure> {
-        // Without a checkpoint there is no run that anybody knows of; a stream ended with the turn.
-        let Some(kept) = checkpoint else { return Ok(()) };
+        // Without a checkpoint no run is known; a stream ended with the turn.
+        let Some(stored) = checkpoint else { return Ok(()) };
         let settings: Settings = settings(&turn.settings)?;
-        Gateway::new(&settings.base_url).stop(&Checkpoint::read(&kept)?.run)
+        Gateway::new(&settings.base_url).stop(&Checkpoint::read(&stored)?)
     }
 }
 
 impl Settings {
     fn chat<'a>(&'a self, turn: &'a Turn, prompt: Prompt<'a>) -> Result<Outcome, Failure> {
         let chat = Chat::new(turn, prompt, &self.base_url, &self.model, &self.system_prompt);
-        chat.fits()?;
-        let mut place = Place::new(turn.streaming);
+        if chat.is_cut() {
+            return Err(chat.too_long());
+        }
+        let mut backoff = Backoff::new(turn.streaming);
         loop {
             let exchange = chat.open()?;
-            if !place.wait(exchange.status(), &exchange.headers())? {
+            if !backoff.wait(exchange.status(), &exchange.headers())? {
                 return chat.read(&exchange);
             }
         }
     }
 
-    fn body(
-        &self,
-        gateway: &Gateway,
-        session: &Session,
-        turn: &Turn,
-        prompt: &Prompt<'_>,
-    ) -> Result<Vec<u8>, Failure> {
+    fn run(&self, gateway: Gateway, turn: &Turn, prompt: &Prompt<'_>) -> Result<Outcome, Failure> {
         let workspace = turn.workspace.as_ref();
-        let (session_id, conversation_history) = conversation::so_far(gateway, session, turn);
-        // Images are taken in a message; the route reads no other list.
-        let input = if prompt.is_text() {
-            Input::Text(prompt)
-        } else {
-            Input::Message([Said { content: prompt, role: "user" }])
+        let session = Session::of(turn);
+        let start = Start {
+            prompt,
+            model: first(&self.model, workspace.and_then(|workspace| workspace.model.as_ref())),
+            instructions: first(
+                &self.system_prompt,
+                workspace.and_then(|workspace| workspace.system_prompt.as_ref()),
+            ),
+            session: Some(&session),
+            scope: Some(&session),
+            history: runs::of_task(turn),
         };
-        prompt.body(&Body {
-            conversation_history,
-            input,
-            instructions: first(&self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref())),
-            model: first(&self.model, workspace.and_then(|w| w.model.as_ref())),
-            session_id,
-        })
+        runs::start(gateway, start, turn.streaming)
     }
-}
-
-/// The turn was cancelled while it waited.
-fn cancelled() -> Failure {
-    Failure::new(FailureKind::Cancelled, "[hermes-agent unreachable] the turn was cancelled")
 }
 
 impl Transcript for HermesRuns {
@@ -221,3 +161,15 @@ impl Transcript for HermesRuns {
 talaria_guest::export!(HermesRuns);
 talaria_guest::export_transcript!(HermesRuns);
 talaria_guest::without_wasi!();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_schema_are_valid_settings() {
+        let defaults = HermesRuns::describe().default_settings();
+        let settings: Settings = settings(&defaults).unwrap();
+        assert_eq!((settings.base_url.as_str(), settings.model.as_str()), ("http://127.0.0.1:8642/v1", ""));
+    }
+}

@@ -9,9 +9,9 @@ use crate::fault::Fault;
 use crate::reasoning::Reasoning;
 use crate::think::{Sorted, Think};
 
-/// What a model gets to say that says nothing.
+/// The answer of a model that says nothing.
 const NOTHING: &str = "(no response generated)";
-/// The media type of calls.
+/// The media type of tool calls.
 const JSON: &str = "application/json";
 
 /// The answer so far.
@@ -37,9 +37,9 @@ impl Answer {
         self.finish();
         self.check()?;
         match message.map(|message| message.get("content")) {
-            // Calls come without content, and some endpoints leave it out when there is none.
+            // Calls come without content, and some endpoints leave empty content out.
             Some(None | Some(Value::Null | Value::String(_))) => Ok(()),
-            // One in which something makes sense.
+            // Content with at least one usable part.
             Some(Some(Value::Array(_) | Value::Object(_)))
                 if !(self.text.is_empty() && self.beside.is_empty()) =>
             {
@@ -49,7 +49,7 @@ impl Answer {
         }
     }
 
-    /// Takes a message, or a delta of one, and gives the text in it that is no thought.
+    /// Takes a message, or a delta of one, and returns its text without thoughts.
     pub(crate) fn take(&mut self, message: &Value, streamed: bool) -> String {
         self.reasoning.take(message);
         self.calls.take(message, streamed);
@@ -58,7 +58,7 @@ impl Answer {
         self.add(sorted)
     }
 
-    /// Takes what was held back of the content, and gives the text in it.
+    /// Takes the content that was held back, and returns the text in it.
     pub(crate) fn finish(&mut self) -> String {
         let sorted = self.think.finish();
         self.add(sorted)
@@ -73,7 +73,7 @@ impl Answer {
         text
     }
 
-    /// What the upstream says went wrong, inside a good response.
+    /// Fails if the upstream reports an error inside a 2xx response.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         match self.ending.error() {
             Some(said) => Err(Fault::inside(self.ending.code(), said)),
@@ -82,7 +82,8 @@ impl Answer {
         }
     }
 
-    /// The end of the turn. Text, and what came beside it, goes before calls; calls are a text, and data beside it for whoever reads data.
+    /// What the turn returns. Text and the parts beside it count before calls. Calls are a text, and data as well if the caller
+    /// accepts data.
     pub(crate) fn outcome(self, turn: &Turn) -> Result<Outcome, Failure> {
         let usage = self.ending.usage();
         let said = self.text.trim();
@@ -98,5 +99,64 @@ impl Answer {
             [Part::text(calls)].into_iter().chain(data).collect()
         };
         Ok(Outcome { usage, ..Outcome::new(FinalState::Completed, parts) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use talaria_guest::testing::turn;
+
+    use super::*;
+
+    fn parsed(message: Value) -> Result<Vec<Part>, &'static str> {
+        let body = json!({ "choices": [{ "message": message, "finish_reason": "stop" }] }).to_string();
+        let mut answer = Answer::default();
+        answer.parse(body.as_bytes()).map_err(|_| "fault")?;
+        Ok(answer.outcome(&turn("hello")).map_err(|_| "failure")?.parts)
+    }
+
+    fn texts(parts: &[Part]) -> Vec<&str> {
+        parts
+            .iter()
+            .filter_map(|part| match &part.content {
+                Content::Text(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_answer_is_text_before_calls_before_nothing() {
+        let calls = json!([{ "id": "a", "function": { "name": "ls", "arguments": "{}" } }]);
+        let listed = r#"[{"id":"a","type":"function","function":{"name":"ls","arguments":"{}"}}]"#;
+        for (message, expected) in [
+            (json!({ "content": " hi\n" }), "hi"),
+            (json!({ "content": "<think>hm</think>hi" }), "hi"),
+            (json!({ "content": "hm</think>hi" }), "hi"),
+            (json!({ "content": "hi", "tool_calls": calls }), "hi"),
+            (json!({ "content": null, "tool_calls": calls }), listed),
+            (json!({ "tool_calls": calls }), listed),
+            (json!({ "content": "" }), NOTHING),
+            (json!({ "content": "<think>hm" }), NOTHING),
+        ] {
+            let parts = parsed(message.clone()).unwrap();
+            assert_eq!(texts(&parts), [expected], "{message}");
+        }
+    }
+
+    #[test]
+    fn other_shapes_are_faults() {
+        for message in
+            [json!({ "content": 7 }), json!({ "content": [{ "type": "unknown" }] }), json!("hi"), json!(null)]
+        {
+            assert_eq!(parsed(message.clone()).err(), Some("fault"), "{message}");
+        }
+        let mut answer = Answer::default();
+        assert!(answer.parse(b"<html>").is_err());
+        let mut answer = Answer::default();
+        assert!(
+            answer.parse(br#"{"error":{"message":"no"},"choices":[{"message":{"content":"hi"}}]}"#).is_err()
+        );
     }
 }

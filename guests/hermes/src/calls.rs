@@ -1,17 +1,16 @@
-//! Tool calls that a model answers with.
+//! The tool calls of a model's answer.
 
 use serde::Serialize;
 use serde_json::Value;
-use talaria_guest::events;
-use talaria_upstream::{at, text};
+use talaria_upstream::{at, scrub, text};
 
-/// The most calls of one answer; models make a handful. Further ones are dropped.
+/// The number of calls of one answer at most; models make a handful. Further ones are dropped.
 const MOST: usize = 128;
 
-/// What stands for a text with a secret in it.
+/// Stands for a text that contains a secret.
 const REDACTED: &str = "[REDACTED]";
 
-/// One call, in the shape in which the Python executor handed it on.
+/// One call, in the shape of the Python executor.
 #[derive(Serialize)]
 struct Call {
     id: String,
@@ -38,8 +37,8 @@ impl Calls {
         self.0.is_empty()
     }
 
-    /// Takes the calls of a message, or the pieces of calls in a delta: a piece belongs to the call of its index, or,
-    /// without one, to the call before it unless it brings an id.
+    /// Takes the calls of a message, or the pieces of calls in a delta. A piece belongs to the call of its index; without an index
+    /// it belongs to the call before it, unless it has an id of its own.
     pub(crate) fn take(&mut self, message: &Value, streamed: bool) {
         for piece in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             if !piece.is_object() {
@@ -72,30 +71,29 @@ impl Calls {
             call.function.name.push_str(&text(piece, "/function/name").unwrap_or_default());
             match at(piece, "/function/arguments") {
                 Some(Value::String(more)) => call.function.arguments.push_str(more),
-                // Some servers hand the arguments over parsed.
+                // Some servers send the arguments parsed.
                 Some(Value::Null) | None => {}
                 Some(parsed) => call.function.arguments.push_str(&parsed.to_string()),
             }
         }
     }
 
-    /// The calls as JSON. Secrets are scrubbed one text at a time, so that what is left is JSON still, the arguments
-    /// included.
+    /// The calls as JSON. Secrets are scrubbed one text at a time, so that the result, arguments included, is still JSON.
     pub(crate) fn json(mut self) -> Result<String, serde_json::Error> {
         for call in &mut self.0 {
             let Function { name, arguments } = &mut call.function;
             for text in [&mut call.id, &mut call.r#type, name] {
-                if events::scrub(text) != *text {
+                if scrub(text) != *text {
                     *text = REDACTED.into();
                 }
             }
             if arguments.is_empty() {
                 arguments.push_str("{}");
             }
-            if events::scrub(arguments) != *arguments {
+            if scrub(arguments) != *arguments {
                 *arguments = match serde_json::from_str(arguments) {
                     Ok(mut parsed) => {
-                        scrub(&mut parsed);
+                        redact(&mut parsed);
                         parsed.to_string()
                     }
                     Err(_) => REDACTED.into(),
@@ -106,12 +104,69 @@ impl Calls {
     }
 }
 
-fn scrub(value: &mut Value) {
+fn redact(value: &mut Value) {
     match value {
-        // As a whole: what the host would find in a text that is half scrubbed may reach over its quotes.
-        Value::String(text) if events::scrub(text) != *text => *text = REDACTED.into(),
-        Value::Array(items) => items.iter_mut().for_each(scrub),
-        Value::Object(fields) => fields.values_mut().for_each(scrub),
+        // As a whole: in a text that is half scrubbed, the host could find a secret that reaches beyond its quotes.
+        Value::String(text) if scrub(text) != *text => *text = REDACTED.into(),
+        Value::Array(items) => items.iter_mut().for_each(redact),
+        Value::Object(fields) => fields.values_mut().for_each(redact),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn gathered(messages: &[Value], streamed: bool) -> Value {
+        let mut calls = Calls::default();
+        for message in messages {
+            calls.take(&json!({ "tool_calls": message }), streamed);
+        }
+        serde_json::from_str(&calls.json().unwrap()).unwrap()
+    }
+
+    fn call(id: &str, name: &str, arguments: &str) -> Value {
+        json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
+    }
+
+    #[test]
+    fn pieces_of_calls_are_put_together() {
+        for (pieces, expected) in [
+            (
+                vec![
+                    json!([{ "index": 0, "id": "a", "function": { "name": "ls", "arguments": "" } }]),
+                    json!([{ "index": 1, "id": "b", "function": { "name": "cat", "arguments": "{}" } }]),
+                    json!([{ "index": 0, "function": { "arguments": "{\"x\":1}" } }]),
+                ],
+                json!([call("a", "ls", r#"{"x":1}"#), call("b", "cat", "{}")]),
+            ),
+            // Without an index, a piece belongs to the call before it unless it brings an id.
+            (
+                vec![
+                    json!([{ "id": "a", "function": { "name": "ls" } }]),
+                    json!([{ "function": { "arguments": "{}" } }]),
+                    json!([{ "id": "b", "function": { "name": "cat" } }]),
+                ],
+                json!([call("a", "ls", "{}"), call("b", "cat", "{}")]),
+            ),
+            (vec![json!([7, null]), json!({}), Value::Null], json!([])),
+        ] {
+            assert_eq!(gathered(&pieces, true), expected, "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn whole_calls_stay_apart_and_parsed_arguments_become_text() {
+        let calls = json!([{ "function": { "name": "ls", "arguments": { "x": 1 } } }, { "function": { "name": "ls" } }]);
+        assert_eq!(gathered(&[calls], false), json!([call("", "ls", r#"{"x":1}"#), call("", "ls", "{}")]));
+    }
+
+    #[test]
+    fn the_number_of_calls_is_bounded() {
+        let pieces: Vec<Value> = (0..MOST + 5).map(|n| json!([{ "id": n.to_string() }])).collect();
+        assert_eq!(gathered(&pieces, true).as_array().map(Vec::len), Some(MOST));
     }
 }

@@ -1,8 +1,8 @@
-//! What went wrong with a call, and the one word that the caller reads of it.
+//! The failure of a call, and its class, which is all that the caller reads of it.
 //!
-//! The words are the names that OpenAI's Python library gives its exceptions, because that is what the Python executor
-//! printed. Two are used where that executor named an accident of its own code: an answer of another shape is an
-//! `APIResponseValidationError`, a failure inside a good response an `APIError`, or what its code would have been.
+//! The classes are the names of the exceptions of OpenAI's Python library, because the Python executor printed those. Two replace
+//! the name of an accident in that executor's code: a response of another shape is an `APIResponseValidationError`, and a failure
+//! inside a 2xx response is an `APIError`, or the class of the status that it reports.
 
 use serde_json::json;
 use talaria_guest::{Failure, FailureKind, events, http, log};
@@ -43,7 +43,7 @@ impl Fault {
         }
     }
 
-    /// A failure that came as a good response, with the status that it would have had, where it says so.
+    /// A failure inside a 2xx response, with the status that it reports, if it does.
     pub(crate) fn inside(code: Option<u16>, said: &str) -> Self {
         match code {
             Some(code @ 400..600) => Self::status(code, said.as_bytes()),
@@ -51,7 +51,7 @@ impl Fault {
         }
     }
 
-    /// A response that is no chat completion.
+    /// A response that is not a chat completion.
     pub(crate) fn shape() -> Self {
         Self::new("APIResponseValidationError", "the response is no chat completion")
     }
@@ -61,7 +61,7 @@ impl Fault {
         Self { retryable: true, ..Self::new("APIConnectionError", "the stream ended before the answer did") }
     }
 
-    /// What the caller gets; the reason stays with the operator.
+    /// The failure for the caller; the reason is for the operator.
     pub(crate) fn failure(self, model: &str) -> Failure {
         let fields = json!({ "model": model, "class": self.class, "status": self.status });
         log::write(log::Level::Error, "the model's endpoint failed", Some(&fields.to_string()));
@@ -90,7 +90,7 @@ impl From<http::Error> for Fault {
     }
 }
 
-/// Something that could not be told to the caller.
+/// An event that could not be sent to the caller.
 impl From<events::Error> for Fault {
     fn from(error: events::Error) -> Self {
         let kind = match error.kind {
@@ -98,5 +98,35 @@ impl From<events::Error> for Fault {
             _ => FailureKind::Internal,
         };
         Self { kind, ..Self::new("APIError", error.message) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_has_the_class_that_openais_library_gives_it() {
+        for (status, class, retryable) in [
+            (400, "BadRequestError", false),
+            (401, "AuthenticationError", false),
+            (403, "PermissionDeniedError", false),
+            (404, "NotFoundError", false),
+            (408, "APIStatusError", true),
+            (409, "ConflictError", true),
+            (418, "APIStatusError", false),
+            (422, "UnprocessableEntityError", false),
+            (429, "RateLimitError", true),
+            (500, "InternalServerError", true),
+            (529, "InternalServerError", true),
+        ] {
+            let fault = Fault::status(status, b"no");
+            assert_eq!((fault.class, fault.retryable), (class, retryable), "{status}");
+            let inside = Fault::inside(Some(status), "no");
+            assert_eq!((inside.class, inside.retryable), (class, retryable), "{status} inside a 200");
+        }
+        for code in [None, Some(0), Some(200), Some(700)] {
+            assert_eq!(Fault::inside(code, "no").class, "APIError", "{code:?}");
+        }
     }
 }

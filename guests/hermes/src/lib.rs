@@ -1,14 +1,13 @@
-//! Hermes models on any OpenAI-compatible endpoint: native reasoning, native tools, one call a turn.
+//! Hermes models on any OpenAI-compatible endpoint, with native reasoning and tools, one call a turn.
 //!
-//! Hermes 4 thinks when it is told to, and what it thinks is for operators: it goes into a span of the trace, never into
-//! the reply, an event or a log line, because it would come back as the next turn's context. Endpoints hand the thoughts
-//! over in a field of their own or inside the content; both are taken out, in streams too.
+//! Hermes 4 thinks if it is told to. Its thoughts are for operators: they go into a span of the trace, never into the reply, an
+//! event or a log line, because they would come back as context of the next turn. Endpoints send thoughts in a field of their own
+//! or inside the content; both are taken out, in streams too.
 //!
-//! Tools are offered with the endpoint's own parameter. A model that answers with calls instead of text has its calls
-//! passed on: nothing is called here, and the caller decides.
+//! Tools are sent in the endpoint's own parameter. If the model answers with calls instead of text, the calls are passed on: this
+//! executor calls nothing, and the caller decides.
 //!
-//! What a caller reads of a failure is the class of it and nothing else, as in the Python executor, since providers put
-//! keys and quotas into their texts.
+//! A caller reads only the class of a failure, as in the Python executor, since providers put keys and quotas into their texts.
 
 mod answer;
 mod calls;
@@ -36,7 +35,7 @@ use crate::fault::Fault;
 
 /// The endpoint's key.
 const KEY: &str = "OPENAI_API_KEY";
-/// What marks a model that thinks when it is told to.
+/// The names of models that think if they are told to.
 const THINKING_MODELS: [&str; 2] = ["hermes-4", "hermes4"];
 
 #[derive(Deserialize)]
@@ -61,7 +60,7 @@ struct Body<'a> {
     messages: Vec<Message<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Reasoning>,
-    /// Absent rather than empty: some endpoints refuse an empty list.
+    /// Absent rather than empty, because some endpoints reject an empty list.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     tools: &'a [Box<RawValue>],
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -98,7 +97,7 @@ impl Executor for Hermes {
                 "properties": {
                     "base_url": {
                         "type": "string",
-                        "description": "The endpoint's OpenAI-compatible API",
+                        "description": "URL of the endpoint's OpenAI-compatible API",
                         "default": "https://openrouter.ai/api/v1",
                     },
                     "model": {
@@ -117,12 +116,11 @@ impl Executor for Hermes {
                         "items": { "type": "object" },
                         "default": [],
                     },
-                    "history": history::schema("`auto` sends messages: no session is named to the endpoint"),
+                    "history": history::schema("`auto` means `messages`, since the endpoint keeps no sessions"),
                     "on_restart": {
                         "type": "string",
                         "enum": ["fail", "retry"],
-                        "description": "What becomes of a turn that a restart of this host interrupted: `retry` asks the \
-                            model again",
+                        "description": "What happens to a turn that a restart of this host interrupted: `retry` asks the model again",
                         "default": "fail",
                     },
                 },
@@ -169,16 +167,16 @@ impl Executor for Hermes {
         let model = settings.model(workspace)?;
         let request = settings.request(&turn, &prompt, model)?;
         if settings.on_restart == OnRestart::Retry && turn.checkpoint.is_none() {
-            // Nothing to remember but that it may be asked again.
+            // An empty checkpoint suffices: it makes the host run the turn again.
             if let Err(error) = state::checkpoint(b"{}") {
-                let line = format!("the turn is not kept, so a restart would end it: {}", error.message);
+                let line = format!("turn not checkpointed; a restart would fail it: {}", error.message);
                 log::write(log::Level::Warn, &line, None);
             }
         }
         let mut answer = Answer::default();
         let ended =
             if turn.streaming { stream::read(request, &mut answer) } else { whole(request, &mut answer) };
-        // Thoughts are kept also of a turn that failed later.
+        // Also for a turn that failed later.
         answer.reasoning.record(&turn, model);
         ended.map_err(|fault| fault.failure(model))?;
         answer.outcome(&turn)
@@ -242,30 +240,34 @@ impl Settings {
     }
 }
 
-/// Whether the model is one that thinks when it is told to.
+/// Whether the model thinks if it is told to.
 fn thinks(model: &str) -> bool {
     let model = model.to_lowercase();
     THINKING_MODELS.iter().any(|name| model.contains(name))
 }
 
-/// Asks for the endpoint's models and reads no further than the answer's head: the list of a router is long.
+/// Asks for the endpoint's models. Only the head of the response is read, since the list of a router is long.
 fn probe(base: &str) -> Result<(), Failure> {
     let request = Request::new("GET", format!("{base}/models")).timeout_ms(PROBE_TIMEOUT_MS);
     let upstream = |what: String| Err(Failure::new(FailureKind::Upstream, what));
     match bearer(request, KEY).open().map(|exchange| exchange.status()) {
         Ok(status @ (401 | 403)) => upstream(format!("{base} refuses the key ({status}); set {KEY}")),
         Ok(status) if status >= 500 => upstream(format!("{base} is in trouble ({status})")),
-        // An endpoint without that list is an endpoint all the same.
+        // An endpoint may lack that list.
         Ok(_) => Ok(()),
         Err(error) if error.kind == http::ErrorKind::Denied => {
-            log::write(log::Level::Info, "not probed: the grant has no GET for the endpoint's /models", None);
+            log::write(
+                log::Level::Info,
+                "probe skipped: the grant has no GET for the endpoint's /models",
+                None,
+            );
             Ok(())
         }
         Err(error) => upstream(format!("{base} is unreachable: {}", error.message)),
     }
 }
 
-/// The answer in one piece.
+/// Reads the answer in one piece.
 fn whole(request: Request, answer: &mut Answer) -> Result<(), Fault> {
     let response = request.fetch()?;
     if !is_success(response.status) {
@@ -276,3 +278,38 @@ fn whole(request: Request, answer: &mut Answer) -> Result<(), Fault> {
 
 talaria_guest::export!(Hermes);
 talaria_guest::without_wasi!();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_schema_are_valid_but_for_the_model() {
+        let settings: Settings = settings(&Hermes::describe().default_settings()).unwrap();
+        assert_eq!(settings.base(), "https://openrouter.ai/api/v1");
+        assert_eq!(settings.model(None).unwrap_err().kind, FailureKind::InvalidSettings);
+    }
+
+    #[test]
+    fn only_hermes_4_is_told_to_think() {
+        for (model, expected) in [
+            ("nousresearch/hermes-4-70b", true),
+            ("Hermes4", true),
+            ("nousresearch/hermes-3-llama-3.1-405b", false),
+            ("gpt-4", false),
+        ] {
+            assert_eq!(thinks(model), expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn a_tool_must_be_an_object() {
+        let tools = |tools: &str| {
+            let json = format!(r#"{{"base_url":"http://h","tools":{tools}}}"#);
+            settings::<Settings>(&json).unwrap().tools(None).map(|tools| tools.len()).ok()
+        };
+        assert_eq!(tools(r#"[{"type":"function"}]"#), Some(1));
+        assert_eq!(tools("[]"), Some(0));
+        assert_eq!(tools(r#"["terminal"]"#), None);
+    }
+}

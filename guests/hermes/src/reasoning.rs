@@ -1,19 +1,19 @@
-//! What a model thought: a span of the trace, and nothing else.
+//! A model's thoughts: a span of the trace, and nothing else.
 
 use serde_json::{Value, json};
 use talaria_guest::span::Span;
 use talaria_guest::{Turn, log};
 use talaria_upstream::cut;
 
-/// How much of the thoughts an operator sees, in characters.
+/// The characters of the thoughts that an operator sees.
 const PREVIEW_CHARS: usize = 512;
-/// How much is kept for that: what is shown, in the longest characters, and a key that begins there, which can only be
-/// recognised whole.
+/// The bytes that are kept for that: the characters that are shown, at their longest, and a key that begins among them, which is
+/// recognised only as a whole.
 const KEPT_BYTES: usize = PREVIEW_CHARS * 4 + 4_096;
-/// The fields in which endpoints hand thoughts over. The second is what self-hosted servers call the first.
+/// The fields for thoughts; self-hosted servers use the second.
 const FIELDS: [&str; 2] = ["reasoning", "reasoning_content"];
 
-/// The thoughts so far: how long they are, and how they begin.
+/// The length of the thoughts so far, and their beginning.
 #[derive(Default)]
 pub(crate) struct Reasoning {
     chars: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Reasoning {
 }
 
 impl Reasoning {
-    /// Takes what a message, or a delta, holds besides its content.
+    /// Takes the thoughts that a message, or a delta, has beside its content.
     pub(crate) fn take(&mut self, message: &Value) {
         if let Some(text) = FIELDS.iter().find_map(|field| message.get(field).and_then(Value::as_str)) {
             self.push(text);
@@ -34,7 +34,7 @@ impl Reasoning {
         };
     }
 
-    /// Takes thoughts out of the content.
+    /// Takes thoughts that were found in the content.
     pub(crate) fn push(&mut self, text: &str) {
         self.chars += text.chars().count();
         let room = KEPT_BYTES.saturating_sub(self.beginning.len());
@@ -42,9 +42,9 @@ impl Reasoning {
         self.beginning.push_str(text.get(..end).unwrap_or_default());
     }
 
-    /// Writes them into the trace. The line in the log has their length only.
+    /// Writes the thoughts into the trace; the log line has only their length.
     ///
-    /// All attributes are given at once: a span that is changed later shows up in the log.
+    /// All attributes are set at once, because a span that changes later shows up in the log.
     pub(crate) fn record(&self, turn: &Turn, model: &str) {
         if self.chars == 0 && !self.details {
             return;
@@ -64,6 +64,38 @@ impl Reasoning {
         }
         drop(Span::new("hermes.reasoning", &attributes));
         let fields = json!({ "model": model, "length": self.chars }).to_string();
-        log::write(log::Level::Info, "the model thought; the trace has it", Some(&fields));
+        log::write(log::Level::Info, "reasoning recorded in the trace", Some(&fields));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thoughts_are_found_in_every_field_that_endpoints_use() {
+        for (message, chars, details) in [
+            (json!({ "reasoning": "hm" }), 2, false),
+            (json!({ "reasoning_content": "hmm" }), 3, false),
+            (json!({ "reasoning": "hm", "reasoning_content": "hm" }), 2, false),
+            (json!({ "reasoning_details": [{ "type": "reasoning.text" }] }), 0, true),
+            (json!({ "reasoning_details": [] }), 0, false),
+            (json!({ "reasoning_details": null, "content": "hello" }), 0, false),
+            (json!(7), 0, false),
+        ] {
+            let mut reasoning = Reasoning::default();
+            reasoning.take(&message);
+            assert_eq!((reasoning.chars, reasoning.details), (chars, details), "{message}");
+        }
+    }
+
+    #[test]
+    fn long_thoughts_are_counted_whole_and_kept_in_part() {
+        let mut reasoning = Reasoning::default();
+        for _ in 0..2 {
+            reasoning.push(&"ä".repeat(KEPT_BYTES));
+        }
+        assert_eq!(reasoning.chars, 2 * KEPT_BYTES);
+        assert_eq!(reasoning.beginning.len(), KEPT_BYTES);
     }
 }

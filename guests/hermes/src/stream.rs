@@ -1,6 +1,6 @@
-//! The answer as it comes: text goes out at once, thoughts and calls do not.
+//! A streamed answer: its text is passed on at once, thoughts and calls are not.
 //!
-//! What goes out adds up to the reply, which is trimmed: white space waits until more text follows it.
+//! The deltas add up to the reply, which is trimmed, so white space is held back until more text follows it.
 
 use talaria_guest::Request;
 use talaria_guest::events::{self, Event};
@@ -11,14 +11,14 @@ use talaria_upstream::{
 use crate::answer::Answer;
 use crate::fault::Fault;
 
-/// Text on its way out.
+/// The text that is being passed on.
 #[derive(Default)]
 struct Outgoing {
     began: bool,
     space: String,
 }
 
-/// Reads the answer, passing on its text.
+/// Reads the answer and passes its text on.
 pub(crate) fn read(request: Request, answer: &mut Answer) -> Result<(), Fault> {
     let exchange = request.open()?;
     let status = exchange.status();
@@ -48,14 +48,42 @@ pub(crate) fn read(request: Request, answer: &mut Answer) -> Result<(), Fault> {
 
 impl Outgoing {
     fn say(&mut self, text: &str) -> Result<(), events::Error> {
+        match self.next(text) {
+            Some(said) => events::emit(&Event::TextDelta(said)),
+            None => Ok(()),
+        }
+    }
+
+    /// The part of the text that is passed on now.
+    fn next(&mut self, text: &str) -> Option<String> {
         let joined = core::mem::take(&mut self.space) + text;
         let said = joined.trim_end();
         self.space = joined.get(said.len()..).unwrap_or_default().to_owned();
         let said = if self.began { said } else { said.trim_start() };
         if said.is_empty() {
-            return Ok(());
+            return None;
         }
         self.began = true;
-        events::emit(&Event::TextDelta(said.to_owned()))
+        Some(said.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_out_adds_up_to_the_trimmed_text() {
+        for (pieces, expected) in [
+            (&["a", "b"][..], &["a", "b"][..]),
+            (&[" \n", "a ", " ", "b ", "\n"], &["a", "  b"]),
+            (&["", " ", ""], &[]),
+            (&["  a  b  "], &["a  b"]),
+        ] {
+            let mut outgoing = Outgoing::default();
+            let out: Vec<String> = pieces.iter().filter_map(|piece| outgoing.next(piece)).collect();
+            assert_eq!(out, expected, "{pieces:?}");
+            assert_eq!(out.concat(), pieces.concat().trim());
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Which chat of the gateway a turn belongs to, and what the gateway is told of it.
+//! The gateway's chat that a turn belongs to, and what is sent along with its message.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -6,30 +6,30 @@ use talaria_guest::{Failure, Turn, control};
 
 use crate::{Settings, wire};
 
-/// What a chat may be named after.
+/// What may name a chat.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Source {
-    /// The task: a chat for each.
+    /// The task, which gives each task a chat of its own.
     Task,
     /// The session, or the chat, that the caller named.
     Session,
-    /// The conversation.
+    /// The context.
     Context,
     /// The message.
     Message,
-    /// The workspace: one chat for everybody.
+    /// The workspace, which is one chat for all callers.
     Workspace,
 }
 
-/// Messages of a history that are passed on, as many as the platform sends.
+/// The number of earlier messages that are sent along, which is as many as the platform sends.
 const HISTORY: usize = 20;
-/// Bytes of a history that are passed on: the plugin takes a mebibyte, and the message must fit too.
+/// The bytes of them: the plugin takes a mebibyte, and the message must fit too.
 const HISTORY_BYTES: usize = 256 << 10;
 
-/// The chat's id.
+/// The chat's id: the first source that the turn has.
 pub(crate) fn id(settings: &Settings, turn: &Turn) -> Result<String, Failure> {
-    // What a caller chooses is told apart by caller, or one could speak in another's chat.
+    // A name that callers choose is prefixed with the caller's, or one could speak in another's chat.
     let own = |text: String| match &turn.principal {
         Some(principal) => format!("{}:{text}", principal.name),
         None => text,
@@ -53,12 +53,12 @@ pub(crate) fn id(settings: &Settings, turn: &Turn) -> Result<String, Failure> {
     }
 }
 
-/// A text that the gateway does not take for one of its commands. The agent reads the same.
+/// The text, changed so that the gateway does not take it for one of its commands. The agent reads the same.
 pub(crate) fn disarmed(text: &str) -> String {
     if text.starts_with('/') { format!(" {text}") } else { text.to_owned() }
 }
 
-/// Earlier messages that came along with the message, in the shape that the gateway understands; the newest that fit.
+/// The earlier messages that the caller sent along, in the shape that the gateway understands; the newest that fit.
 pub(crate) fn history(turn: &Turn) -> Vec<Value> {
     let metadata = turn.message.metadata.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let sent =
@@ -95,4 +95,82 @@ fn line(message: &Value) -> Option<(&'static str, String)> {
     };
     let text = text.trim();
     (!text.is_empty()).then(|| (role, text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use talaria_guest::testing::turn;
+    use talaria_guest::types::Principal;
+
+    use super::*;
+
+    fn named(sources: &str, turn: &Turn) -> String {
+        let settings = json!({
+            "inbound_url": "", "health_url": "", "chat_id": serde_json::from_str::<Value>(sources).unwrap(),
+            "workspace_id": "ws-1", "reply_timeout_seconds": 600.0,
+        });
+        id(&serde_json::from_value(settings).unwrap(), turn).unwrap()
+    }
+
+    #[test]
+    fn a_chat_is_named_by_the_first_source_that_the_turn_has() {
+        let mut turn = turn("hello");
+        turn.session.id = "s-1".into();
+        for (sources, open, alices) in [
+            (r#"["task","session"]"#, "task-1", "task-1"),
+            (r#"["session","context"]"#, "s-1", "alice:s-1"),
+            (r#"["context"]"#, "context-1", "alice:context-1"),
+            (r#"["message"]"#, "message-1", "alice:message-1"),
+            (r#"["workspace","context"]"#, "workspace:ws-1", "workspace:ws-1"),
+        ] {
+            turn.principal = None;
+            assert_eq!(named(sources, &turn), open, "{sources}");
+            turn.principal = Some(Principal { name: "alice".into(), metadata: None });
+            assert_eq!(named(sources, &turn), alices, "{sources}");
+        }
+        turn.context_id = String::new();
+        let adhoc = named(r#"["context"]"#, &turn);
+        assert!(adhoc.starts_with("adhoc-") && adhoc.len() == 18, "{adhoc}");
+    }
+
+    #[test]
+    fn a_text_that_looks_like_a_command_is_disarmed() {
+        for (text, sent) in [("/yolo", " /yolo"), ("hello", "hello"), (" /stop", " /stop"), ("", "")] {
+            assert_eq!(disarmed(text), sent);
+        }
+    }
+
+    #[test]
+    fn earlier_messages_are_translated_and_bounded() {
+        let said = |role: &str, content: &str| json!({ "role": role, "content": content });
+        let long = "x".repeat(HISTORY_BYTES - 1);
+        for (metadata, expected) in [
+            (
+                json!({ "history": [said("user", "hi"), said("agent", "yes?")] }),
+                vec![said("user", "hi"), said("assistant", "yes?")],
+            ),
+            (
+                json!({ "messages_history": [said("user", "a")], "history": [said("user", "b")] }),
+                vec![said("user", "a")],
+            ),
+            (
+                json!({ "history": [{ "role": "user", "parts": [{ "text": "a" }, { "text": "b" }] }, said("tool", "x"), said("user", " ")] }),
+                vec![said("user", "a b")],
+            ),
+            (
+                json!({ "history": [said("user", "old"), said("user", &long), said("user", "n")] }),
+                vec![said("user", &long), said("user", "n")],
+            ),
+            (json!({ "history": 7 }), vec![]),
+        ] {
+            let mut turn = turn("hello");
+            turn.message.metadata = Some(metadata.to_string());
+            assert_eq!(history(&turn), expected);
+        }
+        let many: Vec<Value> = (0..HISTORY + 2).map(|n| said("user", &n.to_string())).collect();
+        let mut turn = turn("hello");
+        turn.message.metadata = Some(json!({ "history": many }).to_string());
+        let kept = history(&turn);
+        assert_eq!((kept.len(), &kept[0]["content"]), (HISTORY, &json!("2")));
+    }
 }

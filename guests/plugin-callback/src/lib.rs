@@ -1,18 +1,18 @@
-//! Reaches hermes-agent through its `molecule-a2a` plugin: the message goes to `POST /a2a/inbound`, the answer comes to
-//! the host's callback listener.
+//! Reaches hermes-agent through its `molecule-a2a` plugin: the message goes to `POST /a2a/inbound`, the answer comes to the
+//! host's callback listener.
 //!
-//! The plugin keeps a session a chat, so a conversation goes on; it can ask for approvals, and it can be stopped. What it
-//! gets wrong is put right here and in the host's mailbox: it answers two messages of one chat as one, so the host lets
-//! one through at a time; it takes a peer's text for a command when it begins with `/`, so such a text is disarmed; it
-//! goes on with a message whose turn was given up, so that is stopped before the next one is sent.
+//! The plugin keeps one session a chat, so the agent remembers; it can ask for approvals, and it can be stopped. Three of its
+//! faults are corrected here and in the host's mailbox. It answers two messages of one chat as one, so the host lets one through
+//! at a time. It takes a caller's text for a command if the text begins with `/`, so such a text is disarmed. It goes on with a
+//! message whose turn was given up, so that message is stopped before the next one is sent.
 //!
-//! A turn goes on after a restart of the host: the message's id is kept before the message is sent, so it is sent at
-//! most once, and its answer is fetched if it came meanwhile. The texts that a caller reads when something is wrong are
-//! those of the Python bridge, to the letter.
+//! A turn survives a restart of the host: the message's id is stored before the message is sent, so the message is sent at most
+//! once, and its answer is fetched if it came meanwhile. The texts that a caller reads when something is wrong are those of the
+//! Python bridge, to the letter.
 
 mod approval;
 mod chat;
-mod conversation;
+mod chat_turn;
 mod wire;
 
 use std::time::Duration;
@@ -25,20 +25,20 @@ use talaria_guest::{
 };
 
 use crate::chat::Source;
-use crate::conversation::{Conversation, stop, unexpected};
+use crate::chat_turn::{ChatTurn, stop, unexpected};
 use crate::wire::Message;
 
-/// How long the plugin may take to take a message.
+/// How long the plugin may take to accept a message.
 const POST_TIMEOUT_MS: u32 = 10_000;
 /// How long it may take to answer the probe.
 const PROBE_TIMEOUT_MS: u32 = 5_000;
-/// How long it may take to say that it stopped, while a caller waits for the cancel; the host gives that 5 s.
+/// How long it may take to acknowledge a stop while a caller waits for the cancel, which the host allows 5 s.
 const CANCEL_ACK: Duration = Duration::from_secs(3);
-/// What the host needs at the end of a turn's budget to hear how it ended.
+/// The part of a turn's budget that is left for the host to learn how the turn ended.
 const MARGIN_MS: u32 = 2_000;
-/// How much of an error a caller gets to read, in characters.
+/// The characters of an error that a caller reads.
 const ERROR_CHARS: usize = 500;
-/// What plugin and bridge share, where they share something.
+/// The secret that plugin and bridge share, if they share one.
 const SECRET: &str = "MOLECULE_A2A_PLATFORM_SHARED_SECRET";
 const SECRET_HEADER: &str = "x-molecule-a2a-secret";
 
@@ -52,18 +52,18 @@ pub(crate) struct Settings {
     pub(crate) reply_timeout_seconds: f64,
 }
 
-/// Where a turn stands, for after a restart.
+/// The state of a turn that a restart needs.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Point {
     pub(crate) chat: String,
     pub(crate) message: String,
-    /// The message is being sent or was: it must not be sent again.
+    /// Whether the message was sent, or is about to be: it must not be sent again.
     pub(crate) sent: bool,
-    /// Answers of the caller that were acted upon: no approval is given twice.
+    /// The number of the caller's answers that were acted upon: no approval is given twice.
     pub(crate) acted: usize,
 }
 
-/// What becomes part of the text, which is all that the plugin takes.
+/// The media types that become part of the text, which is all that the plugin takes.
 const TEXTS: [&str; 5] = ["text/plain", "text/*", "application/json", "application/xml", "application/yaml"];
 
 struct PluginCallback;
@@ -101,7 +101,7 @@ impl Executor for PluginCallback {
             Ok(response) if (200..300).contains(&response.status) => Ok(()),
             Ok(response) => Err(down(format!("it answered {}", response.status))),
             Err(error) if error.kind == http::ErrorKind::Denied => {
-                let why = "not probed: the grant has no GET for the plugin's health";
+                let why = "probe skipped: the grant has no GET for the plugin's health";
                 log::write(log::Level::Info, why, None);
                 Ok(())
             }
@@ -115,24 +115,24 @@ impl Executor for PluginCallback {
         }
         let settings: Settings = settings(&turn.settings)?;
         settings.check()?;
-        let kept = turn.checkpoint.as_deref().and_then(|data| serde_json::from_slice(data).ok());
-        let point = match kept {
+        let stored = turn.checkpoint.as_deref().and_then(|data| serde_json::from_slice(data).ok());
+        let point = match stored {
             Some(point) => point,
             None => {
                 let chat = chat::id(&settings, &turn)?;
                 let point = Point { chat, message: wire::fresh_id()?, sent: false, acted: 0 };
-                // A turn in line for its chat has done nothing yet, and may begin anew.
-                point.keep()?;
+                // A turn that waits for its chat has done nothing yet, and may start over.
+                point.store()?;
                 point
             }
         };
         let within = control::remaining_ms().saturating_sub(MARGIN_MS);
         let pending = callback::expect_in(&point.chat, &point.message, Some(within)).map_err(unexpected)?;
-        let mut conversation = Conversation { settings, turn, point, pending, asked: 0 };
-        if !conversation.point.sent {
-            conversation.send()?;
+        let mut chat_turn = ChatTurn { settings, turn, point, pending, asked: 0 };
+        if !chat_turn.point.sent {
+            chat_turn.send()?;
         }
-        conversation.answer()
+        chat_turn.answer()
     }
 
     fn cancel(turn: Turn, checkpoint: Option<Vec<u8>>) -> Result<(), Failure> {
@@ -153,30 +153,30 @@ fn schema() -> String {
         "properties": {
             "inbound_url": {
                 "type": "string",
-                "description": "Where the plugin takes messages",
+                "description": "URL at which the plugin accepts messages",
                 "default": "http://127.0.0.1:8645/a2a/inbound",
             },
             "health_url": {
                 "type": "string",
-                "description": "Where the plugin says that it is there",
+                "description": "URL of the plugin's health check",
                 "default": "http://127.0.0.1:8645/a2a/health",
             },
             "chat_id": {
                 "type": "array",
                 "items": { "enum": ["task", "session", "context", "message", "workspace"] },
-                "description": "What the plugin's chat is named after: the first of these that a turn has. The Python bridge had \
+                "description": "What names the plugin's chat: the first of these that a turn has. The Python bridge used \
                                 `[\"task\", \"session\", \"context\", \"message\"]`; the platform's newest runtime begins with `workspace`",
                 "default": ["session", "context", "task", "message"],
             },
             "workspace_id": {
                 "type": "string",
-                "description": "The workspace, where `chat_id` asks for it and the host does not know it",
+                "description": "Id of the workspace, used if `chat_id` names `workspace` and the host serves none",
                 "default": "",
             },
             "reply_timeout_seconds": {
                 "type": "number",
                 "exclusiveMinimum": 0,
-                "description": "How long a caller that waits is kept waiting for the answer",
+                "description": "Seconds that a caller waits for the answer at most",
                 "default": 600,
             },
         },
@@ -187,7 +187,7 @@ fn schema() -> String {
 // === impl Point ===
 
 impl Point {
-    pub(crate) fn keep(&self) -> Result<(), Failure> {
+    pub(crate) fn store(&self) -> Result<(), Failure> {
         let data = serde_json::to_vec(self).unwrap_or_default();
         state::checkpoint(&data).map_err(|error| Failure {
             retryable: true,
@@ -226,7 +226,7 @@ impl Settings {
             ..Failure::new(kind, format!("[hermes plugin POST error] {why}"))
         };
         let response = request.fetch().map_err(|error| match error.kind {
-            // Policy's reasons are for the operator's log, where the host wrote them already.
+            // The reasons of a denial are for the operator, and the host has logged them already.
             http::ErrorKind::Denied => failed(FailureKind::Denied, "the operator's policy does not allow it"),
             http::ErrorKind::TimedOut => failed(FailureKind::TimedOut, &error.message),
             http::ErrorKind::Cancelled => failed(FailureKind::Cancelled, &error.message),
@@ -241,7 +241,7 @@ impl Settings {
     }
 }
 
-/// One part of text.
+/// The texts of the parts, joined with one space.
 pub(crate) fn text_of(parts: &[Part]) -> String {
     let texts = parts.iter().filter_map(|part| match &part.content {
         talaria_guest::Content::Text(text) => Some(text.as_str()),
@@ -251,3 +251,28 @@ pub(crate) fn text_of(parts: &[Part]) -> String {
 }
 
 talaria_guest::export!(PluginCallback);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_schema_are_valid_and_others_are_checked() {
+        let defaults = PluginCallback::describe().default_settings();
+        let settings: Settings = settings(&defaults).unwrap();
+        assert!(settings.check().is_ok());
+        assert!(settings.chat_id == [Source::Session, Source::Context, Source::Task, Source::Message]);
+        for (timeout, chat_id) in [(0.0, vec![Source::Task]), (f64::NAN, vec![Source::Task]), (1.0, vec![])] {
+            let settings: Settings = talaria_guest::settings(&defaults).unwrap();
+            let settings = Settings { reply_timeout_seconds: timeout, chat_id, ..settings };
+            assert_eq!(settings.check().unwrap_err().kind, FailureKind::InvalidSettings, "{timeout}");
+        }
+    }
+
+    #[test]
+    fn texts_of_parts_are_joined() {
+        let parts =
+            [Part::text(" a"), Part::new(talaria_guest::Content::Data("{}".into())), Part::text("b ")];
+        assert_eq!(text_of(&parts), "a b");
+    }
+}

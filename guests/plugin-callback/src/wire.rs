@@ -1,4 +1,4 @@
-//! What goes to the plugin, and what comes back.
+//! The plugin's wire: messages that are sent to it, and callbacks that come back.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,26 +12,26 @@ pub(crate) struct Message<'a> {
     pub(crate) message_id: &'a str,
     pub(crate) content: &'a str,
     pub(crate) callback_url: &'a str,
-    /// The turn that it comes from.
+    /// The turn that it belongs to.
     pub(crate) turn: &'a Turn,
-    /// It is what a peer says, and not a command of ours: what was said before goes along.
+    /// Whether it is the caller's message and not a command of ours; earlier messages go along then.
     pub(crate) is_said: bool,
 }
 
-/// Something that came back.
+/// A callback of the plugin, as the host hands it over.
 #[derive(Deserialize)]
-pub(crate) struct Letter {
+pub(crate) struct Callback {
     pub(crate) kind: Kind,
     pub(crate) content: String,
 }
 
-/// What it is.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+/// The kind of a callback.
+#[derive(Debug, Deserialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
     /// The answer.
     Reply,
-    /// Something about the chat.
+    /// News about the chat: progress, a question, an error.
     Notice,
     /// The answer could not be delivered.
     DeliveryFailed,
@@ -70,9 +70,9 @@ impl Message<'_> {
     }
 }
 
-// === impl Letter ===
+// === impl Callback ===
 
-impl Letter {
+impl Callback {
     pub(crate) fn parse(body: &[u8]) -> Result<Self, Failure> {
         serde_json::from_slice(body).map_err(|error| {
             Failure::new(
@@ -83,10 +83,73 @@ impl Letter {
     }
 }
 
-/// 32 hexadecimal digits that nobody can guess.
+/// An unguessable id of 32 hexadecimal digits.
 pub(crate) fn fresh_id() -> Result<String, Failure> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes)
         .map_err(|error| Failure::new(FailureKind::Internal, format!("[hermes plugin error] {error}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use talaria_guest::testing::turn;
+
+    use super::*;
+
+    fn body(turn: &Turn, is_said: bool) -> Value {
+        let message = Message {
+            chat_id: "c",
+            message_id: "m",
+            content: "hello",
+            callback_url: "http://h/",
+            turn,
+            is_said,
+        };
+        message.body()
+    }
+
+    #[test]
+    fn a_message_names_its_peer_by_its_metadata_or_by_its_chat() {
+        let plain = json!({
+            "chat_id": "c", "peer_id": "c", "peer_name": "c", "content": "hello", "message_id": "m",
+            "callback_url": "http://h/",
+        });
+        let mut turn = turn("hello");
+        assert_eq!(body(&turn, true), plain);
+        turn.session.thread_id = "t".into();
+        let metadata = json!({ "peer_id": "p", "peer_name": "", "peer_role": "boss", "history": [
+            { "role": "user", "content": "before" },
+        ] });
+        turn.message.metadata = Some(metadata.to_string());
+        let mut expected = plain;
+        for (name, value) in [("peer_id", "p"), ("peer_role", "boss"), ("thread_id", "t")] {
+            expected[name] = value.into();
+        }
+        assert_eq!(body(&turn, false), expected, "a command of ours has no history");
+        expected["messages_history"] = json!([{ "role": "user", "content": "before" }]);
+        assert_eq!(body(&turn, true), expected);
+    }
+
+    #[test]
+    fn callbacks_are_parsed_by_their_kind() {
+        for (body, kind) in [
+            (r#"{"kind":"reply","content":"hi"}"#, Some(Kind::Reply)),
+            (r#"{"kind":"notice","content":"hi","chat":"c"}"#, Some(Kind::Notice)),
+            (r#"{"kind":"delivery-failed","content":""}"#, Some(Kind::DeliveryFailed)),
+            (r#"{"kind":"other","content":""}"#, None),
+            (r#"{"kind":"reply"}"#, None),
+            ("", None),
+        ] {
+            let parsed = Callback::parse(body.as_bytes()).ok().map(|callback| callback.kind);
+            assert_eq!(parsed, kind, "{body}");
+        }
+    }
+
+    #[test]
+    fn ids_are_of_32_digits_and_differ() {
+        let (one, two) = (fresh_id().unwrap(), fresh_id().unwrap());
+        assert!(one.len() == 32 && one.bytes().all(|byte| byte.is_ascii_hexdigit()), "{one}");
+        assert_ne!(one, two);
+    }
 }

@@ -18,8 +18,10 @@
 //! talaria_guest::export!(Echo);
 //! ```
 //!
-//! Code is straight-line: a call to [`http`], [`events::ask`] or [`control::sleep`] waits, and the host runs other
-//! turns meanwhile. Each turn has an instance of its own, so a `static` lives for one turn.
+//! Code is straight-line: a call to [`http`], [`events::ask`] or [`control::sleep`] blocks, and the host runs other turns
+//! meanwhile. Each turn has an instance of its own, so a `static` lives for one turn.
+//!
+//! Logic without such calls can be tested natively, see `testing`.
 
 use serde::de::DeserializeOwned;
 
@@ -38,7 +40,7 @@ pub mod bindings {
     });
 }
 
-/// The generated bindings of what a component may export beside its strategy.
+/// The generated bindings of the optional export `transcript`.
 #[expect(missing_docs, reason = "generated; the documentation is in the WIT files")]
 #[allow(clippy::all, clippy::indexing_slicing, unreachable_pub, reason = "generated")]
 pub mod transcript_bindings {
@@ -63,15 +65,17 @@ pub use types::{
 pub use transcript_bindings::exports::talaria::executor::transcript::{Line, Page, Query};
 
 mod request;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
 pub mod wasi;
 pub use request::Request;
 
-/// A transport strategy: one way of reaching an agent.
+/// An executor: one way of reaching an agent.
 pub trait Executor {
-    /// Who the component is.
+    /// Describes the component.
     fn describe() -> Description;
 
-    /// Proves that the upstream can be reached. [`FailureKind::Upstream`] means "loaded, not ready".
+    /// Proves that the upstream can be reached. With [`FailureKind::Upstream`] the executor is loaded but not ready.
     ///
     /// # Errors
     /// A [`Failure`] that says what to fix.
@@ -86,7 +90,7 @@ pub trait Executor {
     /// A [`Failure`] whose message the caller reads.
     fn execute(turn: Turn) -> Result<Outcome, Failure>;
 
-    /// Stops the upstream's work for a cancelled turn. Runs in a fresh instance.
+    /// Stops the upstream's work for a cancelled turn. Runs in an instance of its own.
     ///
     /// # Errors
     /// A [`Failure`] for the operator's log.
@@ -96,16 +100,16 @@ pub trait Executor {
     }
 }
 
-/// What an executor may show beside its turns: its upstream's own record of the conversations.
+/// The optional record of the upstream's own sessions.
 pub trait Transcript {
-    /// Lines of it, oldest first: those from `query.since` on, at most `query.limit`.
+    /// Reads lines, oldest first, from `query.since` on, at most `query.limit`.
     ///
     /// # Errors
-    /// A [`Failure`] that says why it cannot be read.
+    /// A [`Failure`] that says why the record cannot be read.
     fn read(query: Query) -> Result<Page, Failure>;
 }
 
-/// Makes a type that implements [`Transcript`] a further export of the component.
+/// Exports a type that implements [`Transcript`] from the component.
 #[macro_export]
 macro_rules! export_transcript {
     ($executor:ident) => {
@@ -119,7 +123,7 @@ impl<T: Transcript> transcript_bindings::exports::talaria::executor::transcript:
     }
 }
 
-/// Makes a type that implements [`Executor`] the component's export.
+/// Exports a type that implements [`Executor`] from the component.
 #[macro_export]
 macro_rules! export {
     ($executor:ident) => {
@@ -145,7 +149,7 @@ impl<T: Executor> bindings::exports::talaria::executor::strategy::Guest for T {
     }
 }
 
-/// The settings, as the executor's own type.
+/// Parses the settings into the executor's own type.
 ///
 /// # Errors
 /// [`FailureKind::InvalidSettings`], naming the setting.
@@ -155,7 +159,7 @@ pub fn settings<T: DeserializeOwned>(json: &str) -> Result<T, Failure> {
 }
 
 impl Description {
-    /// A component with no settings, no needs and no deltas.
+    /// A component without settings, needs and deltas.
     #[must_use]
     pub fn new(name: &str, version: &str, description: &str) -> Self {
         Self {
@@ -195,7 +199,7 @@ impl Part {
         Self::new(Content::Text(text.into()))
     }
 
-    /// Any content, with nothing else said about it.
+    /// Any content, without a media type, a file name and metadata.
     #[must_use]
     pub fn new(content: Content) -> Self {
         Self { content, media_type: None, filename: None, metadata: None }
@@ -203,13 +207,13 @@ impl Part {
 }
 
 impl Outcome {
-    /// Completed, with a text.
+    /// A completed turn with a text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(FinalState::Completed, vec![Part::text(text)])
     }
 
-    /// Any end, with these parts.
+    /// A turn that ended in this state, with these parts.
     #[must_use]
     pub fn new(state: FinalState, parts: Vec<Part>) -> Self {
         Self { state, parts, usage: None, metadata: None }
@@ -217,9 +221,41 @@ impl Outcome {
 }
 
 impl Failure {
-    /// A failure that is not worth a retry.
+    /// A failure that a retry would not help.
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), retryable: false, details: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    struct Settings {
+        model: String,
+    }
+
+    #[test]
+    fn settings_that_do_not_fit_are_named() {
+        assert_eq!(settings::<Settings>(r#"{"model":"m"}"#).unwrap(), Settings { model: "m".into() });
+        for (json, why) in [
+            ("{}", "settings: missing field `model`"),
+            (r#"{"model":7}"#, "settings: invalid type: integer `7`, expected a string"),
+            ("", "settings: EOF while parsing"),
+        ] {
+            let failure = settings::<Settings>(json).unwrap_err();
+            assert_eq!(failure.kind, FailureKind::InvalidSettings);
+            assert!(failure.message.starts_with(why), "{json}: {}", failure.message);
+        }
+    }
+
+    #[test]
+    fn a_component_asks_for_nothing_unless_it_says_so() {
+        let description = Description::new("echo", "0.1.0", "Says what it hears");
+        assert_eq!(description.display_name, "echo");
+        assert!(description.needs.egress.is_empty() && description.needs.secrets.is_empty());
+        assert!(!description.needs.callbacks && !description.streaming && !description.capabilities.session);
     }
 }

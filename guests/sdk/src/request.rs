@@ -1,4 +1,4 @@
-//! A request, built in one expression.
+//! Builds a request in one expression.
 
 use serde::Serialize;
 
@@ -27,8 +27,8 @@ impl Request {
         self
     }
 
-    /// Sets a JSON body and its content type: a [`Value`](serde_json::Value), or any type that is an object of its own. A map
-    /// whose keys are no texts is no JSON, and an empty body.
+    /// Sets a JSON body and its content type: a [`Value`](serde_json::Value), or any type that serializes. A map whose keys are not
+    /// strings is not JSON and leaves the body empty.
     pub fn json(self, body: &impl Serialize) -> Self {
         self.body("application/json", serde_json::to_vec(body).unwrap_or_default())
     }
@@ -39,19 +39,19 @@ impl Request {
         self.header("content-type", content_type)
     }
 
-    /// Bounds the whole exchange.
+    /// Bounds the time of the whole exchange.
     pub fn timeout_ms(mut self, ms: u32) -> Self {
         self.0.timeout_ms = Some(ms);
         self
     }
 
-    /// Bounds the response.
+    /// Bounds the size of the response.
     pub fn max_bytes(mut self, bytes: u32) -> Self {
         self.0.max_bytes = Some(bytes);
         self
     }
 
-    /// Sends it and reads the whole response.
+    /// Sends the request and reads the whole response.
     ///
     /// # Errors
     /// The host's [`http::Error`].
@@ -59,11 +59,32 @@ impl Request {
         http::fetch(&self.0)
     }
 
-    /// Sends it and returns as soon as the response's head is there.
+    /// Sends the request and returns as soon as the head of the response has arrived.
     ///
     /// # Errors
     /// The host's [`http::Error`].
     pub fn open(self) -> Result<http::Exchange, http::Error> {
         http::open(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_request_has_what_was_set() {
+        let Request(request) = Request::new("POST", "http://h/x")
+            .header("authorization", "Bearer {secret:KEY}")
+            .json(&json!({ "a": 1 }))
+            .timeout_ms(5)
+            .max_bytes(7);
+        assert_eq!((request.method.as_str(), request.url.as_str()), ("POST", "http://h/x"));
+        assert_eq!((request.timeout_ms, request.max_bytes), (Some(5), Some(7)));
+        assert_eq!(request.body, br#"{"a":1}"#);
+        let names: Vec<&str> = request.headers.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["authorization", "content-type"]);
     }
 }

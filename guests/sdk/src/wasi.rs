@@ -1,20 +1,20 @@
-//! For components that need nothing of WASI, and whose turns should not pay for it.
+//! Keeps WASI out of components that do not need it.
 //!
-//! The standard library asks for four functions of WASI, whoever uses it: two for an environment that is always empty
-//! here, one to end the program, and one to write a panic's message. The linker then adds an adapter, a module with
-//! twenty imports that every turn instantiates: 7 % of what a small turn computes. [`without_wasi!`](crate::without_wasi) has the four
-//! in the component itself. A panic's message becomes a line in the log, at the level of errors; `describe` has no log, so
-//! there it is lost.
+//! The standard library imports four functions of WASI in every component: two for the environment, which is always empty here,
+//! one to end the program, and one to write a panic's message. The linker then adds an adapter, a module with twenty imports that
+//! every turn instantiates: 7 % of the computing time of a small turn. [`without_wasi!`](crate::without_wasi) puts the four
+//! functions into the component itself. A panic's message becomes a log line at the level of errors; `describe` has no log, so
+//! there the message is lost.
 //!
-//! The four names are wasi-libc's own for what it imports, not a documented interface: checked with the one in
-//! Debian's Rust. Where another one names them differently, nothing breaks: the component carries the adapter as before.
+//! The four names are wasi-libc's own, not a documented interface; they were checked with the one in Debian's Rust. If another
+//! wasi-libc names them differently, nothing breaks: the component carries the adapter as before.
 //!
-//! It is for components that compute and call the contract's imports. One that opens files, sleeps by
-//! `std::thread::sleep` or asks for the time imports those functions as before, and gains nothing.
+//! The macro is for components that compute and call the contract's imports. A component that opens files, calls
+//! `std::thread::sleep` or reads the clock imports those functions as before, and gains nothing.
 
 use crate::log;
 
-/// A buffer to be written, as WASI hands it over.
+/// A buffer to be written, as WASI passes it.
 #[doc(hidden)]
 #[repr(C)]
 pub struct Buffer {
@@ -28,11 +28,11 @@ pub struct Buffer {
 /// `buffers` points to `count` buffers, and each to as many bytes as it says, which is WASI's own contract.
 #[doc(hidden)]
 pub unsafe fn write(buffers: *const Buffer, count: usize) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     let buffers = unsafe { core::slice::from_raw_parts(buffers, count) };
     let mut bytes = Vec::new();
     for buffer in buffers.iter().filter(|buffer| buffer.length > 0) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(buffer.start, buffer.length) });
     }
     let text = String::from_utf8_lossy(&bytes);
@@ -42,10 +42,11 @@ pub unsafe fn write(buffers: *const Buffer, count: usize) -> usize {
     bytes.len()
 }
 
-/// Keeps WASI out of a component that needs nothing of it, which makes its turns cheaper. See the module's head.
+/// Keeps WASI out of a component that does not need it, which makes its turns cheaper. See the module's documentation.
 #[macro_export]
 macro_rules! without_wasi {
     () => {
+        #[cfg(target_arch = "wasm32")]
         const _: () = {
             #[unsafe(no_mangle)]
             extern "C" fn __imported_wasi_snapshot_preview1_environ_get(_: usize, _: usize) -> i32 {

@@ -1,10 +1,11 @@
-//! hermes-agent: its sessions, its chat route, and the texts that its callers read when something is wrong: those of the
-//! Python bridge, to the letter, because platforms match on them.
+//! hermes-agent: its sessions, its chat route, its runs, and the texts that callers read when something is wrong. These texts
+//! are those of the Python bridge, to the letter, because platforms match on them.
 
 mod chat;
 mod memory;
 mod reply;
 mod restart;
+pub mod runs;
 mod session;
 pub mod transcript;
 
@@ -16,14 +17,14 @@ pub use chat::Chat;
 pub use restart::OnRestart;
 pub use session::Session;
 
-/// The secret that the gateway wants, where it wants one.
+/// The name of the gateway's key.
 pub const KEY: &str = "API_SERVER_KEY";
-/// What a prompt gets that holds nothing.
+/// The answer to an empty prompt.
 pub const EMPTY_PROMPT: &str = "(empty prompt — nothing to do)";
-/// What an answer without content becomes.
+/// The text of an answer without content.
 pub const NO_CONTENT: &str = "(hermes-agent returned no content)";
 
-/// No response. Policy's reasons are for the operator's log, where the host wrote them already.
+/// The failure of a call without a response. The reasons of a denial are for the operator, and the host has logged them.
 #[must_use]
 pub fn unreachable(error: &http::Error) -> Failure {
     let (kind, reason) = match error.kind {
@@ -38,7 +39,7 @@ pub fn unreachable(error: &http::Error) -> Failure {
     }
 }
 
-/// A response that is not 2xx. Bodies may be JSON or plain text.
+/// The failure of a response that is not 2xx. Its body may be JSON or plain text.
 #[must_use]
 pub fn error_status(status: u16, body: &[u8]) -> Failure {
     let text = excerpt(&String::from_utf8_lossy(body));
@@ -48,27 +49,27 @@ pub fn error_status(status: u16, body: &[u8]) -> Failure {
     }
 }
 
-/// What the gateway says went wrong.
+/// The failure that the gateway reports.
 #[must_use]
 pub fn error(said: &str) -> Failure {
     Failure::new(FailureKind::Upstream, format!("[hermes-agent error] {}", excerpt(said)))
 }
 
-/// An answer that holds no content.
+/// The failure of an answer without content.
 #[must_use]
 pub fn no_content() -> Failure {
     Failure::new(FailureKind::Upstream, NO_CONTENT)
 }
 
-/// Tells the caller.
+/// Sends an event to the caller.
 ///
 /// # Errors
-/// What the caller reads where it could not be told.
-pub fn tell(event: &events::Event) -> Result<(), Failure> {
+/// The failure of a turn whose caller cannot be reached.
+pub fn emit(event: &events::Event) -> Result<(), Failure> {
     events::emit(event).map_err(|error| not_passed_on(&error))
 }
 
-/// Something that could not be told to the caller.
+/// The failure of an event that could not be sent to the caller.
 #[must_use]
 pub fn not_passed_on(error: &events::Error) -> Failure {
     let kind = match error.kind {
@@ -76,4 +77,44 @@ pub fn not_passed_on(error: &events::Error) -> Failure {
         _ => FailureKind::Internal,
     };
     Failure::new(kind, format!("[hermes-agent error] the answer could not be passed on: {}", error.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_read_as_those_of_the_python_bridge() {
+        let error = |kind| http::Error { kind, message: "no route".into() };
+        for (failure, kind, message, retryable) in [
+            (
+                unreachable(&error(http::ErrorKind::Denied)),
+                FailureKind::Denied,
+                "[hermes-agent unreachable] the operator's policy does not allow it",
+                false,
+            ),
+            (
+                unreachable(&error(http::ErrorKind::TimedOut)),
+                FailureKind::TimedOut,
+                "[hermes-agent unreachable] no route",
+                true,
+            ),
+            (
+                unreachable(&error(http::ErrorKind::Cancelled)),
+                FailureKind::Cancelled,
+                "[hermes-agent unreachable] no route",
+                false,
+            ),
+            (error_status(401, b"no key"), FailureKind::Upstream, "[hermes-agent error 401] no key", false),
+            (error_status(429, b""), FailureKind::Upstream, "[hermes-agent error 429] ", true),
+            (error_status(502, b"<html>"), FailureKind::Upstream, "[hermes-agent error 502] <html>", true),
+            (super::error("no"), FailureKind::Upstream, "[hermes-agent error] no", false),
+            (no_content(), FailureKind::Upstream, "(hermes-agent returned no content)", false),
+        ] {
+            assert_eq!(
+                (failure.kind, failure.message.as_str(), failure.retryable),
+                (kind, message, retryable)
+            );
+        }
+    }
 }

@@ -1,37 +1,38 @@
-//! What the executors that ship share: whom they ask for, how they read an answer, and what a caller reads when there
-//! is none.
+//! What the built-in executors share: requests to an upstream, reading its answers, and the texts that a caller reads when
+//! there is no answer.
 //!
-//! Everything that an upstream sends is read up to a bound and taken as text until it proves to be more: gateways answer
-//! with JSON, with plain text and with web pages, whatever was asked for.
+//! Everything that an upstream sends is read up to a bound, and treated as text until it parses as more: gateways answer with
+//! JSON, with plain text and with web pages, whatever was asked for.
 
 mod beside;
 mod chunks;
 mod ending;
 pub mod hermes_agent;
 pub mod history;
-pub mod moment;
 mod prompt;
+pub mod timestamp;
 
 use serde_json::Value;
-use talaria_guest::{Request, Usage, config, events, http};
+use talaria_guest::{Request, Usage, config, events, http, log};
 
 pub use beside::{Beside, reads_data};
 pub use chunks::{Chunk, next_chunk};
 pub use ending::Ending;
 pub use prompt::{Prompt, input_modes};
 
-/// How long an upstream may take to answer a turn, as the Python bridge had it.
+/// How long an upstream may take to answer a turn; the Python bridge allowed as much.
 pub const TURN_TIMEOUT_MS: u32 = 600_000;
 /// How long it may take to answer the probe.
 pub const PROBE_TIMEOUT_MS: u32 = 5_000;
-/// How much of an upstream's error a caller gets to read, in characters.
+/// The characters of an upstream's error that a caller reads.
 pub const ERROR_CHARS: usize = 500;
-/// How much of an error's body is read: what is shown of it, in the longest characters, and a key that begins there.
+/// The bytes of an error's body that are read: the characters that are shown, at their longest, and a key that begins among
+/// them.
 pub const ERROR_BYTES: usize = ERROR_CHARS * 4 + 4_096;
-/// The largest body of an upstream that was asked to stream and answered in one piece.
+/// The largest body of an upstream that was asked for a stream but answered in one piece.
 pub const WHOLE_BODY: usize = 8 << 20;
 
-/// The executor's own setting, or the workspace's; an empty text is none.
+/// The executor's own setting, or the workspace's. An empty text counts as unset.
 #[must_use]
 pub fn first<'a>(own: &'a str, workspace: Option<&'a String>) -> Option<&'a str> {
     [Some(own), workspace.map(String::as_str)].into_iter().flatten().find(|text| !text.is_empty())
@@ -43,7 +44,7 @@ pub fn base(url: &str) -> &str {
     url.trim_end_matches('/')
 }
 
-/// Adds the bearer token of that name, where it is set.
+/// Adds the secret as a bearer token, if it is set.
 pub fn bearer(request: Request, secret: &str) -> Request {
     if config::has_secret(secret) {
         request.header("authorization", format!("Bearer {{secret:{secret}}}"))
@@ -52,7 +53,7 @@ pub fn bearer(request: Request, secret: &str) -> Request {
     }
 }
 
-/// A mark by which equal bytes are known again: FNV-1a, which is enough where nobody gains by a clash.
+/// A hash that recognises equal bytes: FNV-1a, which suffices because nobody gains by a collision.
 #[must_use]
 pub fn mark(bytes: &[u8]) -> u64 {
     bytes
@@ -60,13 +61,13 @@ pub fn mark(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |mark, byte| (mark ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Whether a status says that all is well.
+/// Whether a status is 2xx.
 #[must_use]
 pub fn is_success(status: u16) -> bool {
     (200..300).contains(&status)
 }
 
-/// Whether an answer is a stream of events.
+/// Whether a response is a stream of server-sent events.
 #[must_use]
 pub fn is_event_stream(exchange: &http::Exchange) -> bool {
     exchange.headers().iter().any(|(name, value)| {
@@ -74,10 +75,10 @@ pub fn is_event_stream(exchange: &http::Exchange) -> bool {
     })
 }
 
-/// The body, up to a bound; the rest is left.
+/// Reads the body up to a bound and leaves the rest.
 ///
 /// # Errors
-/// The host's.
+/// The host's [`http::Error`].
 pub fn read(exchange: &http::Exchange, bound: usize) -> Result<Vec<u8>, http::Error> {
     let mut body = Vec::new();
     while body.len() < bound {
@@ -90,19 +91,32 @@ pub fn read(exchange: &http::Exchange, bound: usize) -> Result<Vec<u8>, http::Er
     Ok(body)
 }
 
-/// The beginning of an upstream's text: scrubbed first, since half a key looks like none.
+/// The beginning of an upstream's text. It is scrubbed before it is cut, since half a key is not recognised.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
     cut(text, ERROR_CHARS)
 }
 
-/// The first characters of a text, scrubbed before the cut.
+/// The first characters of a text, which is scrubbed before it is cut.
 #[must_use]
 pub fn cut(text: &str, chars: usize) -> String {
-    events::scrub(text).chars().take(chars).collect()
+    scrub(text).chars().take(chars).collect()
 }
 
-/// Usage, where an answer has both numbers.
+/// The text without what the host recognises as a secret. Native tests have no host, so there it is the text itself.
+#[must_use]
+pub fn scrub(text: &str) -> String {
+    if cfg!(target_arch = "wasm32") { events::scrub(text) } else { text.to_owned() }
+}
+
+/// Logs a warning for the operator; native tests have no log.
+pub fn warn(line: &str) {
+    if cfg!(target_arch = "wasm32") {
+        log::write(log::Level::Warn, line, None);
+    }
+}
+
+/// The usage, if the answer has both numbers.
 #[must_use]
 pub fn usage(data: &Value, input: &str, output: &str) -> Option<Usage> {
     let tokens = |path: &str| {
@@ -112,14 +126,14 @@ pub fn usage(data: &Value, input: &str, output: &str) -> Option<Usage> {
     Some(Usage { input_tokens: tokens(input)?, output_tokens: tokens(output)? })
 }
 
-/// A text in an answer.
+/// The text at a path, see [`at`].
 #[must_use]
 pub fn text(data: &Value, path: &str) -> Option<String> {
     at(data, path).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// What an answer has at a path of names and places, as `/choices/0/delta`. A JSON pointer without its escapes: looking
-/// for those took most of the time that an answer was read for.
+/// The value at a path of names and indices, such as `/choices/0/delta`. This is a JSON pointer without escapes: looking for
+/// escapes took most of the time in which an answer was read.
 #[must_use]
 pub fn at<'a>(data: &'a Value, path: &str) -> Option<&'a Value> {
     let mut found = data;
@@ -135,4 +149,58 @@ pub fn at<'a>(data: &'a Value, path: &str) -> Option<&'a Value> {
         rest = path.get(end..)?;
     }
     Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_path_leads_to_a_value_or_to_none() {
+        let data = json!({ "choices": [{ "delta": { "content": "hi" } }], "a/b": 1, "": 2 });
+        for (path, expected) in [
+            ("", Some(data.clone())),
+            ("/choices/0/delta/content", Some(json!("hi"))),
+            ("/choices/1", None),
+            ("/choices/x", None),
+            ("/choices/0/delta/content/0", None),
+            ("/nothing", None),
+            ("/", Some(json!(2))),
+        ] {
+            assert_eq!(at(&data, path), expected.as_ref(), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_executors_own_setting_counts_before_the_workspaces() {
+        let (workspace, empty) = ("w".to_owned(), String::new());
+        for (own, workspace, expected) in [
+            ("o", Some(&workspace), Some("o")),
+            ("", Some(&workspace), Some("w")),
+            ("", Some(&empty), None),
+            ("", None, None),
+        ] {
+            assert_eq!(first(own, workspace), expected);
+        }
+    }
+
+    #[test]
+    fn usage_needs_both_numbers_and_does_not_overflow() {
+        let read =
+            |data: Value| usage(&data, "/in", "/out").map(|usage| (usage.input_tokens, usage.output_tokens));
+        assert_eq!(read(json!({ "in": 1, "out": 2 })), Some((1, 2)));
+        assert_eq!(read(json!({ "in": 1u64 << 40, "out": 2 })), Some((u32::MAX, 2)));
+        assert_eq!(read(json!({ "in": 1 })), None);
+        assert_eq!(read(json!({ "in": -1, "out": 2.5 })), None);
+    }
+
+    #[test]
+    fn texts_are_cut_by_characters_and_urls_lose_their_slashes() {
+        assert_eq!(cut("äöü", 2), "äö");
+        assert_eq!(excerpt(&"ä".repeat(600)).chars().count(), ERROR_CHARS);
+        assert_eq!(base("http://h/v1///"), "http://h/v1");
+        assert_ne!(mark(b"a"), mark(b"b"));
+    }
 }

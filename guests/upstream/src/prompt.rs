@@ -1,20 +1,19 @@
-//! What the caller's message becomes in OpenAI's shape: a text, or a list of that text and the images beside it.
+//! The caller's message in OpenAI's shape: a text, or a list of that text and the images.
 //!
-//! The text is the host's, so references, data parts and text files are in it already. Images go along as data URLs. A
-//! message without images is sent as a plain text, as it was before there were any, because many servers take nothing
-//! else. The images are written straight into the body, whose size is known before: an image of 10 MB would not fit into
-//! a guest's memory three times.
+//! The host has made the text, so references, data parts and text files are in it already. Images are sent as data URLs. A
+//! message without images is sent as a plain text, because many servers take nothing else. Images are written straight into
+//! the body, whose size is known in advance: an image of 10 MB would not fit into a guest's memory three times.
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 use talaria_guest::{Content, Failure, FailureKind, Turn};
 
-/// The media types of images that models take.
+/// The media types of images, as models take them.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-/// The media types that become text, as the host makes it.
+/// The media types that the host turns into text.
 const TEXTS: [&str; 5] = ["text/plain", "text/*", "application/json", "application/xml", "application/yaml"];
-/// What a body takes beside its longest parts.
+/// The bytes of a body beside its longest parts.
 const REST: usize = 4_096;
 
 /// A message for a model.
@@ -28,7 +27,7 @@ struct Image<'a> {
     bytes: &'a [u8],
 }
 
-/// What an executor says of itself that sends images along.
+/// The input modes of an executor that sends images.
 #[must_use]
 pub fn input_modes() -> Vec<&'static str> {
     [TEXTS.as_slice(), &IMAGES].concat()
@@ -38,7 +37,7 @@ impl<'a> Prompt<'a> {
     /// The turn's message.
     ///
     /// # Errors
-    /// A file that is neither text nor an image. The host refuses it before the turn, so this is for hosts that do not.
+    /// A file that is neither text nor an image. This host rejects it before the turn; another one may not.
     pub fn of(turn: &'a Turn) -> Result<Self, Failure> {
         let mut images = Vec::new();
         for part in &turn.message.parts {
@@ -61,22 +60,22 @@ impl<'a> Prompt<'a> {
         self.text.trim().is_empty() && self.images.is_empty()
     }
 
-    /// How many characters its text has.
+    /// The number of characters of its text.
     #[must_use]
     pub fn length(&self) -> usize {
         self.text.chars().count()
     }
 
-    /// Whether it is a text alone.
+    /// Whether it has no images.
     #[must_use]
     pub fn is_text(&self) -> bool {
         self.images.is_empty()
     }
 
-    /// A JSON body that holds it, in one piece of memory.
+    /// A JSON body that contains it, allocated once.
     ///
     /// # Errors
-    /// A value that is no JSON, which no type of ours is.
+    /// A value that is not JSON, which none of our types is.
     pub fn body(&self, body: &impl Serialize) -> Result<Vec<u8>, Failure> {
         let images: usize = self.images.iter().map(|image| image.bytes.len() / 3 * 4 + REST).sum();
         let mut bytes = Vec::with_capacity(if self.is_text() { 0 } else { images + self.text.len() + REST });
@@ -123,7 +122,7 @@ impl Serialize for Image<'_> {
     }
 }
 
-/// An image's address, which is the image.
+/// The `image_url` of an image: a data URL.
 struct Address<'a>(&'a Image<'a>);
 
 impl Serialize for Address<'_> {
@@ -141,5 +140,47 @@ impl Serialize for DataUrl<'_> {
         let Image { media_type, bytes } = self.0;
         serializer
             .collect_str(&format_args!("data:{media_type};base64,{}", Base64Display::new(bytes, &STANDARD)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use talaria_guest::Part;
+    use talaria_guest::testing::turn;
+
+    use super::*;
+
+    fn file(media_type: &str) -> Part {
+        Part { media_type: Some(media_type.into()), ..Part::new(Content::Bytes(b"png".to_vec())) }
+    }
+
+    #[test]
+    fn a_prompt_is_a_text_unless_there_are_images() {
+        let image = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,cG5n" } });
+        for (text, files, expected) in [
+            ("hello", &[][..], json!("hello")),
+            ("hello", &["text/csv"], json!("hello")),
+            ("hello", &["image/png"], json!([{ "type": "text", "text": "hello" }, image])),
+            (" ", &["Image/PNG; q=1", "image/png"], json!([image, image])),
+        ] {
+            let mut turn = turn(text);
+            turn.message.parts.extend(files.iter().map(|kind| file(kind)));
+            let prompt = Prompt::of(&turn).unwrap();
+            assert_eq!(serde_json::to_value(&prompt).unwrap(), expected, "{text:?} {files:?}");
+            assert!(!prompt.is_empty());
+        }
+        assert!(Prompt::of(&turn(" \n")).unwrap().is_empty());
+        assert_eq!(Prompt::of(&turn("äö")).unwrap().length(), 2);
+    }
+
+    #[test]
+    fn other_files_are_rejected() {
+        for media_type in ["application/pdf", "image/svg+xml", "audio/wav", ""] {
+            let mut turn = turn("hello");
+            turn.message.parts.push(file(media_type));
+            let failure = Prompt::of(&turn).err().unwrap();
+            assert_eq!(failure.kind, FailureKind::InvalidTurn, "{media_type}");
+        }
     }
 }

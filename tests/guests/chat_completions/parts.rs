@@ -191,18 +191,3 @@ async fn an_answer_that_is_json_is_data_too_for_a_caller_who_reads_it() {
     assert_eq!(*text, Part::text(r#"{"total": 3}"#));
     assert_eq!(data.content, Content::Data(json!({ "total": 3 })));
 }
-
-#[tokio::test]
-async fn a_text_that_the_gateway_would_cut_is_refused_in_words() {
-    let gateway = polite().await;
-    let rig = rig(&gateway).await;
-    assert_eq!(rig.run(&"ä".repeat(65_536)).await.text(), "hi");
-    let ran = rig.run(&"ä".repeat(65_537)).await;
-    assert_eq!(ran.failure().kind, FailureKind::InvalidTurn);
-    assert_eq!(
-        ran.failure().message,
-        "[hermes-agent error] the message has 65537 characters, and hermes-agent cuts it at 65536 on its chat route; \
-         send less, or send it by the executor hermes-runs"
-    );
-    assert_eq!(gateway.requests().len(), 1, "the second one was not sent");
-}

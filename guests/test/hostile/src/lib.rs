@@ -1,4 +1,4 @@
-//! Attacks the host as its prompt says: `VERB [ARGUMENT]`. For the host's tests; each verb is an attack on one promise.
+//! Attacks the host as its prompt says, `VERB [ARGUMENT]`, for the host's tests. Each verb attacks one promise.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -33,7 +33,7 @@ impl Executor for Hostile {
             "spin" => loop {
                 core::hint::black_box(0);
             },
-            // How many of so many events were taken.
+            // Returns how many of that many events were accepted.
             "emit" => {
                 let event = Event::TextDelta("x".repeat(second.parse().unwrap_or(1)));
                 (0..number).take_while(|_| events::emit(&event).is_ok()).count().to_string()
@@ -59,30 +59,32 @@ impl Executor for Hostile {
                 for header in 0..number {
                     request = request.header(&format!("x-{header}"), "x".repeat(100));
                 }
-                told(request.fetch())
+                answered(request.fetch())
             }
-            "call" => told(Request::new(first, second).fetch()),
-            // Goes where a redirect leads.
+            "call" => answered(Request::new(first, second).fetch()),
+            // Follows a redirect.
             "follow" => {
                 let response = Request::new("GET", first).fetch().map_err(failed)?;
                 let location = response.headers.iter().find(|(name, _)| name == "location");
                 match location {
-                    Some((_, location)) => told(Request::new("GET", location.as_str()).fetch()),
+                    Some((_, location)) => answered(Request::new("GET", location.as_str()).fetch()),
                     None => format!("{} without a location", response.status),
                 }
             }
             "upgrade" => {
                 let request = Request::new("GET", first).header("upgrade", "h2c");
-                told(request.header("connection", "upgrade, http2-settings").fetch())
+                answered(request.header("connection", "upgrade, http2-settings").fetch())
             }
-            "secret-in-url" => told(Request::new("GET", format!("{first}?key={{secret:PROBE_KEY}}")).fetch()),
+            "secret-in-url" => {
+                answered(Request::new("GET", format!("{first}?key={{secret:PROBE_KEY}}")).fetch())
+            }
             "secret-in-body" => {
-                told(Request::new("POST", first).body("text/plain", "key={secret:PROBE_KEY}").fetch())
+                answered(Request::new("POST", first).body("text/plain", "key={secret:PROBE_KEY}").fetch())
             }
             "secret-in-header" => {
-                told(Request::new("GET", first).header("x-key", "{secret:PROBE_KEY}").fetch())
+                answered(Request::new("GET", first).header("x-key", "{secret:PROBE_KEY}").fetch())
             }
-            // How many calls were open at once.
+            // Returns how many calls were open at once.
             "open" => {
                 let mut open = Vec::new();
                 let error = loop {
@@ -103,7 +105,7 @@ impl Executor for Hostile {
                 control::sleep(u32::MAX);
                 format!("{read:?}")
             }
-            // How many calls were made, one after the other.
+            // Returns how many calls were made, one after the other.
             "calls" => {
                 let mut made = 0;
                 let error = loop {
@@ -117,8 +119,8 @@ impl Executor for Hostile {
                 };
                 format!("{made}: {error}")
             }
-            "send" => told(Request::new("POST", second).body("text/plain", vec![b'x'; number]).fetch()),
-            // How many values of so many bytes were remembered.
+            "send" => answered(Request::new("POST", second).body("text/plain", vec![b'x'; number]).fetch()),
+            // Returns how many values of that many bytes were stored.
             "remember" => {
                 let value = vec![1; number];
                 let mut kept = 0;
@@ -128,7 +130,7 @@ impl Executor for Hostile {
                 kept.to_string()
             }
             "recall" => format!("{:?}", state::get(argument).ok().flatten()),
-            // Nanoseconds below a millisecond that the clock tells.
+            // Returns the nanoseconds of the clock below a millisecond.
             "clock" => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 (now.subsec_nanos() % 1_000_000).to_string()
@@ -136,7 +138,7 @@ impl Executor for Hostile {
             "read" => std::fs::read_to_string(argument).unwrap_or_else(|error| format!("error: {error}")),
             "write" => std::fs::write(argument, "x")
                 .map_or_else(|error| format!("error: {error}"), |()| "written".into()),
-            // Hash tables need random numbers of some kind.
+            // A hash table needs random numbers.
             "hash" => {
                 use std::hash::{BuildHasher as _, RandomState};
                 RandomState::new().hash_one(1).to_string()
@@ -146,7 +148,7 @@ impl Executor for Hostile {
     }
 }
 
-fn told(response: Result<http::Response, http::Error>) -> String {
+fn answered(response: Result<http::Response, http::Error>) -> String {
     match response {
         Ok(response) => format!("{} {}", response.status, String::from_utf8_lossy(&response.body)),
         Err(error) => format!("{:?}: {}", error.kind, error.message),
@@ -161,7 +163,7 @@ fn over(error: events::Error) -> Failure {
     Failure::new(FailureKind::Cancelled, error.message)
 }
 
-/// As the setting `transcript` says.
+/// Attacks as the setting `transcript` says.
 impl Transcript for Hostile {
     fn read(query: Query) -> Result<Page, Failure> {
         let settings: serde_json::Value = talaria_guest::settings(&query.settings)?;
@@ -189,7 +191,7 @@ impl Transcript for Hostile {
                 let times = [f64::NAN, f64::INFINITY, -1.0, 1e300];
                 (first..).zip(times).map(|(number, at)| Line { at_ms: Some(at), ..line(number) }).collect()
             }
-            // There is no turn to talk to.
+            // Calls functions that need a turn, although there is none.
             "turn" => {
                 let said = [
                     events::emit(&Event::TextDelta("x".into())).is_err(),

@@ -1,4 +1,4 @@
-//! Does to the host whatever its prompt says: `VERB [ARGUMENT]`. For the host's tests.
+//! Calls the host as its prompt says, `VERB [ARGUMENT]`, for the host's tests.
 
 use serde_json::{Value, json};
 use talaria_guest::events::{self, Artifact, Event};
@@ -137,7 +137,7 @@ impl Executor for Probe {
                 }
                 Ok(Outcome::text(Value::from(seen).to_string()))
             }
-            // Says so when nothing comes.
+            // Emits a status while no event comes.
             "sse-await" => {
                 let exchange = Request::new("GET", argument).open().map_err(upstream)?;
                 let mut idle = false;
@@ -178,7 +178,7 @@ impl Executor for Probe {
                 Ok(None) => "(none)".into(),
                 Err(error) => error.message,
             })),
-            // Expects a reply, says so, and waits for it.
+            // Expects a reply, emits the URL for it, and waits.
             "expect" => Ok(Outcome::text(match callback::expect(argument) {
                 Err(error) => format!("{:?}", error.kind),
                 Ok(pending) => {
@@ -219,7 +219,7 @@ impl Executor for Probe {
                 }
                 Ok(Outcome::text(answers.join("+")))
             }
-            // Asks, and withdraws the question when there is no answer in time: `pose MS QUESTION[,QUESTION]`.
+            // Asks, and withdraws the question if no answer comes in time: `pose MS QUESTION[,QUESTION]`.
             "pose" => {
                 let (ms, questions) = argument.split_once(' ').unwrap_or((argument, "which?"));
                 let mut answers = Vec::new();
@@ -238,8 +238,8 @@ impl Executor for Probe {
                 }
                 Ok(Outcome::text(answers.join("+")))
             }
-            // Keeps a point, then does the rest of its prompt as a prompt of its own; after a restart it says where it
-            // goes on.
+            // Stores a checkpoint, then runs the rest of its prompt as a prompt of its own; after a restart it reports the
+            // checkpoint.
             "checkpoint" => match turn.checkpoint {
                 Some(data) => Ok(Outcome::text(format!("resumed at {}", String::from_utf8_lossy(&data)))),
                 None => {
@@ -247,7 +247,7 @@ impl Executor for Probe {
                     Self::execute(Turn { text: argument.into(), ..turn })
                 }
             },
-            // The same, but after a restart it does the rest again.
+            // The same, but after a restart it runs the rest again.
             "again" => {
                 if turn.checkpoint.is_none() {
                     state::checkpoint(b"one").map_err(|error| Failure::new(FailureKind::Internal, error.message))?;

@@ -1,4 +1,4 @@
-//! Never says who it is: it computes when it is asked.
+//! Never returns from `describe`: it computes for ever. For the host's tests.
 
 use talaria_guest::{Description, Executor, Failure, Outcome, Turn};
 

@@ -1,4 +1,4 @@
-//! Traps when it is asked who it is.
+//! Traps in `describe`. For the host's tests.
 
 use talaria_guest::{Description, Executor, Failure, Outcome, Turn};
 

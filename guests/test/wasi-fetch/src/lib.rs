@@ -1,4 +1,4 @@
-//! Calls what its prompt says by `wasi:http`, as a program does that knows nothing of the contract. For the host's tests.
+//! Calls the URL of its prompt by `wasi:http`, as a program does that does not know the contract. For the host's tests.
 
 use talaria_guest::{Description, Executor, Failure, Needs, Outcome, Turn};
 use wasip2::http::outgoing_handler::handle;

@@ -1,4 +1,4 @@
-//! A turn as a chat completion, whole or streamed: deltas and tool progress go out as they come in.
+//! A turn as a chat completion, whole or streamed. Deltas and tool progress are passed on as they arrive.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,14 +8,15 @@ use talaria_guest::{Failure, FailureKind, Outcome, Request, Turn, config, http};
 use super::memory::{self, Memory};
 use super::reply::{self, Reply};
 use super::restart::Sent;
-use super::{KEY, OnRestart, Session, error_status, tell, unreachable};
+use super::runs::{self, Gateway, Start};
+use super::{KEY, OnRestart, Session, emit, error_status, unreachable};
 use crate::history::Remembers;
 use crate::{
     Chunk, ERROR_BYTES, Prompt, TURN_TIMEOUT_MS, WHOLE_BODY, at, base, bearer, first, is_event_stream,
     is_success, next_chunk, read, text,
 };
 
-/// The event that carries a tool's progress; all others carry chunks.
+/// The event with a tool's progress; all other events are chunks.
 const TOOL_EVENT: &str = "hermes.tool.progress";
 
 /// The longest text, in characters, that hermes-agent takes whole in a message of a chat completion.
@@ -28,13 +29,13 @@ pub struct Chat<'a> {
     base_url: &'a str,
     model: &'a str,
     system_prompt: &'a str,
-    /// None without the gateway's key.
+    /// `None` without the gateway's key.
     session: Option<Session>,
     remembers: Remembers,
     memory: Memory,
 }
 
-/// What the route is sent. A type and not a tree of values: a prompt may be long.
+/// The request body. A type and not a tree of values, because a prompt may be long.
 #[derive(Serialize)]
 struct Body<'a> {
     messages: Vec<Said<'a>>,
@@ -56,7 +57,7 @@ enum Content<'a> {
 }
 
 impl<'a> Chat<'a> {
-    /// The turn, with the executor's settings; an empty one is the workspace's.
+    /// The turn, with the executor's settings; the workspace's stand in for an empty one.
     #[must_use]
     pub fn new(
         turn: &'a Turn,
@@ -70,33 +71,59 @@ impl<'a> Chat<'a> {
         Self { turn, prompt, base_url, model, system_prompt, session, remembers, memory }
     }
 
-    /// The same, with a conversation that somebody else than the gateway may have to remember.
+    /// The same, in a context that the gateway may not remember by itself.
     #[must_use]
     pub fn remembered_by(self, remembers: Remembers) -> Self {
         let memory = Memory::of(remembers, self.session.as_ref(), self.base_url);
         Self { remembers, memory, ..self }
     }
 
-    /// Refuses a text that hermes-agent would cut on this route without saying so. Other upstreams take what they take.
-    ///
-    /// # Errors
-    /// What the caller reads.
-    pub fn fits(&self) -> Result<(), Failure> {
+    /// Whether hermes-agent would cut the text on this route, which it does silently. Other upstreams get a text of any length.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.prompt.length() > LONGEST && memory::is_hermes_agent(self.base_url) == Some(true)
+    }
+
+    /// The failure of a turn whose text hermes-agent would cut.
+    #[must_use]
+    pub fn too_long(&self) -> Failure {
         let length = self.prompt.length();
-        if length <= LONGEST || memory::is_hermes_agent(self.base_url) != Some(true) {
-            return Ok(());
-        }
         let what = format!(
             "[hermes-agent error] the message has {length} characters, and hermes-agent cuts it at {LONGEST} on its chat \
              route; send less, or send it by the executor hermes-runs"
         );
-        Err(Failure::new(FailureKind::InvalidTurn, what))
+        Failure::new(FailureKind::InvalidTurn, what)
     }
 
-    /// The answer, as a stream where somebody watches; or what became of it, for a turn that a restart interrupted.
+    /// Answers by a run, which takes a text of any length, with the session and the memory of this route.
     ///
     /// # Errors
-    /// What the caller reads.
+    /// The failure that the caller reads.
+    pub fn run(self, gateway: Gateway) -> Result<Outcome, Failure> {
+        let (model, instructions) = (self.model(), self.instructions());
+        let scope = self.session.as_ref();
+        let history = match self.remembers {
+            Remembers::Auto | Remembers::Session if self.memory.messages.is_empty() => {
+                runs::of_task(self.turn)
+            }
+            _ => self.memory.messages,
+        };
+        let start = Start {
+            prompt: &self.prompt,
+            model,
+            instructions,
+            session: scope.filter(|_| matches!(self.remembers, Remembers::Auto | Remembers::Session)),
+            scope,
+            history,
+        };
+        runs::start(gateway, start, self.turn.streaming)
+    }
+
+    /// Answers the turn, as a stream if the caller is streaming. A turn that a restart interrupted is asked again where that is
+    /// safe.
+    ///
+    /// # Errors
+    /// The failure that the caller reads.
     pub fn answer(&self, on_restart: OnRestart) -> Result<Outcome, Failure> {
         let before = Sent::of(self.turn)?;
         let stream = before.as_ref().map_or(self.turn.streaming, |sent| sent.stream);
@@ -108,14 +135,14 @@ impl<'a> Chat<'a> {
             }
             None => {
                 let sent = Sent::new(self.turn, stream, self.session.is_some(), &body);
-                sent.keep(on_restart);
+                sent.store(on_restart);
                 sent
             }
         };
         if stream { self.read(&self.opened(body)?) } else { self.whole(body, sent.key.as_deref()) }
     }
 
-    /// The answer in one piece. If we go away meanwhile, the gateway carries on.
+    /// Answers in one piece. If this host goes away meanwhile, the gateway carries on.
     fn whole(&self, body: Vec<u8>, key: Option<&str>) -> Result<Outcome, Failure> {
         let request = self.request(body);
         let request = match key {
@@ -130,10 +157,10 @@ impl<'a> Chat<'a> {
         reply::parse(&response.body)?.outcome(self.turn)
     }
 
-    /// Asks for the answer as a stream, which the gateway gives up when it is dropped.
+    /// Opens the answer as a stream. The gateway gives the turn up when the stream is dropped.
     ///
     /// # Errors
-    /// What the caller reads.
+    /// The failure that the caller reads.
     pub fn open(&self) -> Result<http::Exchange, Failure> {
         self.opened(self.body(true)?)
     }
@@ -144,10 +171,10 @@ impl<'a> Chat<'a> {
         Ok(exchange)
     }
 
-    /// Reads that stream, and passes it on where somebody watches.
+    /// Reads that stream, and passes it on if the caller is streaming.
     ///
     /// # Errors
-    /// What the caller reads.
+    /// The failure that the caller reads.
     pub fn read(&self, exchange: &http::Exchange) -> Result<Outcome, Failure> {
         let unreachable = |error| unreachable(&error);
         let status = exchange.status();
@@ -163,8 +190,8 @@ impl<'a> Chat<'a> {
         let mut said = String::new();
         while let Chunk::Data { event, data } = next_chunk(exchange).map_err(unreachable)? {
             if event == TOOL_EVENT {
-                // Also where nobody watches: the answer says which tools it took.
-                tell(&tool_progress(&data))?;
+                // Also if the caller is not streaming: the answer lists the tools that it took.
+                emit(&tool_progress(&data))?;
                 continue;
             }
             reply.ending.note(&data);
@@ -174,7 +201,7 @@ impl<'a> Chat<'a> {
                 if !delta.is_empty() {
                     said.push_str(delta);
                     if self.turn.streaming {
-                        tell(&Event::TextDelta(delta.to_owned()))?;
+                        emit(&Event::TextDelta(delta.to_owned()))?;
                     }
                 }
             }
@@ -193,18 +220,26 @@ impl<'a> Chat<'a> {
     }
 
     fn body(&self, stream: bool) -> Result<Vec<u8>, Failure> {
-        let workspace = self.turn.workspace.as_ref();
-        let model = first(self.model, workspace.and_then(|w| w.model.as_ref()));
-        let system = first(self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));
-        let system = system.map(|text| Said { content: Content::Text(text), role: "system" });
+        let system = self.instructions().map(|text| Said { content: Content::Text(text), role: "system" });
         let past = self.memory.messages.iter();
         let past = past.map(|said| Said { content: Content::Text(&said.content), role: said.role });
         let said = Said { content: Content::Prompt(&self.prompt), role: "user" };
         self.prompt.body(&Body {
             messages: system.into_iter().chain(past).chain([said]).collect(),
-            model: model.unwrap_or("hermes-agent"),
+            model: self.model().unwrap_or("hermes-agent"),
             stream,
         })
+    }
+
+    /// The executor's model, or the workspace's.
+    fn model(&self) -> Option<&'a str> {
+        first(self.model, self.turn.workspace.as_ref().and_then(|workspace| workspace.model.as_ref()))
+    }
+
+    /// The executor's system prompt, or the workspace's.
+    fn instructions(&self) -> Option<&'a str> {
+        let workspace = self.turn.workspace.as_ref();
+        first(self.system_prompt, workspace.and_then(|workspace| workspace.system_prompt.as_ref()))
     }
 
     fn request(&self, body: Vec<u8>) -> Request {
@@ -213,7 +248,7 @@ impl<'a> Chat<'a> {
             .timeout_ms(TURN_TIMEOUT_MS);
         let request = bearer(request, KEY);
         match &self.session {
-            // With a session's name the gateway takes what it has itself, whatever else it is sent.
+            // If a request names a session, the gateway uses its own messages and ignores those in the request.
             Some(session) if matches!(self.remembers, Remembers::Messages | Remembers::None) => {
                 session.within(request)
             }

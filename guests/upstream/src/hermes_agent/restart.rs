@@ -1,82 +1,81 @@
-//! What is asked again after a restart of this host, and what is not.
+//! Which turns are asked again after a restart of this host, and which are not.
 //!
-//! The gateway runs an unstreamed completion to its end although the caller is gone, and keeps its answer for 300 seconds
-//! under the `Idempotency-Key` that came with it; a request with the same key and the same body meanwhile waits for the
-//! same run. So the turn is kept before it is sent, under a key that is its own: the task's id, which the host made, and the
-//! turn's number in the task. Never the caller's message id, because the gateway keeps one cache for all callers.
+//! The gateway runs an unstreamed completion to its end even if the caller is gone, and keeps its answer for 300 seconds under the
+//! `Idempotency-Key` of the request; meanwhile a request with the same key and the same body waits for the same run. So the turn
+//! is checkpointed before it is sent, with a key of its own: the task's id, which the host made, and the turn's number in the
+//! task. The caller's message id is never used, because the gateway keeps one cache for all callers.
 //!
-//! Asking again is safe only while that cache is the one that was asked, so these must hold: the turn began less than 300
-//! seconds ago, the body is the same to the byte (with another one the gateway runs it again), and the gateway has run
-//! since before the turn began. The last is read from its detailed health: the moment at which its API was connected,
-//! against the `Date` of the same answer, so two clocks are never compared. Whatever cannot be found out counts as no. The
-//! turn then fails and says why, since its tools would run twice.
+//! Asking again is safe only while that cache lives. Three conditions must hold: the turn began less than 300 seconds ago, the
+//! body is the same to the byte (otherwise the gateway runs it again), and the gateway has been up since before the turn began.
+//! Its detailed health has the last: the time at which its API was connected, compared with the `Date` of the same response, so
+//! that two clocks are never compared. A condition that cannot be checked does not hold. The turn then fails and says why, since
+//! its tools would run twice.
 //!
-//! A streamed completion has no such key, and other upstreams do not know it. For those `on_restart = "retry"` asks again
-//! without any of these checks, and the default, `"fail"`, does not.
+//! Streamed completions ignore the key, and other upstreams do not know it. For those `on_restart = "retry"` asks again without
+//! any of these checks, and the default, `"fail"`, does not.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use talaria_guest::{Failure, FailureKind, Request, Role, Turn, http, log, state};
+use talaria_guest::{Failure, FailureKind, Request, Role, Turn, http, state};
 
 use super::KEY;
-use crate::{PROBE_TIMEOUT_MS, bearer, is_success, mark, moment, text};
+use crate::{PROBE_TIMEOUT_MS, bearer, is_success, mark, text, timestamp, warn};
 
-/// How long the gateway keeps an answer after it is there, and so the least that it keeps one after it was asked for.
+/// How long the gateway keeps an answer, and so the least time that it keeps one after the request.
 const KEPT_MS: i64 = 300_000;
-/// In the metadata of a turn that is executed again: how long ago it began.
+/// The key in the metadata of a turn that is executed again for how long ago it began.
 const BEGUN: &str = "talaria/begun-ms-ago";
 
-/// What becomes of a turn that a restart interrupted, where nothing is known of what the upstream did with it.
+/// What happens to an interrupted turn if nothing is known about its fate at the upstream.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnRestart {
     /// It fails.
     #[default]
     Fail,
-    /// It is sent again, whatever it did the first time.
+    /// It is sent again, whatever its tools did the first time.
     Retry,
 }
 
-/// What is kept of a turn before it is sent.
+/// The checkpoint of a turn, stored before the turn is sent.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Sent {
-    /// The key that it is sent with; none where it would mean nothing.
+    /// The key that it is sent with; `None` where the upstream would ignore it.
     pub(super) key: Option<String>,
-    /// Whether the answer was asked for as a stream.
+    /// Whether a stream was requested.
     pub(super) stream: bool,
-    /// The body's mark.
+    /// The hash of the body.
     body: String,
 }
 
 impl Sent {
-    /// A turn that is about to be sent. One that has no gateway's key gets none for its answer either.
+    /// A turn that is about to be sent. Without the gateway's key it gets no key for its answer either.
     pub(super) fn new(turn: &Turn, stream: bool, has_session: bool, body: &[u8]) -> Self {
         let number = turn.history.iter().filter(|message| message.role == Role::User).count() + 1;
         let key = (has_session && !stream).then(|| format!("{}-{number}", turn.task_id));
         Self { key, stream, body: format!("{:016x}", mark(body)) }
     }
 
-    /// What was kept of a turn that is executed again.
+    /// Reads the checkpoint of a turn that is executed again.
     pub(super) fn of(turn: &Turn) -> Result<Option<Self>, Failure> {
-        let Some(kept) = turn.checkpoint.as_deref() else { return Ok(None) };
+        let Some(stored) = turn.checkpoint.as_deref() else { return Ok(None) };
         let unreadable = |_| not_again("what was kept of the turn cannot be read");
-        serde_json::from_slice(kept).map(Some).map_err(unreadable)
+        serde_json::from_slice(stored).map(Some).map_err(unreadable)
     }
 
-    /// Keeps it, where it could be asked again. A turn that cannot be kept is sent all the same.
-    pub(super) fn keep(&self, on_restart: OnRestart) {
+    /// Stores the checkpoint of a turn that may be asked again. If that fails, the turn is sent all the same.
+    pub(super) fn store(&self, on_restart: OnRestart) {
         if self.key.is_none() && on_restart == OnRestart::Fail {
             return;
         }
-        let kept = serde_json::to_vec(self).map_err(|error| error.to_string());
-        let kept = kept.and_then(|data| state::checkpoint(&data).map_err(|error| error.message));
-        if let Err(why) = kept {
-            let line = format!("the turn is not kept, so a restart would end it: {why}");
-            log::write(log::Level::Warn, &line, None);
+        let stored = serde_json::to_vec(self).map_err(|error| error.to_string());
+        let stored = stored.and_then(|data| state::checkpoint(&data).map_err(|error| error.message));
+        if let Err(why) = stored {
+            warn(&format!("turn not checkpointed; a restart would fail it: {why}"));
         }
     }
 
-    /// Whether it may be asked again with this body, of the gateway at `base`.
+    /// Fails unless the turn may be asked again with this body, at the gateway with this URL.
     pub(super) fn again(
         &self,
         turn: &Turn,
@@ -105,7 +104,7 @@ impl Sent {
     }
 }
 
-/// Whether the gateway has been up for longer than this.
+/// Fails unless the gateway has been up for longer than this.
 fn up_for(base: &str, ms: i64) -> Result<(), String> {
     let parent = base.rsplit_once('/').map_or(base, |(parent, _)| parent);
     let request = Request::new("GET", format!("{parent}/health/detailed")).timeout_ms(PROBE_TIMEOUT_MS);
@@ -119,12 +118,17 @@ fn up_for(base: &str, ms: i64) -> Result<(), String> {
         }
         Err(error) => return Err(format!("the gateway cannot be asked: {}", error.message)),
     };
+    has_been_up(&health, ms)
+}
+
+fn has_been_up(health: &http::Response, ms: i64) -> Result<(), String> {
     let data: Value = serde_json::from_slice(&health.body).unwrap_or_default();
-    // While it starts it shows the moments of the process before.
+    // While it starts, it shows the times of the process before it.
     let is_up = matches!(text(&data, "/gateway_state").as_deref(), Some("running" | "degraded"));
     let since = text(&data, "/platforms/api_server/updated_at").filter(|_| is_up);
-    let since = since.as_deref().and_then(moment::rfc3339);
-    let now = health.headers.iter().find(|(name, _)| name == "date").and_then(|(_, date)| moment::http(date));
+    let since = since.as_deref().and_then(timestamp::rfc3339);
+    let date = health.headers.iter().find(|(name, _)| name == "date");
+    let now = date.and_then(|(_, date)| timestamp::http(date));
     match (since, now) {
         (Some(since), Some(now)) if now - since > ms => Ok(()),
         (Some(_), Some(_)) => Err("the gateway was restarted too".into()),
@@ -134,4 +138,71 @@ fn up_for(base: &str, ms: i64) -> Result<(), String> {
 
 fn not_again(why: &str) -> Failure {
     Failure::new(FailureKind::Upstream, format!("interrupted by a restart, and not asked again: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use talaria_guest::Content;
+    use talaria_guest::testing::{message, turn};
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_the_task_and_the_number_of_the_turn() {
+        let mut turn = turn("hello");
+        let key = |turn: &Turn, stream, has_session| Sent::new(turn, stream, has_session, b"{}").key;
+        assert_eq!(key(&turn, false, true).as_deref(), Some("task-1-1"));
+        assert_eq!(key(&turn, true, true), None, "streams ignore it");
+        assert_eq!(key(&turn, false, false), None, "other upstreams do not know it");
+        turn.history = vec![message([Content::Text("before".into())])];
+        assert_eq!(key(&turn, false, true).as_deref(), Some("task-1-2"));
+    }
+
+    #[test]
+    fn nothing_is_asked_again_that_could_run_twice() {
+        let sent = |stream| Sent::new(&turn("hello"), stream, true, b"{}");
+        let again = |sent: &Sent, begun: Value, body: &[u8], on_restart| {
+            let mut turn = turn("hello");
+            turn.metadata = Some(json!({ BEGUN: begun }).to_string());
+            sent.again(&turn, body, "http://h/v1", on_restart).map_err(|failure| failure.message)
+        };
+        for (stream, begun, body, why) in [
+            (
+                true,
+                json!(1),
+                &b"{}"[..],
+                "its answer was not kept; settings.on_restart = \"retry\" would ask",
+            ),
+            (false, json!(1), b"[]", "its prompt, its model or its conversation is not the same any more"),
+            (false, json!(null), b"{}", "nobody knows how long ago it began"),
+            (false, json!(-1), b"{}", "nobody knows how long ago it began"),
+            (false, json!(KEPT_MS), b"{}", "it began more than 300 seconds ago"),
+        ] {
+            let failed = again(&sent(stream), begun.clone(), body, OnRestart::Fail).unwrap_err();
+            assert_eq!(failed, format!("interrupted by a restart, and not asked again: {why}"));
+            assert_eq!(again(&sent(stream), begun, body, OnRestart::Retry), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_gateway_proves_since_when_it_is_up() {
+        let up = |state: &str, since: &str, date: Option<&str>| {
+            let body =
+                json!({ "gateway_state": state, "platforms": { "api_server": { "updated_at": since } } });
+            let headers = date.map(|date| ("date".to_owned(), date.to_owned())).into_iter().collect();
+            has_been_up(&http::Response { status: 200, headers, body: body.to_string().into() }, 60_000)
+        };
+        let (since, date) = ("2026-11-18T12:00:00+00:00", "Wed, 18 Nov 2026 12:09:24 GMT");
+        assert_eq!(up("running", since, Some(date)), Ok(()));
+        assert_eq!(up("degraded", since, Some(date)), Ok(()));
+        for (state, since, date, why) in [
+            ("running", "2026-11-18T12:09:00Z", Some(date), "the gateway was restarted too"),
+            ("starting", since, Some(date), "the gateway does not say since when it is up"),
+            ("running", "yesterday", Some(date), "the gateway does not say since when it is up"),
+            ("running", since, None, "the gateway does not say since when it is up"),
+        ] {
+            assert_eq!(up(state, since, date), Err(why.to_owned()), "{state} {since} {date:?}");
+        }
+    }
 }

@@ -1,11 +1,11 @@
-//! What hermes-agent keeps of the bridge's conversations.
+//! Reads the sessions that hermes-agent stores of the bridge's contexts.
 //!
-//! The gateway has its sessions beside its API, one step above it, and gives them to whoever has its key: those of its own
-//! terminal and of other platforms too. Only those are shown that the bridge made: by their id, which begins as
-//! [`super::Session`] has it, that of the session that they go on from, or by the plugin that carried them.
+//! The gateway serves its sessions beside its API, one level above it, to every holder of its key, including those of its own
+//! terminal and of other platforms. Only the bridge's own are shown. A session is the bridge's if its id, or the id of the session
+//! that it continues, has the prefix of [`super::Session`], or if the plugin carried it.
 //!
-//! Messages are numbered over all sessions, so a number is a place in all of them. Sessions come with the one first that
-//! was spoken in last: as soon as one has nothing new, neither have the rest, and whoever reads on asks for two pages.
+//! Messages are numbered across all sessions, so a number is a position in all of them. The gateway lists the session with the
+//! newest message first: as soon as one has nothing new, neither have the rest, so reading on costs two requests.
 
 use serde_json::{Value, json};
 use talaria_guest::{Failure, FailureKind, Line, Page, Query, Request, config, http};
@@ -14,20 +14,20 @@ use super::session::OURS;
 use super::{KEY, error, error_status, unreachable};
 use crate::{base, bearer, is_success, text};
 
-/// How many of the bridge's sessions are looked into, and among how many they are looked for.
+/// The number of sessions that are read, and the number of sessions that are listed to find them.
 const SESSIONS: (usize, usize) = (10, 100);
-/// How long one answer may take.
+/// How long one response may take.
 const TIMEOUT_MS: u32 = 5_000;
-/// The largest list of sessions, and the largest session.
+/// The bytes of a list of sessions, or of a session, at most.
 const BYTES: u32 = 8 << 20;
-/// How much of a text is shown, in characters.
+/// The characters of a text that are shown.
 const CHARS: usize = 8_192;
-/// What the gateway calls sessions of the plugin.
+/// The source of the plugin's sessions.
 const PLUGIN: &str = "molecule-a2a";
 /// The longest id of a run or a session; the gateway's have 36 characters.
 const LONGEST_ID: usize = 256;
 
-/// Reads the lines that are asked for.
+/// Reads the lines of a query.
 ///
 /// # Errors
 /// A [`Failure`] that says why not.
@@ -41,7 +41,7 @@ pub fn read(base_url: &str, query: &Query) -> Result<Page, Failure> {
     let mut lines: Vec<Line> = Vec::new();
     for session in ours(&rows(list)?).take(SESSIONS.0) {
         let found = of_session(base_url, &session, query.since)?;
-        // The rest were spoken in before.
+        // The rest have only older messages.
         if found.is_empty() && query.since > 0 {
             break;
         }
@@ -54,15 +54,15 @@ pub fn read(base_url: &str, query: &Query) -> Result<Page, Failure> {
     Ok(Page { lines, more })
 }
 
-/// The messages of a session.
+/// Reads the messages of a session.
 ///
 /// # Errors
-/// The host's.
+/// The host's [`http::Error`].
 pub fn messages(base_url: &str, session: &str) -> Result<http::Response, http::Error> {
     get(format!("{}/api/sessions/{session}/messages", above(base(base_url))))
 }
 
-/// Whether a text can be an id in a path.
+/// Whether a text is safe as an id in a path.
 #[must_use]
 pub fn is_id(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -73,7 +73,7 @@ fn get(url: String) -> Result<http::Response, http::Error> {
     bearer(Request::new("GET", url), KEY).timeout_ms(TIMEOUT_MS).max_bytes(BYTES).fetch()
 }
 
-/// The address one step above, as `{parent:base_url}` in the needs has it.
+/// The URL one level above, which `{parent:base_url}` stands for in the needs.
 fn above(base: &str) -> &str {
     let path = base.find("://").map_or(0, |at| at + "://".len());
     match base.rfind('/') {
@@ -93,7 +93,7 @@ fn rows(response: http::Response) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// The ids of sessions that the bridge made.
+/// The ids of the bridge's sessions.
 fn ours(rows: &[Value]) -> impl Iterator<Item = String> {
     rows.iter().filter_map(|row| {
         let id = text(row, "/id").filter(|id| is_id(id))?;
@@ -105,7 +105,7 @@ fn ours(rows: &[Value]) -> impl Iterator<Item = String> {
 
 fn of_session(base_url: &str, session: &str, since: u32) -> Result<Vec<Line>, Failure> {
     let response = messages(base_url, session).map_err(|error| unreachable(&error))?;
-    // It was deleted in between.
+    // The session was deleted in between.
     if response.status == 404 {
         return Ok(Vec::new());
     }
@@ -113,7 +113,7 @@ fn of_session(base_url: &str, session: &str, since: u32) -> Result<Vec<Line>, Fa
     Ok(rows.iter().filter_map(|row| line(session, row)).filter(|line| line.number >= since).collect())
 }
 
-/// A message as a line. What the model thought is left out.
+/// A message as a line, without the model's thoughts.
 fn line(session: &str, row: &Value) -> Option<Line> {
     let number = row.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok())?;
     let said = match row.get("content") {
@@ -143,7 +143,7 @@ fn line(session: &str, row: &Value) -> Option<Line> {
     })
 }
 
-/// What tools were called with. The gateway has it as JSON, or as JSON in a text.
+/// The tool calls of a message, which the gateway has as JSON, or as JSON in a text.
 fn calls(value: &Value) -> Option<Value> {
     let parsed;
     let calls = match value {
@@ -160,4 +160,61 @@ fn calls(value: &Value) -> Option<Value> {
     };
     let calls: Vec<Value> = calls.as_array()?.iter().map(call).collect();
     (!calls.is_empty()).then(|| calls.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_bridges_sessions_are_shown() {
+        let rows = [
+            json!({ "id": "talaria-1" }),
+            json!({ "id": "20261118_a", "_lineage_root_id": "talaria-1" }),
+            json!({ "id": "chat-1", "source": "molecule-a2a" }),
+            json!({ "id": "terminal-1", "source": "cli" }),
+            json!({ "id": "talaria-../../admin" }),
+            json!({ "source": "molecule-a2a" }),
+        ];
+        assert_eq!(ours(&rows).collect::<Vec<_>>(), ["talaria-1", "20261118_a", "chat-1"]);
+    }
+
+    #[test]
+    fn an_id_cannot_lead_elsewhere_in_a_path() {
+        let long = "x".repeat(LONGEST_ID + 1);
+        for (text, safe) in
+            [("run_1-a", true), ("", false), ("..", false), ("a/b", false), ("a?b", false), (&long, false)]
+        {
+            assert_eq!(is_id(text), safe, "{text}");
+        }
+    }
+
+    #[test]
+    fn sessions_are_one_level_above_the_api() {
+        for (base, parent) in [
+            ("http://h:1/v1", "http://h:1"),
+            ("http://h/a/v1", "http://h/a"),
+            ("http://h", "http://h"),
+            ("h/v1", "h"),
+        ] {
+            assert_eq!(above(base), parent);
+        }
+    }
+
+    #[test]
+    fn a_line_has_texts_and_tools_and_no_thoughts() {
+        let row = json!({
+            "id": 7, "role": "assistant", "content": "hi", "timestamp": 1.5, "reasoning": "hm", "finish_reason": "stop",
+            "tool_calls": r#"[{"function":{"name":"ls","arguments":"{}"}}]"#,
+        });
+        let shown = line("s", &row).unwrap();
+        assert_eq!((shown.number, shown.kind.as_str(), shown.text.as_str()), (7, "assistant", "hi"));
+        assert_eq!((shown.at_ms, shown.session.as_str()), (Some(1_500.0), "s"));
+        let metadata: Value = serde_json::from_str(&shown.metadata.unwrap()).unwrap();
+        let calls = json!([{ "name": "ls", "arguments": "{}" }]);
+        assert_eq!(metadata, json!({ "finish_reason": "stop", "tool_calls": calls }));
+        for row in [json!({ "id": 7, "content": "" }), json!({ "content": "hi" }), json!(7)] {
+            assert!(line("s", &row).is_none(), "{row}");
+        }
+    }
 }

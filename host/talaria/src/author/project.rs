@@ -97,6 +97,7 @@ const SDK: Files = repository!(
     "vendor/sdk/Cargo.toml" from "guests/sdk/Cargo.toml",
     "vendor/sdk/src/lib.rs" from "guests/sdk/src/lib.rs",
     "vendor/sdk/src/request.rs" from "guests/sdk/src/request.rs",
+    "vendor/sdk/src/testing.rs" from "guests/sdk/src/testing.rs",
     "vendor/sdk/src/wasi.rs" from "guests/sdk/src/wasi.rs",
     "Cargo.lock" from "guests/Cargo.lock",
 );

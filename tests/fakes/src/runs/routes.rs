@@ -30,7 +30,7 @@ pub(super) fn answer(shared: &Arc<Mutex<State>>, request: &Recorded) -> Reply {
         ("GET", ["v1", "models"]) => {
             Reply::json(&json!({ "object": "list", "data": [{ "id": "hermes-agent" }] }))
         }
-        ("POST", ["v1", "chat", "completions"]) => Reply::stream(["hi"]),
+        ("POST", ["v1", "chat", "completions"]) => complete(&mut state, request),
         (_, ["v1", "capabilities" | "runs", ..]) if state.is_old => no_route(),
         ("GET", ["v1", "capabilities"]) => Reply::json(&json!({
             "object": "hermes.api_server.capabilities", "platform": "hermes-agent", "features": state.features,
@@ -63,6 +63,18 @@ pub(super) fn answer(shared: &Arc<Mutex<State>>, request: &Recorded) -> Reply {
         },
         _ => no_route(),
     }
+}
+
+/// Answers `hi`, and keeps both messages in the session that the request names.
+fn complete(state: &mut State, request: &Recorded) -> Reply {
+    let body = request.json();
+    if let Some(session) = request.header("x-hermes-session-id") {
+        let last = body["messages"].as_array().and_then(|messages| messages.last());
+        let rows = [last.cloned().unwrap_or_default(), json!({ "role": "assistant", "content": "hi" })];
+        let session = session.to_owned();
+        state.sessions.entry(session.clone()).or_insert_with(|| (session, Vec::new())).1.extend(rows);
+    }
+    if body["stream"] == true { Reply::stream(["hi"]) } else { Reply::completion("hi") }
 }
 
 fn no_route() -> Reply {

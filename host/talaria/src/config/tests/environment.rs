@@ -26,6 +26,10 @@ fn hermes_api_base_is_the_gateway() {
             "GET https://gw.example:9/v1/models",
             "GET https://gw.example:9/api/sessions*",
             "GET https://gw.example:9/health/detailed",
+            "GET https://gw.example:9/v1/capabilities",
+            "POST https://gw.example:9/v1/runs",
+            "GET https://gw.example:9/v1/runs/*",
+            "POST https://gw.example:9/v1/runs/*",
         ]
     );
     let config = Given::nothing().variable("HERMES_API_BASE", "").load();

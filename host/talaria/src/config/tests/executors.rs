@@ -71,7 +71,7 @@ fn a_built_in_executor_that_nobody_names_is_not_there() {
 fn a_part_of_a_built_in_grant_leaves_the_rest() {
     let config = Given::file("[executor.chat-completions.grant]\nmemory = \"32MiB\"").load();
     let chat = get(&config, "chat-completions");
-    assert_eq!(egress(&config, chat).len(), 5);
+    assert_eq!(egress(&config, chat).len(), 9);
     assert_eq!(chat.grant.memory(), 32 << 20);
     let config = Given::file("[executor.chat-completions.grant]\negress = []").load();
     assert!(egress(&config, get(&config, "chat-completions")).is_empty(), "nothing is a grant too");

@@ -1,6 +1,6 @@
-//! Moments as upstreams write them, in milliseconds since 1970. What is not exactly of the shape is none.
+//! Timestamps of upstreams, as milliseconds since 1970. A text that does not have exactly the expected form is `None`.
 
-/// RFC 3339, such as `2026-11-18T03:29:24.123456+00:00`; without a zone it is UTC.
+/// Parses RFC 3339, such as `2026-11-18T03:29:24.123456+00:00`; without a zone it is UTC.
 #[must_use]
 pub fn rfc3339(text: &str) -> Option<i64> {
     let (date, time) = text.trim().split_once(['T', ' '])?;
@@ -23,7 +23,7 @@ pub fn rfc3339(text: &str) -> Option<i64> {
     Some(at(year, month, day, time)? - offset * 60_000 + thousandths)
 }
 
-/// The date of an HTTP header, such as `Wed, 18 Nov 2026 03:29:24 GMT`.
+/// Parses the date of an HTTP header, such as `Wed, 18 Nov 2026 03:29:24 GMT`.
 #[must_use]
 pub fn http(text: &str) -> Option<i64> {
     const MONTHS: [&str; 12] =
@@ -49,7 +49,7 @@ fn at(year: i64, month: i64, day: i64, time: &str) -> Option<i64> {
         && hour < 24
         && minute < 60
         && second <= 60;
-    // Days from the civil date, with the year beginning in March.
+    // Days since 1970 of the civil date, with years that begin in March.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1 - 719_468;
     in_range.then(|| (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000)
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_of_both_kinds_are_the_same_number() {
+    fn both_forms_of_a_timestamp_give_the_same_number() {
         let wanted = Some(1_795_003_764_000);
         assert_eq!(http("Wed, 18 Nov 2026 12:09:24 GMT"), wanted);
         for text in ["2026-11-18T12:09:24Z", "2026-11-18T12:09:24.000000+00:00", "2026-11-18 14:09:24+02:00"]

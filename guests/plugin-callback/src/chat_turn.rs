@@ -1,4 +1,4 @@
-//! One message of a chat: sent once, waited for, and what is said on the way passed on.
+//! One turn in a chat: its message is sent once, its answer is waited for, and notices on the way are passed on.
 
 use std::time::{Duration, Instant};
 
@@ -6,37 +6,39 @@ use talaria_guest::callback::{self, Pending};
 use talaria_guest::events::{self, Event};
 use talaria_guest::{Failure, FailureKind, Outcome, Turn, control, log};
 
-use crate::wire::{Kind, Letter, Message};
+use crate::wire::{Callback, Kind, Message};
 use crate::{MARGIN_MS, Point, Settings, approval, chat, wire};
 
-/// How long the gateway may take to say what it did about a command, when nobody waits for that alone.
+/// How long the gateway may take to acknowledge a command while the turn goes on.
 const ACK: Duration = Duration::from_secs(10);
-/// How much of a notice a caller gets to read, in characters.
+/// The characters of a notice that a caller reads.
 const NOTICE_CHARS: usize = 4_000;
-/// Answers to an approval that make no sense, before it counts as denied.
+/// The number of unusable answers to an approval after which the command is denied.
 const ANSWERS: usize = 3;
 
-/// A message of a chat, and the answer to it.
-pub(crate) struct Conversation {
+/// A turn, the place where it stands, and the answer that it waits for.
+pub(crate) struct ChatTurn {
     pub(crate) settings: Settings,
     pub(crate) turn: Turn,
     pub(crate) point: Point,
     pub(crate) pending: Pending,
-    /// Questions to the caller. After a restart they are asked again in the same order, and the host knows the answers.
+    /// The number of questions to the caller. After a restart they are asked again in the same order, and the host knows the
+    /// answers.
     pub(crate) asked: usize,
 }
 
-// === impl Conversation ===
+// === impl ChatTurn ===
 
-impl Conversation {
+impl ChatTurn {
+    /// Sends the message, after stopping what the chat was left with.
     pub(crate) fn send(&mut self) -> Result<(), Failure> {
         if self.pending.overtakes() {
-            // Else the plugin would answer both as one, under the other's id.
+            // Otherwise the plugin would answer both as one, under the other's id.
             status("stopping what the agent was left with by an earlier message")?;
             stop(&self.settings, &self.turn, &self.point.chat, ACK)?;
         }
         self.point.sent = true;
-        self.point.keep()?;
+        self.point.store()?;
         let content = chat::disarmed(&self.turn.text);
         let message = Message {
             chat_id: &self.point.chat,
@@ -49,32 +51,32 @@ impl Conversation {
         self.settings.post(&message)
     }
 
-    /// Waits for the answer, and passes on what is said before it.
+    /// Waits for the answer, and passes notices on.
     pub(crate) fn answer(&mut self) -> Result<Outcome, Failure> {
         let patience = self.patience();
         let mut until = Instant::now() + patience;
         loop {
-            let letter = match next(&self.pending, until) {
-                Ok(Some(letter)) => letter,
+            let received = match next(&self.pending, until) {
+                Ok(Some(received)) => received,
                 Ok(None) => return Err(timed_out(patience)),
                 Err(failure) => return Err(failure),
             };
-            match letter.kind {
-                Kind::Reply => return Ok(Outcome::text(letter.content)),
-                Kind::Notice if approval::is_prompt(&letter.content) => {
-                    if let Some(answer) = self.approve(letter.content)? {
+            match received.kind {
+                Kind::Reply => return Ok(Outcome::text(received.content)),
+                Kind::Notice if approval::is_prompt(&received.content) => {
+                    if let Some(answer) = self.approve(received.content)? {
                         return Ok(Outcome::text(answer));
                     }
-                    // The time that the caller took is not the agent's.
+                    // The caller's time does not count as the agent's.
                     until = Instant::now() + patience;
                 }
-                Kind::Notice | Kind::DeliveryFailed => status(&letter.content)?,
+                Kind::Notice | Kind::DeliveryFailed => status(&received.content)?,
             }
         }
     }
 
-    /// A caller that waits is not kept longer than the bridge ever kept one. Where the answer can still reach the caller
-    /// later, the turn goes on for as long as it may.
+    /// A caller that waits is kept waiting no longer than the Python bridge did. If the answer can still reach the caller later,
+    /// the turn takes all of its time.
     fn patience(&self) -> Duration {
         let budget = Duration::from_millis(control::remaining_ms().saturating_sub(MARGIN_MS).into());
         if self.turn.session.async_delivery {
@@ -83,7 +85,7 @@ impl Conversation {
         budget.min(Duration::from_secs_f64(self.settings.reply_timeout_seconds))
     }
 
-    /// Lets the caller decide about a command. Gives the agent's answer where it came meanwhile.
+    /// Asks the caller about a command. Returns the agent's answer if it came meanwhile.
     fn approve(&mut self, mut prompt: String) -> Result<Option<String>, Failure> {
         let mut hint = None;
         let mut tries = 0;
@@ -99,13 +101,15 @@ impl Conversation {
             })?;
             self.asked += 1;
             if self.asked > self.point.acted {
-                // The agent does not wait for ever: it may have gone on without an answer, or ask something else by now.
+                // The agent does not wait for ever: it may have gone on without an answer, or may ask something else by now.
                 let mut newer = None;
-                while let Some(letter) = next(&self.pending, Instant::now())? {
-                    match letter.kind {
-                        Kind::Reply => return Ok(Some(letter.content)),
-                        Kind::Notice if approval::is_prompt(&letter.content) => newer = Some(letter.content),
-                        Kind::Notice | Kind::DeliveryFailed => status(&letter.content)?,
+                while let Some(received) = next(&self.pending, Instant::now())? {
+                    match received.kind {
+                        Kind::Reply => return Ok(Some(received.content)),
+                        Kind::Notice if approval::is_prompt(&received.content) => {
+                            newer = Some(received.content)
+                        }
+                        Kind::Notice | Kind::DeliveryFailed => status(&received.content)?,
                     }
                 }
                 if let Some(newer) = newer {
@@ -124,15 +128,15 @@ impl Conversation {
             }
         };
         if self.asked > self.point.acted {
-            // Kept before it is sent: what is lost in between is denied, and nothing is approved that was not asked.
+            // Stored before it is sent: a decision that is lost in between counts as denied, and nothing is approved twice.
             self.point.acted = self.asked;
-            self.point.keep()?;
+            self.point.store()?;
             self.command(choice)?;
         }
         Ok(None)
     }
 
-    /// Sends a command of the gateway, and passes on what it says to it.
+    /// Sends a command to the gateway, and passes on its acknowledgement.
     fn command(&self, command: &str) -> Result<(), Failure> {
         let id = wire::fresh_id()?;
         let pending = callback::expect(&id).map_err(unexpected)?;
@@ -145,14 +149,14 @@ impl Conversation {
             is_said: false,
         };
         self.settings.post(&message)?;
-        if let Some(letter) = next(&pending, Instant::now() + ACK)? {
-            status(&letter.content)?;
+        if let Some(received) = next(&pending, Instant::now() + ACK)? {
+            status(&received.content)?;
         }
         Ok(())
     }
 }
 
-/// Ends whatever the gateway does in a chat. Where another message has the chat, its turn has seen to that.
+/// Stops the gateway's work in a chat. If another message has the chat already, its turn has done so.
 pub(crate) fn stop(settings: &Settings, turn: &Turn, chat: &str, patience: Duration) -> Result<(), Failure> {
     let id = wire::fresh_id()?;
     let pending = match callback::expect_in(chat, &id, Some(0)) {
@@ -170,8 +174,8 @@ pub(crate) fn stop(settings: &Settings, turn: &Turn, chat: &str, patience: Durat
         is_said: false,
     })?;
     let until = Instant::now() + patience;
-    while let Some(letter) = next(&pending, until)? {
-        if letter.kind == Kind::Reply {
+    while let Some(received) = next(&pending, until)? {
+        if received.kind == Kind::Reply {
             return Ok(());
         }
     }
@@ -179,11 +183,11 @@ pub(crate) fn stop(settings: &Settings, turn: &Turn, chat: &str, patience: Durat
     Ok(())
 }
 
-/// What comes next; none in time.
-fn next(pending: &Pending, until: Instant) -> Result<Option<Letter>, Failure> {
+/// Waits for the next callback; `None` if none comes in time.
+fn next(pending: &Pending, until: Instant) -> Result<Option<Callback>, Failure> {
     let left = until.saturating_duration_since(Instant::now());
     match pending.wait(Some(u32::try_from(left.as_millis()).unwrap_or(u32::MAX))) {
-        Ok(delivery) => Letter::parse(&delivery.body).map(Some),
+        Ok(delivery) => Callback::parse(&delivery.body).map(Some),
         Err(error) if error.kind == callback::ErrorKind::TimedOut => Ok(None),
         Err(error) => Err(unexpected(error)),
     }
@@ -211,7 +215,7 @@ fn status(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind == events::ErrorKind::Cancelled => {
             Err(Failure::new(FailureKind::Cancelled, format!("[hermes plugin error] {}", error.message)))
         }
-        // What cannot be said is no reason to lose the answer.
+        // A status that cannot be sent does not cost the answer.
         _ => Ok(()),
     }
 }
