@@ -1,5 +1,4 @@
-//! Executors that are added, changed and removed while the host serves: from the folder, by upload, by rollback and by
-//! quarantine.
+//! Executors that are added, changed and removed while the host serves: from the folder, by upload and by rollback.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,10 +14,10 @@ use crate::bridge::{Bridge, Start, client, request, run, stderr, stdout, talaria
 const TOKEN: &str = "operators-own";
 
 /// A folder with `executors/` and a configuration that lets callers choose.
-struct Site(tempfile::TempDir);
+pub(super) struct Site(tempfile::TempDir);
 
 impl Site {
-    fn new(more: &str) -> Self {
+    pub(super) fn new(more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("executors")).unwrap();
         let config = format!(
@@ -29,7 +28,7 @@ impl Site {
         Self(folder)
     }
 
-    fn up(&self) -> Bridge {
+    pub(super) fn up(&self) -> Bridge {
         Start::new(self.0.path()).env("OPERATOR", TOKEN).up()
     }
 
@@ -37,13 +36,13 @@ impl Site {
         self.0.path().join("executors").join(name)
     }
 
-    fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+    pub(super) fn put(&self, name: &str, content: impl AsRef<[u8]>) {
         std::fs::write(self.file(name), content).unwrap();
     }
 }
 
 /// Returns the answer of an executor, or the message of the error.
-async fn ask(bridge: &Bridge, executor: &str, text: &str) -> String {
+pub(super) async fn ask(bridge: &Bridge, executor: &str, text: &str) -> String {
     answer_of(bridge.url(), executor, text).await
 }
 
@@ -64,12 +63,12 @@ async fn admin(bridge: &Bridge, method: &str, path: &str, media: &str, body: &st
     (response.status, serde_json::from_slice(&response.body).unwrap_or(Value::Null))
 }
 
-async fn get(bridge: &Bridge, path: &str) -> Value {
+pub(super) async fn get(bridge: &Bridge, path: &str) -> Value {
     admin(bridge, "GET", path, "", "").await.1
 }
 
 /// Waits until a condition holds.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(super) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     soon(what, async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -78,7 +77,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     .await;
 }
 
-async fn answers(bridge: &Bridge, executor: &str, text: &str, wanted: &str) {
+pub(super) async fn answers(bridge: &Bridge, executor: &str, text: &str, wanted: &str) {
     until(&format!("{executor} answers {text:?} with {wanted:?}"), async || {
         ask(bridge, executor, text).await == wanted
     })
@@ -86,7 +85,7 @@ async fn answers(bridge: &Bridge, executor: &str, text: &str, wanted: &str) {
 }
 
 /// Returns the changes of an executor, each as `actor change`.
-async fn changes(bridge: &Bridge, executor: &str) -> Vec<String> {
+pub(super) async fn changes(bridge: &Bridge, executor: &str) -> Vec<String> {
     let audit = get(bridge, "/audit").await;
     let entries = audit["changes"].as_array().unwrap_or_else(|| panic!("{audit}"));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -287,55 +286,6 @@ async fn nothing_changes_without_the_operators_token() {
         assert!(said.contains("admin.token"), "{said}");
     }
     assert_eq!(request(url, "GET", "/executors", &[], "").await.status, 200);
-}
-
-#[tokio::test]
-async fn an_executor_that_keeps_crashing_is_quarantined() {
-    let site = Site::new("");
-    site.put("mine.wasm", guest("probe"));
-    site.put("covered.wasm", guest("probe"));
-    site.put("covered.toml", "fallback = \"echo\"");
-    site.put("echo.wasm", guest("echo"));
-    let bridge = site.up();
-    for executor in ["mine", "covered"] {
-        for _ in 0..5 {
-            assert!(ask(&bridge, executor, "panic now").await.contains("crashed"));
-        }
-    }
-    let said = ask(&bridge, "mine", "echo hello").await;
-    assert!(said.contains("out of service"), "{said}");
-    until("both quarantines are in the log", async || {
-        changes(&bridge, "covered").await == ["start loaded", "host quarantined"]
-    })
-    .await;
-    assert_eq!(
-        changes(&bridge, "mine").await,
-        ["start loaded", "host quarantined"],
-        "each change is recorded once"
-    );
-    assert_eq!(ask(&bridge, "covered", "echo hello").await, "echo hello", "the fallback takes its turns");
-    let ready = get(&bridge, "/readyz").await;
-    assert_eq!(ready["executors"]["mine"]["state"], "quarantined", "{ready}");
-    assert_eq!(get(&bridge, "/executors/covered").await["stand_in"], "echo");
-    // A new version starts without faults.
-    site.put("mine.toml", "deadline = \"9s\"");
-    answers(&bridge, "mine", "echo hello", "hello").await;
-}
-
-#[tokio::test]
-async fn an_executor_that_crashes_is_rolled_back_to_its_last_good_version() {
-    let site = Site::new("");
-    site.put("mine.wasm", guest("echo"));
-    let bridge = site.up();
-    site.put("mine.wasm", guest("probe"));
-    site.put("mine.toml", "fail_mode = \"last-good\"");
-    answers(&bridge, "mine", "echo hello", "hello").await;
-    for _ in 0..5 {
-        ask(&bridge, "mine", "panic now").await;
-    }
-    answers(&bridge, "mine", "echo hello", "echo hello").await;
-    let changes = changes(&bridge, "mine").await;
-    assert!(changes.ends_with(&["host quarantined".into(), "host rolled-back".into()]), "{changes:?}");
 }
 
 /// Components are replaced by good and by broken ones under a load of turns. No turn fails, and a turn ends on the component that

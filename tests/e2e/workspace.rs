@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 use talaria_egress::Response;
 use talaria_fakes::{FakeGateway, FakePlatform, Reply, soon};
 
-use crate::bridge::{Bridge, Start, run, stderr, stdout, talaria};
+use crate::bridge::{Bridge, Start};
 
 /// The folders of a workspace.
-struct Folders {
+pub(super) struct Folders {
     root: tempfile::TempDir,
 }
 
 impl Folders {
-    fn new(config: &str) -> Self {
+    pub(super) fn new(config: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("bridge")).unwrap();
         let folders = Self { root };
@@ -27,15 +27,15 @@ impl Folders {
         folders
     }
 
-    fn configs(&self) -> PathBuf {
+    pub(super) fn configs(&self) -> PathBuf {
         self.root.path().join("configs")
     }
 
-    fn bridge(&self) -> PathBuf {
+    pub(super) fn bridge(&self) -> PathBuf {
         self.root.path().join("bridge")
     }
 
-    fn write(&self, path: &str, text: &str) {
+    pub(super) fn write(&self, path: &str, text: &str) {
         let path = self.configs().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
@@ -388,62 +388,4 @@ async fn an_upstream_that_is_down_is_reported_in_replies_and_heartbeats() {
     assert_eq!(status, 200, "not a status that the platform takes for a dead container");
     assert!(text.unwrap().starts_with("[hermes-agent unreachable]"));
     platform.heartbeat(0, "the failed turn", |beat| beat["error_rate"] == 1.0).await;
-}
-
-#[test]
-fn the_prompt_is_printed_with_the_source_of_every_part() {
-    let folders = Folders::new("name: R\nmodel: m\nprompt_files: [a.md, missing.md]\n");
-    folders.write("a.md", "text of a");
-    folders.write("plugins/style/rules/r.md", "rule of r");
-    let prompt = |extra: &[&str]| {
-        let mut command = talaria(&folders.bridge());
-        command
-            .args(["workspace", "prompt"])
-            .args(extra)
-            .env("WORKSPACE_ID", "ws-1")
-            .env("WORKSPACE_CONFIG_PATH", folders.configs());
-        run(&mut command)
-    };
-    let text = stdout(&prompt(&[]));
-    for part in [
-        "configs/a.md (9 bytes)\ntext of a",
-        "plugins/style/rules/r.md",
-        "left out: ",
-        "missing.md: there is no such file",
-        "workspace ws-1, model m",
-    ] {
-        assert!(text.contains(part), "{part}: {text}");
-    }
-    let report: Value = serde_json::from_str(&stdout(&prompt(&["--output", "json"]))).unwrap();
-    assert_eq!(
-        (&report["workspace"], &report["model"], &report["tools"]),
-        (&json!("ws-1"), &json!("m"), &json!([]))
-    );
-    assert_eq!(report["parts"][0]["text"], "text of a");
-    let none = run(talaria(&folders.bridge()).args(["workspace", "prompt"]));
-    assert_eq!(none.status.code(), Some(1));
-    assert!(stderr(&none).contains("set WORKSPACE_ID"), "{}", stderr(&none));
-}
-
-#[test]
-fn exits_with_64_if_the_workspace_is_invalid() {
-    let folders = Folders::new("a: [");
-    let check = |variables: &[(&str, &str)]| {
-        let mut command = talaria(&folders.bridge());
-        command.args(["check"]).env("WORKSPACE_CONFIG_PATH", folders.configs());
-        run(command.envs(variables.iter().copied()))
-    };
-    for (variables, said) in [
-        (vec![("WORKSPACE_ID", "ws-1")], "config.yaml: not YAML"),
-        (vec![("WORKSPACE_ID", "../ws")], "WORKSPACE_ID"),
-        (vec![("WORKSPACE_ID", "a b")], "is no id"),
-        (
-            vec![("WORKSPACE_ID", "w"), ("WORKSPACE_CONFIG_PATH", "/nowhere"), ("PLATFORM_URL", "nonsense")],
-            "PLATFORM_URL",
-        ),
-    ] {
-        let output = check(&variables);
-        assert_eq!(output.status.code(), Some(64), "{variables:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(said), "{said}: {}", stderr(&output));
-    }
 }
