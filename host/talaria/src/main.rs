@@ -3,7 +3,6 @@
 
 mod admin;
 mod app;
-mod author;
 mod card;
 mod check;
 mod cli;
@@ -23,13 +22,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use talaria_engine::SessionKeys;
 use talaria_executors::route::{Explanation, Query};
 use talaria_executors::{Executors, Services, Table};
+use talaria_hermes::SESSION_KEYS;
 use talaria_observe::logs;
+use talaria_workbench::{Trial, TrialError, TrialOptions};
 use tokio::runtime::{Builder, Runtime};
 
 use app::App;
-use author::Trial;
 use cli::{
     Check, Cli, Command, EXIT_USAGE, Executor, ExecutorNew, ExecutorTest, Explain, LogFormat, RouteCommand,
     Send, Serve, Workspace,
@@ -150,7 +151,7 @@ fn run_send(send: &Send, format: Format) -> anyhow::Result<ExitCode> {
 }
 
 fn run_executor_new(new: &ExecutorNew, format: Format) -> anyhow::Result<ExitCode> {
-    match author::write_project(Path::new(""), &new.name, new.lang) {
+    match talaria_workbench::write_project(Path::new(""), &new.name, new.lang.into()) {
         Ok(project) => {
             output::print(format, &project)?;
             Ok(ExitCode::SUCCESS)
@@ -164,20 +165,37 @@ fn run_executor_new(new: &ExecutorNew, format: Format) -> anyhow::Result<ExitCod
 
 fn run_executor_test(test: &ExecutorTest, format: Format) -> anyhow::Result<ExitCode> {
     let passed = runtime()?.block_on(async {
-        let mut trial = Trial::set_up(test, config::cache_dir(&env)).await?;
+        let mut trial = Trial::set_up(trial_options(test)).await.map_err(|error| match error {
+            TrialError::Config(error) => error.into(),
+            error => anyhow::Error::from(error),
+        })?;
         if !test.learn {
             let report = trial.run().await;
             output::print(format, &report)?;
             return anyhow::Ok(report.passed);
         }
-        let (policy, report) = author::learn(&mut trial).await;
-        output::print(format, &policy)?;
+        let (grant, report) = talaria_workbench::learn(&mut trial).await;
+        output::print(format, &grant)?;
         if !report.passed {
             output::note(format!("this was learnt from a test that failed:\n{report}"));
         }
         Ok(report.passed)
     })?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A trial whose calls the demo gateway answers if there is no cassette.
+fn trial_options(test: &ExecutorTest) -> TrialOptions {
+    TrialOptions {
+        component: test.component.clone(),
+        config: test.config.clone(),
+        cassette: test.cassette.clone(),
+        text: test.text.clone(),
+        cache_dir: config::cache_dir(&env),
+        session_keys: SessionKeys(SESSION_KEYS),
+        responder: Arc::new(|request, bearer| Box::pin(async move { demo::answer(request, &bearer).await })),
+        note: output::note,
+    }
 }
 
 fn run_doctor(overrides: &Overrides, format: Format) -> anyhow::Result<ExitCode> {

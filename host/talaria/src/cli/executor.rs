@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::Check;
-use crate::author::Language;
 use crate::config::ExecutorName;
 
 /// `talaria executor`
@@ -72,6 +71,15 @@ pub(crate) struct ExecutorNew {
     pub(crate) lang: Language,
 }
 
+/// A programming language with a template.
+// No comments on the values: clap would make a paragraph of each in every help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Language {
+    Rust,
+    Python,
+    Js,
+}
+
 /// `talaria executor test`
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -110,4 +118,16 @@ pub(crate) struct ExecutorTest {
     /// Ignore the grant, find out what is needed, and print the least grant that gives it
     #[arg(long)]
     pub(crate) learn: bool,
+}
+
+// === impl Language ===
+
+impl From<Language> for talaria_workbench::Language {
+    fn from(language: Language) -> Self {
+        match language {
+            Language::Rust => Self::Rust,
+            Language::Python => Self::Python,
+            Language::Js => Self::Js,
+        }
+    }
 }

@@ -1,8 +1,9 @@
 //! The upstream of a trial: every call of the executor ends here, whatever address it names.
 //!
-//! It answers as the cassette says, or, without one, as the demo's gateway. A call that the cassette has no answer for is
-//! kept for the report, and answered with 501. While a turn is to be cancelled, the call that does it is held and never
-//! answered, so that nothing but the cancel ends it. It listens on loopback, on a port that the system picks.
+//! The server answers from the cassette, or without one through the caller's [`Responder`]. A call that no exchange matches
+//! gets a 501 and is kept for the report. In the cancel step the server holds the call that triggers the cancellation and
+//! never answers it, so that only the cancellation can end the turn. It listens on loopback, on a port that the system
+//! chooses.
 
 use std::convert::Infallible;
 use std::io;
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
@@ -25,13 +27,12 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::cassette::{Cassette, Exchange};
-use super::timeline::Timeline;
-use crate::demo;
+use crate::cassette::{Cassette, Exchange};
+use crate::timeline::Timeline;
 
-/// As the egress sends at most.
+/// The largest request body: what the egress sends at most.
 const LARGEST_BODY: usize = 16 << 20;
-/// A trial has one turn at a time; a turn may call often.
+/// A trial runs one turn at a time, but a turn may make many calls.
 const LIMITS: Limits = Limits {
     connections: 256,
     busy: StatusCode::TOO_MANY_REQUESTS,
@@ -41,8 +42,15 @@ const LIMITS: Limits = Limits {
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A running upstream.
-pub(super) struct Upstream {
+/// Answers calls when there is no cassette. The second argument is the value of `authorization` that the request carries.
+pub type Responder = Arc<
+    dyn Fn(Request<Incoming>, SecretString) -> BoxFuture<'static, Response<UnsyncBoxBody<Bytes, Infallible>>>
+        + Send
+        + Sync,
+>;
+
+/// A running server.
+pub(crate) struct CassetteServer {
     answers: Answers,
     timeline: Arc<Timeline>,
     /// Cancels the turn whose call is held.
@@ -52,10 +60,10 @@ pub(super) struct Upstream {
 
 enum Answers {
     Cassette { exchanges: Vec<(Exchange, AtomicU32)> },
-    Demo { bearer: SecretString },
+    Responder { bearer: SecretString, responder: Responder },
 }
 
-/// What of an answer was taken; told when it is dropped.
+/// A response on its way. If the executor closes it early, the timeline says so.
 struct Sending {
     pieces: std::vec::IntoIter<String>,
     sent: usize,
@@ -66,12 +74,14 @@ struct Sending {
     timeline: Arc<Timeline>,
 }
 
-// === impl Upstream ===
+// === impl CassetteServer ===
 
-impl Upstream {
-    /// Starts it, until `shutdown`. Without a cassette it answers as the demo does, whatever key it is shown.
-    pub(super) async fn start(
+impl CassetteServer {
+    /// Starts the server; it runs until `shutdown`. The responder answers if there is no cassette, whatever key the executor
+    /// sends.
+    pub(crate) async fn start(
         cassette: Option<&Cassette>,
+        responder: Responder,
         key: &SecretString,
         timeline: &Arc<Timeline>,
         tracker: &TaskTracker,
@@ -84,7 +94,10 @@ impl Upstream {
                 let fresh = |exchange: &Exchange| (exchange.clone(), AtomicU32::new(0));
                 Answers::Cassette { exchanges: cassette.exchanges.iter().map(fresh).collect() }
             }
-            None => Answers::Demo { bearer: format!("Bearer {}", key.expose_secret()).into() },
+            None => {
+                let bearer = format!("Bearer {}", key.expose_secret()).into();
+                Answers::Responder { bearer, responder }
+            }
         };
         let upstream = Arc::new(Self {
             answers,
@@ -101,20 +114,20 @@ impl Upstream {
         Ok((upstream, address))
     }
 
-    /// A part of the trial begins: exchanges that answer a few times do so again.
-    pub(super) fn rewind(&self) {
+    /// Starts a part of the trial: the counts of `times` start over.
+    pub(crate) fn rewind(&self) {
         if let Answers::Cassette { exchanges } = &self.answers {
             exchanges.iter().for_each(|(_, answered)| answered.store(0, Ordering::Relaxed));
         }
     }
 
-    /// Holds the call that is to be cancelled, and cancels; none lets calls through again.
-    pub(super) fn hold(&self, cancel: Option<CancellationToken>) {
+    /// Holds the call that triggers the cancellation, and cancels; `None` lets calls through again.
+    pub(crate) fn hold(&self, cancel: Option<CancellationToken>) {
         *self.hold.lock().unwrap_or_else(PoisonError::into_inner) = cancel;
     }
 
-    /// The calls that there was no answer for; they are taken away.
-    pub(super) fn unanswered(&self) -> Vec<String> {
+    /// Takes the calls that no exchange matched.
+    pub(crate) fn unanswered(&self) -> Vec<String> {
         std::mem::take(&mut *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -129,13 +142,14 @@ impl Upstream {
             })
             .collect();
         let exchanges = match &self.answers {
-            Answers::Demo { bearer } => {
+            Answers::Responder { bearer, responder } => {
                 self.hold_if(true, &call).await;
-                // Whatever the executor calls its key, and wherever it puts it, it is taken for the right one.
+                // The executor may call its key anything and send it anywhere; it counts as the right one.
                 if let Ok(value) = HeaderValue::try_from(bearer.expose_secret()) {
                     request.headers_mut().insert(AUTHORIZATION, value);
                 }
-                return demo::answer(request, bearer).await.map(|body| body.map_err(never).boxed_unsync());
+                let response = responder(request, bearer.clone()).await;
+                return response.map(|body| body.map_err(never).boxed_unsync());
             }
             Answers::Cassette { exchanges } => exchanges,
         };
@@ -144,11 +158,11 @@ impl Upstream {
             Err(_) => return plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large, or broke off"),
         };
         let body = String::from_utf8_lossy(&body);
-        let fitting = exchanges.iter().find(|(exchange, answered)| {
-            exchange.fits(&patterns, &body)
+        let matching = exchanges.iter().find(|(exchange, answered)| {
+            exchange.matches(&patterns, &body)
                 && exchange.times.is_none_or(|times| answered.load(Ordering::Relaxed) < times)
         });
-        let Some((exchange, answered)) = fitting else {
+        let Some((exchange, answered)) = matching else {
             let shown: String = body.chars().take(200).collect();
             let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
             unanswered.push(if shown.is_empty() { call.clone() } else { format!("{call} with {shown}") });
@@ -163,7 +177,7 @@ impl Upstream {
         self.play(exchange, call)
     }
 
-    /// Waits for ever, if a turn is to be cancelled and this is the call for it.
+    /// In the cancel step, cancels the turn and waits forever if this call triggers the cancellation.
     async fn hold_if(&self, is_the_one: bool, call: &str) {
         let cancel = self.hold.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(cancel) = cancel.filter(|cancel| is_the_one && !cancel.is_cancelled()) {

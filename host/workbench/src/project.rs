@@ -1,51 +1,51 @@
-//! `talaria executor new`: a project that builds and passes its own test, from the files in this binary alone.
+//! `talaria executor new`: writes a project that builds and passes its own test, from files embedded in the binary.
 //!
-//! The contract goes along as it is, and for Rust the SDK too, byte for byte in folders that have the same places to
-//! each other as in this repository, so that nothing is rewritten; `docs/decisions/019-projects-carry-the-sdk.md` says
-//! why. The only change to a template is the name. All or nothing: a folder that is there is left alone, and what could
-//! not be written whole is removed.
+//! A project carries the contract and, for Rust, the SDK. They are copied byte for byte into folders that lie to each other
+//! as in this repository, so no path needs rewriting; `docs/decisions/019-projects-carry-the-sdk.md` says why. The name is
+//! the only thing that changes in a template. An existing folder is left alone, and a project that cannot be written in
+//! full is removed.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use serde::Serialize;
+use talaria_executors::ExecutorName;
 
-use crate::config::ExecutorName;
-
-/// What an executor can be written in.
-// No comments on the values: clap would make a paragraph of each in every help.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Language {
+/// A programming language with a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// Rust, with the SDK.
     Rust,
+    /// Python, built with componentize-py.
     Python,
+    /// JavaScript, built with componentize-js.
     Js,
 }
 
 /// A project that was written.
 #[derive(Debug, Serialize)]
-pub(crate) struct Project {
+pub struct Project {
     folder: PathBuf,
     files: Vec<PathBuf>,
 }
 
-/// Where the name goes, in texts and in paths.
+/// Placeholder for the name, in files and in paths.
 const NAME: &str = "{{name}}";
-/// The same as Cargo writes it in the name of a file.
+/// Placeholder for the name as Cargo spells it in file names.
 const FILE: &str = "{{file}}";
 
 type Files = &'static [(&'static str, &'static str)];
 
 macro_rules! template {
     ($language:literal: $($path:literal from $file:literal),* $(,)?) => {
-        &[$(($path, include_str!(concat!("../../templates/", $language, "/", $file)))),*]
+        &[$(($path, include_str!(concat!("../templates/", $language, "/", $file)))),*]
     };
 }
 
 macro_rules! repository {
     ($($path:literal from $file:literal),* $(,)?) => {
-        &[$(($path, include_str!(concat!("../../../../", $file)))),*]
+        &[$(($path, include_str!(concat!("../../../", $file)))),*]
     };
 }
 
@@ -77,7 +77,7 @@ const JS: Files = template!("js":
     "{{name}}.toml" from "grant.toml",
 );
 
-/// The contract.
+/// The contract, copied as it is.
 const WIT: Files = repository!(
     "wit/0.1.0/callback.wit" from "wit/0.1.0/callback.wit",
     "wit/0.1.0/config.wit" from "wit/0.1.0/config.wit",
@@ -92,7 +92,7 @@ const WIT: Files = repository!(
     "wit/0.1.0/world.wit" from "wit/0.1.0/world.wit",
 );
 
-/// The SDK, two folders below the project as it is two below this repository; and the versions that it was built with.
+/// The SDK, two folders below the project as it is two folders below this repository, and its lock file.
 const SDK: Files = repository!(
     "vendor/sdk/Cargo.toml" from "guests/sdk/Cargo.toml",
     "vendor/sdk/src/lib.rs" from "guests/sdk/src/lib.rs",
@@ -113,13 +113,13 @@ impl Language {
     }
 }
 
-/// Writes the project into a new folder.
+/// Writes a project into a new folder of `parent`.
 ///
 /// # Errors
-/// What kept it from being written. Nothing is left behind then.
-pub(crate) fn write(parent: &Path, name: &ExecutorName, language: Language) -> io::Result<Project> {
+/// If the folder exists or a file cannot be written. Nothing is left behind then.
+pub fn write_project(parent: &Path, name: &ExecutorName, language: Language) -> io::Result<Project> {
     let folder = parent.join(name.as_str());
-    // Fails where anything of that name is there.
+    // Fails if anything of that name exists.
     fs::create_dir(&folder)?;
     let written = language.files().map(|(path, text)| {
         let path = folder.join(path.replace(NAME, name.as_str()));
@@ -155,10 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn a_project_has_its_name_everywhere_and_the_contract() {
+    fn a_project_has_its_name_in_every_file_and_carries_the_contract() {
         for language in [Language::Rust, Language::Python, Language::Js] {
             let parent = tempfile::tempdir().unwrap();
-            let project = write(parent.path(), &name("my-agent"), language).unwrap();
+            let project = write_project(parent.path(), &name("my-agent"), language).unwrap();
             for file in &project.files {
                 let text = fs::read_to_string(file).unwrap();
                 assert!(
@@ -173,9 +173,9 @@ mod tests {
         }
     }
 
-    /// A file that is added to the contract or to the SDK must be added here.
+    /// A file that is added to the contract or the SDK must be added to the lists above.
     #[test]
-    fn nothing_of_the_contract_and_the_sdk_is_left_out() {
+    fn projects_carry_the_whole_contract_and_sdk() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         for (folder, files) in [("wit/0.1.0", WIT), ("guests/sdk/src", SDK)] {
             for file in fs::read_dir(root.join(folder)).unwrap() {
@@ -186,10 +186,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_left_alone() {
+    fn leaves_an_existing_file_alone() {
         let parent = tempfile::tempdir().unwrap();
         fs::write(parent.path().join("mine"), "precious").unwrap();
-        let error = write(parent.path(), &name("mine"), Language::Js).unwrap_err();
+        let error = write_project(parent.path(), &name("mine"), Language::Js).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(parent.path().join("mine")).unwrap(), "precious");
     }

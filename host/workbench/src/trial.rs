@@ -1,8 +1,8 @@
-//! A trial: an executor is loaded as `serve` loads it, and given turns that nobody else sees.
+//! `talaria executor test`: loads an executor as `serve` does and runs turns against a stub upstream.
 //!
-//! The steps are those of an executor's life: it is loaded and probed, it executes the cassette's turns, once for a
-//! caller that waits and once for one that reads along, and it is cancelled in the middle of a turn. One that was refused
-//! goes no further. Bounded: a turn by the executor's deadline and by [`TURN`], a cancelled one by [`GRACE`].
+//! The steps follow the life of an executor: load and probe, execute the cassette's turns (once buffered, once streamed),
+//! and cancel one turn while it runs. If the executor is refused, the trial ends there. A turn is bounded by the executor's
+//! deadline and by [`TURN`], a cancelled turn by [`GRACE`].
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -10,9 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use secrecy::SecretString;
+use talaria_config::ConfigError;
 use talaria_egress::{Config as EgressConfig, Egress, StubUpstream};
-use talaria_engine::{CONTRACT, Engine, EngineConfig, SessionKeys};
-use talaria_hermes::SESSION_KEYS;
+use talaria_engine::{CONTRACT, Engine, EngineConfig, EngineError, SessionKeys};
+use talaria_executors::config::standalone;
+use talaria_executors::{Executor, ExecutorName, LoadedExecutor, Loader, Readiness};
+use talaria_observe::logs::InitError;
 use talaria_store::Memory;
 use talaria_turns::{
     Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FinalState, Message, MessageId,
@@ -23,46 +26,79 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::callbacks::Scripted;
-use super::cassette::{Cassette, End, Line};
-use super::report::{Identity, Report, Step};
-use super::timeline::{Timeline, short};
-use super::upstream::Upstream;
-use crate::cli::ExecutorTest;
-use crate::config::{ConfigError, ExecutorName};
-use crate::output;
-use talaria_executors::config::standalone;
-use talaria_executors::{Executor, LoadedExecutor, Loader, Readiness};
+use crate::callbacks::CassetteCallbacks;
+use crate::cassette::{Cassette, CassetteTurn, ExpectedEnd};
+use crate::cassette_server::{CassetteServer, Responder};
+use crate::report::{Identity, Report, Step};
+use crate::timeline::{Timeline, short};
 
-/// The longest turn: a stand-in answers at once, and nobody waits ten minutes for a test.
+/// The longest turn: the stub answers at once, and nobody waits ten minutes for a test.
 const TURN: Duration = Duration::from_secs(60);
-/// How long a turn may go on after it was cancelled; then it is dropped, as `serve` does.
+/// How long a turn may run on after it was cancelled; then it is dropped, as in `serve`.
 const GRACE: Duration = Duration::from_secs(5);
-/// Events that wait for their reader, as in `serve`.
+/// Capacity of the event channel, as in `serve`.
 const EVENTS: usize = 32;
-/// What is said when nothing is said.
+/// The message if neither the caller nor the cassette has one.
 const TEXT: &str = "hello";
 
-/// Everything that a trial needs. The stand-in ends with it.
-pub(crate) struct Trial {
-    pub(super) executor: Executor,
-    pub(super) cassette: Option<Cassette>,
-    pub(super) timeline: Arc<Timeline>,
-    pub(super) secret: SecretString,
+/// What to test, and with what.
+pub struct TrialOptions {
+    /// The component's file.
+    pub component: PathBuf,
+    /// The file with settings and grant; by default the `.toml` beside the component, if it exists.
+    pub config: Option<PathBuf>,
+    /// The cassette's file.
+    pub cassette: Option<PathBuf>,
+    /// The only message to send, in place of the cassette's turns.
+    pub text: Option<String>,
+    /// The folder for compiled components.
+    pub cache_dir: Option<PathBuf>,
+    /// The metadata keys that set session variables.
+    pub session_keys: SessionKeys,
+    /// Answers calls if there is no cassette.
+    pub responder: Responder,
+    /// Receives notes for a person, like the progress of a compilation.
+    pub note: fn(String),
+}
+
+/// Why a trial could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// A file cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The stub upstream could not listen.
+    #[error("cannot start the stub upstream: {0}")]
+    Listen(#[from] std::io::Error),
+    /// The component's log events cannot be recorded.
+    #[error(transparent)]
+    Log(#[from] InitError),
+    /// The engine could not start.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// An executor and everything around it. The stub upstream ends with the trial.
+pub struct Trial {
+    pub(crate) executor: Executor,
+    pub(crate) cassette: Option<Cassette>,
+    pub(crate) timeline: Arc<Timeline>,
+    pub(crate) secret: SecretString,
+    note: fn(String),
     loader: Loader,
     wasm: Arc<[u8]>,
-    upstream: Arc<Upstream>,
-    callbacks: Arc<Scripted>,
-    lines: Vec<Line>,
+    upstream: Arc<CassetteServer>,
+    callbacks: Arc<CassetteCallbacks>,
+    lines: Vec<CassetteTurn>,
     store: Arc<dyn Store>,
     ids: Mutex<BTreeSet<String>>,
     _until: DropGuard,
 }
 
-/// A turn that has run.
+/// A turn that has ended.
 struct Ran {
     result: Result<Outcome, Failure>,
-    /// The answer as far as it was emitted.
+    /// The emitted text deltas.
     said: String,
     checkpoint: Option<Vec<u8>>,
 }
@@ -70,44 +106,51 @@ struct Ran {
 // === impl Trial ===
 
 impl Trial {
-    /// Reads what the command line names and starts the stand-in.
-    pub(crate) async fn set_up(test: &ExecutorTest, cache_dir: Option<PathBuf>) -> anyhow::Result<Self> {
-        let component = &test.component;
+    /// Reads the files and starts the stub upstream. Takes over the tracing events of the process.
+    ///
+    /// # Errors
+    /// If a file cannot be used, or the stub or the engine cannot start.
+    pub async fn set_up(options: TrialOptions) -> Result<Self, TrialError> {
+        let TrialOptions { component, config, cassette, text, cache_dir, session_keys, responder, note } =
+            options;
+        let component = &component;
         let wasm =
             std::fs::read(component).map_err(|error| ConfigError::file(component, error.to_string()))?;
         // Cargo writes `my_agent.wasm` for the package `my-agent`.
         let stem = component.file_stem().unwrap_or_default().to_string_lossy().replace('_', "-");
         let name: ExecutorName = stem.parse().map_err(|error: String| ConfigError::file(component, error))?;
         let secret = format!("rehearsal-{}", uuid::Uuid::new_v4().simple());
-        let mut executor = standalone(name, component.clone(), test.config.as_deref(), &secret)?;
+        let mut executor = standalone(name, component.clone(), config.as_deref(), &secret)?;
         executor.deadline = executor.deadline.min(TURN);
-        let cassette = test.cassette.as_deref().map(Cassette::read).transpose()?;
+        let cassette = cassette.as_deref().map(Cassette::read).transpose()?;
 
         let timeline = Arc::new(Timeline::new());
         let secret = SecretString::from(secret);
         let until = CancellationToken::new();
-        let (upstream, stand_in) =
-            Upstream::start(cassette.as_ref(), &secret, &timeline, &TaskTracker::new(), until.clone())
-                .await?;
+        let tracker = TaskTracker::new();
+        let server =
+            CassetteServer::start(cassette.as_ref(), responder, &secret, &timeline, &tracker, until.clone());
+        let (upstream, address) = server.await?;
         let lines_heard = Arc::clone(&timeline);
         talaria_observe::tap("error,talaria_engine=warn,guest=trace,import=trace", move |line| {
             lines_heard.line(line)
         })?;
         let calls_heard = Arc::clone(&timeline);
-        let stub = StubUpstream { address: stand_in, on_call: Arc::new(move |call| calls_heard.call(call)) };
+        let stub = StubUpstream { address, on_call: Arc::new(move |call| calls_heard.call(call)) };
         let egress = Egress::new(EgressConfig { stub_upstream: Some(stub), ..EgressConfig::default() });
         let engine = Engine::new(&EngineConfig { slots: 4, scripted_slots: 2, cache_dir }, egress)?
-            .with_session_keys(SessionKeys(SESSION_KEYS));
+            .with_session_keys(session_keys);
         let replies = cassette.as_ref().map(|cassette| cassette.callbacks.clone()).unwrap_or_default();
-        let callbacks = Arc::new(Scripted::new(replies, Arc::clone(&timeline)));
-        let lines = match (&test.text, &cassette) {
-            (Some(text), _) => vec![Line { text: text.clone(), ..Line::default() }],
+        let callbacks = Arc::new(CassetteCallbacks::new(replies, Arc::clone(&timeline)));
+        let lines = match (text, &cassette) {
+            (Some(text), _) => vec![CassetteTurn { text, ..CassetteTurn::default() }],
             (None, Some(cassette)) if !cassette.turns.is_empty() => cassette.turns.clone(),
-            (None, _) => vec![Line { text: TEXT.into(), ..Line::default() }],
+            (None, _) => vec![CassetteTurn { text: TEXT.into(), ..CassetteTurn::default() }],
         };
         Ok(Self {
             executor,
             cassette,
+            note,
             loader: Loader::standalone(engine, Arc::clone(&callbacks) as Arc<dyn Callbacks>),
             wasm: wasm.into(),
             upstream,
@@ -121,13 +164,13 @@ impl Trial {
         })
     }
 
-    /// The ids that turns of this trial had.
-    pub(super) fn ids(&self) -> BTreeSet<String> {
+    /// The ids of the trial's turns.
+    pub(crate) fn ids(&self) -> BTreeSet<String> {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Runs it.
-    pub(crate) async fn run(&self) -> Report {
+    /// Runs all steps.
+    pub async fn run(&self) -> Report {
         let name = self.executor.name.as_str();
         let (load, loaded) = self.load().await;
         let Some(loaded) = loaded else { return Report::new(name, None, vec![load]) };
@@ -158,12 +201,12 @@ impl Trial {
         self.callbacks.rewind();
     }
 
-    /// Everything that is checked before an executor takes turns, by the function that `serve` does it with.
+    /// Loads and probes the executor, with the function that `serve` uses.
     async fn load(&self) -> (Step, Option<LoadedExecutor>) {
         self.rewind();
         self.timeline.begin();
         let (executor, wasm) = (self.executor.clone(), Arc::clone(&self.wasm));
-        let loaded = Box::pin(self.loader.load(executor, wasm, &output::note)).await;
+        let loaded = Box::pin(self.loader.load(executor, wasm, &self.note)).await;
         let mut problems = Vec::new();
         let outcome = match &loaded {
             Ok(loaded) => {
@@ -184,7 +227,7 @@ impl Trial {
     async fn execute(
         &self,
         executor: &talaria_engine::Executor,
-        line: &Line,
+        line: &CassetteTurn,
         context: &ContextId,
         streaming: bool,
     ) -> Step {
@@ -202,15 +245,15 @@ impl Trial {
         let (end, text) = match &result {
             Ok(outcome) if outcome.parts.is_empty() => (end(outcome.state), said),
             Ok(outcome) => (end(outcome.state), message_text(&outcome.parts)),
-            Err(failure) => (End::Failed, failure.message.clone()),
+            Err(failure) => (ExpectedEnd::Failed, failure.message.clone()),
         };
-        if is_kept && end == End::Completed {
-            // For `state.history` of the turns that follow in this conversation.
+        if is_kept && end == ExpectedEnd::Completed {
+            // Later turns of this context read it through `state.history`.
             let artifact = Artifact::new(REPLY, vec![Part::text(text.clone())]);
             let reply = Event::Artifact { artifact, append: false, last: true };
             let _ = self.store.append(&key, 1, &[reply, Event::ended(State::Completed, vec![], None)]).await;
         }
-        let wanted = line.state.unwrap_or(End::Completed);
+        let wanted = line.state.unwrap_or(ExpectedEnd::Completed);
         if end != wanted {
             problems.push(format!("it ended as {}, not as {}", end.name(), wanted.name()));
         }
@@ -221,8 +264,8 @@ impl Trial {
         self.step(step, Some(&line.text), format!("{}: {}", end.name(), short(&text)), problems)
     }
 
-    /// A turn that is cancelled while it waits for its upstream, and what the executor does to stop that.
-    async fn cancel(&self, executor: &talaria_engine::Executor, line: &Line) -> Step {
+    /// Cancels a turn while it waits for its upstream, then calls the executor's `cancel`.
+    async fn cancel(&self, executor: &talaria_engine::Executor, line: &CassetteTurn) -> Step {
         self.timeline.begin();
         let turn = self.turn(&line.text, &ContextId::fresh(), true);
         let cancelled = CancellationToken::new();
@@ -264,25 +307,29 @@ impl Trial {
         Step { step: step.into(), text: text.map(str::to_owned), took_ms, outcome, problems, calls }
     }
 
-    /// Runs a turn, and takes what it says.
+    /// Runs a turn and records what it emits.
     async fn ran(
         &self,
         executor: &talaria_engine::Executor,
         turn: Turn,
-        line: &Line,
+        line: &CassetteTurn,
         cancelled: CancellationToken,
     ) -> Ran {
         let (principal, context) = (turn.principal.clone(), turn.context.clone());
         let store = Arc::clone(&self.store);
         let (scope, heard) = Scope::new(EVENTS, cancelled, store, principal, context, executor.name());
         let scope = scope.with(Past::Of { task: turn.task.clone(), host_made_only: false });
-        // The scope's sender ends with the turn, and with it the listening.
+        // The scope's sender is dropped at the end of the turn, which ends the listener.
         let (result, (said, checkpoint)) =
             tokio::join!(executor.execute(turn, scope), self.listen(heard, line));
         Ran { result, said, checkpoint }
     }
 
-    async fn listen(&self, mut heard: mpsc::Receiver<Said>, line: &Line) -> (String, Option<Vec<u8>>) {
+    async fn listen(
+        &self,
+        mut heard: mpsc::Receiver<Said>,
+        line: &CassetteTurn,
+    ) -> (String, Option<Vec<u8>>) {
         let (mut said, mut last) = (String::new(), None);
         let mut answers = line.answers.iter();
         while let Some(piece) = heard.recv().await {
@@ -352,11 +399,11 @@ fn message(parts: Vec<Part>) -> Message {
     }
 }
 
-fn end(state: FinalState) -> End {
+fn end(state: FinalState) -> ExpectedEnd {
     match state {
-        FinalState::Completed => End::Completed,
-        FinalState::InputRequired => End::InputRequired,
-        FinalState::AuthRequired => End::AuthRequired,
-        FinalState::Rejected => End::Rejected,
+        FinalState::Completed => ExpectedEnd::Completed,
+        FinalState::InputRequired => ExpectedEnd::InputRequired,
+        FinalState::AuthRequired => ExpectedEnd::AuthRequired,
+        FinalState::Rejected => ExpectedEnd::Rejected,
     }
 }

@@ -1,8 +1,8 @@
-//! What a component called, in the order in which it did.
+//! Records what a component called, in order.
 //!
-//! Calls are heard of where they end up anyway: the egress tells of `http`, the turn's own channel of `events` and
-//! checkpoints, the process's events of `log`, `state`, `config` and `control`, and of a guest that was stopped. Bounded:
-//! what comes after the last of [`MOST`] entries is only counted.
+//! Each call is recorded where it arrives anyway: `http` in the egress, `events` and checkpoints in the turn's channel, and
+//! `log`, `state`, `config`, `control` and stopped guests in the tracing events of the process. Entries beyond [`MOST`] are
+//! only counted.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -11,32 +11,32 @@ use serde::Serialize;
 use talaria_egress::Call;
 use talaria_observe::Line;
 
-/// Far more than anybody reads.
+/// The most entries of a step; far more than anybody reads.
 const MOST: usize = 10_000;
-/// How much of a text is shown.
+/// Characters of a text that an entry quotes.
 const SHOWN: usize = 60;
 
-/// A call.
+/// A call of the component, or an action of the host or the stub upstream.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Milliseconds since the step began.
-    pub(crate) at_ms: f64,
-    /// The import, as `http.fetch`; or `upstream` and `host`, for what they did.
-    pub(crate) import: String,
-    /// What it was given, in short.
-    pub(crate) args: String,
-    /// What came of it.
-    pub(crate) result: String,
+    pub at_ms: f64,
+    /// The import, like `http.fetch`, or else `upstream` or `host`.
+    pub import: String,
+    /// The arguments, in short.
+    pub args: String,
+    /// The result, in short.
+    pub result: String,
 }
 
-/// Takes down calls.
-pub(crate) struct Timeline(Mutex<Taken>);
+/// Records calls.
+pub(crate) struct Timeline(Mutex<Recorded>);
 
-struct Taken {
+struct Recorded {
     began: Instant,
     entries: Vec<Entry>,
     left_out: usize,
-    /// Text deltas in the last entry: they are told as one.
+    /// The number and text of the text deltas, which share one entry.
     deltas: (usize, String),
     calls: Vec<Call>,
 }
@@ -47,7 +47,7 @@ const DELTA: &str = "text-delta";
 
 impl Timeline {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Taken {
+        Self(Mutex::new(Recorded {
             began: Instant::now(),
             entries: Vec::new(),
             left_out: 0,
@@ -56,42 +56,43 @@ impl Timeline {
         }))
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn recorded(&self) -> MutexGuard<'_, Recorded> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new step begins.
+    /// Starts a step.
     pub(crate) fn begin(&self) {
-        let mut taken = self.taken();
-        taken.began = Instant::now();
-        taken.entries.clear();
-        taken.left_out = 0;
-        taken.deltas = (0, String::new());
+        let mut recorded = self.recorded();
+        recorded.began = Instant::now();
+        recorded.entries.clear();
+        recorded.left_out = 0;
+        recorded.deltas = (0, String::new());
     }
 
-    /// The entries of the step, and how long it took in milliseconds.
+    /// Ends a step. Returns its entries and its duration in milliseconds.
     pub(crate) fn end(&self) -> (Vec<Entry>, f64) {
-        let mut taken = self.taken();
-        let took = millis(taken.began, Instant::now());
-        let mut entries = std::mem::take(&mut taken.entries);
+        let mut recorded = self.recorded();
+        let took = millis(recorded.began, Instant::now());
+        let mut entries = std::mem::take(&mut recorded.entries);
         entries.sort_by(|one, other| one.at_ms.total_cmp(&other.at_ms));
-        if taken.left_out > 0 {
-            let args = format!("{} more calls", taken.left_out);
+        if recorded.left_out > 0 {
+            let args = format!("{} more calls", recorded.left_out);
             entries.push(Entry { at_ms: took, import: "host".into(), args, result: "not shown".into() });
         }
         (entries, took)
     }
 
-    /// Every call to an upstream so far; they are taken away.
+    /// Takes the calls to upstreams that were recorded so far.
     pub(crate) fn calls(&self) -> Vec<Call> {
-        std::mem::take(&mut self.taken().calls)
+        std::mem::take(&mut self.recorded().calls)
     }
 
+    /// Records an entry.
     pub(crate) fn note(&self, import: &str, args: impl Into<String>, result: impl Into<String>) {
-        self.taken().add(Instant::now(), import, args.into(), result.into());
+        self.recorded().add(Instant::now(), import, args.into(), result.into());
     }
 
-    /// A call to an upstream.
+    /// Records a call to an upstream.
     pub(crate) fn call(&self, call: Call) {
         let import = if call.whole { "http.fetch" } else { "http.open" };
         let mut args = format!("{} {}", call.method, call.url);
@@ -109,18 +110,18 @@ impl Timeline {
             Some(Err(error)) => error.message().to_owned(),
             None => "given up".into(),
         };
-        let mut taken = self.taken();
-        taken.add(call.began, import, args, result);
-        if taken.calls.len() < MOST {
-            taken.calls.push(call);
+        let mut recorded = self.recorded();
+        recorded.add(call.began, import, args, result);
+        if recorded.calls.len() < MOST {
+            recorded.calls.push(call);
         }
     }
 
-    /// The next piece of the answer.
+    /// Records a text delta.
     pub(crate) fn delta(&self, text: &str) {
-        let mut guard = self.taken();
-        let taken = &mut *guard;
-        let (count, said) = &mut taken.deltas;
+        let mut guard = self.recorded();
+        let recorded = &mut *guard;
+        let (count, said) = &mut recorded.deltas;
         *count += 1;
         said.push_str(text);
         let args = match *count {
@@ -128,28 +129,28 @@ impl Timeline {
             count => format!("{DELTA} ×{count} {}", short(said)),
         };
         if *count > 1
-            && let Some(last) = taken.entries.iter_mut().rfind(|entry| entry.args.starts_with(DELTA))
+            && let Some(last) = recorded.entries.iter_mut().rfind(|entry| entry.args.starts_with(DELTA))
         {
             last.args = args;
             return;
         }
-        taken.add(Instant::now(), "events.emit", args, String::new());
+        recorded.add(Instant::now(), "events.emit", args, String::new());
     }
 
-    /// The same import several times in a row is one entry.
+    /// Records an import; repetitions in a row share one entry.
     fn again(&self, import: &str, args: String) {
-        let mut taken = self.taken();
-        match taken.entries.last_mut() {
+        let mut recorded = self.recorded();
+        match recorded.entries.last_mut() {
             Some(last) if last.import == import && last.args == args => {
                 let times =
                     last.result.strip_prefix('×').and_then(|times| times.parse().ok()).unwrap_or(1_u32);
                 last.result = format!("×{}", times + 1);
             }
-            _ => taken.add(Instant::now(), import, args, String::new()),
+            _ => recorded.add(Instant::now(), import, args, String::new()),
         }
     }
 
-    /// An event of this process.
+    /// Records a tracing event of this process.
     pub(crate) fn line(&self, line: Line) {
         match line.target {
             "import" => self.again(&line.message, line.fields),
@@ -162,7 +163,7 @@ impl Timeline {
     }
 }
 
-impl Taken {
+impl Recorded {
     fn add(&mut self, at: Instant, import: &str, args: String, result: String) {
         if self.entries.len() >= MOST {
             self.left_out += 1;
@@ -172,12 +173,12 @@ impl Taken {
     }
 }
 
-/// With microseconds, and no more.
+/// The milliseconds between two instants, rounded to microseconds.
 fn millis(from: Instant, to: Instant) -> f64 {
     (to.saturating_duration_since(from).as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// A text in one line, in quotes, cut where it gets long.
+/// Quotes a text in one line and cuts it if it is long.
 pub(crate) fn short(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN).collect();
     if shown.len() < text.len() {

@@ -1,12 +1,12 @@
-//! The least grant that an executor needs, learnt by denial.
+//! `talaria executor test --learn`: finds the smallest grant that an executor needs, by denial.
 //!
-//! The trial begins with nothing granted. What is denied is granted exactly as it was asked for, method, address and
-//! path, and the trial runs again, until nothing new is asked for. So there is no mode in which everything is allowed,
-//! and what is learnt is what the policy would have said.
+//! The trial starts with an empty grant. Each denied call is granted exactly as it was made (method, address and path), and
+//! the trial runs again until it makes no new call. So there is no mode that allows everything, and the result is what
+//! the policy itself asked for.
 //!
-//! A path is widened only where it must be: a step of it that is an id of the turn, or that the upstream gave in an
-//! answer, is another one next time, so the pattern ends before it with `*`. A secret is bound to the calls that named
-//! it, where those are not all.
+//! A path is widened only where necessary: a segment that is an id of the turn, or that came from a response of the
+//! upstream, differs next time, so the pattern ends before it with `*`. A secret is bound to the calls that name it, unless
+//! all of them do.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,31 +14,31 @@ use std::fmt;
 use serde::Serialize;
 use talaria_egress::{Call, Pattern, Secrets};
 
-use super::report::Report;
-use super::trial::Trial;
+use crate::report::Report;
+use crate::trial::Trial;
 
-/// More rounds than any executor has calls that build on each other.
+/// The most rounds; no executor makes that many calls that build on each other.
 const ROUNDS: usize = 16;
-/// A step of a path that is shorter is no id, even if the upstream happens to say the same word.
+/// The shortest path segment that counts as an id, in bytes. A shorter one may equal a word of the upstream by chance.
 const SHORTEST_ID: usize = 4;
 
-/// The least grant, as the executor's file has it.
+/// The smallest grant, in the form of the executor's file.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Policy {
+pub struct LearnedGrant {
     egress: Vec<String>,
     secrets: Vec<Bound>,
     callbacks: bool,
 }
 
-/// A secret, and the calls that name it; none where all do.
+/// A secret and the calls that name it; empty if all calls do.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Bound {
     name: String,
     to: Vec<String>,
 }
 
-/// Runs the trial with ever more granted; the last report, and what was learnt.
-pub(crate) async fn learn(trial: &mut Trial) -> (Policy, Report) {
+/// Runs the trial until it needs no larger grant. Returns the grant and the last report.
+pub async fn learn(trial: &mut Trial) -> (LearnedGrant, Report) {
     let mut egress: Vec<Pattern> = Vec::new();
     let mut named: BTreeSet<String> = BTreeSet::new();
     grant(trial, &egress, &named);
@@ -48,7 +48,7 @@ pub(crate) async fn learn(trial: &mut Trial) -> (Policy, Report) {
         let calls = trial.timeline.calls();
         let before = (egress.len(), named.len(), trial.executor.grant.callbacks);
         if let Some(needs) = &report.needs {
-            // An executor that asks whether it has a secret must hear that it has, or it never names it.
+            // An executor that first checks whether it has a secret must find it, or it never names it.
             named.extend(needs.secrets.iter().cloned());
             trial.executor.grant.callbacks |= needs.callbacks;
         }
@@ -63,9 +63,9 @@ pub(crate) async fn learn(trial: &mut Trial) -> (Policy, Report) {
         if (egress.len(), named.len(), callbacks) == before || round == ROUNDS {
             let ids =
                 trial.ids().into_iter().chain(trial.cassette.iter().flat_map(|cassette| {
-                    cassette.exchanges.iter().flat_map(super::cassette::Exchange::texts)
+                    cassette.exchanges.iter().flat_map(crate::cassette::Exchange::texts)
                 }));
-            return (Policy::of(&calls, &ids.collect(), callbacks), report);
+            return (LearnedGrant::of(&calls, &ids.collect(), callbacks), report);
         }
         grant(trial, &egress, &named);
     }
@@ -74,46 +74,46 @@ pub(crate) async fn learn(trial: &mut Trial) -> (Policy, Report) {
 fn grant(trial: &mut Trial, egress: &[Pattern], named: &BTreeSet<String>) {
     let mut secrets = Secrets::new();
     for name in named {
-        // A name that cannot be a secret's stays denied, and the report says why.
+        // A name that is not valid for a secret stays denied, and the report says why.
         let _ = secrets.insert(name.as_str(), trial.secret.clone(), egress.to_vec());
     }
     trial.executor.grant.egress = egress.to_vec();
     trial.executor.grant.secrets = secrets;
 }
 
-// === impl Policy ===
+// === impl LearnedGrant ===
 
-impl Policy {
+impl LearnedGrant {
     fn of(calls: &[Call], ids: &BTreeSet<String>, callbacks: bool) -> Self {
-        let mut policy = Self { callbacks, ..Self::default() };
+        let mut learned = Self { callbacks, ..Self::default() };
         for call in calls {
             let Some(pattern) = &call.pattern else { continue };
             let pattern = widened(&pattern.to_string(), ids);
-            if !policy.egress.contains(&pattern) {
-                policy.egress.push(pattern.clone());
+            if !learned.egress.contains(&pattern) {
+                learned.egress.push(pattern.clone());
             }
             for name in &call.secrets {
-                match policy.secrets.iter_mut().find(|bound| bound.name == *name) {
+                match learned.secrets.iter_mut().find(|bound| bound.name == *name) {
                     Some(bound) if bound.to.contains(&pattern) => {}
                     Some(bound) => bound.to.push(pattern.clone()),
-                    None => policy.secrets.push(Bound { name: name.clone(), to: vec![pattern.clone()] }),
+                    None => learned.secrets.push(Bound { name: name.clone(), to: vec![pattern.clone()] }),
                 }
             }
         }
-        // By name: calls that a component makes side by side come in any order.
-        policy.egress.sort();
-        policy.secrets.sort_by(|one, other| one.name.cmp(&other.name));
-        for bound in &mut policy.secrets {
+        // Sorted by name, because concurrent calls of a component arrive in any order.
+        learned.egress.sort();
+        learned.secrets.sort_by(|one, other| one.name.cmp(&other.name));
+        for bound in &mut learned.secrets {
             bound.to.sort();
-            if bound.to.len() == policy.egress.len() {
+            if bound.to.len() == learned.egress.len() {
                 bound.to.clear();
             }
         }
-        policy
+        learned
     }
 }
 
-/// The pattern up to the first step of its path that is another one next time.
+/// Cuts a pattern at the first path segment that differs from turn to turn.
 fn widened(pattern: &str, ids: &BTreeSet<String>) -> String {
     let path = pattern.find("://").and_then(|at| Some(at + 3 + pattern.get(at + 3..)?.find('/')?));
     let Some((origin, path)) = path.and_then(|at| pattern.split_at_checked(at)) else {
@@ -131,7 +131,7 @@ fn widened(pattern: &str, ids: &BTreeSet<String>) -> String {
     pattern.to_owned()
 }
 
-impl fmt::Display for Policy {
+impl fmt::Display for LearnedGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quoted = |texts: &[String]| {
             let texts: Vec<String> =
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_widened_only_at_what_changes() {
+    fn widens_a_path_only_at_an_id() {
         let ids = BTreeSet::from(["run_81f2".to_owned(), "v1".to_owned(), "completed".to_owned()]);
         for (pattern, learnt) in [
             ("POST https://a.example/v1/runs", "POST https://a.example/v1/runs"),
@@ -196,18 +196,18 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_bound_where_not_every_call_names_it() {
+    fn binds_a_secret_that_not_every_call_names() {
         let calls = [
             call("POST https://a.example/x", &["A", "B"]),
             call("POST https://a.example/x", &["A", "B"]),
             call("GET https://b.example/", &["B"]),
         ];
-        let policy = Policy::of(&calls, &BTreeSet::new(), false);
+        let learned = LearnedGrant::of(&calls, &BTreeSet::new(), false);
         assert_eq!(
-            policy.to_string(),
+            learned.to_string(),
             "[grant]\negress = [\n  \"GET https://b.example/\",\n  \"POST https://a.example/x\",\n]\n\
              secrets = [\n  { name = \"A\", to = [\"POST https://a.example/x\"] },\n  \"B\",\n]"
         );
-        assert_eq!(Policy::default().to_string(), "[grant]\negress = []\nsecrets = []");
+        assert_eq!(LearnedGrant::default().to_string(), "[grant]\negress = []\nsecrets = []");
     }
 }

@@ -1,4 +1,4 @@
-//! What came of a trial: for people a line for each step with its calls below it, for programs one document.
+//! The result of a trial: as text, a line per step with its calls below; as JSON, one document.
 
 use std::fmt;
 
@@ -6,44 +6,54 @@ use serde::Serialize;
 
 use talaria_engine::Needs;
 
-use super::timeline::Entry;
+use crate::timeline::Entry;
 
-/// What came of it.
+/// The result of a trial.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    pub(crate) executor: String,
-    pub(crate) passed: bool,
+pub struct Report {
+    /// The name of the executor.
+    pub executor: String,
+    /// Whether every step passed.
+    pub passed: bool,
+    /// The component; absent if it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) component: Option<Identity>,
-    pub(crate) steps: Vec<Step>,
-    /// What the component says that it needs.
+    pub component: Option<Identity>,
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// The needs that the component declares.
     #[serde(skip)]
     pub(crate) needs: Option<Needs>,
 }
 
-/// Who the component says that it is.
+/// The identity that the component declares, and its digest.
 #[derive(Debug, Serialize)]
-pub(crate) struct Identity {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) contract: &'static str,
-    pub(crate) digest: String,
+pub struct Identity {
+    /// The name.
+    pub name: String,
+    /// The version.
+    pub version: String,
+    /// The contract that it was loaded with.
+    pub contract: &'static str,
+    /// The SHA-256 of the component, in hex.
+    pub digest: String,
 }
 
-/// One thing that was tried.
+/// One step of a trial.
 #[derive(Debug, Serialize)]
-pub(crate) struct Step {
+pub struct Step {
     /// `load`, `execute`, `execute (streamed)` or `cancel`.
-    pub(crate) step: String,
-    /// What the caller said.
+    pub step: String,
+    /// The caller's message.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) text: Option<String>,
-    pub(crate) took_ms: f64,
-    /// How it ended, in short.
-    pub(crate) outcome: String,
-    /// What is wrong with that; nothing, if it passed.
-    pub(crate) problems: Vec<String>,
-    pub(crate) calls: Vec<Entry>,
+    pub text: Option<String>,
+    /// Duration in milliseconds.
+    pub took_ms: f64,
+    /// How the step ended, in short.
+    pub outcome: String,
+    /// What went wrong; empty if the step passed.
+    pub problems: Vec<String>,
+    /// What the component called.
+    pub calls: Vec<Entry>,
 }
 
 // === impl Report ===

@@ -1,61 +1,60 @@
-//! A cassette: what a trial says to an executor, and what the upstream answers, in TOML, or in JSON with the same keys.
+//! Cassettes: the turns of a trial and the upstream's responses, in TOML, or in JSON with the same keys.
 //!
 //! ```toml
 //! [[turn]]
 //! text = "hello"
-//! expect = ["Hi"]                 # the reply must hold these
+//! expect = ["Hi"]                 # the reply must contain these
 //!
 //! [[exchange]]
 //! request = "POST https://api.example.com/v1/chat/completions"    # as in a grant
-//! contains = ['"stream":true']    # only if the body holds these
+//! contains = ['"stream":true']    # only if the body contains these
 //! events = ['{"choices":[{"delta":{"content":"Hi"}}]}', "[DONE]"]
 //! ```
 //!
-//! The first exchange that fits a call answers it, as often as it is called or `times` says. A call that none fits fails
-//! the trial. Everything is bounded by the size of the file; an unknown key is an error with its line.
+//! The first exchange that matches a call answers it, at most `times` times. A call that no exchange matches fails the
+//! trial. The size of the file bounds everything; an unknown key is an error with its line.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
+use talaria_config::{ConfigError, Period, Source};
 use talaria_egress::Pattern;
 
-use crate::config::{ConfigError, Period, Source};
-
-/// What is said, and what is answered.
+/// The content of a cassette.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Cassette {
-    /// The turns of one conversation.
+pub(crate) struct Cassette {
+    /// The turns, all in one context.
     #[serde(rename = "turn")]
-    pub(super) turns: Vec<Line>,
-    /// The upstream's answers.
+    pub(crate) turns: Vec<CassetteTurn>,
+    /// The upstream's responses.
     #[serde(rename = "exchange")]
-    pub(super) exchanges: Vec<Exchange>,
-    /// What comes in at the callback listener, one for each that is waited for.
+    pub(crate) exchanges: Vec<Exchange>,
+    /// The callbacks, one for each wait.
     #[serde(rename = "callback")]
-    pub(super) callbacks: Vec<Reply>,
+    pub(crate) callbacks: Vec<Reply>,
 }
 
 /// One turn.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Line {
-    /// What the caller says.
-    pub(super) text: String,
-    /// What the reply must hold.
-    pub(super) expect: Vec<String>,
-    /// How it must end, if not as completed.
-    pub(super) state: Option<End>,
-    /// What the caller answers when it is asked, in order; `yes` when there is nothing left.
-    pub(super) answers: Vec<String>,
+pub(crate) struct CassetteTurn {
+    /// The message.
+    pub(crate) text: String,
+    /// Texts that the reply must contain.
+    pub(crate) expect: Vec<String>,
+    /// The state in which the turn must end; completed by default.
+    pub(crate) state: Option<ExpectedEnd>,
+    /// Answers to the executor's questions, in order; then `yes`.
+    pub(crate) answers: Vec<String>,
 }
 
-/// How a turn is to end.
+/// The state in which a turn must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum End {
+pub(crate) enum ExpectedEnd {
     Completed,
     InputRequired,
     AuthRequired,
@@ -63,70 +62,70 @@ pub(super) enum End {
     Failed,
 }
 
-/// A request and its answer.
+/// A request and its response.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Exchange {
-    /// The calls that it answers.
-    pub(super) request: Pattern,
-    /// Only those whose body holds all of these.
+pub(crate) struct Exchange {
+    /// The calls that this exchange answers.
+    pub(crate) request: Pattern,
+    /// Texts that the body of a call must contain.
     #[serde(default)]
-    pub(super) contains: Vec<String>,
-    /// Only those whose body holds none of these.
+    pub(crate) contains: Vec<String>,
+    /// Texts that the body of a call must not contain.
     #[serde(default)]
-    pub(super) lacks: Vec<String>,
-    /// How often, in each of the trial's parts; always, if it is not said.
+    pub(crate) lacks: Vec<String>,
+    /// How many calls it answers in each part of the trial; unlimited by default.
     #[serde(default)]
-    pub(super) times: Option<u32>,
+    pub(crate) times: Option<u32>,
     /// The status.
     #[serde(default = "ok")]
-    pub(super) status: u16,
-    /// The headers; `content-type` is added where the body tells it.
+    pub(crate) status: u16,
+    /// The headers; `json` and `events` imply a `content-type`.
     #[serde(default)]
-    pub(super) headers: BTreeMap<String, String>,
-    /// The body as it is.
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The body as text.
     #[serde(default)]
-    pub(super) body: Option<String>,
+    pub(crate) body: Option<String>,
     /// The body as JSON.
     #[serde(default)]
-    pub(super) json: Option<Value>,
+    pub(crate) json: Option<Value>,
     /// The body as server-sent events.
     #[serde(default)]
-    pub(super) events: Option<Vec<Event>>,
-    /// Before the answer begins.
+    pub(crate) events: Option<Vec<Event>>,
+    /// Pause before the response begins.
     #[serde(default)]
-    pub(super) delay: Option<Period>,
-    /// Between two events.
+    pub(crate) delay: Option<Period>,
+    /// Pause between two events.
     #[serde(default)]
-    pub(super) pause: Option<Period>,
-    /// The connection breaks at the end of the body.
+    pub(crate) pause: Option<Period>,
+    /// Whether the connection breaks at the end of the body.
     #[serde(default)]
-    pub(super) cut: bool,
-    /// The turn that is cancelled is cancelled by this call; without one it is the first call.
+    pub(crate) cut: bool,
+    /// Whether this call triggers the cancellation in the cancel step; by default the first call does.
     #[serde(default)]
-    pub(super) cancel: bool,
+    pub(crate) cancel: bool,
 }
 
-/// A server-sent event: its data, or more of it.
+/// A server-sent event: its data, or its name and data.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Event {
+pub(crate) enum Event {
     Data(String),
     Named { event: String, data: String },
 }
 
-/// A reply out of band.
+/// A callback.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Reply {
+pub(crate) struct Reply {
     /// `reply`, `notice` or `delivery-failed`.
     #[serde(default = "reply")]
-    pub(super) kind: String,
-    /// What it says.
-    pub(super) content: String,
-    /// How long it takes.
+    pub(crate) kind: String,
+    /// The content.
+    pub(crate) content: String,
+    /// Pause before it arrives.
     #[serde(default)]
-    pub(super) delay: Option<Period>,
+    pub(crate) delay: Option<Period>,
 }
 
 fn ok() -> u16 {
@@ -140,8 +139,8 @@ fn reply() -> String {
 // === impl Cassette ===
 
 impl Cassette {
-    /// Reads one; JSON if the file says so.
-    pub(super) fn read(path: &Path) -> Result<Self, ConfigError> {
+    /// Reads a cassette; a file whose name ends in `.json` is JSON.
+    pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
         let missing = || ConfigError::file(path, "there is no such file; correct `--cassette`");
         let source = Source::read(path)?.ok_or_else(missing)?;
         let cassette: Self = match path.extension().is_some_and(|extension| extension == "json") {
@@ -157,7 +156,7 @@ impl Cassette {
                 return Err(ConfigError::file(path, what));
             }
             if http::StatusCode::from_u16(exchange.status).is_err() {
-                let what = format!("`exchange[{index}].status`: {} is no status", exchange.status);
+                let what = format!("`exchange[{index}].status`: {} is not an HTTP status", exchange.status);
                 return Err(ConfigError::file(path, what));
             }
         }
@@ -165,11 +164,11 @@ impl Cassette {
     }
 }
 
-// === impl End ===
+// === impl ExpectedEnd ===
 
-impl End {
-    /// As it is written.
-    pub(super) fn name(self) -> &'static str {
+impl ExpectedEnd {
+    /// The state as cassettes spell it.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Completed => "completed",
             Self::InputRequired => "input-required",
@@ -183,16 +182,16 @@ impl End {
 // === impl Exchange ===
 
 impl Exchange {
-    /// Whether it answers a call with this body. The call is given as the pattern of itself, once for `http` and once
-    /// for `https`: on the stand-in's side of the connection nobody knows which it was.
-    pub(super) fn fits(&self, call: &[Pattern], body: &str) -> bool {
+    /// Whether this exchange answers a call with this body. The call comes as the pattern of itself, once for `http` and
+    /// once for `https`, because the stub cannot tell which of the two it was.
+    pub(crate) fn matches(&self, call: &[Pattern], body: &str) -> bool {
         call.iter().any(|call| self.request.covers(call))
             && self.contains.iter().all(|piece| body.contains(piece.as_str()))
             && !self.lacks.iter().any(|piece| body.contains(piece.as_str()))
     }
 
-    /// The pieces of the body, and its content type.
-    pub(super) fn pieces(&self) -> (Vec<String>, Option<&'static str>) {
+    /// Returns the pieces of the body and the content type.
+    pub(crate) fn pieces(&self) -> (Vec<String>, Option<&'static str>) {
         match (&self.body, &self.json, &self.events) {
             (_, Some(json), _) => (vec![json.to_string()], Some("application/json")),
             (_, _, Some(events)) => (events.iter().map(Event::text).collect(), Some("text/event-stream")),
@@ -201,8 +200,8 @@ impl Exchange {
         }
     }
 
-    /// Every text that the answer gives: what an executor may build an address of.
-    pub(super) fn texts(&self) -> Vec<String> {
+    /// Returns every text in the response: an executor may build an address from any of them.
+    pub(crate) fn texts(&self) -> Vec<String> {
         let mut texts: Vec<String> = self.headers.values().cloned().collect();
         let mut add = |text: &str| {
             if let Ok(json) = serde_json::from_str(text) {
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn toml_and_json_say_the_same() {
+    fn toml_and_json_have_the_same_keys() {
         let toml = read(
             "a.toml",
             "[[turn]]\ntext = 'hi'\n[[exchange]]\nrequest = 'GET http://a/*'\nevents = ['1', { event = 'e', data = '2' }]\npause = '5ms'\n",
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_has_its_place() {
+    fn reports_a_mistake_with_its_line() {
         let error = read("a.toml", "[[exchange]]\nrequest = 'GET http://a/'\nstatsu = 200\n").unwrap_err();
         assert!(error.contains("a.toml:3:1") && error.contains("did you mean `status`"), "{error}");
         let error =
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_fits_by_address_and_body() {
+    fn an_exchange_matches_by_address_and_body() {
         let cassette = read(
             "a.toml",
             "[[exchange]]\nrequest = 'POST https://a.example/v1/*'\ncontains = ['x']\nlacks = ['y']\n",
@@ -294,9 +293,9 @@ mod tests {
         let exchange = &cassette.unwrap().exchanges[0];
         let call: Pattern = "POST https://a.example/v1/chat".parse().unwrap();
         let call = [call];
-        assert!(exchange.fits(&call, "x"));
-        assert!(!exchange.fits(&call, "xy"));
-        assert!(!exchange.fits(&call, ""));
-        assert!(!exchange.fits(&["GET https://a.example/v1/chat".parse().unwrap()], "x"));
+        assert!(exchange.matches(&call, "x"));
+        assert!(!exchange.matches(&call, "xy"));
+        assert!(!exchange.matches(&call, ""));
+        assert!(!exchange.matches(&["GET https://a.example/v1/chat".parse().unwrap()], "x"));
     }
 }

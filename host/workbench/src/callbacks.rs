@@ -1,4 +1,4 @@
-//! Replies that come out of band, as the cassette has them: each announced message gets the next.
+//! Plays the callbacks of a cassette: each wait of an executor gets the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use serde_json::json;
 use talaria_turns::{Awaited, CallbackError, Callbacks, Delivery, Expectation};
 
-use super::cassette::Reply;
-use super::timeline::Timeline;
+use crate::cassette::Reply;
+use crate::timeline::Timeline;
 
-/// Where upstreams would post; nobody does.
+/// The callback address that executors see. Nothing listens there.
 const REPLY_URL: &str = "http://127.0.0.1:8646/a2a/reply";
 
-/// The cassette's replies.
-pub(super) struct Scripted {
+/// The callbacks of a cassette.
+pub(crate) struct CassetteCallbacks {
     script: Arc<Script>,
 }
 
@@ -30,19 +30,19 @@ struct Waiting {
     chat: Option<Box<str>>,
 }
 
-impl Scripted {
-    pub(super) fn new(replies: Vec<Reply>, timeline: Arc<Timeline>) -> Self {
+impl CassetteCallbacks {
+    pub(crate) fn new(replies: Vec<Reply>, timeline: Arc<Timeline>) -> Self {
         Self { script: Arc::new(Script { replies, next: AtomicUsize::new(0), timeline }) }
     }
 
-    /// A part of the trial begins.
-    pub(super) fn rewind(&self) {
+    /// Starts over with the first callback.
+    pub(crate) fn rewind(&self) {
         self.script.next.store(0, Ordering::Relaxed);
     }
 }
 
 #[async_trait]
-impl Callbacks for Scripted {
+impl Callbacks for CassetteCallbacks {
     async fn expect(&self, expected: Expectation) -> Result<Box<dyn Awaited>, CallbackError> {
         let Expectation { message, chat, .. } = expected;
         self.script.timeline.note("callback.expect", &*message, "");
@@ -73,7 +73,7 @@ impl Awaited for Waiting {
         if let Some(delay) = reply.delay {
             tokio::time::sleep(delay.get()).await;
         }
-        // Counted when it is given: giving up on the wait loses nothing.
+        // Counted only when it is delivered: dropping the future loses no callback.
         self.script.next.store(index + 1, Ordering::Relaxed);
         self.script.timeline.note("callback.wait", &*self.message, reply.kind.as_str());
         let body = json!({
