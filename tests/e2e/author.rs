@@ -1,4 +1,4 @@
-//! `talaria executor new` and `talaria executor test`: what an author sees, and what a script can rely on.
+//! `talaria executor new` and `talaria executor test`: output and exit codes.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ fn dist(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests/dist").join(name)
 }
 
-/// Runs `talaria executor test` on a component with this cassette; its exit code and what it printed.
+/// Runs `talaria executor test` on a component. Returns the exit code, standard output and standard error.
 fn test(component: &str, cassette: Option<&str>, more: &[&str]) -> (Option<i32>, String, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = talaria(folder.path());
@@ -19,7 +19,7 @@ fn test(component: &str, cassette: Option<&str>, more: &[&str]) -> (Option<i32>,
         std::fs::write(folder.path().join("cassette.toml"), cassette).unwrap();
         command.args(["--cassette", "cassette.toml"]);
     }
-    // None of it may be read.
+    // The test must not read these variables.
     let tested =
         run(command.env("API_SERVER_KEY", "the-real-key").env("HERMES_API_BASE", "http://127.0.0.1:1"));
     (tested.status.code(), stdout(&tested), stderr(&tested))
@@ -48,12 +48,12 @@ json = { choices = [{ message = { content = "Hi there" }, finish_reason = "stop"
 "#;
 
 #[test]
-fn the_turns_of_a_cassette_are_one_conversation() {
+fn the_turns_of_a_cassette_share_a_context() {
     let cassette = "[[turn]]\ntext = \"echo my name is Ada\"\n\
                     [[turn]]\ntext = \"history 9\"\nexpect = ['[true,\"echo my name is Ada\"],[false,\"my name is Ada\"]']\n";
     let (_, out, err) = test("test/probe.wasm", Some(cassette), &["--output", "json"]);
     let report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
-    // Its cancel, which comes last, calls what nobody granted.
+    // The last step, cancel, makes a call that is not granted.
     for step in &report["steps"].as_array().unwrap()[..5] {
         assert_eq!(step["problems"].as_array().map(Vec::len), Some(0), "{step}");
     }
@@ -61,7 +61,7 @@ fn the_turns_of_a_cassette_are_one_conversation() {
 }
 
 #[test]
-fn a_component_without_needs_passes_as_it_is() {
+fn a_component_without_needs_passes_without_a_grant() {
     let (code, out, err) = test("test/echo.wasm", None, &["--text", "say this", "--output", "json"]);
     assert_eq!(code, Some(0), "{out}{err}");
     let report: Value = serde_json::from_str(&out).unwrap();
@@ -73,7 +73,7 @@ fn a_component_without_needs_passes_as_it_is() {
 }
 
 #[test]
-fn the_least_grant_is_learnt_and_then_enough() {
+fn learns_the_smallest_grant_which_then_suffices() {
     let (code, learnt, err) = test("chat-completions.wasm", Some(CHAT), &["--learn"]);
     assert_eq!(code, Some(0), "{learnt}{err}");
     assert_eq!(
@@ -97,7 +97,7 @@ fn the_least_grant_is_learnt_and_then_enough() {
 }
 
 #[test]
-fn an_address_with_an_id_in_it_is_granted_for_every_id() {
+fn a_learnt_grant_covers_every_id_in_a_path() {
     let cassette = r#"
 [[exchange]]
 request = "GET http://127.0.0.1:8642/v1/capabilities"
@@ -126,7 +126,7 @@ json = { messages = [] }
 }
 
 #[test]
-fn replies_that_come_out_of_band_are_in_the_cassette_too() {
+fn a_cassette_plays_callbacks_too() {
     let cassette = r#"
 [[turn]]
 text = "hello"
@@ -168,7 +168,7 @@ delay = "10ms"
 }
 
 #[test]
-fn what_is_not_granted_fails_with_the_line_to_add() {
+fn a_denied_call_fails_with_the_line_to_add() {
     let (code, out, _) = test("chat-completions.wasm", Some(CHAT), &[]);
     assert_eq!(code, Some(1), "{out}");
     assert!(out.contains("egress = [\"POST http://127.0.0.1:8642/v1/chat/completions\"]"), "{out}");
@@ -176,7 +176,7 @@ fn what_is_not_granted_fails_with_the_line_to_add() {
 }
 
 #[test]
-fn a_call_that_the_cassette_does_not_have_fails_the_test() {
+fn a_call_that_no_exchange_matches_fails_the_test() {
     let cassette = CHAT.replace("completions\"\njson", "elsewhere\"\njson");
     let (code, out, _) = test("chat-completions.wasm", Some(&cassette), &["--learn", "--output", "json"]);
     assert_eq!(code, Some(1), "{out}");
@@ -186,7 +186,7 @@ fn a_call_that_the_cassette_does_not_have_fails_the_test() {
 }
 
 #[test]
-fn a_reply_that_was_not_expected_fails_the_test() {
+fn an_unexpected_reply_fails_the_test() {
     let (code, _, err) =
         test("chat-completions.wasm", Some(&CHAT.replace("[\"Hi there\"]", "[\"Bye\"]")), &["--learn"]);
     assert_eq!(code, Some(1));
@@ -194,16 +194,16 @@ fn a_reply_that_was_not_expected_fails_the_test() {
 }
 
 #[test]
-fn a_component_that_is_refused_is_a_failure_with_its_reason() {
+fn a_refused_component_fails_with_the_reason() {
     let (code, out, _) = test("test/trap-describe.wasm", None, &[]);
     assert_eq!(code, Some(1), "{out}");
     assert!(out.contains("`describe` failed"), "{out}");
     let (code, out, _) = test("SOURCES", None, &[]);
-    assert_eq!(code, Some(64), "a name that is no executor's: {out}");
+    assert_eq!(code, Some(64), "not a valid name for an executor: {out}");
 }
 
 #[test]
-fn files_and_flags_that_cannot_be_used_are_64() {
+fn unusable_files_and_flags_exit_with_64() {
     assert_eq!(test("test/nowhere.wasm", None, &[]).0, Some(64));
     assert_eq!(test("test/echo.wasm", None, &["--cassette", "nowhere.toml"]).0, Some(64));
     assert_eq!(test("test/echo.wasm", None, &["--config", "nowhere.toml"]).0, Some(64));
@@ -213,7 +213,7 @@ fn files_and_flags_that_cannot_be_used_are_64() {
 }
 
 #[test]
-fn a_new_project_is_written_once() {
+fn does_not_overwrite_a_project() {
     let folder = tempfile::tempdir().unwrap();
     let new = |name: &str, language: &str| {
         run(talaria(folder.path()).args(["executor", "new", name, "--lang", language]))
@@ -222,7 +222,7 @@ fn a_new_project_is_written_once() {
     assert_eq!(written.status.code(), Some(0), "{}", stderr(&written));
     let again = new("my-agent", "rust");
     assert_eq!(again.status.code(), Some(1), "{}", stderr(&again));
-    assert!(!folder.path().join("my-agent/Cargo.toml").exists(), "it was left alone");
+    assert!(!folder.path().join("my-agent/Cargo.toml").exists(), "the folder was left alone");
     assert_eq!(new("../outside", "js").status.code(), Some(64));
     assert_eq!(new("other", "cobol").status.code(), Some(64));
 }

@@ -1,4 +1,4 @@
-//! `talaria check`: 0 if all is well, 1 if an executor is not, with what to do about it.
+//! `talaria check` exits with 0 if every executor is ready, otherwise with 1 and says what to do.
 
 use serde_json::Value;
 use talaria_fakes::{FakeGateway, Reply, guest};
@@ -6,7 +6,7 @@ use talaria_fakes::{FakeGateway, Reply, guest};
 use crate::bridge::{run, stderr, stdout, talaria};
 
 #[tokio::test]
-async fn all_is_well() {
+async fn exits_with_0_if_every_executor_is_ready() {
     let gateway = FakeGateway::always(Reply::completion("hi")).await;
     let folder = tempfile::tempdir().unwrap();
     let mut command = talaria(folder.path());
@@ -17,7 +17,7 @@ async fn all_is_well() {
 }
 
 #[test]
-fn an_upstream_that_is_down_is_a_finding() {
+fn reports_an_upstream_that_is_down() {
     let folder = tempfile::tempdir().unwrap();
     let port = talaria_fakes::free_port();
     let checked = run(talaria(folder.path())
@@ -28,7 +28,7 @@ fn an_upstream_that_is_down_is_a_finding() {
 }
 
 #[test]
-fn what_is_needed_and_not_granted_comes_with_the_line_to_add() {
+fn reports_a_missing_grant_with_the_line_to_add() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("talaria.toml"),
@@ -55,9 +55,9 @@ fn what_is_needed_and_not_granted_comes_with_the_line_to_add() {
     );
 }
 
-/// The configuration knows what a built-in component needs, so that the seeds' environment is enough to boot.
+/// A built-in executor gets what its component declares, so the environment of the Python bridge is enough to start.
 #[test]
-fn the_grant_of_a_built_in_executor_covers_what_its_component_needs() {
+fn a_built_in_executor_is_granted_what_its_component_needs() {
     let folder = tempfile::tempdir().unwrap();
     let checked =
         run(talaria(folder.path()).args(["check", "--output", "json"]).env("API_SERVER_KEY", "k".repeat(16)));
@@ -69,9 +69,9 @@ fn the_grant_of_a_built_in_executor_covers_what_its_component_needs() {
     }
 }
 
-/// A component that no executor has yet: what it needs, and the lines of a grant that gives it.
+/// Covers a component that is not an executor yet: its needs, and the grant that satisfies them.
 #[test]
-fn inspect_shows_what_a_component_needs_and_the_lines_that_grant_it() {
+fn inspect_lists_the_needs_of_a_component_and_the_grant_for_them() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine.wasm");
     std::fs::write(&file, guest("hostile")).unwrap();
@@ -82,7 +82,7 @@ fn inspect_shows_what_a_component_needs_and_the_lines_that_grant_it() {
     let lines = "[executor.mine.grant]\negress = [\"* http://127.0.0.1:9/*\"]\nsecrets = [\"PROBE_KEY\"]\ncallbacks = true";
     assert!(text.contains(lines), "{text}");
 
-    // With exactly these lines nothing is missing.
+    // With these lines, nothing is missing.
     std::fs::create_dir(folder.path().join("executors")).unwrap();
     std::fs::rename(&file, folder.path().join("executors/mine.wasm")).unwrap();
     std::fs::write(folder.path().join("executors/mine.toml"), lines.replace("executor.mine.", "")).unwrap();

@@ -1,4 +1,4 @@
-//! `talaria doctor`: each thing that can be wrong is found, and told with a fix.
+//! `talaria doctor` finds each problem and says how to fix it.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::clock;
 
 const KEY: &str = "a-key-of-the-tests-0123";
 
-/// A gateway that asks for its key, and says this of itself.
+/// A gateway that checks its key and reports this state.
 async fn gateway(state: Value) -> FakeGateway {
     FakeGateway::start(move |request: &Recorded| {
         if request.header("authorization") != Some(&format!("Bearer {KEY}")) {
@@ -26,12 +26,12 @@ async fn gateway(state: Value) -> FakeGateway {
     .await
 }
 
-/// The report, its exit code, and a finding by the name of its check.
+/// Runs the command. Returns the report and the exit code.
 fn doctor(folder: &Path, variables: &[(&str, &str)]) -> (Value, Option<i32>) {
     let config = "[a2a]\nlisten = \"127.0.0.1:0\"\n[callback]\nlisten = \"127.0.0.1:0\"\n";
     fs::write(folder.join("talaria.toml"), config).unwrap();
     let mut command = talaria(folder);
-    // A developer's keys are not what is looked for.
+    // Keys in the developer's environment would change the findings.
     for name in talaria_hermes::gateway::FORWARDED {
         command.env_remove(name);
     }
@@ -55,9 +55,9 @@ fn finding<'r>(report: &'r Value, name: &str) -> (&'r str, &'r str, &'r str) {
     )
 }
 
-// The bridge is waited for in a way that blocks its thread.
+// Starting a bridge blocks its thread, hence several threads.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_where_all_is_well_is_said_to_be() {
+async fn a_healthy_machine_has_no_findings() {
     let (folder, gateway) =
         (tempfile::tempdir().unwrap(), gateway(json!({ "model": { "status": "ok" } })).await);
     let base = gateway.base_url();
@@ -69,7 +69,7 @@ async fn a_machine_where_all_is_well_is_said_to_be() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_the_gateway_is_found() {
+async fn finds_problems_of_the_gateway() {
     let (folder, gateway) = (
         tempfile::tempdir().unwrap(),
         gateway(json!({ "model": { "status": "error" }, "disk": { "status": "ok" } })).await,
@@ -98,7 +98,7 @@ async fn what_is_wrong_with_the_gateway_is_found() {
     assert!(finding(&report, "gateway state").1.contains("model"), "{report:#}");
 }
 
-/// A gateway of a version without `/health/detailed`, which lists these models.
+/// A gateway of a version without `/health/detailed` that lists these models.
 async fn older(models: &'static [&'static str]) -> FakeGateway {
     FakeGateway::start(move |request: &Recorded| match request.path.as_str() {
         "/v1/models" => {
@@ -111,7 +111,7 @@ async fn older(models: &'static [&'static str]) -> FakeGateway {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_model_is_found_also_where_the_gateway_does_not_check_itself() {
+async fn finds_an_unknown_model_even_if_the_gateway_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let (configs, home) = (folder.path().join("configs"), folder.path().join(".hermes"));
     fs::create_dir(&configs).unwrap();
@@ -134,7 +134,7 @@ async fn an_unknown_model_is_found_also_where_the_gateway_does_not_check_itself(
     assert!(verdict == "failure" && said.contains("model gtp-y; it lists gpt-x, gpt-y"), "{said}");
     assert!(fix.contains("one that it lists"), "{fix}");
 
-    // hermes-agent lists itself, whatever its model is.
+    // hermes-agent lists only itself, whatever its model is.
     let hermes = older(&["hermes-agent"]).await;
     let report = of(&hermes, "model: openrouter/some");
     let (verdict, said, fix) = finding(&report, "model");
@@ -153,7 +153,7 @@ async fn an_unknown_model_is_found_also_where_the_gateway_does_not_check_itself(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_providers_key_that_does_not_arrive_or_leads_astray_is_found() {
+async fn finds_a_provider_key_that_is_missing_or_misleading() {
     let (folder, gateway) = (tempfile::tempdir().unwrap(), gateway(json!({})).await);
     let (base, home) = (gateway.base_url(), folder.path().join(".hermes"));
     let of = |variables: &[(&str, &str)]| {
@@ -172,7 +172,7 @@ async fn a_providers_key_that_does_not_arrive_or_leads_astray_is_found() {
     trap(&of(&[openai, ("HERMES_INFERENCE_PROVIDER", "auto")]));
     assert!(is_quiet(&of(&[openai, ("HERMES_INFERENCE_PROVIDER", "openrouter")])));
 
-    // What the gateway reads counts as well.
+    // The gateway's own files count too.
     fs::create_dir(&home).unwrap();
     fs::write(home.join(".env"), "OPENAI_API_KEY=sk-of-the-tests\n").unwrap();
     trap(&of(&[]));
@@ -193,7 +193,7 @@ async fn a_providers_key_that_does_not_arrive_or_leads_astray_is_found() {
 }
 
 #[test]
-fn a_gateway_that_does_not_come_up_is_explained_by_its_log() {
+fn explains_a_failed_gateway_by_its_log() {
     let folder = tempfile::tempdir().unwrap();
     let logs = folder.path().join(".hermes/logs");
     fs::create_dir_all(&logs).unwrap();
@@ -212,7 +212,7 @@ fn a_gateway_that_does_not_come_up_is_explained_by_its_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_plugins_traps_are_found() {
+async fn finds_mistakes_in_the_plugins_configuration() {
     let (folder, gateway) = (tempfile::tempdir().unwrap(), gateway(json!({})).await);
     let base = gateway.base_url();
     fs::create_dir(folder.path().join(".hermes")).unwrap();
@@ -249,7 +249,7 @@ async fn the_plugins_traps_are_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_the_machine_is_found() {
+async fn finds_problems_of_the_machine() {
     let (folder, gateway) = (tempfile::tempdir().unwrap(), gateway(json!({})).await);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap();
@@ -260,7 +260,7 @@ async fn what_is_wrong_with_the_machine_is_found() {
     );
     let path = folder.path().join("other.toml");
     fs::write(&path, config).unwrap();
-    // Nobody accepts on that port, so it is no bridge.
+    // Nothing accepts on that port, so it is not a bridge.
     drop(gateway);
     let occupied = folder.path().join("talaria.db");
     fs::create_dir(&occupied).unwrap();
@@ -296,7 +296,7 @@ async fn what_is_wrong_with_the_machine_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_is_wrong_is_found() {
+async fn finds_a_wrong_clock() {
     let (folder, gateway) = (tempfile::tempdir().unwrap(), gateway(json!({})).await);
     let base = gateway.base_url();
     let variables = [("HERMES_API_BASE", base.as_str()), ("API_SERVER_KEY", KEY)];
