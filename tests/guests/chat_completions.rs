@@ -18,10 +18,10 @@ mod transcript;
 use talaria_fakes::{FakeGateway, Reply};
 use talaria_rig::Rig;
 
-/// The gateway's key; the executor may name it and never sees it.
+/// The gateway's key; the executor may name it but never sees it.
 const KEY: &str = "API_SERVER_KEY";
 
-/// The executor, pointed at this gateway, with the grant that its settings imply.
+/// The executor, pointed at this gateway, with the calls that its settings imply granted.
 async fn rig(gateway: &FakeGateway) -> Rig {
     Rig::new("chat-completions").await.setting("base_url", gateway.base_url())
 }

@@ -1,4 +1,4 @@
-//! What every component that ships declares, and what it does not carry.
+//! What the components declare, and what they must not carry.
 
 use talaria_engine::Component;
 use talaria_fakes::guest;

@@ -1,4 +1,4 @@
-//! The conformance component does what the kits' prefixes ask for.
+//! The conformance component obeys the kits' prefixes.
 
 use talaria_rig::Rig;
 use talaria_turns::{Content, Emitted, FinalState, MessageId, Part, Turn};
@@ -11,7 +11,7 @@ async fn by_id(id: &str) -> talaria_rig::Ran {
 }
 
 #[tokio::test]
-async fn the_messages_id_chooses() {
+async fn the_prefix_of_the_message_id_decides() {
     let completed = by_id("tck-complete-task-1234").await.result.unwrap();
     assert_eq!(completed.state, FinalState::Completed);
     assert_eq!(completed.metadata.unwrap()["talaria/status"], "Hello from TCK");
@@ -26,7 +26,7 @@ async fn the_messages_id_chooses() {
 }
 
 #[tokio::test]
-async fn the_first_word_of_the_text_chooses_too() {
+async fn the_first_word_of_the_text_decides_too() {
     let rig = Rig::new("conformance").await;
     let ran = rig.run("tck-task-failure please").await;
     assert_eq!(ran.failure().message, "failed as asked");

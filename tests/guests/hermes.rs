@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Reply, Stream};
 use talaria_rig::{Ran, Rig};
 
-/// The endpoint's key; the executor may name it and never sees it.
+/// The endpoint's key; the executor may name it but never sees it.
 const KEY: &str = "OPENAI_API_KEY";
 /// A model that thinks.
 const MODEL: &str = "nousresearch/hermes-4-70b";
 
-/// The executor, pointed at this endpoint, with the grant that its settings imply.
+/// The executor, pointed at this endpoint, with the calls that its settings imply granted.
 async fn rig(endpoint: &FakeGateway) -> Rig {
     Rig::new("hermes").await.setting("base_url", endpoint.base_url()).setting("model", MODEL)
 }
@@ -30,13 +30,13 @@ async fn polite() -> FakeGateway {
     FakeGateway::always(Reply::completion("hi")).await
 }
 
-/// What a turn gives, buffered, against this answer.
+/// Runs a buffered turn against this answer.
 async fn run_against(reply: impl Into<Reply>) -> Ran {
     let endpoint = FakeGateway::always(reply).await;
     rig(&endpoint).await.run("hello").await
 }
 
-/// What a turn gives that somebody watches.
+/// Runs a streamed turn.
 async fn stream_against(reply: impl Into<Reply>) -> Ran {
     let endpoint = FakeGateway::always(reply).await;
     rig(&endpoint).await.stream("hello").await

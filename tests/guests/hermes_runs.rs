@@ -3,7 +3,7 @@
 mod approvals;
 mod busy;
 mod cancelled;
-mod conversation;
+mod earlier_messages;
 mod events;
 mod memory;
 mod older;
@@ -17,21 +17,21 @@ use talaria_rig::{Ran, Rig};
 use talaria_turns::{Part, Turn};
 use tokio_util::sync::CancellationToken;
 
-/// The gateway's key; the executor may name it and never sees it.
+/// The gateway's key; the executor may name it but never sees it.
 const KEY: &str = "API_SERVER_KEY";
 
-/// The executor, pointed at this gateway, with the grant that its settings imply.
+/// The executor, pointed at this gateway, with the calls that its settings imply granted.
 async fn rig(runs: &FakeRuns) -> Rig {
     Rig::new("hermes-runs").await.setting("base_url", runs.base_url())
 }
 
-/// What a turn gives, buffered, against this run.
+/// Runs a buffered turn against this run.
 async fn run_against(script: Script) -> Ran {
     let runs = FakeRuns::start([script]).await;
     rig(&runs).await.run("hello").await
 }
 
-/// What a turn gives that somebody watches.
+/// Runs a streamed turn.
 async fn stream_against(script: Script) -> Ran {
     let runs = FakeRuns::start([script]).await;
     rig(&runs).await.stream("hello").await

@@ -18,11 +18,11 @@ use talaria_rig::{MailHost, Rig};
 use talaria_turns::{Content, Emitted, Failure, Message, Outcome, Part, Role, Said, Turn};
 use tokio::sync::mpsc;
 
-/// What plugin and bridge share; the executor may name it and never sees it.
+/// The secret that plugin and bridge share; the executor may name it but never sees it.
 const SECRET: &str = "MOLECULE_A2A_PLATFORM_SHARED_SECRET";
 
 /// The executor, pointed at this plugin, with the grant that its settings imply and the deadline of the product. Its chats
-/// are named as the Python bridge's were, so that turns of the rig's one conversation have chats of their own.
+/// are named as the Python bridge named them, so that turns of the rig's one context have chats of their own.
 async fn rig(plugin: &FakePlugin, mail: &MailHost) -> Rig {
     Rig::new("plugin-callback")
         .await
@@ -39,7 +39,7 @@ fn with_metadata(turn: Turn, metadata: Value) -> Turn {
     Turn { message, ..turn }
 }
 
-/// A turn under way: what it says, and how it ends.
+/// A turn under way: its signals and its end.
 struct Running {
     said: mpsc::Receiver<Said>,
     end: tokio::task::JoinHandle<Result<Outcome, Failure>>,
@@ -52,7 +52,7 @@ impl Running {
         Self { said, end: tokio::spawn(running) }
     }
 
-    /// What it says next; checkpoints are kept on the way.
+    /// Waits for the next signal; checkpoints are acknowledged on the way.
     async fn next(&mut self) -> Said {
         loop {
             match talaria_fakes::soon("the turn says something", self.said.recv()).await.unwrap() {
@@ -71,7 +71,7 @@ impl Running {
         }
     }
 
-    /// The text of its next question, and where the answer goes.
+    /// Waits for the next question; returns its text and the sender for the answer.
     async fn question(&mut self) -> (String, tokio::sync::oneshot::Sender<Message>) {
         match self.next().await {
             Said::Ask { parts, answer } => (text(&parts), answer),
@@ -79,7 +79,7 @@ impl Running {
         }
     }
 
-    /// How it ended; checkpoints are kept on the way, the rest is dropped.
+    /// Waits for the end; checkpoints are acknowledged on the way, other signals dropped.
     async fn end(mut self) -> Result<String, Failure> {
         let outcome = talaria_fakes::soon("the turn ends", async {
             loop {

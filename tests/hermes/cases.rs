@@ -1,5 +1,5 @@
-//! What every executor must do at the real gateway, whatever its way there. The modules that are named after executors say
-//! which of it each can, and what only that one does.
+//! Cases that every executor must pass at the real gateway. The modules named after executors select the cases that apply to
+//! each, and add its own.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -16,11 +16,11 @@ pub(crate) const CANCELED: &str = "TASK_STATE_CANCELED";
 pub(crate) const INPUT_REQUIRED: &str = "TASK_STATE_INPUT_REQUIRED";
 pub(crate) const FAILED: &str = "TASK_STATE_FAILED";
 
-/// A picture of one dot.
+/// An image of one pixel.
 const IMAGE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// A bridge of its own at the shared gateway.
+/// A bridge for one test, at the shared gateway.
 pub(crate) struct Case {
     pub(crate) bridge: Bridge,
     pub(crate) hermes: Shared,
@@ -35,18 +35,18 @@ impl Case {
     }
 }
 
-/// A text in a conversation, with what the model shall do.
+/// A message in a context, with a command for the model.
 pub(crate) fn in_context(context: &str, command: &str) -> Value {
     let mut params = message(&Provider::turn(command).0);
     params["message"]["contextId"] = json!(context);
     params
 }
 
-/// A blocking send; the text of the answer, be it a reply or a failure.
+/// Sends and waits; returns the text of the reply or of the failure.
 pub(crate) async fn answer(bridge: &Bridge, params: Value) -> String {
     let answer = bridge.call("SendMessage", params).await;
     let result = &answer["result"];
-    // The last artifact: a task that has asked may hold more.
+    // The last artifact: a task that has asked a question may have more.
     let artifacts = result["task"]["artifacts"].as_array().map(Vec::as_slice).unwrap_or_default();
     let places = [
         &result["message"]["parts"][0]["text"],
@@ -56,13 +56,13 @@ pub(crate) async fn answer(bridge: &Bridge, params: Value) -> String {
     places.into_iter().find_map(Value::as_str).unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
 }
 
-/// What the model saw of a conversation before this text.
+/// The earlier messages of the context as the model sees them.
 pub(crate) async fn history(bridge: &Bridge, context: &str) -> Vec<String> {
     let said = answer(bridge, in_context(context, "history")).await;
     serde_json::from_str(&said).unwrap_or_else(|_| panic!("not a history: {said}"))
 }
 
-/// The words of the texts, without the names that they began with.
+/// The texts without the names of their turns.
 pub(crate) fn words(texts: &[String]) -> Vec<&str> {
     texts.iter().map(|text| text.split_once(": ").map_or(text.as_str(), |(_, words)| words)).collect()
 }
@@ -94,7 +94,7 @@ pub(crate) async fn reports_tools(executor: &str) {
     assert!(stream.text.contains("from the terminal"), "{}", stream.text);
 }
 
-/// A conversation goes on, in buffered and streamed turns alike, and no other hears of it.
+/// A context is remembered, in buffered and streamed turns alike, and no other context sees it.
 pub(crate) async fn continues(executor: &str) {
     let case = Case::of(executor).await;
     let bridge = &case.bridge;
@@ -103,10 +103,10 @@ pub(crate) async fn continues(executor: &str) {
     assert_eq!(streamed.text, "green");
     let seen = history(bridge, "painting").await;
     assert_eq!(words(&seen), ["say blue", "blue", "say green", "green"]);
-    assert_eq!(history(bridge, "cooking").await, [""; 0], "another conversation");
+    assert_eq!(history(bridge, "cooking").await, [""; 0], "another context");
 }
 
-/// The caller reads what was wrong, and no key.
+/// The caller reads the failure, without the key in it.
 pub(crate) async fn passes_failures_on(executor: &str) {
     let case = Case::of(executor).await;
     let said = answer(&case.bridge, message(&Provider::turn("fail 401").0)).await;
@@ -118,20 +118,20 @@ pub(crate) async fn passes_failures_on(executor: &str) {
     assert!(!stream.status.contains(PROVIDER_KEY), "{}", stream.status);
 }
 
-/// A cancel in the middle of an answer makes the agent hang up on its model, and the conversation can go on.
+/// A cancel in the middle of an answer makes the agent close its connection to the model, and the context can go on.
 pub(crate) async fn cancels(executor: &str) {
     let case = Case::of(executor).await;
     let (text, turn) = Provider::turn("talk");
     let mut params = message(&text);
     params["message"]["contextId"] = json!("talk");
     let mut stream = Stream::open(&case.bridge, params).await;
-    // Before its first words hermes-agent 0.19 cannot always hang up.
+    // Before the first words hermes-agent 0.19 cannot always close the connection.
     stream.until("its first words", |stream| !stream.text.is_empty()).await;
     cancel(&case.bridge, &stream.task).await;
     case.hermes.model.let_go(&turn).await;
     stream.until("the end", |stream| stream.state == CANCELED).await;
     assert_eq!(case.hermes.model.times(&turn), 1, "the agent did not ask again");
-    // The gateway writes a cancelled turn down when it gets to it, so the next one may not see it yet.
+    // The gateway stores a cancelled turn later, so the next one may not see it yet.
     assert_eq!(answer(&case.bridge, in_context("talk", "say on")).await, "on");
 }
 
@@ -150,10 +150,10 @@ pub(crate) async fn stops_tools(executor: &str) {
     let lives = || Command::new("kill").args(["-0", &pid.to_string()]).stderr(Stdio::null()).status();
     patiently("the tool's process is gone", || (!lives().unwrap().success()).then_some(())).await;
     assert_eq!(case.hermes.model.times(&turn), 1, "the agent did not go on");
-    assert_eq!(answer(&case.bridge, in_context("tool", "say free")).await, "free", "the conversation can");
+    assert_eq!(answer(&case.bridge, in_context("tool", "say free")).await, "free", "the context can go on");
 }
 
-/// A command that needs approval is the caller's question, and its answer decides.
+/// The caller is asked about a command that needs approval, and the answer decides.
 pub(crate) async fn asks_for_approval(executor: &str) {
     let case = Case::of(executor).await;
     for (decision, is_run) in [("approve", true), ("deny", false)] {
@@ -171,7 +171,7 @@ pub(crate) async fn asks_for_approval(executor: &str) {
     }
 }
 
-/// Asks again until there is an answer.
+/// Polls until there is a value.
 pub(crate) async fn patiently<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     soon(what, async {
         loop {
@@ -191,7 +191,7 @@ pub(crate) async fn cancel(bridge: &Bridge, task: &str) {
     }
 }
 
-/// The task, once it is in that state.
+/// Waits until the task is in that state.
 pub(crate) async fn in_state(bridge: &Bridge, id: &Value, state: &str) -> Value {
     soon(&format!("the task is {state}"), async {
         loop {
@@ -205,7 +205,7 @@ pub(crate) async fn in_state(bridge: &Bridge, id: &Value, state: &str) -> Value 
     .await
 }
 
-/// The gateway dies in the middle of a turn: the turn fails, and when it is back the conversation goes on.
+/// The gateway dies in the middle of a turn: the turn fails, and once the gateway is back the context goes on.
 pub(crate) async fn survives_the_gateway(executor: &str) {
     let mut hermes = Partner::own(Default::default()).await;
     let folder = tempfile::tempdir().unwrap();
@@ -226,8 +226,8 @@ pub(crate) async fn survives_the_gateway(executor: &str) {
     assert_eq!(words(&seen)[..2], ["say before", "before"], "{seen:?}");
 }
 
-/// What the agent remembers of this bridge's conversations is what its workspace shows, and nothing else of the gateway.
-pub(crate) async fn shows_what_it_remembers(executor: &str) {
+/// The workspace's transcript shows what the agent remembers of this bridge's contexts, and nothing else of the gateway.
+pub(crate) async fn shows_its_transcript(executor: &str) {
     let hermes = Partner::shared().await;
     let (folder, platform) = (tempfile::tempdir().unwrap(), FakePlatform::start().await);
     let bridge = hermes
@@ -236,7 +236,7 @@ pub(crate) async fn shows_what_it_remembers(executor: &str) {
         .env("WORKSPACE_CONFIG_PATH", &folder.path().to_string_lossy())
         .env("PLATFORM_URL", &platform.url())
         .env("HERMES_API_BASE", &hermes.gateway.api());
-    // The plugin itself shows nothing; what stands in for it does.
+    // The plugin itself has no transcript; its fallback has one.
     let inbound = hermes.gateway.inbound();
     let port = inbound.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let bridge = match executor {

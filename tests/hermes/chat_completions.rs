@@ -34,12 +34,12 @@ async fn a_tool_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_agent_remembers_is_shown() {
-    cases::shows_what_it_remembers(EXECUTOR).await;
+async fn the_transcript_has_what_the_agent_remembers() {
+    cases::shows_its_transcript(EXECUTOR).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_goes_on() {
+async fn a_context_is_remembered() {
     cases::continues(EXECUTOR).await;
 }
 
@@ -54,12 +54,12 @@ async fn a_cancel_stops_the_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_dies_fails_the_turn_and_not_the_conversation() {
+async fn a_gateway_that_dies_fails_the_turn_and_not_the_context() {
     cases::survives_the_gateway(EXECUTOR).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_key_is_told() {
+async fn a_wrong_key_is_reported() {
     let hermes = Partner::shared().await;
     let folder = tempfile::tempdir().unwrap();
     let wrong = "another-long-key-4411";
@@ -71,10 +71,10 @@ async fn a_wrong_key_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_says_nothing_is_told() {
+async fn a_model_that_says_nothing_is_reported() {
     let case = Case::of(EXECUTOR).await;
     let said = answer(&case.bridge, message(&Provider::turn("nothing").0)).await;
-    // The gateway's own words, as an ordinary answer.
+    // The gateway's own text, sent as an ordinary answer.
     assert!(said.contains("No reply"), "{said}");
 }
 
@@ -89,7 +89,7 @@ async fn a_dangerous_command_is_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_at_once_are_told_to_come_back() {
+async fn too_many_runs_at_once_are_answered_with_429() {
     let hermes = Partner::own(Options { runs: 1, ..Options::default() }).await;
     let folder = tempfile::tempdir().unwrap();
     let bridge = hermes.up(folder.path(), EXECUTOR);
@@ -103,7 +103,7 @@ async fn too_many_at_once_are_told_to_come_back() {
     assert_eq!(answer(&bridge, message(&Provider::turn("say hello").0)).await, "hello");
 }
 
-/// Sends a turn that waits, and kills the bridge while the model has it: the turn's name, and the task's id.
+/// Sends a turn that waits, and kills the bridge while the model has it; returns the turn's name and the task's id.
 async fn interrupt(hermes: &Partner, bridge: Bridge) -> (String, Value) {
     let (text, turn) = Provider::turn("wait");
     let mut params = message(&text);
@@ -114,7 +114,7 @@ async fn interrupt(hermes: &Partner, bridge: Bridge) -> (String, Value) {
     (turn, sent["result"]["task"]["id"].clone())
 }
 
-/// The task, once it is over.
+/// Waits until the task is over.
 async fn settled(bridge: &Bridge, id: &Value) -> Value {
     soon("the task is over", async {
         loop {
@@ -129,7 +129,7 @@ async fn settled(bridge: &Bridge, id: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_answer_outlives_a_restart_of_the_bridge_whether_it_comes_before_or_after() {
+async fn the_answer_survives_a_restart_of_the_bridge_whether_it_comes_before_or_after() {
     let hermes = Partner::shared().await;
     for answered_meanwhile in [false, true] {
         let folder = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ async fn the_answer_outlives_a_restart_of_the_bridge_whether_it_comes_before_or_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_of_the_gateway_too_fails_the_turn() {
+async fn a_restart_of_both_fails_the_turn() {
     let mut hermes = Partner::own(Options::default()).await;
     let folder = tempfile::tempdir().unwrap();
     let (turn, id) = interrupt(&hermes, hermes.up(folder.path(), EXECUTOR)).await;

@@ -1,8 +1,8 @@
 //! The real `hermes gateway run`, as a child process on loopback.
 //!
-//! It is an installation of its own: a fresh `HERMES_HOME`, an empty environment, ports that no other test is given, and
-//! a model provider that the tests script. It does not outlive the test: a shell stands between, which kills it as soon
-//! as the pipe to the test is closed, so that a test that is itself killed leaves nothing behind either.
+//! It has a fresh `HERMES_HOME`, an empty environment, ports of its own, and a model provider that the tests script. It does not
+//! outlive the test: a shell in between kills it as soon as the pipe to the test is closed, so that a killed test leaves nothing
+//! behind either.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ use serde_json::json;
 use talaria_egress::{Access, Config, Egress, Request, Response};
 use talaria_fakes::{PROVIDER_KEY, free_port};
 
-/// The API server's key. It refuses short ones and placeholders.
+/// The API server's key. The server rejects short keys and placeholders.
 pub(crate) const KEY: &str = "a-long-key-of-the-tests-7291";
-/// What the plugin and its callers share.
+/// The secret that the plugin and its callers share.
 pub(crate) const SECRET: &str = "a-shared-secret-of-the-tests-5313";
 /// How long a start may take: 4 s on an idle machine, many times that while something else is compiled.
 const START: Duration = Duration::from_secs(120);
-/// How much of its log a failed test prints, in lines.
+/// The number of log lines that a failed test prints.
 const TAIL: usize = 60;
-/// Runs the arguments, kills them when standard input ends, and is there for exactly as long as they are.
+/// Runs the arguments as a command, kills it when standard input ends, and ends with it.
 const SUPERVISE: &str = r#"
 exec 3<&0
 "$@" </dev/null 3<&- &
@@ -31,14 +31,14 @@ pid=$!
 wait "$pid"
 "#;
 
-/// What of a gateway's configuration tests differ in.
+/// The configuration in which gateways of tests differ.
 #[derive(Clone)]
 pub(crate) struct Options {
-    /// Runs at once over the API; 0 is no limit.
+    /// The number of concurrent runs over the API; 0 for no limit.
     pub(crate) runs: usize,
     /// How long an approval may take.
     pub(crate) approval_seconds: u64,
-    /// Where the plugin sends what belongs to a chat that it has heard nothing of since its start.
+    /// The callback URL for chats of which the plugin has got no message since its start.
     pub(crate) callback: String,
 }
 
@@ -61,7 +61,7 @@ impl Default for Options {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Starts one and waits until it has answered a turn: the first one imports half of Python.
+    /// Starts a gateway and waits until it has answered a turn, because the first turn imports many modules.
     pub(crate) async fn start(provider: &str, options: Options) -> Self {
         let (api, plugin) = (free_port(), free_port());
         let home = home();
@@ -82,12 +82,12 @@ impl Gateway {
         format!("http://127.0.0.1:{}/a2a/inbound", self.plugin)
     }
 
-    /// A folder for a test's files that goes away with the gateway.
+    /// A folder for a test's files, deleted with the gateway.
     pub(crate) fn scratch(&self) -> PathBuf {
         tempfile::tempdir_in(self.home.path()).unwrap().keep()
     }
 
-    /// SIGKILL: it ends where it stands. Returns when it is gone.
+    /// Sends SIGKILL, and returns when the process is gone.
     pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             drop(process.stdin.take());
@@ -95,13 +95,13 @@ impl Gateway {
         }
     }
 
-    /// Starts it again: the same home, the same ports.
+    /// Starts it again with the same home and the same ports.
     pub(crate) async fn restart(&mut self) {
         self.kill();
         assert!(self.up().await, "the gateway did not come back:\n{}", self.log());
     }
 
-    /// The end of what it logged.
+    /// The end of its logs.
     pub(crate) fn log(&self) -> String {
         let mut lines = Vec::new();
         for file in ["output.log", "logs/gateway.log", "logs/errors.log"] {
@@ -114,12 +114,12 @@ impl Gateway {
         lines.join("\n")
     }
 
-    /// A request to its plugin, with this secret.
+    /// Posts to its plugin with this secret.
     pub(crate) async fn post_inbound(&self, secret: &str, body: &str) -> Response {
         fetch("POST", &self.inbound(), &[("x-molecule-a2a-secret", secret)], body, START).await.unwrap()
     }
 
-    /// Starts the process and waits for both of its listeners; false when it ended instead.
+    /// Starts the process and waits for both of its listeners; returns false if the process ended instead.
     async fn up(&mut self) -> bool {
         let output = File::options().create(true).append(true).open(self.home.path().join("output.log"));
         let output = output.unwrap();
@@ -178,21 +178,21 @@ impl Drop for Gateway {
     }
 }
 
-/// Where everything is that these tests install and leave. `cargo xtask` uses the same.
+/// The folder for everything that these tests install. `cargo xtask` uses the same.
 fn folder() -> PathBuf {
     // `target/PROFILE/talaria`
     let target = Path::new(env!("CARGO_BIN_EXE_talaria")).ancestors().nth(2).expect("a target folder");
     target.join("hermes")
 }
 
-/// A home for a gateway. Its name has our process in it: by that, the next run knows that it is left over.
+/// A home for a gateway. Its name has our process id, by which the next run recognises a leftover.
 fn home() -> tempfile::TempDir {
     hermes();
     let prefix = format!("home-{}-", std::process::id());
     tempfile::Builder::new().prefix(&prefix).tempdir_in(folder()).unwrap()
 }
 
-/// The program, installed if it is not there yet.
+/// The program; installs it first if it is missing.
 pub(crate) fn hermes() -> &'static Path {
     static HERMES: OnceLock<PathBuf> = OnceLock::new();
     HERMES.get_or_init(|| {
@@ -214,19 +214,19 @@ fn config(provider: &str, plugin: u16, options: &Options) -> String {
         "model": {
             "default": "fake-model", "provider": "custom", "base_url": provider, "api_key": PROVIDER_KEY,
             "api_mode": "chat_completions", "context_length": 131_072,
-            // The gateway keeps images from a model that it does not know to see.
+            // The gateway leaves out images unless it knows that the model takes them.
             "supports_vision": true,
         },
         "security": { "allow_lazy_installs": false },
         "approvals": { "mode": "manual", "timeout": options.approval_seconds },
         "compression": { "enabled": false },
-        // Otherwise the model is asked for a title, with the user's text in the question.
+        // Otherwise the gateway asks the model for a title, with the user's text in the question.
         "auxiliary": { "title_generation": { "enabled": false } },
         "gateway": { "api_server": { "max_concurrent_runs": options.runs } },
         "plugins": { "enabled": ["molecule_a2a"] },
         "platforms": { "molecule-a2a": {
             "enabled": true,
-            // Without one, every new chat begins with a notice about it.
+            // Without one, every new chat begins with a notice that it is missing.
             "home_channel": { "platform": "molecule-a2a", "chat_id": "home", "name": "Home" },
             "extra": {
                 "host": "127.0.0.1", "port": plugin, "shared_secret": SECRET, "callback_url": options.callback,

@@ -1,4 +1,4 @@
-//! `hermes`, which has no gateway: straight at the model.
+//! `hermes`, which needs no gateway, directly at the model.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ async fn an_answer_streams() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_the_model_calls_is_passed_on_and_not_run() {
+async fn a_tool_call_is_passed_on_and_not_run() {
     let (model, folder) = (Provider::start().await, tempfile::tempdir().unwrap());
     let bridge = up(folder.path(), &model, PROVIDER_KEY);
     for streamed in [false, true] {
@@ -56,7 +56,7 @@ async fn a_tool_that_the_model_calls_is_passed_on_and_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_is_told_by_its_class() {
+async fn a_failure_is_reported_by_its_class() {
     let (model, folder) = (Provider::start().await, tempfile::tempdir().unwrap());
     let bridge = up(folder.path(), &model, PROVIDER_KEY);
     for (status, class) in
@@ -68,7 +68,7 @@ async fn a_failure_is_told_by_its_class() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_key_is_told_and_shows_in_readiness() {
+async fn a_wrong_key_is_reported_and_shows_in_readiness() {
     let (model, folder) = (Provider::start().await, tempfile::tempdir().unwrap());
     let bridge = up(folder.path(), &model, "sk-another-key-0123456789");
     assert_eq!(readiness(&bridge, "hermes"), "not-ready");
@@ -77,7 +77,7 @@ async fn a_wrong_key_is_told_and_shows_in_readiness() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_hangs_up_on_the_model() {
+async fn a_cancel_closes_the_connection_to_the_model() {
     let (model, folder) = (Provider::start().await, tempfile::tempdir().unwrap());
     let bridge = up(folder.path(), &model, PROVIDER_KEY);
     let (text, turn) = Provider::turn("talk");

@@ -35,7 +35,7 @@ async fn a_tool_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_names_the_tools_that_it_took() {
+async fn an_answer_lists_the_tools_that_it_took() {
     let case = Case::of(EXECUTOR).await;
     let text = Provider::turn("run echo from the terminal").0;
     let message = json!({ "messageId": "m1", "role": "user", "parts": [{ "kind": "text", "text": text }] });
@@ -48,12 +48,12 @@ async fn an_answer_names_the_tools_that_it_took() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_agent_remembers_is_shown() {
-    cases::shows_what_it_remembers(EXECUTOR).await;
+async fn the_transcript_has_what_the_agent_remembers() {
+    cases::shows_its_transcript(EXECUTOR).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_goes_on() {
+async fn a_context_is_remembered() {
     cases::continues(EXECUTOR).await;
 }
 
@@ -73,17 +73,17 @@ async fn a_cancel_stops_a_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_approval_is_the_callers() {
+async fn the_caller_decides_about_an_approval() {
     cases::asks_for_approval(EXECUTOR).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_dies_fails_the_turn_and_not_the_conversation() {
+async fn a_gateway_that_dies_fails_the_turn_and_not_the_context() {
     cases::survives_the_gateway(EXECUTOR).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_key_is_told_and_shows_in_readiness() {
+async fn a_wrong_key_is_reported_and_shows_in_readiness() {
     let hermes = Partner::shared().await;
     let folder = tempfile::tempdir().unwrap();
     let wrong = "another-long-key-4411";
@@ -94,9 +94,9 @@ async fn a_wrong_key_is_told_and_shows_in_readiness() {
     assert!(!said.contains(wrong) && !said.contains(KEY), "{said}");
 }
 
-/// The gateway gives the run up at once, although it may go on reading from the model until the model says something.
+/// The gateway gives the run up at once, although it may keep reading from the model until the model says something.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_before_the_first_word_frees_the_conversation() {
+async fn a_cancel_before_the_first_word_frees_the_context() {
     let case = Case::of(EXECUTOR).await;
     let (text, turn) = Provider::turn("wait");
     let mut params = message(&text);
@@ -109,7 +109,7 @@ async fn a_cancel_before_the_first_word_frees_the_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn always_is_refused_and_the_next_word_counts() {
+async fn always_is_rejected_and_the_next_answer_counts() {
     let case = Case::of(EXECUTOR).await;
     let folder = case.hermes.gateway.scratch();
     let mut stream =
@@ -124,7 +124,7 @@ async fn always_is_refused_and_the_next_word_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_approval_that_runs_out_is_withdrawn_and_the_agent_goes_on() {
+async fn an_approval_that_expires_is_withdrawn_and_the_agent_goes_on() {
     let hermes = Partner::own(Options { approval_seconds: 3, ..Options::default() }).await;
     let folder = tempfile::tempdir().unwrap();
     let bridge = hermes.up(folder.path(), EXECUTOR);
@@ -133,7 +133,7 @@ async fn an_approval_that_runs_out_is_withdrawn_and_the_agent_goes_on() {
     params["configuration"] = json!({ "returnImmediately": true });
     let id = bridge.call("SendMessage", params).await["result"]["task"]["id"].clone();
     in_state(&bridge, &id, INPUT_REQUIRED).await;
-    // Nobody answers.
+    // The caller does not answer.
     let done = in_state(&bridge, &id, COMPLETED).await;
     assert!(
         done["artifacts"][0]["parts"][0]["text"].as_str().unwrap().starts_with("the tool said: "),
@@ -143,7 +143,7 @@ async fn an_approval_that_runs_out_is_withdrawn_and_the_agent_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bridge_that_dies_goes_on_with_the_run() {
+async fn a_restarted_bridge_follows_the_run() {
     let hermes = Partner::shared().await;
     let folder = tempfile::tempdir().unwrap();
     let bridge = hermes.up(folder.path(), EXECUTOR);
@@ -160,7 +160,7 @@ async fn a_bridge_that_dies_goes_on_with_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_restarts_has_lost_the_run() {
+async fn a_restart_of_the_gateway_loses_the_run() {
     let mut hermes = Partner::own(Options::default()).await;
     let folder = tempfile::tempdir().unwrap();
     let bridge = hermes.up(folder.path(), EXECUTOR);
@@ -177,7 +177,7 @@ async fn a_gateway_that_restarts_has_lost_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_at_once_wait_for_a_place() {
+async fn too_many_runs_at_once_wait() {
     let hermes = Partner::own(Options { runs: 1, ..Options::default() }).await;
     let folder = tempfile::tempdir().unwrap();
     let bridge = hermes.up(folder.path(), EXECUTOR);
@@ -192,7 +192,7 @@ async fn too_many_at_once_wait_for_a_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_text_that_looks_like_a_command_is_a_text() {
+async fn a_text_that_looks_like_a_command_goes_to_the_model() {
     let case = Case::of(EXECUTOR).await;
     let (text, turn) = Provider::turn("say hello");
     assert_eq!(answer(&case.bridge, message(&format!("/yolo {text}"))).await, "hello");
@@ -200,7 +200,7 @@ async fn a_text_that_looks_like_a_command_is_a_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_survives_a_restart_of_both() {
+async fn a_context_survives_a_restart_of_both() {
     let mut hermes = Partner::own(Options::default()).await;
     let folder = tempfile::tempdir().unwrap();
     let bridge = hermes.up(folder.path(), EXECUTOR);

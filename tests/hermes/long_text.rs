@@ -51,7 +51,7 @@ async fn the_model_gets_it_whole_and_the_context_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_approval_is_the_callers() {
+async fn the_caller_decides_about_an_approval() {
     let case = Case::of(EXECUTOR).await;
     let folder = case.hermes.gateway.scratch();
     let (params, _) = long("danger", &format!("run rm -rf {}", folder.display()));
@@ -78,7 +78,7 @@ async fn a_cancel_stops_the_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bridge_that_dies_goes_on_with_the_run() {
+async fn a_restarted_bridge_follows_the_run() {
     let hermes = Partner::shared().await;
     for streaming in [false, true] {
         let folder = tempfile::tempdir().unwrap();

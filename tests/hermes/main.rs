@@ -1,6 +1,6 @@
-//! Every executor against the real hermes-agent: the real gateway, the real binary, a model that does what it is told.
+//! Every executor against the real hermes-agent: the real gateway, the real binary, and a scripted model.
 //!
-//! The first run installs hermes-agent; `docs/hermes.md` has what was seen.
+//! The first run installs hermes-agent; `docs/hermes.md` has the observations.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,7 +1,7 @@
-//! A gateway, the model behind it, and a bridge in front: what every test here has.
+//! The gateway of a test, the model behind it, and the bridge before it.
 //!
-//! One gateway serves all tests of a process, since it takes seconds to start; each test has a bridge and conversations of
-//! its own. A test that harms the gateway, or needs another configuration, gets its own.
+//! All tests of a process share one gateway, since it takes seconds to start; each test has a bridge and contexts of its own. A
+//! test that harms the gateway, or needs another configuration, starts its own.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -17,23 +17,23 @@ use crate::gateway::{Gateway, KEY, Options, SECRET};
 pub(crate) struct Partner {
     pub(crate) gateway: Gateway,
     pub(crate) model: Provider,
-    /// Where the model lives, since a test's own runtime ends with the test.
+    /// The model's runtime, since a test's own runtime ends with the test.
     runtime: Option<Runtime>,
 }
 
-/// The partner of all tests, which says what it logged when a test fails.
+/// The shared partner, which prints its logs when a test fails.
 pub(crate) struct Shared(&'static Partner);
 
 // === impl Partner ===
 
 impl Partner {
-    /// The one that tests share. They must leave it as it was.
+    /// The shared partner. Tests must leave it unchanged.
     pub(crate) async fn shared() -> Shared {
         static SHARED: OnceCell<Partner> = OnceCell::const_new();
         Shared(SHARED.get_or_init(|| Self::own(Options::default())).await)
     }
 
-    /// One for a test alone.
+    /// A partner for one test.
     pub(crate) async fn own(options: Options) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
@@ -42,7 +42,7 @@ impl Partner {
         Self { gateway, model, runtime: Some(runtime) }
     }
 
-    /// How to start a bridge whose default is this executor, with its settings and its secrets.
+    /// Configures a bridge whose default is this executor, with its settings and secrets.
     pub(crate) fn bridge<'a>(&self, folder: &'a Path, executor: &str) -> Start<'a> {
         let settings = match executor {
             "plugin-callback" => {
@@ -50,7 +50,7 @@ impl Partner {
             }
             _ => format!("base_url = \"{}\"", self.gateway.api()),
         };
-        // Port 0 where a port is listened on, so that tests can run side by side.
+        // Every listener has port 0, so that tests can run concurrently.
         let config = format!(
             "[executors]\ndefault = \"{executor}\"\n[callback]\nlisten = \"127.0.0.1:0\"\n\
              [admin]\nlisten = \"127.0.0.1:0\"\n[executor.{executor}.settings]\n{settings}\n"
@@ -61,7 +61,7 @@ impl Partner {
             .env("MOLECULE_A2A_PLATFORM_SHARED_SECRET", SECRET)
     }
 
-    /// Starts that bridge, and sees that it has reached what it needs.
+    /// Starts that bridge and asserts that it is ready.
     pub(crate) fn up(&self, folder: &Path, executor: &str) -> Bridge {
         let bridge = self.bridge(folder, executor).up();
         assert_eq!(readiness(&bridge, executor), "ready", "{}", bridge.banner);
@@ -69,7 +69,7 @@ impl Partner {
     }
 }
 
-/// Whether an executor had reached its upstream when the bridge was up: `ready` or `not-ready`.
+/// The readiness of an executor at the start of the bridge: `ready` or `not-ready`.
 pub(crate) fn readiness(bridge: &Bridge, executor: &str) -> String {
     let all = bridge.banner["executors"].as_array().cloned().unwrap_or_default();
     let one = all.iter().find(|one| one["name"] == executor).unwrap_or_else(|| panic!("{}", bridge.banner));
@@ -81,7 +81,7 @@ impl Drop for Partner {
         if std::thread::panicking() {
             eprintln!("{}", self.gateway.log());
         }
-        // A runtime must not wait for its threads inside of another.
+        // A runtime must not block inside another.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

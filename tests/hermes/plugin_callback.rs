@@ -1,4 +1,4 @@
-//! `plugin-callback` at the real gateway, by way of the plugin.
+//! `plugin-callback` at the real gateway, through the plugin.
 
 use serde_json::json;
 use talaria_fakes::{Provider, free_port, soon};
@@ -17,7 +17,7 @@ async fn a_text_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watched_turn_is_answered_in_one_piece() {
+async fn a_streamed_turn_is_answered_in_one_piece() {
     let case = Case::of(EXECUTOR).await;
     let stream = Stream::send(&case.bridge, &Provider::turn("count 8").0).await.end().await;
     assert_eq!((stream.state.as_str(), stream.text.trim_end()), (COMPLETED, "1 2 3 4 5 6 7 8"));
@@ -25,7 +25,7 @@ async fn a_watched_turn_is_answered_in_one_piece() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_runs_without_a_word() {
+async fn a_tool_runs_without_progress_events() {
     let case = Case::of(EXECUTOR).await;
     let stream = Stream::send(&case.bridge, &Provider::turn("run echo from the terminal").0).await;
     let stream = stream.end().await;
@@ -34,12 +34,12 @@ async fn a_tool_runs_without_a_word() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_agent_remembers_is_shown() {
-    cases::shows_what_it_remembers(EXECUTOR).await;
+async fn the_transcript_has_what_the_agent_remembers() {
+    cases::shows_its_transcript(EXECUTOR).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_goes_on() {
+async fn a_context_is_remembered() {
     cases::continues(EXECUTOR).await;
 }
 
@@ -54,15 +54,15 @@ async fn a_cancel_stops_a_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_of_the_model_is_told() {
+async fn a_failure_of_the_model_arrives_as_an_answer() {
     let case = Case::of(EXECUTOR).await;
     let said = answer(&case.bridge, message(&Provider::turn("fail 401").0)).await;
-    // The gateway's words. Nothing on this wire says that they are no answer.
+    // The gateway's text. Nothing on this wire marks it as a failure.
     assert!(said.starts_with("⚠️ Provider authentication failed."), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_secret_is_told() {
+async fn a_wrong_secret_is_reported() {
     let hermes = Partner::shared().await;
     let folder = tempfile::tempdir().unwrap();
     let wrong = "another-secret-4411";
@@ -74,7 +74,7 @@ async fn a_wrong_secret_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_commands_the_model_and_not_the_gateway() {
+async fn a_caller_cannot_command_the_gateway() {
     let case = Case::of(EXECUTOR).await;
     // `/yolo` would let every command run without approval.
     let (text, turn) = Provider::turn("say no harm done");
@@ -83,7 +83,7 @@ async fn a_peer_commands_the_model_and_not_the_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_of_one_conversation_each_get_their_own_answer() {
+async fn messages_of_one_context_each_get_their_own_answer() {
     let case = Case::of(EXECUTOR).await;
     let say = |words: &str| answer(&case.bridge, in_context("busy", &format!("say {words}")));
     let answers = tokio::join!(say("one"), say("two"), say("three"));
@@ -91,8 +91,8 @@ async fn messages_of_one_conversation_each_get_their_own_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_outlives_a_crash_of_the_gateway() {
-    // After its restart the gateway only knows the configured address.
+async fn a_turn_survives_a_crash_of_the_gateway() {
+    // After its restart the gateway knows only the configured URL.
     let port = free_port();
     let callback = format!("http://127.0.0.1:{port}/a2a/reply");
     let mut hermes = Partner::own(Options { callback, ..Options::default() }).await;

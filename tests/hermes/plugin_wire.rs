@@ -1,5 +1,5 @@
-//! The wire of the molecule-a2a platform, at the real gateway, without a bridge: what any executor on it can rely on, and
-//! what it must expect. The plugin is ours; sessions, commands, approvals and the order of answers are the gateway's.
+//! The wire of the molecule-a2a platform at the real gateway, without a bridge: what an executor can rely on, and what it must
+//! expect. The plugin is ours; sessions, commands, approvals and the order of answers are the gateway's.
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Provider, Reply};
@@ -8,7 +8,7 @@ use crate::cases::{patiently, words};
 use crate::gateway::{Options, SECRET};
 use crate::partner::{Partner, Shared};
 
-/// A chat of its own, and what came back in it.
+/// A chat of one test, and its callbacks.
 struct Chat {
     hermes: Shared,
     callback: FakeGateway,
@@ -21,7 +21,7 @@ impl Chat {
         Self { hermes: Partner::shared().await, callback, id: format!("{id}-{}", std::process::id()) }
     }
 
-    /// Sends a text as it is; it is taken.
+    /// Sends a text unchanged and asserts that it is accepted.
     async fn post(&self, message: &str, text: &str) {
         let body = json!({
             "chat_id": self.id, "peer_id": "peer", "peer_name": "Peer", "content": text, "message_id": message,
@@ -34,24 +34,24 @@ impl Chat {
         );
     }
 
-    /// Sends what the model shall do; the turn's name.
+    /// Sends a command for the model; returns the turn's name.
     async fn say(&self, message: &str, command: &str) -> String {
         let (text, turn) = Provider::turn(command);
         self.post(message, &text).await;
         turn
     }
 
-    /// Everything that came back so far.
+    /// All callbacks so far.
     fn callbacks(&self) -> Vec<Value> {
         self.callback.requests().iter().map(talaria_fakes::Recorded::json).collect()
     }
 
-    /// The first callback for which this holds.
+    /// Waits for the first callback that matches.
     async fn callback(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         patiently(what, || self.callbacks().into_iter().find(&holds)).await
     }
 
-    /// The content of the answer to a message.
+    /// Waits for the answer to a message; returns its content.
     async fn answer(&self, message: &str) -> String {
         let what = format!("an answer to {message} in {:?}", self.id);
         let callback = self.callback(&what, |callback| callback["reply_to"] == message).await;
@@ -75,7 +75,7 @@ async fn an_answer_comes_to_the_callback_with_the_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_understood_or_allowed_is_refused() {
+async fn malformed_and_unauthorised_messages_are_rejected() {
     let hermes = Partner::shared().await;
     let message = json!({ "chat_id": "c", "content": "hello" }).to_string();
     for (secret, body, status, error) in [
@@ -137,7 +137,7 @@ async fn a_text_that_begins_with_a_slash_is_a_command_and_a_blank_before_it_disa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_of_the_model_is_told_as_text() {
+async fn a_failure_of_the_model_is_sent_as_text() {
     let chat = Chat::new("failure").await;
     chat.say("m1", "fail 401").await;
     let said = chat.answer("m1").await;
@@ -147,8 +147,8 @@ async fn a_failure_of_the_model_is_told_as_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_to_a_busy_chat_are_answered_under_the_wrong_name() {
-    // Not a wish: this is why a bridge has one message at a time in a chat.
+async fn messages_to_a_busy_chat_are_answered_under_the_wrong_id() {
+    // This is the reason why a bridge has one message at a time in a chat.
     let chat = Chat::new("busy").await;
     let turn = chat.say("e1", "wait").await;
     chat.hermes.model.asked(&turn).await;
@@ -161,12 +161,12 @@ async fn messages_to_a_busy_chat_are_answered_under_the_wrong_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_that_a_crash_cut_off_is_taken_up_again_and_answered_without_a_name() {
+async fn a_turn_that_a_crash_interrupted_is_resumed_and_answered_without_an_id() {
     let callback = FakeGateway::always(Reply::json(&json!({ "ok": true }))).await;
     let options = Options { callback: callback.base_url(), ..Options::default() };
     let mut hermes = Partner::own(options).await;
     let (text, turn) = Provider::turn("wait");
-    // No callback URL of its own: the gateway would have forgotten it.
+    // The message names no callback URL, since the gateway would have forgotten it.
     let body = json!({ "chat_id": "crash", "content": text, "message_id": "m1" }).to_string();
     assert_eq!(hermes.gateway.post_inbound(SECRET, &body).await.status, 200);
     hermes.model.asked(&turn).await;

@@ -1,4 +1,4 @@
-//! A stream of a bridge, as a test reads it.
+//! Reads a stream of a bridge.
 
 use std::time::Duration;
 
@@ -11,29 +11,29 @@ use crate::bridge::{Bridge, message};
 /// A turn whose events are read one by one.
 pub(crate) struct Stream {
     exchange: Exchange,
-    /// The task's id, once its first event is there.
+    /// The task's id, after the first event.
     pub(crate) task: String,
-    /// The context's.
+    /// The context's id.
     pub(crate) context: String,
     /// The answer so far.
     pub(crate) text: String,
-    /// The tools that were reported: name and state.
+    /// The tools that were reported, each by its name and state.
     pub(crate) tools: Vec<(String, String)>,
-    /// The state of the task, as last told.
+    /// The last state of the task.
     pub(crate) state: String,
-    /// The text that came with that state.
+    /// The text of that state.
     pub(crate) status: String,
-    /// Pieces of the answer.
+    /// The number of pieces of the answer.
     pub(crate) pieces: usize,
 }
 
 impl Stream {
-    /// Sends a text and reads along.
+    /// Sends a text and opens its stream.
     pub(crate) async fn send(bridge: &Bridge, text: &str) -> Self {
         Self::open(bridge, message(text)).await
     }
 
-    /// The same with parameters of one's own.
+    /// The same with any parameters.
     pub(crate) async fn open(bridge: &Bridge, params: Value) -> Self {
         let url = bridge.url();
         let access = Access { patterns: vec![format!("POST {url}/*").parse().unwrap()], ..Access::default() };
@@ -64,7 +64,7 @@ impl Stream {
         stream
     }
 
-    /// Takes the next event in; false at the end.
+    /// Reads the next event; returns false at the end.
     pub(crate) async fn next(&mut self) -> bool {
         let event = soon("the next event of the stream", self.exchange.next_event()).await.unwrap();
         let Some(event) = event else { return false };
@@ -101,7 +101,7 @@ impl Stream {
         true
     }
 
-    /// Reads until something holds.
+    /// Reads until a condition holds.
     pub(crate) async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
         while !holds(self) {
             let more = self.next().await;

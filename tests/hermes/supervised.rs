@@ -1,4 +1,4 @@
-//! hermes-agent started, kept up and stopped by talaria itself, with a home that only knows its model.
+//! talaria starts, restarts and stops hermes-agent itself, with a home that has only a model configured.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::cases::answer;
 use crate::gateway::{SECRET, hermes};
 use crate::partner::readiness;
 
-/// Ends the gateway also where the test fails, and the bridge is killed.
+/// Ends the gateway even if the test fails and the bridge is killed.
 struct Leftover<'a>(&'a Path);
 
 impl Leftover<'_> {
@@ -34,12 +34,12 @@ impl Drop for Leftover<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn talaria_starts_the_gateway_with_its_plugin_and_keeps_it_up() {
+async fn talaria_starts_the_gateway_with_its_plugin_and_restarts_it() {
     let model = Provider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     std::fs::create_dir(&home).unwrap();
-    // What an operator has: a model, and nothing about A2A.
+    // The operator has configured a model, and nothing about A2A.
     let config = json!({
         "model": {
             "default": "fake-model", "provider": "custom", "base_url": model.base_url(), "api_key": PROVIDER_KEY,
@@ -66,7 +66,7 @@ async fn talaria_starts_the_gateway_with_its_plugin_and_keeps_it_up() {
     assert_eq!(readiness(&bridge, "plugin-callback"), "ready", "{}", bridge.banner);
     assert_eq!(answer(&bridge, message(&Provider::turn("say hello").0)).await, "hello");
 
-    // It is ended from outside, and comes back by itself.
+    // The gateway is killed from outside, and talaria restarts it.
     let first = leftover.id().unwrap();
     assert!(leftover.signal("-KILL"));
     let again = async {

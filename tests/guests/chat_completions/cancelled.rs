@@ -1,4 +1,4 @@
-//! A turn that is dropped lets its connection go, whatever it was waiting for.
+//! A dropped turn closes its connection, whatever it was waiting for.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::rig;
 
 #[tokio::test]
-async fn while_the_gateway_thinks() {
+async fn closes_the_connection_while_the_gateway_thinks() {
     for streaming in [false, true] {
         let gateway = FakeGateway::always(Reply::hang()).await;
         let rig = rig(&gateway).await;
@@ -23,7 +23,7 @@ async fn while_the_gateway_thinks() {
 }
 
 #[tokio::test]
-async fn in_the_middle_of_a_stream() {
+async fn closes_the_connection_in_the_middle_of_a_stream() {
     let gateway = FakeGateway::always(Stream::new().delta(&"word ".repeat(1_000)).hang()).await;
     let rig = rig(&gateway).await;
     let (running, mut said) = rig.begin(Turn { streaming: true, ..rig.turn("hello") });
@@ -39,8 +39,8 @@ async fn in_the_middle_of_a_stream() {
 }
 
 #[tokio::test]
-async fn while_nobody_reads_what_it_says() {
-    // More events than wait for their reader, who has gone for a walk.
+async fn closes_the_connection_while_nobody_reads_its_events() {
+    // More events than the queue holds, while nobody reads them.
     let stream = (0..1_000).fold(Stream::new(), |stream, _| stream.delta(&"word ".repeat(100)));
     let gateway = FakeGateway::always(stream.finish("stop")).await;
     let rig = rig(&gateway).await;
@@ -58,10 +58,10 @@ async fn while_nobody_reads_what_it_says() {
 }
 
 #[tokio::test]
-async fn a_thousand_times_without_a_trace() {
+async fn a_thousand_dropped_turns_leave_no_connection() {
     let gateway = FakeGateway::always(Reply::hang()).await;
     let rig = rig(&gateway).await;
-    // More in all than the engine has slots, so each must come back.
+    // More turns than the engine has slots, so each slot must be released.
     for round in 1..=10 {
         let mut turns = JoinSet::new();
         for _ in 0..100 {
@@ -75,7 +75,7 @@ async fn a_thousand_times_without_a_trace() {
 }
 
 #[tokio::test]
-async fn a_slow_gateway_is_waited_for() {
+async fn a_turn_waits_for_a_slow_gateway() {
     let released = Arc::new(Notify::new());
     let gateway = FakeGateway::always(Reply::completion("at last").slow(&released)).await;
     let rig = rig(&gateway).await;

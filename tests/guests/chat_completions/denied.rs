@@ -1,4 +1,4 @@
-//! What the grant does not allow does not happen.
+//! Calls that the grant does not include are denied.
 
 use talaria_rig::Rig;
 use talaria_turns::FailureKind;

@@ -1,4 +1,4 @@
-//! A gateway that answers with an error, or not at all.
+//! Failures of a gateway that answers with an error or not at all.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn run_against(reply: Reply) -> Ran {
 }
 
 #[tokio::test]
-async fn an_error_status_is_told_with_the_body_be_it_json_or_text() {
+async fn an_error_status_is_reported_with_its_body_json_or_text() {
     let cases = [
         (
             401,
@@ -43,7 +43,7 @@ async fn an_error_status_is_told_with_the_body_be_it_json_or_text() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_an_answer_and_is_not_followed() {
+async fn a_redirect_is_not_followed() {
     let gateway = FakeGateway::start(|request| {
         assert_eq!(request.path, "/v1/chat/completions");
         Reply::status(307, "text/plain", "elsewhere").header("location", "/elsewhere")
@@ -72,13 +72,13 @@ async fn an_error_of_exactly_500_characters_is_whole() {
 }
 
 #[tokio::test]
-async fn an_error_that_is_not_utf8_is_readable_all_the_same() {
+async fn an_error_that_is_not_utf8_is_still_readable() {
     let ran = run_against(Reply::status(500, "application/octet-stream", b"caf\xe9 \xff!".as_slice())).await;
     assert_eq!(ran.failure().message, "[hermes-agent error 500] caf\u{fffd} \u{fffd}!");
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_told_with_its_reason() {
+async fn a_refused_connection_is_reported_with_its_reason() {
     let address = format!("127.0.0.1:{}", free_port());
     let rig = Rig::new("chat-completions").await.setting("base_url", format!("http://{address}/v1"));
     for ran in [rig.run("hello").await, rig.stream("hello").await] {
@@ -103,7 +103,7 @@ async fn a_gateway_that_does_not_answer_in_time_is_unreachable() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_breaks_off_or_speaks_no_http_is_unreachable() {
+async fn a_gateway_that_breaks_the_connection_or_the_protocol_is_unreachable() {
     let cases: [(&str, &[u8]); 4] = [
         ("nothing at all", b""),
         ("no HTTP", b"SSH-2.0-OpenSSH_9.2\r\n"),

@@ -1,4 +1,4 @@
-//! A provider's failure, which the gateway reports as HTTP 200: a failure, not an answer.
+//! The gateway reports a provider's failure as HTTP 200; the executor makes it a failure.
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, PROVIDER_KEY, Reply};
@@ -25,20 +25,20 @@ fn assert_failed(ran: &Ran, expected: &str) {
 }
 
 #[tokio::test]
-async fn as_the_real_gateway_says_it() {
+async fn a_failure_as_the_real_gateway_reports_it() {
     let ran = run_against(Reply::error_in_200(&text())).await;
     assert_failed(&ran, "[hermes-agent error] HTTP 401: fake provider error ");
 }
 
 #[tokio::test]
-async fn when_only_the_finish_reason_tells() {
+async fn a_failure_that_only_the_finish_reason_reports() {
     let body = json!({ "choices": [{ "message": { "content": text() }, "finish_reason": "error" }] });
     let ran = run_against(Reply::json(&body)).await;
     assert_failed(&ran, "[hermes-agent error] HTTP 401: fake provider error ");
 }
 
 #[tokio::test]
-async fn when_only_the_gateways_own_member_tells() {
+async fn a_failure_that_only_the_gateways_own_field_reports() {
     let body = json!({
         "choices": [{ "message": { "content": text() }, "finish_reason": "stop" }],
         "hermes": { "completed": false, "failed": true },
@@ -48,7 +48,7 @@ async fn when_only_the_gateways_own_member_tells() {
 }
 
 #[tokio::test]
-async fn without_any_text() {
+async fn a_failure_without_any_text() {
     for content in [Value::Null, json!("")] {
         let body = json!({ "choices": [{ "message": { "content": content }, "finish_reason": "error" }] });
         let ran = run_against(Reply::json(&body)).await;
@@ -57,7 +57,7 @@ async fn without_any_text() {
 }
 
 #[tokio::test]
-async fn a_long_one_is_cut_after_500_characters() {
+async fn a_long_failure_is_cut_after_500_characters() {
     let ran = run_against(Reply::error_in_200(&"ä".repeat(600))).await;
     assert_eq!(ran.failure().message, format!("[hermes-agent error] {}", "ä".repeat(500)));
 }
@@ -71,7 +71,7 @@ async fn a_provider_key_is_scrubbed_from_an_answer_too() {
 }
 
 #[tokio::test]
-async fn a_failed_flag_that_is_false_or_no_flag_is_no_failure() {
+async fn a_flag_that_is_false_or_not_a_flag_is_not_a_failure() {
     for flag in [json!(false), json!(null), json!("true"), json!(1)] {
         let body = json!({ "choices": [{ "message": { "content": "hi" } }], "hermes": { "failed": flag } });
         assert_eq!(run_against(Reply::json(&body)).await.text(), "hi", "{flag}");

@@ -1,4 +1,4 @@
-//! Who remembers the conversation: hermes-agent in its session, or the host, for gateways that keep nothing.
+//! Who remembers a context: hermes-agent in its session, or the host for gateways that keep nothing.
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Recorded};
@@ -13,7 +13,7 @@ async fn with_key(gateway: &FakeGateway) -> Rig {
     rig(gateway).await.secret(KEY, "k-0123456789abcdef")
 }
 
-/// A turn in a conversation, buffered.
+/// Runs a buffered turn in the context.
 async fn say(rig: &Rig, text: &str) {
     let turn = rig.turn_of_record(text).await;
     assert_eq!(rig.execute(turn).await.text(), "hi");
@@ -30,7 +30,7 @@ fn chat<const N: usize>(lines: [(&str, &str); N]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_gateway_without_sessions_is_told_the_conversation() {
+async fn a_gateway_without_sessions_gets_the_earlier_messages() {
     let gateway = polite().await;
     gateway.keep_no_sessions();
     for rig in [rig(&gateway).await, with_key(&gateway).await] {
@@ -59,7 +59,7 @@ async fn a_gateway_without_sessions_is_told_the_conversation() {
 }
 
 #[tokio::test]
-async fn hermes_agent_is_not_told_what_it_remembers() {
+async fn hermes_agent_does_not_get_the_messages_that_it_remembers() {
     let gateway = polite().await;
     let rig = with_key(&gateway).await;
     say(&rig, "my name is Ada").await;
@@ -71,22 +71,22 @@ async fn hermes_agent_is_not_told_what_it_remembers() {
         assert_eq!(messages(request), chat([("user", "what is my name?")]));
         assert!(request.header(SESSION).is_some());
     }
-    assert_eq!(gateway.probes(), 1, "its health is asked for once a conversation");
+    assert_eq!(gateway.probes(), 1, "its health is asked for once a context");
 }
 
 #[tokio::test]
-async fn a_wrong_guess_heals() {
+async fn a_wrong_guess_about_the_gateway_corrects_itself() {
     let gateway = polite().await;
     let rig = with_key(&gateway).await;
     say(&rig, "my name is Ada").await;
     rig.said("my name is Ada", "Hello Ada").await;
     say(&rig, "one").await;
-    // Another gateway took its place, which keeps nothing and names no session.
+    // Another gateway takes its place, which keeps nothing and names no session.
     gateway.keep_no_sessions();
     for text in ["two", "three"] {
         say(&rig, text).await;
     }
-    // And back.
+    // The first one comes back.
     gateway.keep_sessions();
     for text in ["four", "five"] {
         say(&rig, text).await;
@@ -97,7 +97,7 @@ async fn a_wrong_guess_heals() {
 }
 
 #[tokio::test]
-async fn the_setting_decides_where_there_is_one() {
+async fn the_setting_overrides_the_guess() {
     let known = [("user", "my name is Ada"), ("assistant", "Hello Ada"), ("user", "what is my name?")];
     for (history, keeps, told) in [
         ("messages", true, 3),
@@ -125,7 +125,7 @@ async fn the_setting_decides_where_there_is_one() {
 }
 
 #[tokio::test]
-async fn thoughts_and_files_do_not_go_back_in_and_both_sides_take_turns() {
+async fn thoughts_and_files_are_not_sent_back_and_both_sides_take_turns() {
     let gateway = polite().await;
     let rig = rig(&gateway).await;
     rig.said("one", "<think>what could one be?</think>\n\nfirst").await;
@@ -143,7 +143,7 @@ async fn thoughts_and_files_do_not_go_back_in_and_both_sides_take_turns() {
 }
 
 #[tokio::test]
-async fn what_is_sent_along_is_bounded_and_the_newest_stays() {
+async fn the_history_is_bounded_and_the_newest_messages_stay() {
     let gateway = polite().await;
     let rig = rig(&gateway).await;
     rig.said("oldest", &"x".repeat(200 << 10)).await;

@@ -1,4 +1,4 @@
-//! Parts that are not text: images and files on their way in, and on their way out.
+//! Images, files and data in messages and in answers.
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Reply, Stream};
@@ -21,7 +21,7 @@ fn answers(message: &Value) -> Reply {
 }
 
 #[tokio::test]
-async fn images_go_along_as_data_urls_after_the_text() {
+async fn images_are_sent_as_data_urls_after_the_text() {
     for streaming in [false, true] {
         let gateway = polite().await;
         let rig = rig(&gateway).await;
@@ -78,7 +78,7 @@ async fn an_image_of_ten_megabytes_fits_into_a_turn() {
 }
 
 #[tokio::test]
-async fn another_file_is_refused_without_a_call_by_a_host_that_let_it_in() {
+async fn other_files_are_rejected_before_any_call() {
     let gateway = polite().await;
     let rig = rig(&gateway).await;
     let ran = rig.execute(rig.turn_of(vec![Part::text("read"), file("application/pdf", b"%PDF")])).await;
@@ -87,7 +87,7 @@ async fn another_file_is_refused_without_a_call_by_a_host_that_let_it_in() {
 }
 
 #[tokio::test]
-async fn what_the_answer_holds_beside_text_comes_back_as_parts() {
+async fn the_parts_of_an_answer_beside_its_text_are_returned() {
     let message = json!({
         "content": [
             { "type": "text", "text": "Here " },
@@ -97,7 +97,7 @@ async fn what_the_answer_holds_beside_text_comes_back_as_parts() {
             { "type": "json", "json": { "total": 3 } },
         ],
         "images": [
-            // Said twice, as routers do.
+            // Sent twice, as routers do.
             { "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBORw==" } },
             { "type": "image_url", "image_url": { "url": "https://images.example/a.webp" } },
         ],
@@ -121,7 +121,7 @@ async fn what_the_answer_holds_beside_text_comes_back_as_parts() {
 }
 
 #[tokio::test]
-async fn images_of_a_stream_come_with_its_end() {
+async fn images_of_a_stream_are_returned_at_its_end() {
     let image = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBORw==" } });
     let chunk = json!({ "choices": [{ "index": 0, "delta": { "content": "", "images": [image] } }] });
     let stream = Stream::new().delta("Here.").bytes(format!("data: {chunk}\n\n")).finish("stop");
@@ -142,7 +142,7 @@ async fn an_image_without_text_is_an_answer() {
 }
 
 #[tokio::test]
-async fn malformed_parts_do_not_cost_the_answer() {
+async fn malformed_parts_are_left_out_of_the_answer() {
     let nine = format!("data:image/png;base64,{}", "AAAA".repeat((9 << 20) / 3));
     for bad in [
         json!({ "type": "image_url" }),
@@ -170,7 +170,7 @@ async fn malformed_parts_do_not_cost_the_answer() {
     let nine = json!([{ "type": "image_url", "image_url": { "url": nine } }]);
     let gateway = FakeGateway::always(answers(&json!({ "content": "fine", "images": nine }))).await;
     assert_eq!(rig(&gateway).await.run("hello").await.text(), "fine", "nine megabytes are too many");
-    // A list of images without end.
+    // An endless list of images.
     let images: Vec<_> = (0..100)
         .map(
             |n| json!({ "type": "image_url", "image_url": { "url": format!("https://images.example/{n}") } }),
@@ -181,7 +181,7 @@ async fn malformed_parts_do_not_cost_the_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_json_is_data_too_for_a_caller_who_reads_it() {
+async fn an_answer_that_is_json_is_data_too_if_the_caller_accepts_it() {
     let gateway = FakeGateway::always(Reply::completion(r#"{"total": 3}"#)).await;
     let rig = rig(&gateway).await;
     assert_eq!(rig.run("hello").await.text(), r#"{"total": 3}"#);

@@ -28,7 +28,7 @@ async fn a_gateway_that_answers_is_ready() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_refuses_the_key_is_not() {
+async fn a_gateway_that_rejects_the_key_is_not_ready() {
     for (status, is_ready) in [(401, false), (403, false), (404, true), (500, true), (200, true)] {
         let gateway = FakeGateway::always(Reply::status(status, "text/plain", "x".repeat(100_000))).await;
         let ready = rig(&gateway).await.secret(KEY, "k-0123456789abcdef").executor().setup().await;
@@ -44,7 +44,7 @@ async fn a_gateway_that_refuses_the_key_is_not() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_down_is_not() {
+async fn a_gateway_that_is_down_is_not_ready() {
     let address = format!("127.0.0.1:{}", free_port());
     let rig = Rig::new("chat-completions").await.setting("base_url", format!("http://{address}/v1"));
     let failure = rig.executor().setup().await.expect_err("nothing listens there");
@@ -53,7 +53,7 @@ async fn a_gateway_that_is_down_is_not() {
 }
 
 #[tokio::test]
-async fn a_grant_without_the_health_route_is_not_held_against_it() {
+async fn a_grant_without_the_health_route_does_not_make_it_unready() {
     let gateway = polite().await;
     let grant = format!("POST {}/chat/completions", gateway.base_url());
     rig(&gateway).await.grant([grant.as_str()]).executor().setup().await.expect("a probe that is skipped");
@@ -79,7 +79,7 @@ async fn a_gateway_without_a_health_route_is_ready_and_a_broken_one_is_not() {
 }
 
 #[tokio::test]
-async fn settings_that_are_no_text_are_refused() {
+async fn settings_of_the_wrong_type_are_rejected() {
     let gateway = polite().await;
     let rig = rig(&gateway).await.setting("model", 42);
     let failure = rig.setup().await.expect_err("a model is a text");

@@ -1,4 +1,4 @@
-//! What the gateway is asked.
+//! The requests to the gateway.
 
 use serde_json::json;
 use talaria_fakes::{FakeGateway, Reply};
@@ -8,7 +8,7 @@ use talaria_turns::{Content, FinalState, Part, Turn, Usage};
 use super::{KEY, polite, rig};
 
 #[tokio::test]
-async fn the_request_is_the_seeds_to_the_letter() {
+async fn the_request_is_that_of_the_python_bridge_to_the_letter() {
     let gateway = polite().await;
     let ran = rig(&gateway).await.run("hello there").await;
     assert_eq!(ran.text(), "hi");
@@ -28,7 +28,7 @@ async fn the_request_is_the_seeds_to_the_letter() {
 }
 
 #[tokio::test]
-async fn nothing_that_the_gateway_refuses_is_sent() {
+async fn no_header_is_sent_that_the_gateway_rejects() {
     let gateway = polite().await;
     let _ = rig(&gateway).await.run("hello").await;
     let request = gateway.request();
@@ -122,7 +122,7 @@ async fn all_text_parts_make_the_prompt_and_files_are_listed() {
 }
 
 #[tokio::test]
-async fn any_text_goes_there_and_back_unchanged() {
+async fn any_text_passes_both_ways_unchanged() {
     let text = "\"quotes\" \\ {secret:API_SERVER_KEY} \u{0} \u{7f} 🦀 äöü \u{202e} </script>";
     let gateway = FakeGateway::start(|request| {
         let said = request.json()["messages"][0]["content"].clone();
@@ -145,7 +145,7 @@ async fn usage_is_passed_on() {
 }
 
 #[tokio::test]
-async fn usage_that_makes_no_sense_is_left_out() {
+async fn malformed_usage_is_left_out() {
     for usage in [json!(null), json!({}), json!({ "prompt_tokens": "11", "completion_tokens": -1 })] {
         let body = json!({ "choices": [{ "message": { "content": "hi" } }], "usage": usage });
         let gateway = FakeGateway::always(Reply::json(&body)).await;

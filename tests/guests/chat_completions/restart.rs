@@ -1,4 +1,4 @@
-//! A restart of this host: what is asked again, and what is not.
+//! Which turns are asked again after a restart of this host, and which are not.
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Recorded, Reply};
@@ -9,7 +9,7 @@ use super::{KEY, rig};
 
 const LONG_AGO: &str = "2020-01-01T00:00:00.123456+00:00";
 
-/// A gateway that never answers its first completion, says `hi` to the others, and has been up since then.
+/// A gateway that never answers its first completion, answers `hi` to the others, and has been up since that time.
 async fn gateway(since: &'static str, state: &'static str) -> FakeGateway {
     let asked = std::sync::atomic::AtomicUsize::new(0);
     FakeGateway::start(move |request| match request.path.as_str() {
@@ -25,7 +25,7 @@ async fn gateway(since: &'static str, state: &'static str) -> FakeGateway {
     .await
 }
 
-/// Runs a turn until the gateway has it, and drops it as a crash does. What it kept.
+/// Runs a turn until the gateway has it, then drops it as a crash does; returns its checkpoint.
 async fn crash(gateway: &FakeGateway, rig: &Rig, turn: &Turn) -> Option<Vec<u8>> {
     let (running, mut said) = rig.begin(turn.clone());
     let mut kept_last = None;
@@ -45,7 +45,7 @@ async fn crash(gateway: &FakeGateway, rig: &Rig, turn: &Turn) -> Option<Vec<u8>>
     kept_last
 }
 
-/// Executes it again, as a host does that was down for so long.
+/// Executes the turn again, as a host does that was down for that long.
 async fn resume(rig: &Rig, turn: &Turn, checkpoint: Option<Vec<u8>>, begun_ms_ago: Value) -> Ran {
     let metadata = json!({ "talaria/begun-ms-ago": begun_ms_ago }).as_object().cloned();
     rig.execute(Turn { checkpoint, metadata, streaming: true, ..turn.clone() }).await
@@ -56,7 +56,7 @@ fn completions(gateway: &FakeGateway) -> Vec<Recorded> {
 }
 
 #[tokio::test]
-async fn the_same_is_asked_again_with_the_same_key() {
+async fn an_interrupted_turn_is_asked_again_with_the_same_key() {
     let gateway = gateway(LONG_AGO, "running").await;
     let rig = rig(&gateway).await.secret(KEY, "k-0123456789abcdef");
     let mut turn = rig.turn("hello");
@@ -82,7 +82,7 @@ async fn nothing_is_asked_again_that_could_run_twice() {
         (LONG_AGO, "running", json!(300_000), "it began more than 300 seconds ago"),
         (LONG_AGO, "running", json!(null), "nobody knows how long ago it began"),
         ("2999-01-01T00:00:00Z", "running", json!(1_000), restarted),
-        // It shows the moments of the process before.
+        // It still shows the times of the process before it.
         (LONG_AGO, "starting", json!(1_000), unsaid),
         ("yesterday", "running", json!(1_000), unsaid),
     ] {
@@ -97,7 +97,7 @@ async fn nothing_is_asked_again_that_could_run_twice() {
 }
 
 #[tokio::test]
-async fn another_body_is_not_asked_again() {
+async fn a_turn_whose_body_changed_is_not_asked_again() {
     let gateway = gateway(LONG_AGO, "running").await;
     let first = rig(&gateway).await.secret(KEY, "k-0123456789abcdef");
     let turn = first.turn("hello");
@@ -108,7 +108,7 @@ async fn another_body_is_not_asked_again() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_may_not_be_asked_how_long_it_is_up_is_not_asked_again() {
+async fn a_turn_is_not_asked_again_if_the_grant_hides_the_gateways_uptime() {
     let gateway = gateway(LONG_AGO, "running").await;
     let rig = rig(&gateway).await.secret(KEY, "k-0123456789abcdef");
     let turn = rig.turn("hello");
@@ -120,7 +120,7 @@ async fn a_gateway_that_may_not_be_asked_how_long_it_is_up_is_not_asked_again() 
 }
 
 #[tokio::test]
-async fn streams_and_upstreams_without_a_key_are_kept_only_to_be_tried_again() {
+async fn streams_and_turns_without_a_key_are_checkpointed_only_for_a_retry() {
     for (key, streaming) in [(true, true), (false, false), (false, true)] {
         for retry in [false, true] {
             let gateway = gateway(LONG_AGO, "running").await;
@@ -133,7 +133,7 @@ async fn streams_and_upstreams_without_a_key_are_kept_only_to_be_tried_again() {
             }
             let turn = Turn { streaming, ..rig.turn("hello") };
             let kept = crash(&gateway, &rig, &turn).await;
-            // Without a checkpoint the host fails the turn by itself.
+            // Without a checkpoint the host fails the turn.
             assert_eq!(kept.is_some(), retry, "key {key}, streaming {streaming}");
             if retry {
                 let ran = resume(&rig, &turn, kept, json!(3_600_000)).await;
@@ -148,7 +148,7 @@ async fn streams_and_upstreams_without_a_key_are_kept_only_to_be_tried_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_not_asked_again() {
+async fn a_turn_with_an_unreadable_checkpoint_is_not_asked_again() {
     let gateway = gateway(LONG_AGO, "running").await;
     let rig = rig(&gateway).await.secret(KEY, "k-0123456789abcdef");
     let ran = resume(&rig, &rig.turn("hello"), Some(b"}".to_vec()), json!(1)).await;

@@ -1,4 +1,4 @@
-//! The gateway's session: one a conversation, never of a caller's choosing.
+//! The gateway's session: one for each context, and never the caller's choice.
 
 use talaria_fakes::{FakeGateway, Reply};
 use talaria_rig::Rig;
@@ -17,7 +17,7 @@ fn sessions(gateway: &FakeGateway) -> Vec<Option<String>> {
 }
 
 #[tokio::test]
-async fn the_turns_of_a_conversation_share_one() {
+async fn the_turns_of_a_context_share_one_session() {
     let gateway = polite().await;
     let rig = with_key(&gateway).await;
     let first = rig.turn("one");
@@ -30,7 +30,7 @@ async fn the_turns_of_a_conversation_share_one() {
 }
 
 #[tokio::test]
-async fn another_conversation_and_another_caller_have_their_own() {
+async fn another_context_and_another_caller_have_sessions_of_their_own() {
     let gateway = polite().await;
     let rig = with_key(&gateway).await;
     let _ = rig.run("one").await;
@@ -44,7 +44,7 @@ async fn another_conversation_and_another_caller_have_their_own() {
 }
 
 #[tokio::test]
-async fn the_gateway_may_go_on_in_another() {
+async fn a_turn_follows_the_gateway_into_another_session() {
     for reply in [Reply::completion("hi"), Reply::stream(["hi"])] {
         let gateway = FakeGateway::always(reply.header(HEADER, "compressed-2")).await;
         let rig = with_key(&gateway).await;
@@ -55,7 +55,7 @@ async fn the_gateway_may_go_on_in_another() {
 }
 
 #[tokio::test]
-async fn a_session_that_no_gateway_takes_is_not_kept() {
+async fn a_session_id_that_no_gateway_takes_is_ignored() {
     for named in ["".to_owned(), "x".repeat(257)] {
         let gateway = FakeGateway::always(Reply::completion("hi").header(HEADER, &named)).await;
         let rig = with_key(&gateway).await;
@@ -67,7 +67,7 @@ async fn a_session_that_no_gateway_takes_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_first_turn_that_fails_does_not_lose_it() {
+async fn a_first_turn_that_fails_keeps_its_session() {
     let gateway =
         FakeGateway::script([Reply::status(500, "text/plain", "no"), Reply::completion("hi")]).await;
     let rig = with_key(&gateway).await;
@@ -78,7 +78,7 @@ async fn a_first_turn_that_fails_does_not_lose_it() {
 }
 
 #[tokio::test]
-async fn there_is_none_without_a_key() {
+async fn without_the_key_no_session_is_named() {
     let gateway = polite().await;
     let rig = rig(&gateway).await;
     let _ = rig.run("one").await;

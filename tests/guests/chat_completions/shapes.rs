@@ -1,4 +1,4 @@
-//! Answers that are no chat completion, and those that only look odd.
+//! Answers that are not chat completions, and unusual ones that are.
 
 use serde_json::json;
 use talaria_fakes::{FakeGateway, Reply};
@@ -9,7 +9,7 @@ use super::rig;
 const NO_CONTENT: &str = "(hermes-agent returned no content)";
 
 #[tokio::test]
-async fn an_unexpected_shape_is_no_content() {
+async fn an_unexpected_shape_fails_as_no_content() {
     let bodies = [
         ("an array", "[]".into()),
         ("an array of completions", r#"[{"choices":[{"message":{"content":"hi"}}]}]"#.into()),
@@ -21,7 +21,7 @@ async fn an_unexpected_shape_is_no_content() {
         ("no choice", json!({ "choices": [] }).to_string()),
         ("a choice that is a text", json!({ "choices": ["hi"] }).to_string()),
         ("no message", json!({ "choices": [{}] }).to_string()),
-        ("a message that is none", json!({ "choices": [{ "message": null }] }).to_string()),
+        ("a message that is null", json!({ "choices": [{ "message": null }] }).to_string()),
         ("no content", json!({ "choices": [{ "message": { "role": "assistant" } }] }).to_string()),
         ("a number", json!({ "choices": [{ "message": { "content": 42 } }] }).to_string()),
         ("parts", json!({ "choices": [{ "message": { "content": [{ "type": "hologram" }] } }] }).to_string()),
@@ -34,7 +34,7 @@ async fn an_unexpected_shape_is_no_content() {
     for (what, body) in bodies {
         let gateway = FakeGateway::always(Reply::status(200, "application/json", body)).await;
         let rig = rig(&gateway).await;
-        // Asked to stream or not: a gateway that answers in one piece is read the same way.
+        // An answer in one piece is read the same way, whether a stream was requested or not.
         for streaming in [false, true] {
             let ran = rig.execute(Turn { streaming, ..rig.turn("hello") }).await;
             let failure = ran.failure();
@@ -46,7 +46,7 @@ async fn an_unexpected_shape_is_no_content() {
 }
 
 #[tokio::test]
-async fn invalid_utf8_is_no_content() {
+async fn invalid_utf8_fails_as_no_content() {
     let body = b"{\"choices\":[{\"message\":{\"content\":\"caf\xe9\"}}]}".as_slice();
     let gateway = FakeGateway::always(Reply::status(200, "application/json", body)).await;
     assert_eq!(rig(&gateway).await.run("hello").await.failure().message, NO_CONTENT);
@@ -65,7 +65,7 @@ async fn empty_content_is_an_empty_reply() {
 }
 
 #[tokio::test]
-async fn a_reply_is_passed_on_as_it_is() {
+async fn a_reply_is_passed_on_unchanged() {
     for text in ["  spaces  ", "\n\nlines\n", "⚠️ No reply: the model returned empty content", "\u{0}"] {
         let gateway = FakeGateway::always(Reply::completion(text)).await;
         assert_eq!(rig(&gateway).await.run("hello").await.text(), text);
@@ -87,7 +87,7 @@ async fn the_first_choice_counts_and_unknown_members_do_not() {
 }
 
 #[tokio::test]
-async fn any_success_status_and_content_type_will_do() {
+async fn any_2xx_status_and_content_type_is_accepted() {
     let body = json!({ "choices": [{ "message": { "content": "hi" } }] }).to_string();
     for (status, content_type) in
         [(200, "text/plain"), (201, "application/json"), (299, "application/octet-stream")]

@@ -1,4 +1,4 @@
-//! The same turn, streamed.
+//! Streamed turns.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ async fn deltas_come_in_order_and_add_up_to_the_reply() {
 }
 
 #[tokio::test]
-async fn a_delta_is_passed_on_before_the_next_one_comes() {
+async fn a_delta_is_passed_on_before_the_next_one_arrives() {
     let released = Arc::new(Notify::new());
     let first = "word ".repeat(1_000);
     let gateway =
@@ -104,7 +104,7 @@ async fn an_answer_that_begins_after_a_tool_has_no_line_feeds_before_it() {
 }
 
 #[tokio::test]
-async fn keepalives_and_what_is_unknown_are_skipped() {
+async fn keepalives_and_unknown_events_are_skipped() {
     let stream = Stream::new()
         .keepalive()
         .bytes("event: hermes.new\ndata: {\"choices\":null}\n\n")
@@ -135,20 +135,20 @@ async fn events_may_be_torn_anywhere_and_end_in_any_line_feed() {
 }
 
 #[tokio::test]
-async fn a_stream_without_a_word_is_an_empty_reply() {
+async fn a_stream_without_text_is_an_empty_reply() {
     let ran = stream_against(Stream::new().finish("stop")).await;
     assert_eq!(ran.text(), "");
     assert_eq!(ran.events, []);
 }
 
 #[tokio::test]
-async fn the_end_needs_no_done_line() {
+async fn a_stream_may_end_without_a_done_line() {
     let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
     assert_eq!(stream_against(Stream::new().delta("hi").bytes(end)).await.text(), "hi");
 }
 
 #[tokio::test]
-async fn a_cut_is_a_failure_and_what_came_was_passed_on() {
+async fn a_stream_that_is_cut_fails_after_passing_on_what_arrived() {
     let cuts = [
         ("torn connection", Stream::new().delta("Hello there. ").cut()),
         (
@@ -183,7 +183,7 @@ async fn a_failure_in_the_last_chunk_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_last_chunk_that_only_says_error_is_a_failure() {
+async fn a_last_chunk_with_only_an_error_is_a_failure() {
     let ran = stream_against(Stream::new().delta("It broke.").finish("error")).await;
     assert_eq!(ran.failure().message, "[hermes-agent error] It broke.");
 }
@@ -202,7 +202,7 @@ async fn a_provider_key_in_the_deltas_is_scrubbed_wherever_it_is_torn() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_answers_a_stream_request_in_one_piece_is_understood() {
+async fn an_answer_in_one_piece_to_a_stream_request_is_accepted() {
     let ran = stream_against(Reply::completion("hi")).await;
     assert_eq!(ran.text(), "hi");
     assert_eq!(
@@ -214,7 +214,7 @@ async fn a_gateway_that_answers_a_stream_request_in_one_piece_is_understood() {
 }
 
 #[tokio::test]
-async fn an_error_status_is_told_as_for_a_buffered_turn() {
+async fn an_error_status_is_reported_as_for_a_buffered_turn() {
     let cases = [
         (
             429,

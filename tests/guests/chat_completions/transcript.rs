@@ -1,4 +1,4 @@
-//! What the agent remembers, as the gateway's sessions have it.
+//! The transcript, read from the gateway's sessions.
 
 use serde_json::{Value, json};
 use talaria_engine::{Line, Page};
@@ -10,7 +10,7 @@ use super::{KEY, rig};
 
 const SECRET: &str = "k-0123456789abcdef";
 
-/// A gateway with sessions, the one first that was spoken in last.
+/// A gateway with sessions, the one with the newest message first.
 async fn gateway(sessions: Value, messages: Vec<(&'static str, Value)>) -> FakeGateway {
     FakeGateway::start(move |request: &Recorded| {
         if request.header("authorization") != Some(&format!("Bearer {SECRET}")) {
@@ -41,7 +41,7 @@ fn row(id: u32, role: &str, text: &str) -> Value {
     json!({ "id": id, "role": role, "content": text, "timestamp": 1_790_000_000.5, "reasoning": "let me think" })
 }
 
-async fn two_conversations() -> FakeGateway {
+async fn two_sessions() -> FakeGateway {
     let sessions = json!([
         { "id": "compressed-2", "_lineage_root_id": "talaria-b", "source": "api_server" },
         { "id": "20260101_of_the_terminal", "source": "cli" },
@@ -73,8 +73,8 @@ async fn two_conversations() -> FakeGateway {
 }
 
 #[tokio::test]
-async fn the_bridges_conversations_are_read_in_the_order_of_their_messages() {
-    let gateway = two_conversations().await;
+async fn the_bridges_sessions_are_read_in_the_order_of_their_messages() {
+    let gateway = two_sessions().await;
     let executor = with_key(&gateway).await.executor();
     let page = executor.transcript(0, 100).await.unwrap();
     let expected = [
@@ -109,8 +109,8 @@ async fn the_bridges_conversations_are_read_in_the_order_of_their_messages() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_told() {
-    let gateway = two_conversations().await;
+async fn a_transcript_that_cannot_be_read_fails_with_the_reason() {
+    let gateway = two_sessions().await;
     let without = rig(&gateway).await.executor().transcript(0, 10).await.unwrap_err();
     assert!(without.message.contains("set API_SERVER_KEY"), "{without:?}");
     let wrong = rig(&gateway).await.secret(KEY, "another-0123456789").executor();

@@ -1,4 +1,4 @@
-//! A turn that is dropped or cancelled lets its exchange go.
+//! A dropped or cancelled turn closes its exchange.
 
 use talaria_fakes::{FakeGateway, Reply, Stream, soon};
 use talaria_turns::{Emitted, FailureKind, Said, Turn};
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::rig;
 
 #[tokio::test]
-async fn while_the_model_thinks() {
+async fn closes_the_connection_while_the_model_thinks() {
     for streaming in [false, true] {
         let endpoint = FakeGateway::always(Reply::hang()).await;
         let rig = rig(&endpoint).await;
@@ -23,7 +23,7 @@ async fn while_the_model_thinks() {
 }
 
 #[tokio::test]
-async fn in_the_middle_of_a_stream() {
+async fn closes_the_connection_in_the_middle_of_a_stream() {
     let endpoint = FakeGateway::always(Stream::new().delta(&"word ".repeat(1_000)).hang()).await;
     let rig = rig(&endpoint).await;
     let (running, mut said) = rig.begin(Turn { streaming: true, ..rig.turn("hello") });

@@ -1,4 +1,4 @@
-//! What a caller reads of a failure: its class, and nothing that a provider wrote.
+//! A caller reads the class of a failure, and nothing that a provider wrote.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn assert_failed(ran: &Ran, class: &str, kind: FailureKind, retryable: bool) {
 }
 
 #[tokio::test]
-async fn a_status_is_told_by_the_name_of_its_class() {
+async fn a_status_is_reported_by_the_name_of_its_class() {
     let cases = [
         (400, "BadRequestError", false),
         (401, "AuthenticationError", false),
@@ -43,7 +43,7 @@ async fn a_status_is_told_by_the_name_of_its_class() {
 }
 
 #[tokio::test]
-async fn a_failure_inside_a_good_response_is_a_failure() {
+async fn a_failure_inside_a_200_is_a_failure() {
     let cases = [
         (json!({ "error": { "message": "Provider returned error", "code": 429 } }), "RateLimitError", true),
         (
@@ -77,7 +77,7 @@ async fn a_failure_inside_a_good_response_is_a_failure() {
 }
 
 #[tokio::test]
-async fn an_answer_of_another_shape_is_none() {
+async fn an_answer_of_another_shape_is_a_failure() {
     for body in [
         "[]",
         "null",
@@ -140,7 +140,7 @@ async fn a_call_without_a_grant_never_reaches_the_endpoint() {
 }
 
 #[tokio::test]
-async fn the_operator_reads_the_reason_and_nobody_reads_the_key() {
+async fn the_log_has_the_reason_and_no_key() {
     let key = "sk-or-0123456789abcdef";
     let endpoint = FakeGateway::start(|request| {
         let sent = request.header("authorization").unwrap_or_default().to_owned();

@@ -1,11 +1,11 @@
-//! The endpoint keeps nothing, so each turn is sent with what was said before it.
+//! The endpoint keeps nothing, so each turn is sent with the earlier messages.
 
 use serde_json::{Value, json};
 
 use super::{polite, rig};
 
 #[tokio::test]
-async fn the_conversation_goes_along_unless_the_setting_says_otherwise() {
+async fn the_earlier_messages_are_sent_unless_the_setting_says_otherwise() {
     for (history, told) in [(None, 3), (Some("messages"), 3), (Some("session"), 1), (Some("none"), 1)] {
         let endpoint = polite().await;
         let mut rig = rig(&endpoint).await;

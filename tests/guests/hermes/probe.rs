@@ -32,7 +32,7 @@ async fn an_endpoint_without_a_list_is_ready() {
 }
 
 #[tokio::test]
-async fn a_refused_key_is_named() {
+async fn a_rejected_key_is_named() {
     for status in [401, 403] {
         let failure = probe(Reply::status(status, "text/plain", "no")).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::Upstream, "loaded, not ready");
@@ -53,7 +53,7 @@ async fn an_endpoint_that_is_down_is_not_ready() {
 }
 
 #[tokio::test]
-async fn a_grant_without_the_list_is_not_held_against_it() {
+async fn a_grant_without_the_list_does_not_make_it_unready() {
     let endpoint = polite().await;
     let grant = format!("POST {}/chat/completions", endpoint.base_url());
     rig(&endpoint).await.grant([grant.as_str()]).executor().setup().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a model thinks goes into the trace and nowhere else.
+//! A model's thoughts go into the trace and nowhere else.
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Reply};
@@ -8,7 +8,7 @@ use super::{MODEL, deltas, message, rig};
 
 const THOUGHT: &str = "The caller is probably a test; better be polite.";
 
-/// Runs a turn and gives what was traced, with the turn's context.
+/// Runs a turn and returns its trace and its context.
 async fn traced(reply: impl Into<Reply>, streaming: bool) -> (Ran, Trace, String) {
     let endpoint = FakeGateway::always(reply).await;
     let rig = rig(&endpoint).await;
@@ -19,7 +19,7 @@ async fn traced(reply: impl Into<Reply>, streaming: bool) -> (Ran, Trace, String
     (ran, trace, context)
 }
 
-/// The one span, and the proof that nothing else holds the thought.
+/// Returns the one span, and asserts that nothing else contains the thought.
 fn the_span(ran: &Ran, trace: &Trace, thought: &str) -> String {
     assert!(!format!("{ran:?}").contains(thought), "in the reply or an event: {ran:?}");
     for event in trace.events() {
@@ -52,7 +52,7 @@ async fn the_span_has_all_that_an_operator_looks_for() {
 }
 
 #[tokio::test]
-async fn thoughts_in_any_place_are_taken_out() {
+async fn thoughts_are_removed_wherever_they_are() {
     let halves = THOUGHT.split_at(20);
     let tagged = format!("<think>{THOUGHT}</think>\n\nhi");
     let cases: Vec<(&str, Reply, bool)> = vec![
@@ -96,7 +96,7 @@ async fn only_the_beginning_of_a_long_thought_is_shown() {
 }
 
 #[tokio::test]
-async fn details_alone_are_worth_a_span() {
+async fn reasoning_details_alone_make_a_span() {
     for (details, spans) in
         [(json!([{ "type": "reasoning.encrypted" }]), 1), (json!({}), 1), (json!([]), 0), (Value::Null, 0)]
     {
@@ -117,7 +117,7 @@ async fn a_model_that_does_not_think_leaves_no_span() {
 #[tokio::test]
 async fn a_secret_in_a_thought_is_not_in_the_trace() {
     let key = "sk-abcdefghijklmnopqrstuvwx";
-    // Whole, and where the preview is cut through it.
+    // Once whole, and once where the preview cuts it.
     for thought in [format!("the key is {key} ok"), format!("{}{key}", "x ".repeat(250))] {
         let (_, trace, _) = traced(message(json!({ "content": "hi", "reasoning": thought })), false).await;
         assert_eq!(trace.guest_spans("hermes.reasoning").len(), 1);
@@ -126,7 +126,7 @@ async fn a_secret_in_a_thought_is_not_in_the_trace() {
 }
 
 #[tokio::test]
-async fn the_thoughts_of_a_turn_that_fails_are_kept_all_the_same() {
+async fn the_thoughts_of_a_failed_turn_are_recorded_too() {
     let stream = deltas([json!({ "reasoning": THOUGHT })]).cut();
     let (ran, trace, _) = traced(stream, true).await;
     assert_eq!(ran.failure().message, "Agent error: APIConnectionError");

@@ -1,4 +1,4 @@
-//! What becomes of an answer.
+//! The reply that an answer becomes.
 
 use serde_json::{Value, json};
 use talaria_fakes::Reply;
@@ -21,7 +21,7 @@ async fn text_is_trimmed() {
 }
 
 #[tokio::test]
-async fn an_answer_that_says_nothing_says_so() {
+async fn an_empty_answer_is_replaced_by_a_text_that_says_so() {
     for content in [json!(""), json!(" \n "), Value::Null] {
         assert_eq!(run_against(message(json!({ "content": content }))).await.text(), NOTHING, "{content}");
         let streamed = stream_against(deltas([json!({ "content": content })]).finish("stop")).await;
@@ -40,7 +40,7 @@ async fn an_answer_that_was_cut_for_length_is_an_answer() {
 }
 
 #[tokio::test]
-async fn a_secret_in_an_answer_does_not_get_out() {
+async fn a_secret_in_an_answer_is_redacted() {
     let text = "the key is sk-abcdefghijklmnopqrstuvwx ok";
     assert!(!run_against(message(json!({ "content": text }))).await.text().contains("sk-abc"));
     let streamed = stream_against(Reply::stream(["the key is sk-abcdef", "ghijklmnopqrstuvwx ok"])).await;

@@ -1,4 +1,4 @@
-//! What the endpoint is asked.
+//! The requests to the endpoint.
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Reply};
@@ -23,7 +23,7 @@ fn tool(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_request_is_the_seeds_to_the_letter() {
+async fn the_request_is_that_of_the_python_bridge_to_the_letter() {
     let endpoint = polite().await;
     let ran = rig(&endpoint).await.run("hello there").await;
     assert_eq!(ran.text(), "hi");
@@ -67,7 +67,7 @@ async fn the_system_prompt_comes_first() {
 }
 
 #[tokio::test]
-async fn tools_are_sent_as_they_were_written() {
+async fn tools_are_sent_as_written() {
     let endpoint = polite().await;
     let tools = json!([tool("one"), tool("two")]);
     let _ = rig(&endpoint).await.setting("tools", tools.clone()).run("hello").await;
@@ -78,7 +78,7 @@ async fn tools_are_sent_as_they_were_written() {
 }
 
 #[tokio::test]
-async fn without_tools_there_is_no_such_key() {
+async fn without_tools_the_key_is_absent() {
     let endpoint = polite().await;
     for rig in [rig(&endpoint).await, rig(&endpoint).await.setting("tools", json!([]))] {
         for ran in [rig.run("hello").await, rig.stream("hello").await] {
@@ -92,7 +92,7 @@ async fn without_tools_there_is_no_such_key() {
 }
 
 #[tokio::test]
-async fn tools_that_are_none_are_refused_with_the_setting_named() {
+async fn invalid_tools_are_rejected_with_the_setting_named() {
     let endpoint = polite().await;
     for tools in [json!("one"), json!([1]), json!(["one"])] {
         let rig = rig(&endpoint).await.setting("tools", tools);
@@ -104,7 +104,7 @@ async fn tools_that_are_none_are_refused_with_the_setting_named() {
 }
 
 #[tokio::test]
-async fn without_a_model_nothing_is_asked() {
+async fn without_a_model_no_call_is_made() {
     let endpoint = polite().await;
     let rig = Rig::new("hermes").await.setting("base_url", endpoint.base_url());
     for failure in [
@@ -133,7 +133,7 @@ async fn the_key_is_sent_when_it_is_set_and_not_empty() {
 }
 
 #[tokio::test]
-async fn images_and_data_are_sent_along() {
+async fn images_and_data_are_sent() {
     let endpoint = polite().await;
     let rig = rig(&endpoint).await;
     let image =
@@ -152,7 +152,7 @@ async fn images_and_data_are_sent_along() {
 }
 
 #[tokio::test]
-async fn a_message_without_text_is_refused_without_a_call() {
+async fn a_message_without_text_is_rejected_before_any_call() {
     let endpoint = polite().await;
     let rig = rig(&endpoint).await;
     for turn in [rig.turn(""), rig.turn(" \n\t ")] {
@@ -166,7 +166,7 @@ async fn a_message_without_text_is_refused_without_a_call() {
 }
 
 #[tokio::test]
-async fn one_call_a_turn_whatever_comes_back() {
+async fn a_turn_makes_one_call_whatever_the_answer_is() {
     for reply in [Reply::status(500, "text/plain", "no"), message(json!({ "content": null }))] {
         let endpoint = FakeGateway::always(reply).await;
         let _ = rig(&endpoint).await.run("hello").await;

@@ -1,4 +1,4 @@
-//! The same turn, streamed.
+//! Streamed turns.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ async fn deltas_add_up_to_the_trimmed_reply() {
 }
 
 #[tokio::test]
-async fn a_delta_is_passed_on_before_the_next_one_comes() {
+async fn a_delta_is_passed_on_before_the_next_one_arrives() {
     let released = Arc::new(Notify::new());
     let first = "word ".repeat(1_000);
     let endpoint =
@@ -56,7 +56,7 @@ async fn a_delta_is_passed_on_before_the_next_one_comes() {
 }
 
 #[tokio::test]
-async fn nothing_is_said_while_the_model_thinks() {
+async fn no_event_is_emitted_while_the_model_thinks() {
     let released = Arc::new(Notify::new());
     let stream = Stream::new().delta("<think>").delta(&"hmm ".repeat(1_000)).wait(&released);
     let endpoint = FakeGateway::always(stream.delta("</think>hi").finish("stop")).await;
@@ -76,13 +76,13 @@ async fn nothing_is_said_while_the_model_thinks() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_answers_in_one_piece_is_understood() {
+async fn an_endpoint_that_answers_in_one_piece_is_accepted() {
     let ran = stream_against(message(json!({ "content": "hi" }))).await;
     assert_eq!(ran.text(), "hi");
 }
 
 #[tokio::test]
-async fn comments_and_what_is_unknown_are_skipped() {
+async fn comments_and_unknown_events_are_skipped() {
     let stream = Stream::new()
         .bytes(": OPENROUTER PROCESSING\n\n")
         .bytes("event: new\ndata: {\"choices\":null}\n\n")
@@ -94,7 +94,7 @@ async fn comments_and_what_is_unknown_are_skipped() {
 }
 
 #[tokio::test]
-async fn the_end_needs_a_reason_or_a_done_line() {
+async fn a_stream_must_end_with_a_finish_reason_or_a_done_line() {
     assert_eq!(stream_against(Stream::new().delta("hi").bytes("data: [DONE]\n\n")).await.text(), "hi");
     let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
     assert_eq!(stream_against(Stream::new().delta("hi").bytes(end)).await.text(), "hi");

@@ -28,7 +28,7 @@ async fn calls_without_text_are_the_reply_as_json() {
 }
 
 #[tokio::test]
-async fn what_a_call_leaves_out_is_filled_in() {
+async fn missing_fields_of_a_call_are_filled_in() {
     let ran = run_against(message(
         json!({ "content": "", "tool_calls": [{}, { "function": { "name": "f" } }, 7] }),
     ))
@@ -37,13 +37,13 @@ async fn what_a_call_leaves_out_is_filled_in() {
 }
 
 #[tokio::test]
-async fn text_goes_before_calls() {
+async fn text_is_preferred_to_calls() {
     let reply = json!({ "content": "I will look. ", "tool_calls": [call("call_1", "lookup", "{}")] });
     assert_eq!(run_against(message(reply)).await.text(), "I will look.");
 }
 
 #[tokio::test]
-async fn white_space_and_thoughts_are_no_text() {
+async fn white_space_and_thoughts_do_not_count_as_text() {
     for content in ["\n\n", "<think>which tool?</think>\n", "<think>which"] {
         let reply = json!({ "content": content, "tool_calls": [call("call_1", "lookup", "{}")] });
         assert_eq!(
@@ -55,7 +55,7 @@ async fn white_space_and_thoughts_are_no_text() {
 }
 
 #[tokio::test]
-async fn calls_that_come_in_pieces_are_put_together() {
+async fn pieces_of_calls_are_put_together() {
     let piece = |index: usize, piece: Value| {
         let mut piece = piece;
         piece["index"] = json!(index);
@@ -94,14 +94,14 @@ async fn pieces_without_an_index_belong_to_the_call_before_them() {
 }
 
 #[tokio::test]
-async fn endless_calls_have_an_end() {
+async fn the_number_of_calls_is_bounded() {
     let many: Vec<Value> = (0..1_000).map(|n| call(&format!("call_{n}"), "f", "{}")).collect();
     let ran = run_against(message(json!({ "tool_calls": many }))).await;
     assert_eq!(calls(&ran).as_array().unwrap().len(), 128);
 }
 
 #[tokio::test]
-async fn a_secret_in_the_arguments_is_scrubbed_and_the_rest_is_json_still() {
+async fn a_secret_in_the_arguments_is_redacted_and_the_list_stays_json() {
     let arguments = r#"{"command":"export FOO_API_KEY=abcdefgh12345678","dir":"/tmp"}"#;
     let ran = run_against(message(json!({ "tool_calls": [call("call_1", "terminal", arguments)] }))).await;
     assert!(!ran.text().contains("abcdefgh12345678"), "{}", ran.text());
@@ -111,7 +111,7 @@ async fn a_secret_in_the_arguments_is_scrubbed_and_the_rest_is_json_still() {
 }
 
 #[tokio::test]
-async fn a_caller_that_reads_json_gets_the_calls_as_data_too() {
+async fn a_caller_that_accepts_json_gets_the_calls_as_data_too() {
     let one = json!([call("call_1", "lookup", "{}")]);
     let replies: [(Reply, bool); 2] = [
         (message(json!({ "tool_calls": one })), false),
@@ -139,7 +139,7 @@ async fn a_caller_that_reads_json_gets_the_calls_as_data_too() {
 }
 
 #[tokio::test]
-async fn text_is_text_whatever_the_caller_reads() {
+async fn text_stays_text_whatever_the_caller_accepts() {
     let endpoint = super::polite().await;
     let rig = rig(&endpoint).await;
     let metadata = json!({ "talaria/output-modes": ["application/json"] }).as_object().cloned();

@@ -1,4 +1,4 @@
-//! Approvals are put to the caller, and nothing but the caller's clear word allows anything.
+//! The caller is asked for approvals, and only a clear answer allows a command.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn statuses(ran: &Ran) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_word_is_passed_on_as_the_gateway_knows_it() {
+async fn an_answer_is_sent_in_the_gateways_own_word() {
     for (word, choice) in [
         ("yes", "once"),
         ("Yes!", "once"),
@@ -57,7 +57,7 @@ async fn a_word_is_passed_on_as_the_gateway_knows_it() {
 }
 
 #[tokio::test]
-async fn the_question_says_what_and_why_and_which_words() {
+async fn the_question_has_the_command_the_reason_and_the_choices() {
     let runs = FakeRuns::start([script()]).await;
     let rig = rig(&runs).await;
     let (running, mut said) = rig.begin(rig.turn("hello"));
@@ -89,7 +89,7 @@ async fn the_question_says_what_and_why_and_which_words() {
 }
 
 #[tokio::test]
-async fn always_is_refused_with_the_reason_and_asked_again() {
+async fn always_is_rejected_with_the_reason_and_asked_again() {
     for word in ["always", "Approve always", "ALWAYS"] {
         let (ran, choices) = answered(script(), [says(word), says("yes")]).await;
         assert_eq!(choices, ["once"]);
@@ -103,7 +103,7 @@ async fn always_is_refused_with_the_reason_and_asked_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_clear_is_asked_for_again_and_then_denied() {
+async fn an_unclear_answer_is_asked_for_again_and_then_denied() {
     let unclear = [says("yes, but only in /tmp"), says("what does it do?"), says("")];
     let (ran, choices) = answered(script(), unclear).await;
     assert_eq!(ran.questions.len(), 3);
@@ -124,7 +124,7 @@ async fn what_is_not_clear_is_asked_for_again_and_then_denied() {
 }
 
 #[tokio::test]
-async fn what_the_gateway_does_not_offer_is_not_taken() {
+async fn a_choice_that_the_gateway_does_not_offer_is_rejected() {
     let request = json!({ "command": COMMAND, "description": "smart denied", "choices": ["once", "deny"] });
     let script = Script::new().approval_like(request, None).completed("done");
     let (ran, choices) = answered(script, [says("session"), says("once")]).await;
@@ -142,7 +142,7 @@ async fn each_approval_has_a_question_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_question_that_lost_its_point_is_withdrawn_and_the_run_is_followed() {
+async fn a_void_question_is_withdrawn_and_the_run_is_followed() {
     let patience = Arc::new(Notify::new());
     let runs =
         FakeRuns::start([Script::new().approval_until(COMMAND, &patience).completed("did without")]).await;
@@ -183,7 +183,7 @@ async fn an_answer_that_comes_too_late_does_not_allow_the_next_command() {
                 Said::Ask { parts, answer } => {
                     questions.push(talaria_turns::message_text(&parts));
                     if questions.len() == 1 {
-                        // The gateway gives up on the first and asks for the second, then the answer comes.
+                        // The first approval expires and the gateway asks for the second; then the answer comes.
                         patience.notify_one();
                         while runs.asked_for() < 2 {
                             tokio::task::yield_now().await;
@@ -225,7 +225,7 @@ async fn a_later_gateway_shows_it_in_its_status() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_does_not_take_the_answer_is_not_told_twice() {
+async fn a_decision_that_the_gateway_rejects_is_not_sent_twice() {
     for reply in [
         Reply::status(500, "text/plain", "500 Internal Server Error"),
         Reply::status(409, "application/json", r#"{"error":{"code":"approval_not_pending"}}"#),
@@ -281,7 +281,7 @@ async fn a_turn_that_is_cancelled_while_it_asks_ends() {
 }
 
 #[tokio::test]
-async fn what_was_asked_is_kept_until_it_is_answered() {
+async fn an_open_question_is_checkpointed_until_it_is_answered() {
     let (ran, _) = answered(script(), [says("yes")]).await;
     let kept: Vec<Value> = ran.checkpoints.iter().map(|data| serde_json::from_slice(data).unwrap()).collect();
     let [run, asking, after] = kept.as_slice() else { panic!("{kept:?}") };

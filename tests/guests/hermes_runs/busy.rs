@@ -1,4 +1,4 @@
-//! A gateway that has no place now.
+//! A busy gateway.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn busy(status: u16, after: Option<&str>) -> Reply {
 }
 
 #[tokio::test]
-async fn it_is_asked_again_when_it_says() {
+async fn a_busy_gateway_is_asked_again_after_the_pause_that_it_names() {
     for reply in [
         busy(429, Some("1")),
         busy(429, None),
@@ -38,7 +38,7 @@ async fn it_is_asked_again_when_it_says() {
 }
 
 #[tokio::test]
-async fn not_beyond_the_turns_time() {
+async fn a_busy_gateway_is_not_waited_for_beyond_the_turns_time() {
     let runs = FakeRuns::start([Script::new().completed("hi")]).await;
     runs.next("POST", "/v1/runs", busy(429, Some("30")));
     let limits = Limits { deadline: Duration::from_secs(20), ..Limits::default() };
@@ -50,7 +50,7 @@ async fn not_beyond_the_turns_time() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_say_when_is_not_asked_again() {
+async fn a_503_without_a_pause_is_not_asked_again() {
     let runs = FakeRuns::start([Script::new().completed("hi")]).await;
     runs.next("POST", "/v1/runs", busy(503, None));
     assert_eq!(
@@ -60,7 +60,7 @@ async fn one_that_does_not_say_when_is_not_asked_again() {
 }
 
 #[tokio::test]
-async fn a_turn_that_waits_for_a_place_can_be_cancelled() {
+async fn a_turn_that_waits_for_a_busy_gateway_can_be_cancelled() {
     let runs = FakeRuns::start([Script::new().completed("hi")]).await;
     runs.next("POST", "/v1/runs", busy(429, Some("60")));
     let rig = rig(&runs).await;

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::{rig, run_against};
 
 #[tokio::test]
-async fn the_run_is_stopped_and_the_turn_lets_go() {
+async fn a_cancel_stops_the_run_and_ends_the_turn() {
     let runs = FakeRuns::start([Script::new().delta("one ").hang()]).await;
     let rig = rig(&runs).await;
     let cancelled = CancellationToken::new();
@@ -20,12 +20,12 @@ async fn the_run_is_stopped_and_the_turn_lets_go() {
     rig.executor().cancel(turn.clone()).await.unwrap();
     let stops = runs.requests("POST", "/stop");
     assert_eq!(stops[0].path, format!("/v1/runs/run_{:032x}/stop", 1));
-    // Over already is stopped too.
+    // Stopping a run that is over succeeds too.
     rig.executor().cancel(turn).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_cannot_be_stopped_is_told_to_the_operator() {
+async fn a_run_that_cannot_be_stopped_is_reported_to_the_operator() {
     let runs = FakeRuns::start([Script::new().completed("hi")]).await;
     let rig = rig(&runs).await;
     let ran = rig.run("hello").await;
@@ -43,7 +43,7 @@ async fn what_cannot_be_stopped_is_told_to_the_operator() {
 }
 
 #[tokio::test]
-async fn before_there_is_a_run_there_is_nothing_to_stop() {
+async fn a_cancel_before_the_run_calls_nothing() {
     let runs = FakeRuns::start([]).await;
     let rig = rig(&runs).await;
     rig.executor().cancel(rig.turn("hello")).await.unwrap();
@@ -51,7 +51,7 @@ async fn before_there_is_a_run_there_is_nothing_to_stop() {
 }
 
 #[tokio::test]
-async fn the_run_is_kept_before_anything_else() {
+async fn the_run_is_checkpointed_before_anything_else() {
     let ran = run_against(Script::new().completed("hi")).await;
     let kept: serde_json::Value = serde_json::from_slice(&ran.checkpoints[0]).unwrap();
     assert_eq!(kept, serde_json::json!({ "run": format!("run_{:032x}", 1) }));

@@ -1,4 +1,4 @@
-//! What a run says while it runs.
+//! The events of a run.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ async fn deltas_and_tools_come_in_order_and_the_output_is_the_reply() {
 }
 
 #[tokio::test]
-async fn the_line_feeds_after_a_tool_do_not_begin_an_answer() {
+async fn line_feeds_after_a_tool_are_removed_from_the_answer() {
     let ran = stream_against(
         Script::new().tool_completed("terminal", false).delta("\n\n").delta("\n\nhi").completed("hi"),
     )
@@ -55,7 +55,7 @@ async fn the_line_feeds_after_a_tool_do_not_begin_an_answer() {
 }
 
 #[tokio::test]
-async fn a_delta_is_passed_on_before_the_next_one_comes() {
+async fn a_delta_is_passed_on_before_the_next_one_arrives() {
     let released = Arc::new(Notify::new());
     let first = "word ".repeat(1_000);
     let script = Script::new().delta(&first).wait(&released).delta("end").completed(&format!("{first}end"));
@@ -79,7 +79,7 @@ async fn a_delta_is_passed_on_before_the_next_one_comes() {
 }
 
 #[tokio::test]
-async fn what_is_called_reasoning_is_never_shown() {
+async fn reasoning_events_are_never_shown() {
     let thought = "nobody must read this";
     let script = || {
         Script::new()
@@ -94,7 +94,7 @@ async fn what_is_called_reasoning_is_never_shown() {
 }
 
 #[tokio::test]
-async fn what_is_unknown_is_skipped() {
+async fn unknown_events_are_skipped() {
     let ran = stream_against(
         Script::new()
             .event(json!({ "event": "subagent.start", "id": 7 }))
@@ -112,7 +112,7 @@ async fn what_is_unknown_is_skipped() {
 }
 
 #[tokio::test]
-async fn events_may_be_named_outside() {
+async fn events_may_be_named_by_the_event_line() {
     let runs = FakeRuns::start([Script::new().completed("hi")]).await;
     let stream = talaria_fakes::Stream::default()
         .bytes(": keepalive\n\nevent: message.delta\ndata: {\"delta\":\"hi\"}\n\ndata: not json\n\n")
@@ -123,7 +123,7 @@ async fn events_may_be_named_outside() {
 }
 
 #[tokio::test]
-async fn a_secret_does_not_get_out() {
+async fn a_secret_in_a_run_is_redacted() {
     let key = "sk-abcdefghijklmnopqrstuvwx";
     let script = Script::new()
         .delta("the key is sk-abcdef")

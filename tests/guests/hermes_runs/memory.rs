@@ -1,4 +1,4 @@
-//! The scope of the agent's long-term memory: the conversation's, within the caller's name.
+//! The scope of the agent's long-term memory: the context, within the caller's name.
 
 use serde_json::json;
 use talaria_fakes::{FakeRuns, Script};
@@ -28,7 +28,7 @@ fn choosing(turn: Turn, key: &str) -> Turn {
 }
 
 #[tokio::test]
-async fn it_is_the_conversations_and_stays_when_the_session_moves() {
+async fn the_scope_is_the_context_and_stays_when_the_session_moves() {
     let runs = gateway().await;
     let rig = with_key(&runs).await;
     let turn = rig.turn("first");
@@ -42,7 +42,7 @@ async fn it_is_the_conversations_and_stays_when_the_session_moves() {
 }
 
 #[tokio::test]
-async fn no_caller_reaches_anothers() {
+async fn no_caller_reaches_the_memory_of_another() {
     let runs = gateway().await;
     let rig = with_key(&runs).await;
     for (name, key) in [("alice", "notes"), ("bob", "notes"), ("alice:key:notes", "x"), ("alice", "key:x")] {
@@ -60,7 +60,7 @@ async fn no_caller_reaches_anothers() {
 }
 
 #[tokio::test]
-async fn one_that_no_gateway_takes_is_not_sent() {
+async fn a_scope_that_no_gateway_takes_is_not_sent() {
     let runs = gateway().await;
     let rig = with_key(&runs).await;
     for key in ["x".repeat(300), "ä".repeat(80)] {
@@ -71,7 +71,7 @@ async fn one_that_no_gateway_takes_is_not_sent() {
 }
 
 #[tokio::test]
-async fn there_is_none_without_the_gateways_key() {
+async fn without_the_gateways_key_no_scope_is_sent() {
     let runs = gateway().await;
     let _ = rig(&runs).await.run("hello").await;
     assert_eq!(scopes(&runs), [None], "the gateway refuses it with 403");

@@ -1,4 +1,4 @@
-//! A gateway from before there were runs: the turn goes out as a chat completion.
+//! A gateway without runs gets the turn as a chat completion.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn old() -> (FakeRuns, Rig) {
 }
 
 #[tokio::test]
-async fn it_is_asked_by_its_chat_route_in_the_conversations_session() {
+async fn an_older_gateway_gets_a_chat_completion_in_the_contexts_session() {
     let (runs, rig) = old().await;
     let rig = rig.setting("system_prompt", "Be brief.");
     let first = rig.turn("hello there");
@@ -41,7 +41,7 @@ async fn it_is_asked_by_its_chat_route_in_the_conversations_session() {
 }
 
 #[tokio::test]
-async fn one_that_lists_features_and_lacks_one_is_too() {
+async fn a_gateway_that_lacks_one_feature_gets_chat_completions() {
     for feature in ["run_submission", "run_status", "run_events_sse", "run_stop"] {
         let runs = FakeRuns::start([Script::new().completed("a run")]).await;
         runs.lacks(feature);
@@ -50,7 +50,7 @@ async fn one_that_lists_features_and_lacks_one_is_too() {
 }
 
 #[tokio::test]
-async fn an_upgrade_goes_on_with_runs_in_the_same_session() {
+async fn after_an_upgrade_the_context_goes_on_with_runs_in_the_same_session() {
     let runs = FakeRuns::start([Script::new().completed("a run")]).await;
     let rig = rig(&runs).await.secret(KEY, "a-key-of-16-chars");
     runs.lacks("run_stop");
@@ -64,7 +64,7 @@ async fn an_upgrade_goes_on_with_runs_in_the_same_session() {
 }
 
 #[tokio::test]
-async fn deltas_are_passed_on_where_somebody_watches_and_tools_anyway() {
+async fn deltas_are_passed_on_if_the_caller_streams_and_tools_always() {
     let (runs, rig) = old().await;
     let stream =
         || Stream::new().tool_running("terminal", "c1", "ls").delta("Hel").delta("lo").finish("stop");
@@ -79,7 +79,7 @@ async fn deltas_are_passed_on_where_somebody_watches_and_tools_anyway() {
 }
 
 #[tokio::test]
-async fn a_cancel_hangs_up_also_where_nobody_watches() {
+async fn a_cancel_closes_the_stream_even_if_the_caller_does_not_stream() {
     let (runs, rig) = old().await;
     runs.next("POST", "/completions", Stream::new().delta("one ").hang().into());
     let cancelled = CancellationToken::new();
@@ -92,7 +92,7 @@ async fn a_cancel_hangs_up_also_where_nobody_watches() {
 }
 
 #[tokio::test]
-async fn a_busy_one_is_waited_for_and_a_failure_is_one() {
+async fn a_busy_gateway_is_waited_for_and_a_failure_is_reported() {
     let (runs, rig) = old().await;
     let busy = || Reply::status(429, "application/json", "{}").header("retry-after", "1");
     runs.next("POST", "/completions", busy());
@@ -109,12 +109,12 @@ async fn a_busy_one_is_waited_for_and_a_failure_is_one() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_does_not_say_gets_a_run() {
+async fn a_gateway_whose_features_are_unknown_gets_a_run() {
     let runs = FakeRuns::start((0..2).map(|_| Script::new().completed("a run"))).await;
     let rig = rig(&runs).await;
     runs.next("GET", "/capabilities", Reply::status(500, "text/plain", "500 Internal Server Error"));
     assert_eq!(rig.run("hello").await.text(), "a run");
-    // A grant from before there was a fallback.
+    // The grant does not include the list of features.
     let base = runs.base_url();
     let grant = [format!("POST {base}/runs"), format!("GET {base}/runs/*"), format!("POST {base}/runs/*")];
     let rig = rig.grant(grant.iter().map(String::as_str));
@@ -122,7 +122,7 @@ async fn a_gateway_that_does_not_say_gets_a_run() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_kept_is_followed_whatever_is_offered_now() {
+async fn a_checkpointed_run_is_followed_whatever_the_gateway_offers_now() {
     let released = Arc::new(Notify::new());
     let runs = FakeRuns::start([Script::new().wait(&released).completed("a run")]).await;
     let rig = rig(&runs).await;

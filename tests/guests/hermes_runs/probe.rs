@@ -19,7 +19,7 @@ async fn a_gateway_with_runs_is_ready() {
 }
 
 #[tokio::test]
-async fn one_that_lacks_them_is_ready_too() {
+async fn a_gateway_without_runs_is_ready_too() {
     for feature in ["run_submission", "run_status", "run_events_sse", "run_stop", "run_approval_response"] {
         let runs = FakeRuns::start([]).await;
         runs.lacks(feature);
@@ -35,7 +35,7 @@ async fn one_that_lacks_them_is_ready_too() {
 }
 
 #[tokio::test]
-async fn an_address_without_any_api_is_not() {
+async fn an_address_without_any_api_is_not_ready() {
     let runs = FakeRuns::start([]).await;
     runs.grow_old();
     runs.next("GET", "/models", Reply::status(404, "text/plain", "404: Not Found"));
@@ -50,7 +50,7 @@ async fn an_address_without_any_api_is_not() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_down_or_refuses_the_key_is_not() {
+async fn a_gateway_that_is_down_or_rejects_the_key_is_not_ready() {
     let runs = FakeRuns::start([]).await;
     runs.want_key("a-key-of-16-chars");
     let failure = probe(&runs).await.unwrap_err();
@@ -62,7 +62,7 @@ async fn a_gateway_that_is_down_or_refuses_the_key_is_not() {
 }
 
 #[tokio::test]
-async fn a_grant_without_the_route_is_not_held_against_it() {
+async fn a_grant_without_the_route_does_not_make_it_unready() {
     let runs = FakeRuns::start([]).await;
     let grant = format!("POST {}/runs", runs.base_url());
     rig(&runs).await.grant([grant.as_str()]).executor().setup().await.unwrap();

@@ -1,4 +1,4 @@
-//! What the gateway is asked.
+//! The requests to the gateway.
 
 use serde_json::json;
 use talaria_fakes::{FakeRuns, Reply, Script};
@@ -11,7 +11,7 @@ async fn polite() -> FakeRuns {
 }
 
 #[tokio::test]
-async fn a_turn_is_a_run() {
+async fn a_turn_is_sent_as_a_run() {
     let runs = polite().await;
     let rig = rig(&runs).await;
     let turn = rig.turn("hello there");
@@ -32,7 +32,7 @@ async fn a_turn_is_a_run() {
 }
 
 #[tokio::test]
-async fn images_go_along_in_a_message() {
+async fn images_are_sent_in_a_message() {
     let runs = polite().await;
     let rig = rig(&runs).await;
     let image =
@@ -56,7 +56,7 @@ async fn a_long_text_is_sent_whole() {
 }
 
 #[tokio::test]
-async fn model_and_system_prompt_go_along() {
+async fn the_model_and_the_system_prompt_are_sent() {
     let runs = polite().await;
     let rig = rig(&runs).await.setting("model", "fast").setting("system_prompt", "Be brief.");
     assert_eq!(rig.run("hello").await.text(), "hi");
@@ -65,7 +65,7 @@ async fn model_and_system_prompt_go_along() {
 }
 
 #[tokio::test]
-async fn every_call_has_the_key() {
+async fn every_call_carries_the_key() {
     let runs = FakeRuns::start([Script::new().approval("rm -rf /x").completed("hi")]).await;
     runs.want_key("a-key-of-16-chars");
     let rig = rig(&runs).await.secret(KEY, "a-key-of-16-chars");
@@ -80,7 +80,7 @@ async fn every_call_has_the_key() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_refused_is_told() {
+async fn a_rejected_key_is_reported() {
     let runs = polite().await;
     runs.want_key("a-key-of-16-chars");
     let failure = rig(&runs).await.run("hello").await.result.unwrap_err();
@@ -96,7 +96,7 @@ async fn a_blank_prompt_is_answered_without_a_call() {
 }
 
 #[tokio::test]
-async fn an_error_is_told_with_its_body_be_it_json_or_text() {
+async fn an_error_is_reported_with_its_body_json_or_text() {
     for (status, kind, body) in [
         (400, "application/json", r#"{"error":{"message":"Missing 'input' field"}}"#),
         (404, "text/plain", "404: Not Found"),
@@ -112,7 +112,7 @@ async fn an_error_is_told_with_its_body_be_it_json_or_text() {
 }
 
 #[tokio::test]
-async fn a_run_without_an_id_or_with_one_that_is_none_is_a_failure() {
+async fn a_run_without_a_usable_id_is_a_failure() {
     for body in ["{}", "not json", r#"{"run_id":""}"#, r#"{"run_id":"../../admin"}"#, r#"{"run_id":7}"#] {
         let runs = polite().await;
         runs.next("POST", "/v1/runs", Reply::status(202, "application/json", body));
@@ -123,7 +123,7 @@ async fn a_run_without_an_id_or_with_one_that_is_none_is_a_failure() {
 }
 
 #[tokio::test]
-async fn what_is_not_granted_does_not_happen() {
+async fn a_call_without_a_grant_never_reaches_the_gateway() {
     let runs = polite().await;
     let failure = rig(&runs).await.grant([]).run("hello").await.result.unwrap_err();
     assert_eq!(failure.message, "[hermes-agent unreachable] the operator's policy does not allow it");

@@ -1,4 +1,4 @@
-//! A restart of this host: the run is followed by its status, and no word is taken for another.
+//! After a restart of this host the run is followed by its status, and no answer is taken for another.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use super::{converse, rig, says};
 
 const COMMAND: &str = "rm -rf /srv/data";
 
-/// Runs a turn up to its first question, or until that many requests were made, and drops it as a crash does. What it kept.
+/// Runs a turn up to its first question, or until that many requests were made, then drops it as a crash does; returns its
+/// checkpoint.
 async fn crash(runs: &FakeRuns, rig: &Rig, requests: Option<usize>) -> Vec<u8> {
     let (running, mut said) = rig.begin(rig.turn("hello"));
     let mut kept_last = None;
@@ -61,7 +62,7 @@ async fn the_run_is_followed_by_its_status_and_not_started_again() {
 }
 
 #[tokio::test]
-async fn a_run_that_the_gateway_forgot_is_told() {
+async fn a_run_that_the_gateway_forgot_is_a_failure() {
     let runs = FakeRuns::start([Script::new().hang()]).await;
     let rig = rig(&runs).await;
     let kept = crash(&runs, &rig, Some(3)).await;
@@ -94,14 +95,14 @@ async fn an_answer_to_a_question_that_is_over_allows_nothing() {
     while runs.asked_for() < 2 {
         tokio::task::yield_now().await;
     }
-    // The second command is not known here, so it is denied without a question.
+    // The second command is unknown here, so it is denied without a question.
     let ran = resume(&rig, kept, []).await;
     assert_eq!(ran.text(), "done");
     assert_eq!(runs.choices(), ["deny"]);
 }
 
 #[tokio::test]
-async fn a_checkpoint_that_is_none_is_a_failure() {
+async fn an_unreadable_checkpoint_is_a_failure() {
     let runs = FakeRuns::start([]).await;
     let rig = rig(&runs).await;
     for kept in [b"".to_vec(), b"{}".to_vec(), json!({ "run": 7 }).to_string().into_bytes()] {

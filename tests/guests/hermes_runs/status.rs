@@ -1,4 +1,4 @@
-//! The status decides; events may lie, break off or say nothing.
+//! The status decides; events may be wrong, incomplete or missing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ async fn a_run_without_output_says_so() {
 }
 
 #[tokio::test]
-async fn where_event_and_status_differ_the_status_is_right() {
+async fn if_event_and_status_differ_the_status_wins() {
     let event = json!({ "event": "run.completed", "output": "wrong" });
     let ran =
         run_against(Script::new().ends(event.clone(), json!({ "status": "completed", "output": "right" })))
@@ -50,7 +50,7 @@ async fn where_event_and_status_differ_the_status_is_right() {
 }
 
 #[tokio::test]
-async fn where_the_status_cannot_be_had_the_event_is_believed() {
+async fn the_event_counts_if_the_status_is_unreadable() {
     let runs = FakeRuns::start([Script::new().completed("hi")]).await;
     let id = format!("/v1/runs/run_{:032x}", 1);
     runs.next("GET", &id, Reply::status(500, "text/plain", "500 Internal Server Error"));
@@ -58,8 +58,8 @@ async fn where_the_status_cannot_be_had_the_event_is_believed() {
 }
 
 #[tokio::test]
-async fn a_stream_of_keepalives_is_not_waited_for() {
-    // What a second subscriber gets, for ever, although the run is over.
+async fn a_stream_of_keepalives_does_not_delay_the_end() {
+    // A second subscriber gets this for ever, although the run is over.
     let runs = FakeRuns::start([Script::new().delta("hi").completed("hi")]).await;
     runs.next("GET", "/events", Stream::default().bytes(": keepalive\n\n").hang().into());
     let ran = rig(&runs).await.stream("hello").await;
@@ -85,7 +85,7 @@ async fn a_stream_that_breaks_is_never_opened_again() {
 }
 
 #[tokio::test]
-async fn events_that_cannot_be_had_are_done_without() {
+async fn a_run_without_events_is_followed_by_its_status() {
     for reply in [
         Reply::status(404, "application/json", r#"{"error":{"code":"run_not_found"}}"#),
         Reply::status(500, "text/plain", "500 Internal Server Error"),
@@ -100,7 +100,7 @@ async fn events_that_cannot_be_had_are_done_without() {
 }
 
 #[tokio::test]
-async fn a_restart_of_the_gateway_is_told() {
+async fn a_restart_of_the_gateway_is_reported() {
     let runs = FakeRuns::start([Script::new().delta("Hello ").hang()]).await;
     let rig = rig(&runs).await;
     let (ran, ()) = tokio::join!(rig.stream("hello"), async {
@@ -113,7 +113,7 @@ async fn a_restart_of_the_gateway_is_told() {
 }
 
 #[tokio::test]
-async fn a_status_that_cannot_be_read_is_asked_for_again() {
+async fn an_unreadable_status_is_asked_for_again() {
     let runs = FakeRuns::start([Script::new().completed("hi")]).await;
     let id = format!("/v1/runs/run_{:032x}", 1);
     runs.next("GET", "/events", Reply::status(404, "text/plain", "no"));
@@ -130,7 +130,7 @@ async fn a_status_that_cannot_be_read_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_stays_away_is_unreachable() {
+async fn a_gateway_that_does_not_come_back_is_unreachable() {
     let runs = FakeRuns::start([Script::new().breaks().hang()]).await;
     let id = format!("/v1/runs/run_{:032x}", 1);
     for _ in 0..20 {
@@ -142,7 +142,7 @@ async fn a_gateway_that_stays_away_is_unreachable() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_no_longer_taken_ends_it_at_once() {
+async fn a_key_that_the_gateway_no_longer_accepts_ends_the_turn_at_once() {
     let runs = FakeRuns::start([Script::new().breaks().hang()]).await;
     runs.next("GET", &format!("/v1/runs/run_{:032x}", 1), Reply::status(401, "application/json", "{}"));
     let ran = rig(&runs).await.run("hello").await;
@@ -154,7 +154,7 @@ async fn a_status_of_a_later_gateway_is_understood() {
     let script =
         Script::new().ends(json!({ "event": "run.interrupted" }), json!({ "status": "interrupted" }));
     assert!(run_against(script).await.failure().message.contains("cancelled at the gateway"));
-    // Unknown is under way.
+    // An unknown status counts as under way.
     let runs = FakeRuns::start([Script::new().completed("hi")]).await;
     let id = format!("/v1/runs/run_{:032x}", 1);
     runs.next("GET", "/events", Reply::status(404, "text/plain", "no"));

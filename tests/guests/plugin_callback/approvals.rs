@@ -1,4 +1,4 @@
-//! Commands that the gateway does not run before somebody says so.
+//! Commands that the gateway does not run without approval.
 
 use talaria_fakes::{FakePlugin, Step};
 use talaria_rig::MailHost;
@@ -10,7 +10,7 @@ async fn dangerous() -> FakePlugin {
     FakePlugin::start(|_| vec![Step::Approval("rm -rf /tmp/x".into())]).await
 }
 
-/// Answers with these until the turn ends; what was asked, and how it ended.
+/// Answers with these until the turn ends; returns the questions, the commands and the outcome.
 async fn answered(answers: Vec<Message>) -> (Vec<String>, Vec<String>, String) {
     let (plugin, mail) = (dangerous().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await;
@@ -26,7 +26,7 @@ async fn answered(answers: Vec<Message>) -> (Vec<String>, Vec<String>, String) {
 }
 
 #[tokio::test]
-async fn a_prompt_is_a_question_and_its_answer_a_command() {
+async fn an_approval_is_a_question_and_its_answer_a_command() {
     for (answer, command, ended) in [
         ("approve", "/approve", "ran rm -rf /tmp/x"),
         ("Yes!", "/approve", "ran rm -rf /tmp/x"),
@@ -48,14 +48,14 @@ async fn a_prompt_is_a_question_and_its_answer_a_command() {
 }
 
 #[tokio::test]
-async fn a_structured_answer_counts() {
+async fn a_structured_answer_is_accepted() {
     let data = Part::new(Content::Data(serde_json::json!({ "choice": "session" })));
     let answer = Message { parts: vec![Part::text("whatever"), data], ..says("") };
     assert_eq!(answered(vec![answer]).await.1, ["/approve session"]);
 }
 
 #[tokio::test]
-async fn nothing_is_approved_for_ever_from_here() {
+async fn no_caller_can_approve_for_ever() {
     for always in ["always", "approve always", "/approve always"] {
         let (questions, commands, _) = answered(vec![says(always), says("deny")]).await;
         assert!(questions[1].contains("cannot be approved for ever from here"), "{}", questions[1]);
@@ -64,7 +64,7 @@ async fn nothing_is_approved_for_ever_from_here() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_asked_again_and_denied_in_the_end() {
+async fn an_unusable_answer_is_asked_for_again_and_then_denied() {
     let (questions, commands, ended) = answered(vec![says("what?"), says("yes and no"), says("/yolo")]).await;
     assert_eq!(questions.len(), 3);
     assert!(questions[2].contains("That is no answer to this question."), "{}", questions[2]);
@@ -81,7 +81,7 @@ async fn an_answer_that_comes_after_the_agent_went_on_changes_nothing() {
     let mut running = Running::begin(&rig, rig.turn("clean up"));
     let (_, to) = running.question().await;
     let message = plugin.messages().remove(0);
-    // The gateway's own patience is over.
+    // The approval expires at the gateway.
     plugin.callback(&mail.url, message.chat(), Some(message.id()), "I left it alone").await;
     to.send(says("approve")).unwrap();
     assert_eq!(running.end().await.unwrap(), "I left it alone");
@@ -89,7 +89,7 @@ async fn an_answer_that_comes_after_the_agent_went_on_changes_nothing() {
 }
 
 #[tokio::test]
-async fn an_answer_is_for_the_command_that_was_asked_about() {
+async fn an_answer_decides_only_about_the_command_that_was_asked_about() {
     let (plugin, mail) = (dangerous().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await;
     let mut running = Running::begin(&rig, rig.turn("clean up"));
@@ -140,7 +140,7 @@ async fn an_approval_is_not_given_again_after_a_restart() {
     }
     before.end.abort();
     assert_eq!(plugin.commands(), ["/approve"]);
-    // It comes back, and asks both again; the host has the first answer.
+    // The restarted turn asks both again; the host has the first answer.
     let mut after = Running::begin(&rig, Turn { checkpoint: Some(checkpoint), ..turn });
     let (question, to) = after.question().await;
     assert!(question.contains("first"), "{question}");

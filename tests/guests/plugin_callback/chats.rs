@@ -1,4 +1,4 @@
-//! Several messages of one chat, which the gateway cannot tell apart.
+//! Several messages of one chat, whose answers the gateway mixes up.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{Running, rig, with_metadata};
 
 #[tokio::test]
 async fn every_message_of_a_busy_chat_gets_its_own_answer() {
-    // Sent at once, this plugin would answer the first without an id and the others as one.
+    // If they were sent at once, the plugin would answer the first without an id and the others as one.
     let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
     let rig = Arc::new(
         rig(&plugin, &mail).await.setting("chat_id", json!(["workspace"])).setting("workspace_id", "w"),
@@ -30,7 +30,7 @@ async fn every_message_of_a_busy_chat_gets_its_own_answer() {
     assert!(plugin.messages().iter().all(|message| message.chat() == "workspace:w"));
 }
 
-/// A plugin whose agent takes its time over some messages.
+/// A plugin whose agent is slow with some messages.
 async fn slow() -> FakePlugin {
     FakePlugin::start(|message| match message.content() {
         "slow" => vec![Step::Wait, Step::Answer("much later".into())],
@@ -39,13 +39,13 @@ async fn slow() -> FakePlugin {
     .await
 }
 
-/// An executor with one chat for all its turns, which gives up soon.
+/// An executor with one chat for all turns and a short timeout.
 async fn impatient(plugin: &FakePlugin, mail: &MailHost) -> Rig {
     rig(plugin, mail).await.setting("chat_id", json!(["context"])).setting("reply_timeout_seconds", 0.2)
 }
 
 #[tokio::test]
-async fn a_message_that_was_given_up_is_stopped_before_the_next() {
+async fn a_message_whose_turn_was_given_up_is_stopped_before_the_next() {
     let (plugin, mail) = (slow().await, MailHost::start().await);
     let rig = impatient(&plugin, &mail).await;
     assert_eq!(rig.run("slow").await.failure().message, "[hermes plugin reply timeout after 0s]");
@@ -53,7 +53,7 @@ async fn a_message_that_was_given_up_is_stopped_before_the_next() {
     assert_eq!(running.status().await, "stopping what the agent was left with by an earlier message");
     assert_eq!(running.end().await.unwrap(), "answer to next");
     assert_eq!(plugin.commands(), ["/stop"]);
-    // Now the chat is clean.
+    // Now the chat has nothing left to stop.
     assert_eq!(rig.run("third").await.text(), "answer to third");
     assert_eq!(plugin.commands(), ["/stop"]);
 }
@@ -73,9 +73,9 @@ async fn an_answer_that_came_late_leaves_nothing_to_stop() {
 }
 
 #[tokio::test]
-async fn a_conversation_is_one_chat_unless_the_caller_names_another() {
+async fn a_context_is_one_chat_unless_the_caller_names_another() {
     let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
-    // With the order that it has by itself.
+    // With the default order.
     let rig = Rig::new("plugin-callback")
         .await
         .setting("inbound_url", plugin.inbound_url())

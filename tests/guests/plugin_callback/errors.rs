@@ -1,4 +1,4 @@
-//! What a caller reads when something is wrong, to the letter.
+//! The exact texts that a caller reads when something is wrong.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn silent() -> FakePlugin {
 }
 
 #[tokio::test]
-async fn a_plugin_that_is_down() {
+async fn a_plugin_that_is_down_is_reported() {
     let (plugin, mail) = (silent().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await;
     let port = plugin.port();
@@ -29,7 +29,7 @@ async fn a_plugin_that_is_down() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_refuses() {
+async fn a_plugin_that_rejects_the_message_is_reported() {
     let (plugin, mail) = (silent().await, MailHost::start().await);
     plugin.refuse(Some(500));
     let ran = rig(&plugin, &mail).await.run("hi").await;
@@ -40,7 +40,7 @@ async fn a_plugin_that_refuses() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_is_not_in_what_the_caller_reads() {
+async fn a_wrong_secret_does_not_appear_in_the_failure() {
     let plugin = FakePlugin::with_secret(Some("right-right-right"), |_| vec![]).await;
     let mail = MailHost::start().await;
     let ran = rig(&plugin, &mail).await.secret(SECRET, "wrong-wrong-wrong").run("hi").await;
@@ -50,14 +50,14 @@ async fn a_wrong_secret_is_not_in_what_the_caller_reads() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_not_granted() {
+async fn a_call_without_a_grant_is_denied() {
     let (plugin, mail) = (silent().await, MailHost::start().await);
     let ran = rig(&plugin, &mail).await.grant(["GET http://127.0.0.1:1/x"]).run("hi").await;
     assert_eq!(ran.failure().message, "[hermes plugin POST error] the operator's policy does not allow it");
 }
 
 #[tokio::test]
-async fn callbacks_that_are_not_granted() {
+async fn callbacks_without_a_grant_are_denied() {
     let plugin = silent().await;
     let rig = talaria_rig::Rig::new("plugin-callback")
         .await
@@ -72,7 +72,7 @@ async fn callbacks_that_are_not_granted() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_come() {
+async fn a_missing_answer_is_a_timeout() {
     let (plugin, mail) = (silent().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await;
     assert_eq!(
@@ -86,7 +86,7 @@ async fn an_answer_that_does_not_come() {
 }
 
 #[tokio::test]
-async fn whoever_can_be_reached_later_waits_as_long_as_the_turn_may_take() {
+async fn a_caller_that_can_be_reached_later_waits_for_the_whole_turn() {
     let (plugin, mail) = (silent().await, MailHost::start().await);
     let limits = Limits { deadline: Duration::from_secs(4), ..Limits::default() };
     let rig = rig(&plugin, &mail).await.setting("reply_timeout_seconds", 1).limits(limits);
@@ -99,7 +99,7 @@ async fn whoever_can_be_reached_later_waits_as_long_as_the_turn_may_take() {
 }
 
 #[tokio::test]
-async fn a_shutdown_is_an_error_and_no_hang() {
+async fn a_shutdown_fails_the_turn_at_once() {
     let (plugin, mail) = (silent().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await;
     let running = Running::begin(&rig, rig.turn("hi"));

@@ -1,4 +1,4 @@
-//! What the gateway says without answering.
+//! Notices of the gateway, which are not answers.
 
 use talaria_fakes::{FakePlugin, Step};
 use talaria_rig::MailHost;
@@ -29,7 +29,7 @@ async fn a_notice_is_a_status_and_never_the_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_twice_is_one() {
+async fn a_repeated_answer_counts_once() {
     let plugin = FakePlugin::start(|_| vec![Step::AnswerTwice("the answer".into())]).await;
     let mail = MailHost::start().await;
     assert_eq!(rig(&plugin, &mail).await.run("hi").await.text(), "the answer");
@@ -43,7 +43,7 @@ async fn a_failure_to_deliver_is_not_the_answer_and_the_recovered_copy_is() {
     let mail = MailHost::start().await;
     let rig = rig(&plugin, &mail).await;
     let mut running = Running::begin(&rig, rig.turn("hi"));
-    // Checkpoints are kept while the turn says nothing else.
+    // Checkpoints are stored while the turn emits nothing else.
     let (message, status) = tokio::join!(
         async {
             let message = plugin.received(1).await.remove(0);
@@ -61,7 +61,7 @@ async fn a_failure_to_deliver_is_not_the_answer_and_the_recovered_copy_is() {
 }
 
 #[tokio::test]
-async fn what_is_left_of_an_answer_that_was_refused_once_is_the_answer() {
+async fn the_prefix_of_a_repeated_answer_is_removed() {
     let plugin = FakePlugin::start(|message| {
         let plain = "(Response formatting failed, plain text:)\n\n";
         vec![Step::Answer(format!("{plain}{}", message.content()))]

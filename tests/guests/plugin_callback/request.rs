@@ -1,4 +1,4 @@
-//! What the plugin is sent.
+//! The messages to the plugin.
 
 use serde_json::json;
 use talaria_fakes::{FakePlugin, Step};
@@ -28,7 +28,7 @@ async fn a_turn_is_sent_in_the_shape_of_the_python_bridge() {
 }
 
 #[tokio::test]
-async fn the_secret_goes_along_where_there_is_one() {
+async fn the_secret_is_sent_if_it_is_set() {
     let echo = |message: &talaria_fakes::Inbound| vec![Step::Answer(message.content().into())];
     let plugin = FakePlugin::with_secret(Some("s3cret-s3cret"), echo).await;
     let mail = MailHost::on(std::sync::Arc::new(talaria_store::Memory::new(1)), Some("s3cret-s3cret")).await;
@@ -38,7 +38,7 @@ async fn the_secret_goes_along_where_there_is_one() {
 }
 
 #[tokio::test]
-async fn what_the_caller_says_of_itself_goes_along() {
+async fn the_callers_own_description_is_sent() {
     let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await;
     let metadata = json!({
@@ -67,7 +67,7 @@ async fn what_the_caller_says_of_itself_goes_along() {
 }
 
 #[tokio::test]
-async fn of_a_long_history_the_newest_that_fit_go_along() {
+async fn the_newest_messages_of_a_long_history_are_sent() {
     let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await;
     for (bytes, kept) in [(1, 20), (100 << 10, 2), (300 << 10, 0)] {
@@ -81,7 +81,7 @@ async fn of_a_long_history_the_newest_that_fit_go_along() {
 }
 
 #[tokio::test]
-async fn a_text_that_begins_with_a_slash_is_no_command() {
+async fn a_text_that_begins_with_a_slash_is_not_sent_as_a_command() {
     let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await;
     for text in ["/yolo", "/approve always", "/stop", "/usr/bin/env is a path", "//"] {
@@ -92,7 +92,7 @@ async fn a_text_that_begins_with_a_slash_is_no_command() {
 }
 
 #[tokio::test]
-async fn a_blank_prompt_goes_nowhere() {
+async fn a_blank_prompt_is_answered_without_a_call() {
     let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await;
     assert_eq!(rig.run(" \n").await.text(), "(empty prompt — nothing to do)");
@@ -100,7 +100,7 @@ async fn a_blank_prompt_goes_nowhere() {
 }
 
 #[tokio::test]
-async fn the_chat_is_named_after_what_the_settings_say() {
+async fn the_settings_decide_what_names_the_chat() {
     let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
     let chat = async |order: serde_json::Value, metadata: serde_json::Value, principal: Principal| {
         let rig = rig(&plugin, &mail).await.setting("chat_id", order).setting("workspace_id", "w1");
@@ -127,7 +127,7 @@ async fn the_chat_is_named_after_what_the_settings_say() {
 
     let (found, _) = chat(json!(["session"]), json!({}), nobody()).await;
     assert!(found.starts_with("adhoc-") && found.len() == 18, "{found}");
-    // What a caller may choose is its own.
+    // A name that a caller chooses stays within the caller's own.
     let alice = || Principal::named("alice");
     assert_eq!(chat(json!(["session"]), session.clone(), alice()).await.0, "alice:s1");
     let (found, (task, ..)) = chat(json!(["task"]), session, alice()).await;
@@ -135,7 +135,7 @@ async fn the_chat_is_named_after_what_the_settings_say() {
 }
 
 #[tokio::test]
-async fn settings_that_make_no_sense_are_refused() {
+async fn invalid_settings_are_rejected() {
     let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
     for (name, value) in [
         ("chat_id", json!(["task", "moon"])),

@@ -6,7 +6,7 @@ use talaria_turns::{Said, Turn};
 
 use super::{Running, rig};
 
-/// Runs a turn until the plugin has its message, then drops it; what it had kept.
+/// Runs a turn until the plugin has its message, then drops it; returns its checkpoint.
 async fn cut_off(running: &mut Running, plugin: &FakePlugin) -> Vec<u8> {
     let mut checkpoint = Vec::new();
     let keep = async {
@@ -26,7 +26,7 @@ async fn cut_off(running: &mut Running, plugin: &FakePlugin) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn it_waits_again_and_sends_nothing_twice() {
+async fn a_resumed_turn_waits_again_and_sends_nothing_twice() {
     let plugin = FakePlugin::start(|_| vec![Step::Wait, Step::Answer("the answer".into())]).await;
     let mail = MailHost::start().await;
     let rig = rig(&plugin, &mail).await;
@@ -39,7 +39,7 @@ async fn it_waits_again_and_sends_nothing_twice() {
 }
 
 #[tokio::test]
-async fn it_finds_the_answer_that_came_meanwhile() {
+async fn a_resumed_turn_finds_the_answer_that_came_meanwhile() {
     let plugin = FakePlugin::start(|_| vec![Step::Wait, Step::Answer("the answer".into())]).await;
     let mail = MailHost::start().await;
     let rig = rig(&plugin, &mail).await;
@@ -54,7 +54,7 @@ async fn it_finds_the_answer_that_came_meanwhile() {
 }
 
 #[tokio::test]
-async fn one_that_was_only_in_line_begins_anew() {
+async fn a_turn_that_only_waited_for_its_chat_starts_over() {
     let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await;
     let turn = rig.turn("hi");

@@ -1,4 +1,4 @@
-//! A turn that is cancelled: the gateway is told by a command, and never answers what it stopped.
+//! A cancelled turn: the gateway is stopped by a command and never answers the stopped message.
 
 use std::sync::Arc;
 
@@ -46,19 +46,19 @@ async fn cancelled(rig: &Rig, plugin: &FakePlugin, turn: Turn) {
 }
 
 #[tokio::test]
-async fn cancelling_stops_the_agent() {
+async fn a_cancel_stops_the_agent() {
     let (plugin, mail) = (slow().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await.setting("chat_id", json!(["context"]));
     cancelled(&rig, &plugin, rig.turn("slow")).await;
     assert_eq!(plugin.commands(), ["/stop"]);
     assert_eq!(mail.mailbox.counts().waiting, 0);
-    // The next message of the chat is not stopped by it, and need not stop anything.
+    // The next message of the chat is not stopped, and has nothing to stop.
     assert_eq!(rig.run("next").await.text(), "answer to next");
     assert_eq!(plugin.commands(), ["/stop"]);
 }
 
 #[tokio::test]
-async fn cancelling_a_message_does_not_stop_the_next_one_of_the_chat() {
+async fn a_cancel_does_not_stop_the_next_message_of_the_chat() {
     let (plugin, mail) = (slow().await, MailHost::start().await);
     let rig = Arc::new(
         rig(&plugin, &mail).await.setting("chat_id", json!(["workspace"])).setting("workspace_id", "w"),
@@ -67,7 +67,7 @@ async fn cancelling_a_message_does_not_stop_the_next_one_of_the_chat() {
         let text = format!("next {round}");
         let first = cancelled(&rig, &plugin, rig.turn("slow"));
         let second = async {
-            // In line behind the first.
+            // Queued behind the first.
             plugin.received(2 * round + 1).await;
             let running = Running::begin(&rig, rig.turn(&text));
             running.end().await.unwrap()
@@ -78,7 +78,7 @@ async fn cancelling_a_message_does_not_stop_the_next_one_of_the_chat() {
 }
 
 #[tokio::test]
-async fn a_turn_that_has_sent_nothing_stops_nothing() {
+async fn a_cancel_of_a_turn_that_sent_nothing_stops_nothing() {
     let (plugin, mail) = (slow().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await;
     rig.executor().cancel(rig.turn("slow")).await.unwrap();

@@ -1,4 +1,4 @@
-//! A thousand turns at once, in a thousand chats, answered in any order, some twice, some late.
+//! A thousand concurrent turns in a thousand chats, answered in any order, some twice, some late.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ async fn executor(plugin: &FakePlugin, callbacks: Arc<dyn Callbacks>) -> Arc<Exe
     let mut settings = serde_json::Map::new();
     settings.insert("inbound_url".into(), plugin.inbound_url().into());
     settings.insert("health_url".into(), plugin.health_url().into());
-    // Those that are late are late for this.
+    // The late answers miss this deadline.
     settings.insert("reply_timeout_seconds".into(), 20.into());
     let patterns = vec![format!("POST {}", plugin.inbound_url()).parse().unwrap()];
     Arc::new(Executor::new(Spec {
@@ -67,7 +67,7 @@ fn incoming(text: &str) -> Incoming {
     }
 }
 
-/// Xorshift: the order is the same in every run, and no order at all.
+/// Shuffles by xorshift, the same in every run.
 fn shuffled<T>(mut items: Vec<T>) -> Vec<T> {
     let mut chance = 0x9e37_79b9_7f4a_7c15_u64;
     for at in (1..items.len()).rev() {
@@ -80,10 +80,10 @@ fn shuffled<T>(mut items: Vec<T>) -> Vec<T> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_thousand_turns_each_get_their_own_answer_and_nothing_is_left() {
+async fn a_thousand_turns_each_get_their_own_answer_and_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(Sqlite::open(&folder.path().join("t.db"), &SqliteConfig::default()).unwrap());
-    // The agent says nothing by itself: the test answers, in its own order.
+    // The agent does not answer by itself: the test does, in an order of its own.
     let plugin = FakePlugin::start(|_| vec![Step::Wait]).await;
     let mail = MailHost::on(Arc::clone(&store) as _, None).await;
     let executor = executor(&plugin, mail.callbacks()).await;
@@ -102,7 +102,7 @@ async fn a_thousand_turns_each_get_their_own_answer_and_nothing_is_left() {
     let chats: HashSet<&str> = messages.iter().map(|message| message.chat()).collect();
     assert_eq!(chats.len(), TURNS);
 
-    // Every tenth is late; every seventh of the others is doubled.
+    // Every tenth answer is late; every seventh of the others is sent twice.
     let is_late = |text: &str| text.ends_with('0');
     let mut posting = JoinSet::new();
     let plugin = Arc::new(plugin);
@@ -115,7 +115,7 @@ async fn a_thousand_turns_each_get_their_own_answer_and_nothing_is_left() {
         posting.spawn(async move {
             let answer = format!("answer to {}", message.content());
             for _ in 0..if nth % 7 == 0 { 2 } else { 1 } {
-                // A notice before it, to nobody's harm.
+                // A notice comes first, which changes nothing.
                 plugin.callback(&url, message.chat(), None, "⏳ Working").await;
                 let (status, _) = plugin.callback(&url, message.chat(), Some(message.id()), &answer).await;
                 if status != 200 {
@@ -144,7 +144,7 @@ async fn a_thousand_turns_each_get_their_own_answer_and_nothing_is_left() {
         }
     }
 
-    // The late ones come now, and are kept under their own tasks.
+    // The late answers come now, and are stored with their own tasks.
     for message in messages.iter().filter(|message| is_late(message.content())) {
         let answer = format!("answer to {}", message.content());
         let (_, receipt) = plugin.callback(&mail.url, message.chat(), Some(message.id()), &answer).await;

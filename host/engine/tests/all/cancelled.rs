@@ -1,4 +1,4 @@
-//! A cancelled turn: its pending call fails, and its upstream is told in an instance of its own.
+//! A cancelled turn: its pending call fails, and `cancel` runs in an instance of its own.
 
 use talaria_fakes::{FakeGateway, Reply};
 use talaria_rig::Rig;
@@ -32,7 +32,7 @@ async fn a_pending_call_fails_with_cancelled() {
 }
 
 #[tokio::test]
-async fn the_upstream_is_told_with_the_checkpoint() {
+async fn cancel_runs_with_the_checkpoint_in_an_instance_of_its_own() {
     let gateway = FakeGateway::always(Reply::status(200, "text/plain", "ok")).await;
     let rig = Rig::new("probe").await.setting("base_url", gateway.base_url());
     let turn = Turn { checkpoint: Some(b"here".to_vec()), ..rig.turn("anything") };

@@ -40,9 +40,9 @@ async fn a_guest_that_waits_is_stopped_at_its_deadline() {
     assert_eq!(ran.failure().kind, FailureKind::TimedOut);
 }
 
-/// One thread for everything: a guest that computes must still let others run.
+/// With one thread for everything, a guest that computes must still let other turns run.
 #[tokio::test(flavor = "current_thread")]
-async fn others_run_while_a_guest_spins() {
+async fn other_turns_run_while_a_guest_spins() {
     let limits =
         Limits { deadline: Duration::from_secs(600), cpu: Duration::from_secs(600), ..Limits::default() };
     let rig = Rig::new("probe").await.limits(limits);
@@ -57,7 +57,7 @@ async fn others_run_while_a_guest_spins() {
 }
 
 #[tokio::test]
-async fn a_guest_that_takes_memory_gets_no_more_than_its_limit() {
+async fn memory_growth_stops_at_the_limit() {
     let limits = Limits { memory: 8 << 20, ..Limits::default() };
     let rig = Rig::new("probe").await.limits(limits);
     assert_eq!(rig.run("allocate").await.failure().message, "the executor ran out of its 8 MiB of memory");
@@ -81,7 +81,7 @@ async fn a_panic_and_a_deep_recursion_fail_their_turn_without_details() {
 }
 
 #[tokio::test]
-async fn floods_and_giants_are_bounded() {
+async fn logs_events_and_replies_are_bounded() {
     let limits = Limits { call_bytes: 2 << 20, ..Limits::default() };
     let rig = Rig::new("probe").await.limits(limits);
     assert_eq!(rig.run("flood").await.text(), "flooded", "the lines are dropped, not the turn");
@@ -100,9 +100,9 @@ async fn state_is_bounded() {
     assert!(rig.run(&format!("set k {large}")).await.text().contains("larger than 65536 bytes"));
 }
 
-/// What counts against a component, and what does not.
+/// Only crashes and exceeded limits count against a component.
 #[tokio::test]
-async fn a_guests_own_faults_are_told_and_others_are_not() {
+async fn only_faults_of_the_component_itself_count_against_it() {
     let limits = Limits {
         deadline: Duration::from_millis(150),
         cpu: Duration::from_millis(50),
@@ -134,7 +134,7 @@ async fn a_guests_own_faults_are_told_and_others_are_not() {
     assert_eq!(told.try_recv(), Ok(Fault::Deadline), "it was computing");
 }
 
-/// An engine with room for few turns, so that what is not released is missed at once.
+/// An engine with few slots, so that a slot that is not released shows at once.
 async fn narrow(slots: u32, concurrency: usize) -> Arc<Executor> {
     let cache = std::env::current_exe().unwrap().parent().unwrap().join("rig-components");
     let config = EngineConfig { slots, scripted_slots: 1, cache_dir: Some(cache) };
@@ -161,7 +161,7 @@ async fn run(executor: &Executor, rig: &Rig, text: &str) -> Result<String, talar
 }
 
 #[tokio::test]
-async fn a_cancelled_turn_gives_its_slot_back() {
+async fn a_cancelled_turn_releases_its_slot() {
     let rig = Rig::new("probe").await;
     let executor = narrow(1, 10).await;
     for _ in 0..3 {
@@ -172,9 +172,9 @@ async fn a_cancelled_turn_gives_its_slot_back() {
     }
 }
 
-/// Slots that were just left are not free at once: their pages are given back later, several together.
+/// A slot is not free at once after its turn: pages are released later, several together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn as_many_turns_as_slots_find_room_however_fast_they_change() {
+async fn as_many_turns_as_slots_run_however_fast_they_follow_each_other() {
     let rig = Arc::new(Rig::new("probe").await);
     let executor = narrow(8, 8).await;
     let mut turns = tokio::task::JoinSet::new();
@@ -192,19 +192,19 @@ async fn as_many_turns_as_slots_find_room_however_fast_they_change() {
 }
 
 #[tokio::test]
-async fn a_full_pool_is_a_failure_that_says_try_again() {
+async fn a_full_pool_fails_the_turn_as_retryable() {
     let rig = Rig::new("probe").await;
     let executor = narrow(1, 10).await;
     let waiting = run(&executor, &rig, "sleep 600000");
     tokio::pin!(waiting);
-    // Until it holds the slot.
+    // Poll it until it holds the slot.
     assert!(tokio::time::timeout(Duration::from_millis(50), &mut waiting).await.is_err());
     let busy = run(&executor, &rig, "echo hi").await.unwrap_err();
     assert_eq!((busy.kind, busy.retryable), (FailureKind::Busy, true));
 }
 
 #[tokio::test]
-async fn turns_beyond_the_executors_concurrency_wait_for_their_place() {
+async fn turns_beyond_the_executors_concurrency_wait() {
     let rig = Rig::new("probe").await;
     let executor = narrow(1, 1).await;
     let turns = (0..5).map(|_| run(&executor, &rig, "echo hi"));

@@ -1,10 +1,10 @@
-//! The contract is whole, and an author can work from its comments.
+//! The contract is documented, and every language can implement it.
 
 use std::path::Path;
 
 /// Every item of the WIT files has a comment above it.
 #[test]
-fn every_item_is_explained() {
+fn every_item_of_the_contract_has_a_comment() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/0.1.0");
     let mut items = 0;
     for file in std::fs::read_dir(folder).unwrap() {
@@ -32,7 +32,7 @@ fn every_item_is_explained() {
     assert!(items > 150, "the contract has {items} items; is the folder right?");
 }
 
-/// JavaScript engines disagree about them, so they would make a component work in one and not in the other.
+/// JavaScript engines disagree about them, so a component could work in one engine and not in another.
 #[test]
 fn there_are_no_64_bit_integers() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/0.1.0");

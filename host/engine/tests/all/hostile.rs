@@ -1,7 +1,7 @@
-//! Guests that attack the host: each attack ends in a typed failure of its own turn, or in nothing at all.
+//! Guests that attack the host. Each attack ends in a typed failure of its own turn, or has no effect.
 //!
-//! `contained` has the plain ones (spinning, memory, recursion, giants); here are those that go for the network, for secrets,
-//! for other conversations, and for the loader.
+//! `contained` has the plain attacks (spinning, memory, recursion, large outputs). Those here target the network, secrets, other
+//! contexts, and the loader.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ async fn hostile() -> Rig {
     Rig::new("hostile").await
 }
 
-/// That they do not end much later is measured by the benchmark.
+/// The benchmark measures how much later they end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spinning_guests_end_at_their_deadline_however_many_they_are() {
     let limits = Limits { deadline: Duration::from_millis(300), ..Limits::default() };
@@ -30,9 +30,9 @@ async fn spinning_guests_end_at_their_deadline_however_many_they_are() {
     }
 }
 
-/// However many spin, one thread is left for the others.
+/// However many guests spin, one thread is left for other turns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn others_run_beside_many_that_spin() {
+async fn other_turns_run_while_many_guests_spin() {
     let limits =
         Limits { deadline: Duration::from_secs(600), cpu: Duration::from_secs(600), ..Limits::default() };
     let rig = hostile().await.limits(limits);
@@ -49,7 +49,7 @@ async fn others_run_beside_many_that_spin() {
 
 /// Waiting for a thread is not computing: each gets its whole budget.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_computing_time_is_each_guests_own() {
+async fn every_guest_gets_its_whole_computing_time() {
     let limits = Limits { cpu: Duration::from_millis(200), ..Limits::default() };
     let rig = hostile().await.limits(limits);
     let started = Instant::now();
@@ -57,7 +57,7 @@ async fn the_computing_time_is_each_guests_own() {
     for ran in futures_util::future::join_all(turns).await {
         assert_eq!(ran.unwrap_err().message, "the executor computed for longer than 0.2s and was stopped");
     }
-    // One place for computing beyond a tick: four budgets, one after the other.
+    // One guest computes at a time beyond a tick, so the four budgets follow each other.
     assert!(started.elapsed() > Duration::from_millis(600), "{:?}", started.elapsed());
 }
 
@@ -69,14 +69,14 @@ async fn a_million_events_are_bounded_by_their_bytes() {
 }
 
 #[tokio::test]
-async fn what_was_said_before_a_crash_was_said() {
+async fn events_before_a_crash_are_delivered() {
     let ran = hostile().await.stream("panic-halfway").await;
     assert_eq!(ran.failure().kind, FailureKind::Internal);
     assert!("half of it, ".starts_with(&ran.deltas().concat()), "{:?}", ran.deltas());
 }
 
 #[tokio::test]
-async fn a_panic_without_wasi_says_why_in_the_log() {
+async fn a_panic_without_wasi_is_logged_with_its_message() {
     let trace = Trace::start();
     let ran = hostile().await.run("panic out-of-wits").await;
     assert_eq!(ran.failure().kind, FailureKind::Internal);
@@ -86,12 +86,12 @@ async fn a_panic_without_wasi_says_why_in_the_log() {
 }
 
 #[tokio::test]
-async fn a_flood_of_log_lines_costs_the_turn_nothing() {
+async fn a_flood_of_log_lines_does_not_slow_the_turn() {
     assert_eq!(hostile().await.run("log 100000").await.text(), "logged");
 }
 
 #[tokio::test]
-async fn turns_beyond_the_queue_are_refused_as_busy() {
+async fn turns_beyond_the_queue_fail_as_busy() {
     let limits = Limits { concurrency: 1, queue: 1, ..Limits::default() };
     let rig = hostile().await.limits(limits);
     let gateway = FakeGateway::always(Reply::hang()).await;
@@ -126,7 +126,7 @@ async fn turns_beyond_the_queue_are_refused_as_busy() {
 }
 
 #[tokio::test]
-async fn one_conversation_cannot_read_anothers_state() {
+async fn a_context_cannot_read_the_state_of_another() {
     let limits = Limits { state_bytes: 100, ..Limits::default() };
     let rig = hostile().await.limits(limits);
     assert_eq!(rig.run("remember 10").await.text(), "8");
@@ -136,16 +136,16 @@ async fn one_conversation_cannot_read_anothers_state() {
 }
 
 #[tokio::test]
-async fn what_is_remembered_of_a_conversation_is_bounded() {
+async fn the_state_of_a_context_is_bounded() {
     let limits = Limits { state_bytes: 10_000, ..Limits::default() };
     let rig = hostile().await.limits(limits);
     assert_eq!(rig.run("remember 1000").await.text(), "9", "ten, but for the bytes of their keys");
     let other = Turn { context: ContextId::fresh(), ..rig.turn("remember 1000") };
-    assert_eq!(rig.execute(other).await.text(), "9", "each conversation has its own bound");
+    assert_eq!(rig.execute(other).await.text(), "9", "each context has its own bound");
 }
 
 #[tokio::test]
-async fn a_reply_that_another_turn_expects_is_not_to_be_had() {
+async fn a_turn_cannot_take_the_reply_that_another_turn_expects() {
     let mail = MailHost::start().await;
     let rig = Rig::new("probe").await.callbacks(mail.callbacks());
     let (running, mut said) = rig.begin(rig.turn("expect m1"));
@@ -173,7 +173,7 @@ async fn clocks_are_coarse_unless_granted() {
 }
 
 #[tokio::test]
-async fn random_numbers_differ_from_instance_to_instance_granted_or_not() {
+async fn random_numbers_differ_between_instances_with_or_without_the_grant() {
     for random in [false, true] {
         let rig = hostile().await.wasi(Wasi { random, ..Wasi::default() });
         let (one, two) = (rig.run("hash").await, rig.run("hash").await);
@@ -182,7 +182,7 @@ async fn random_numbers_differ_from_instance_to_instance_granted_or_not() {
 }
 
 #[tokio::test]
-async fn a_folder_is_there_only_where_granted_and_cannot_be_changed() {
+async fn a_folder_is_visible_only_if_granted_and_is_read_only() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("granted");
     std::fs::create_dir(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! What loads, what is refused and in which words, and what is compiled once.
+//! Which components load, which are refused and why, and what the cache saves.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -85,7 +85,7 @@ async fn types_that_differ_are_refused() {
 }
 
 #[tokio::test]
-async fn a_trap_in_describe_is_a_refusal() {
+async fn a_component_that_traps_in_describe_is_refused() {
     let error = refused(guest("trap-describe")).await;
     assert!(matches!(error, LoadError::Describe(_)), "{error}");
     Component::load(Rig::engine().await, guest("probe"), |_| ()).await.expect("the next one loads");
@@ -107,7 +107,7 @@ fn engine(cache: &Path) -> Engine {
     Engine::new(&config, Egress::new(Config::default())).unwrap()
 }
 
-/// Whether loading compiled.
+/// Whether loading had to compile.
 async fn compiles(engine: &Engine) -> bool {
     let stages = Mutex::new(Vec::new());
     let wasm = guest("probe");
@@ -120,14 +120,14 @@ async fn compiles(engine: &Engine) -> bool {
 }
 
 #[tokio::test]
-async fn a_component_is_compiled_once_for_a_cache() {
+async fn a_component_is_compiled_once_with_a_cache() {
     let cache = tempfile::tempdir().unwrap();
     assert!(compiles(&engine(cache.path())).await, "the first time");
     assert!(!compiles(&engine(cache.path())).await, "not the second");
 }
 
 #[tokio::test]
-async fn a_broken_file_in_the_cache_is_compiled_anew() {
+async fn a_broken_file_in_the_cache_is_compiled_again() {
     let cache = tempfile::tempdir().unwrap();
     compiles(&engine(cache.path())).await;
     let file = std::fs::read_dir(cache.path()).unwrap().next().unwrap().unwrap().path();

@@ -1,4 +1,4 @@
-//! What the engine promises, on real components.
+//! The engine's promises, tested with real components.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,10 +1,10 @@
-//! What a guest can reach: what was granted, and nothing else.
+//! A guest can reach only what was granted.
 
 use talaria_fakes::{FakeGateway, Reply};
 use talaria_rig::Rig;
 
 #[tokio::test]
-async fn a_call_that_is_not_granted_never_leaves() {
+async fn a_call_that_is_not_granted_never_leaves_the_host() {
     let gateway = FakeGateway::always(Reply::completion("hi")).await;
     let url = format!("{}/x", gateway.base_url());
     let rig = Rig::new("probe").await.grant([]);
@@ -16,7 +16,7 @@ async fn a_call_that_is_not_granted_never_leaves() {
 }
 
 #[tokio::test]
-async fn a_secret_goes_only_where_it_is_bound() {
+async fn a_secret_is_sent_only_to_its_bound_destinations() {
     let gateway = FakeGateway::always(Reply::status(200, "text/plain", "ok")).await;
     let url = format!("{}/x", gateway.base_url());
     let grant = format!("GET {url}");

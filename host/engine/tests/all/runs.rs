@@ -1,4 +1,4 @@
-//! A turn reaches the guest whole, and what the guest says comes back.
+//! The guest gets the whole turn, and the host gets everything that the guest emits and returns.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use talaria_turns::{
 use tokio::sync::Notify;
 
 #[tokio::test]
-async fn a_guest_that_asks_is_told_what_was_said_before() {
+async fn a_guest_can_read_the_earlier_messages_of_its_context() {
     let rig = Rig::new("probe").await;
     for number in 1..=3 {
         rig.said(&format!("question {number}"), &format!("answer {number}")).await;
@@ -28,7 +28,7 @@ async fn a_guest_that_asks_is_told_what_was_said_before() {
 }
 
 #[tokio::test]
-async fn the_guest_is_told_everything_about_the_turn() {
+async fn the_guest_gets_every_field_of_the_turn() {
     let rig = Rig::new("probe").await.setting("base_url", "http://127.0.0.1:1");
     let turn = rig.turn("turn");
     let metadata: Metadata = json!({ "a": 1 }).as_object().cloned().unwrap();
@@ -76,7 +76,7 @@ async fn parts_of_every_kind_pass_through_unchanged() {
 }
 
 #[tokio::test]
-async fn every_end_of_a_turn_comes_back() {
+async fn every_outcome_of_a_turn_is_returned() {
     let rig = Rig::new("probe").await;
     let asked = rig.run("ask-back which one?").await.result.unwrap();
     assert_eq!((asked.state, asked.parts), (FinalState::InputRequired, vec![Part::text("which one?")]));
@@ -87,7 +87,7 @@ async fn every_end_of_a_turn_comes_back() {
 }
 
 #[tokio::test]
-async fn events_come_out_in_order() {
+async fn events_keep_their_order() {
     let rig = Rig::new("probe").await;
     let words: Vec<String> = (0..100).map(|n| format!("w{n} ")).collect();
     let ran = rig.stream(&format!("emit {}end", words.concat())).await;
@@ -105,7 +105,7 @@ async fn events_come_out_in_order() {
 }
 
 #[tokio::test]
-async fn secrets_that_a_guest_spells_out_do_not_get_out() {
+async fn secrets_in_a_guests_output_are_redacted() {
     let rig = Rig::new("probe").await.secret("PROBE_KEY", "correct-horse-battery");
     assert_eq!(
         rig.run("echo the key is sk-abcdefghijklmnopqrstuvwx ok").await.text().matches("sk-abc").count(),
@@ -123,7 +123,7 @@ async fn secrets_that_a_guest_spells_out_do_not_get_out() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_malformed_fails_the_turn_and_says_where() {
+async fn a_malformed_outcome_fails_the_turn_and_names_the_field() {
     let failed = Rig::new("probe").await.run("bad-metadata").await;
     assert_eq!(failed.failure().kind, FailureKind::Internal);
     assert!(failed.failure().message.contains("outcome.metadata"), "{}", failed.failure().message);
@@ -135,7 +135,7 @@ async fn callbacks_that_are_not_granted_are_denied() {
 }
 
 #[tokio::test]
-async fn the_probe_tells_an_upstream_that_is_down_from_settings_that_are_wrong() {
+async fn the_probe_distinguishes_an_unreachable_upstream_from_invalid_settings() {
     let rig = Rig::new("probe").await;
     assert_eq!(rig.executor().setup().await, Ok(()));
     assert_eq!(rig.executor().recheck().await, Ok(()));
@@ -147,7 +147,7 @@ async fn the_probe_tells_an_upstream_that_is_down_from_settings_that_are_wrong()
 
 #[tokio::test]
 async fn an_instance_is_never_used_twice() {
-    // The guest would count up in a static; with an instance a turn there is nothing to count.
+    // The guest would increment a static; an instance for each turn always starts at zero.
     let rig = Rig::new("probe").await;
     assert_eq!(rig.run("set key value").await.text(), "set");
     assert_eq!(rig.run("get key").await.text(), "value", "state is the only memory");
@@ -180,7 +180,7 @@ async fn a_question_that_is_posed_is_answered_or_withdrawn() {
 }
 
 #[tokio::test]
-async fn a_guest_does_something_else_while_no_event_comes() {
+async fn a_guest_can_work_while_no_event_arrives() {
     let released = Arc::new(Notify::new());
     let stream = Stream::default().bytes("data: one\n\n").wait(&released).bytes("data: two\n\n");
     let gateway = FakeGateway::always(stream).await;
@@ -198,7 +198,7 @@ async fn a_guest_does_something_else_while_no_event_comes() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_is_kept_and_comes_back() {
+async fn a_checkpoint_is_stored_and_returned() {
     let rig = Rig::new("probe").await;
     let ran = rig.run("checkpoint echo done").await;
     assert_eq!((ran.text(), ran.checkpoints.as_slice()), ("done", [b"one".to_vec()].as_slice()));

@@ -28,7 +28,7 @@ fn with(turn: Turn, metadata: Value) -> Turn {
 }
 
 #[tokio::test]
-async fn never_set_and_set_to_nothing_are_told_apart() {
+async fn unset_variables_are_distinguished_from_empty_ones() {
     let rig = Rig::new("probe").await;
     let turn = with(
         rig.turn("session"),
@@ -44,13 +44,13 @@ async fn never_set_and_set_to_nothing_are_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn turns_at_once_never_see_each_others_values() {
+async fn concurrent_turns_never_see_each_others_variables() {
     let rig = Arc::new(Rig::new("probe").await);
     let mut turns = JoinSet::new();
     for turn in 0..400_usize {
         let rig = Arc::clone(&rig);
         turns.spawn(async move {
-            // Every other one leaves some of them out, so that another's would show.
+            // Every other turn leaves some variables out, so that a foreign value would show.
             let members = [
                 "platform",
                 "source",

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A component that is whole, with one more module in it, which is instantiated before anything else can be asked.
+/// A valid component with one more module, which is instantiated before anything else can be called.
 fn with_module(wat: &str) -> Vec<u8> {
     let mut wasm = guest("hostile");
     let (mut depth, mut modules) = (0, 0);
@@ -19,7 +19,7 @@ fn with_module(wat: &str) -> Vec<u8> {
     }
     let module = wat::parse_str(wat).unwrap();
     section(&mut wasm, 1, &module);
-    // One instance, of that module, with no arguments.
+    // One instance of that module, without arguments.
     let mut instance = vec![1, 0];
     leb(&mut instance, modules);
     instance.push(0);
@@ -52,7 +52,7 @@ async fn refused(wasm: Vec<u8>) -> LoadError {
 }
 
 #[tokio::test]
-async fn a_harmless_module_more_is_no_reason_to_refuse() {
+async fn a_component_with_a_further_harmless_module_loads() {
     load(with_module("(module (func $idle) (start $idle))"))
         .await
         .expect("the tests below test what they say");
@@ -78,9 +78,9 @@ async fn giant_tables_and_memories_are_refused() {
     }
 }
 
-/// What takes minutes to compile is told from what does not before it is compiled.
+/// The size of the code is checked before it is compiled.
 #[tokio::test]
-async fn what_would_compile_for_minutes_is_refused_before_it_is_compiled() {
+async fn a_component_that_would_compile_for_minutes_is_refused_before_compiling() {
     let giant = format!("(module (func {}))", "i32.const 1 drop ".repeat(400_000));
     let many = format!("(module {})", "(func)".repeat(200_001));
     for wat in [giant, many] {
@@ -91,7 +91,7 @@ async fn what_would_compile_for_minutes_is_refused_before_it_is_compiled() {
 
 /// A component of a few bytes that unpacks into millions of instances.
 #[tokio::test]
-async fn a_component_that_instantiates_itself_without_end_is_refused() {
+async fn a_component_with_millions_of_instances_is_refused() {
     let mut wasm = with_module("(module)");
     let instances: usize = 100_000;
     let mut content = Vec::new();

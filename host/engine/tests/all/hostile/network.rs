@@ -1,4 +1,4 @@
-//! Guests that go for the network and for secrets.
+//! Guests that attack the network and secrets.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ async fn polite() -> FakeGateway {
 }
 
 #[tokio::test]
-async fn every_part_of_a_grant_counts() {
+async fn every_part_of_a_grant_is_enforced() {
     let gateway = polite().await;
     let base = gateway.base_url();
     let rig = hostile().await.grant([format!("GET {base}/a/*").as_str()]);
@@ -41,7 +41,7 @@ async fn every_part_of_a_grant_counts() {
 }
 
 #[tokio::test]
-async fn a_redirect_leads_no_further_than_the_grant() {
+async fn a_redirect_cannot_lead_beyond_the_grant() {
     let inside = polite().await;
     let location = format!("{}/secret", inside.base_url());
     let gateway =
@@ -57,7 +57,7 @@ async fn a_redirect_leads_no_further_than_the_grant() {
 }
 
 #[tokio::test]
-async fn an_upgrade_is_not_the_guests_to_ask_for() {
+async fn a_guest_cannot_ask_for_a_protocol_upgrade() {
     let gateway = polite().await;
     let url = format!("{}/x", gateway.base_url());
     let ran = hostile().await.grant([format!("GET {url}").as_str()]).run(&format!("upgrade {url}")).await;
@@ -66,7 +66,7 @@ async fn an_upgrade_is_not_the_guests_to_ask_for() {
 }
 
 #[tokio::test]
-async fn a_bomb_of_headers_is_refused() {
+async fn too_many_headers_are_rejected() {
     let gateway = polite().await;
     let url = format!("{}/x", gateway.base_url());
     let rig = hostile().await.grant([format!("GET {url}").as_str()]);
@@ -84,7 +84,7 @@ async fn a_bomb_of_headers_is_refused() {
 }
 
 #[tokio::test]
-async fn a_secret_is_filled_into_headers_of_its_own_destinations_only() {
+async fn a_secret_is_filled_in_only_for_headers_to_its_own_destinations() {
     let (mine, theirs) = (polite().await, polite().await);
     let (here, there) = (format!("{}/x", mine.base_url()), format!("{}/x", theirs.base_url()));
     let mut secrets = Secrets::new();
@@ -106,7 +106,7 @@ async fn a_secret_is_filled_into_headers_of_its_own_destinations_only() {
 }
 
 #[tokio::test]
-async fn calls_and_what_is_open_at_once_are_counted() {
+async fn calls_and_open_exchanges_are_bounded() {
     let gateway = FakeGateway::always(Reply::stream(["a", "b"])).await;
     let url = format!("{}/x", gateway.base_url());
     let limits = Limits { calls: 20, connections: 4, ..Limits::default() };
@@ -126,7 +126,7 @@ async fn calls_and_what_is_open_at_once_are_counted() {
 }
 
 #[tokio::test]
-async fn bytes_both_ways_are_counted_over_a_whole_turn() {
+async fn bytes_in_both_directions_are_bounded_over_a_whole_turn() {
     let gateway = FakeGateway::always(Reply::status(200, "text/plain", "x".repeat(1_000))).await;
     let url = format!("{}/x", gateway.base_url());
     let limits = Limits { received_bytes: 5_000, sent_bytes: 100, ..Limits::default() };
@@ -143,7 +143,7 @@ async fn bytes_both_ways_are_counted_over_a_whole_turn() {
 }
 
 #[tokio::test]
-async fn a_response_that_is_held_open_ends_with_the_turn() {
+async fn a_response_that_is_held_open_is_closed_with_the_turn() {
     let gateway = FakeGateway::always(Reply::stream(["a"])).await;
     let url = format!("{}/x", gateway.base_url());
     let limits = Limits { deadline: Duration::from_millis(300), ..Limits::default() };
@@ -153,9 +153,9 @@ async fn a_response_that_is_held_open_ends_with_the_turn() {
     gateway.let_go().await;
 }
 
-/// A granted name that leads to loopback, with a name server of our own.
+/// The name server is the test's own, and resolves the granted name to loopback.
 #[tokio::test]
-async fn a_granted_name_that_leads_inside_is_denied() {
+async fn a_granted_name_that_resolves_to_a_private_address_is_denied() {
     let gateway = polite().await;
     let port = gateway.base_url().rsplit(':').next().unwrap().split('/').next().unwrap().to_owned();
     let names = Names::Given(Arc::new(|_name| vec!["127.0.0.1".parse().unwrap()]));

@@ -1,4 +1,4 @@
-//! What a component shows of its upstream is judged before anybody reads it.
+//! The host checks what a component returns as its transcript.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn read(attack: &str, since: u32, limit: u32) -> Result<Page, Failure> {
 }
 
 #[tokio::test]
-async fn lines_that_were_not_asked_for_are_refused() {
+async fn lines_outside_the_query_are_rejected() {
     assert_eq!(read("", 7, 10).await.unwrap().lines[0].number, 8);
     for attack in ["backwards", "before", "many", "no-json", "no-object"] {
         let failure = read(attack, 7, 10).await.unwrap_err();
@@ -27,7 +27,7 @@ async fn lines_that_were_not_asked_for_are_refused() {
 }
 
 #[tokio::test]
-async fn a_component_that_spins_or_floods_is_stopped() {
+async fn a_transcript_that_spins_or_floods_is_stopped() {
     let spun = read("spin", 0, 10).await.unwrap_err();
     assert_eq!(spun.message, "the executor computed for longer than 0.3s and was stopped");
     let flooded = read("huge", 0, 10).await.unwrap_err();
@@ -35,7 +35,7 @@ async fn a_component_that_spins_or_floods_is_stopped() {
 }
 
 #[tokio::test]
-async fn times_that_are_none_are_left_out_and_there_is_no_turn() {
+async fn invalid_times_are_left_out_and_calls_that_need_a_turn_fail() {
     let times = read("times", 0, 10).await.unwrap();
     assert_eq!((times.lines.len(), times.lines.iter().filter(|line| line.at.is_some()).count()), (4, 0));
     assert_eq!(read("turn", 0, 10).await.unwrap().lines[0].text, "[true, true, true]");

@@ -1,4 +1,4 @@
-//! The gateway does not read a session back, so the conversation goes along with each turn.
+//! The gateway does not load a session for a run, so each run is sent with the earlier messages.
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeRuns, Reply, Script};
@@ -47,7 +47,7 @@ async fn another_context_is_another_session() {
 }
 
 #[tokio::test]
-async fn the_tasks_own_history_counts_where_the_gateway_has_none() {
+async fn the_tasks_own_history_is_sent_if_the_gateway_has_none() {
     let runs = three_turns().await;
     let rig = rig(&runs).await;
     let before = vec![
@@ -69,7 +69,7 @@ async fn the_tasks_own_history_counts_where_the_gateway_has_none() {
 }
 
 #[tokio::test]
-async fn only_texts_of_user_and_agent_go_along() {
+async fn only_texts_of_the_user_and_the_agent_are_sent() {
     let runs = three_turns().await;
     let rig = rig(&runs).await;
     let _ = rig.run("first").await;
@@ -90,7 +90,7 @@ async fn only_texts_of_user_and_agent_go_along() {
 }
 
 #[tokio::test]
-async fn a_long_conversation_is_sent_from_its_end() {
+async fn the_newest_messages_of_a_long_context_are_sent() {
     let runs = three_turns().await;
     let rig = rig(&runs).await;
     let _ = rig.run("first").await;
@@ -116,14 +116,14 @@ async fn a_session_that_moved_is_followed() {
     assert_eq!(runs.submitted()[1]["session_id"], "20261116_after_compression");
     let _ = rig.run("third").await;
     assert_eq!(runs.requests("GET", "/20261116_after_compression/messages").len(), 1);
-    // One that could lead elsewhere is not.
+    // An id that could lead elsewhere in a path is not followed.
     runs.next("GET", "/messages", Reply::json(&json!({ "session_id": "../../admin", "data": [] })));
     let _ = rig.run("fourth").await;
     assert_eq!(runs.submitted()[3]["session_id"], "20261116_after_compression");
 }
 
 #[tokio::test]
-async fn a_grant_without_sessions_costs_the_conversation_only() {
+async fn a_grant_without_sessions_costs_only_the_earlier_messages() {
     let runs = three_turns().await;
     let base = runs.base_url();
     let grant = [format!("POST {base}/runs"), format!("GET {base}/runs/*"), format!("POST {base}/runs/*")];
