@@ -1,15 +1,13 @@
 //! An agent: its card, calls to it, and the events that it streams.
 //!
-//! Every call has a bound in time and size, and goes through `egress` with a grant for the one origin in question.
+//! Every call has a bound in time and size, and goes through an `egress` client for the one origin in question.
 
 use std::time::Duration;
 
 use secrecy::SecretString;
 use serde_json::Value;
 use talaria_config::HttpUrl;
-use talaria_egress::{
-    Access, Bounds, Egress, ErrorKind, Exchange, HostPattern, Pattern, Request, Response, Secrets,
-};
+use talaria_egress::{Bounds, Egress, ErrorKind, Exchange, Origin, OriginClient, Request, Response};
 
 use crate::answer::Answer;
 use crate::card::{self, Card, Interface, Protocol};
@@ -25,8 +23,6 @@ const LARGEST_CARD: usize = 1024 * 1024;
 const LARGEST_EVENT: usize = 16 << 20;
 /// Bytes read at once of an answer that is not a stream.
 const CHUNK: usize = 64 * 1024;
-/// The name of the token among the secrets of a grant.
-const TOKEN: &str = "TOKEN";
 
 /// Which agent to call, and how.
 #[derive(Debug, Clone)]
@@ -43,6 +39,7 @@ pub struct AgentOptions {
 #[derive(Debug, Clone)]
 pub struct Agent {
     base: String,
+    origin: Origin,
     token: Option<SecretString>,
     timeout: Duration,
     egress: Egress,
@@ -74,12 +71,13 @@ impl Agent {
         let base = base.strip_suffix("/.well-known/agent-card.json").unwrap_or(base);
         let base: HttpUrl = base.parse().map_err(ClientError::InvalidInput)?;
         let base = base.to_string();
-        everything_below(&base).map_err(ClientError::InvalidInput)?;
+        let origin = parse_origin(&base).map_err(ClientError::InvalidInput)?;
         if base.contains(['?', '#']) {
             let what = format!("`{base}` has a query; give the agent's address alone");
             return Err(ClientError::InvalidInput(what));
         }
-        Ok(Self { base, token, timeout, egress: Egress::new(talaria_egress::Config::default()) })
+        let egress = Egress::new(talaria_egress::Config::default());
+        Ok(Self { base, origin, token, timeout, egress })
     }
 
     /// Time limit for a whole turn.
@@ -89,7 +87,7 @@ impl Agent {
 
     /// Fetches the card: below the given address, else at its root, else where 0.2 agents keep it.
     pub async fn card(&self) -> Result<Card, ClientError> {
-        let root = card::origin(&self.base);
+        let root = self.origin.to_string();
         let mut candidates = vec![format!("{}/.well-known/agent-card.json", self.base)];
         if root != self.base {
             candidates.push(format!("{root}/.well-known/agent-card.json"));
@@ -130,33 +128,28 @@ impl Agent {
         self.client(Interface { url: self.base.clone(), protocol, tenant: None })
     }
 
-    async fn fetch(&self, mut request: Request) -> Result<Response, ClientError> {
-        let access = self.grant(&mut request)?;
+    async fn fetch(&self, request: Request) -> Result<Response, ClientError> {
+        let client = self.origin_client(&request.url)?;
         let url = request.url.clone();
         let is_turn = request.method == "POST";
-        self.egress.fetch(&access, request).await.map_err(|error| self.failure(&url, is_turn, &error))
+        client.fetch(request).await.map_err(|error| self.failure(&url, is_turn, &error))
     }
 
-    /// Returns a grant for the request's origin. Adds the token to a request to the caller's own agent.
-    fn grant(&self, request: &mut Request) -> Result<Access, ClientError> {
-        let mut access = Access { executor: "send".into(), ..Access::default() };
-        access.bounds = Bounds { timeout: self.timeout, sse_event: LARGEST_EVENT, ..access.bounds };
-        access.patterns = vec![everything_below(&request.url).map_err(ClientError::Agent)?];
-        // The caller named the agent, so its name may resolve to a private address.
-        access.private = access.patterns.iter().map(HostPattern::from).collect();
-        if let Some(token) = self.token.as_ref().filter(|_| self.is_own_origin(&request.url)) {
-            let mut secrets = Secrets::new();
-            let unusable =
-                |_| ClientError::InvalidInput("the token holds a line break or control character".into());
-            secrets.insert(TOKEN, token.clone(), access.patterns.clone()).map_err(unusable)?;
-            access.secrets = secrets;
-            request.headers.push(("authorization".into(), format!("Bearer {{secret:{TOKEN}}}")));
+    /// Returns a client for the origin of an address, with the token if that is the caller's own agent.
+    fn origin_client(&self, url: &str) -> Result<OriginClient, ClientError> {
+        let origin = parse_origin(url).map_err(ClientError::Agent)?;
+        let bounds = Bounds { timeout: self.timeout, sse_event: LARGEST_EVENT, ..Bounds::default() };
+        let client = self.egress.origin_client("send", &origin).with_bounds(bounds);
+        match self.token.clone().filter(|_| self.is_own_origin(url)) {
+            Some(token) => client.with_bearer(token).map_err(|_| {
+                ClientError::InvalidInput("the token holds a line break or control character".into())
+            }),
+            None => Ok(client),
         }
-        Ok(access)
     }
 
     fn failure(&self, url: &str, is_turn: bool, error: &talaria_egress::Error) -> ClientError {
-        let origin = card::origin(url);
+        let origin = url.parse().map_or_else(|_| url.to_owned(), |origin: Origin| origin.to_string());
         match error.kind() {
             ErrorKind::TimedOut if is_turn => ClientError::TimedOut { limit: self.timeout },
             ErrorKind::Dns | ErrorKind::Connect | ErrorKind::TimedOut => {
@@ -247,9 +240,9 @@ impl Client {
     ) -> Result<Incoming, ClientError> {
         let mut request = self.request(envelope, "text/event-stream, application/json", timeout)?;
         request.headers.extend(after.map(|id| ("last-event-id".into(), id.into())));
-        let access = self.agent.grant(&mut request)?;
+        let client = self.agent.origin_client(&self.interface.url)?;
         let failed = |error| self.agent.failure(&self.interface.url, true, &error);
-        let mut exchange = self.agent.egress.open(&access, request).await.map_err(failed)?;
+        let mut exchange = client.open(request).await.map_err(failed)?;
         let is_stream = exchange.headers().iter().any(|(name, value)| {
             name == "content-type" && value.to_ascii_lowercase().starts_with("text/event-stream")
         });
@@ -324,10 +317,6 @@ impl Client {
     }
 }
 
-/// Returns a grant for one origin.
-fn everything_below(url: &str) -> Result<Pattern, String> {
-    let pattern = format!("* {}/*", card::origin(url));
-    let unusable =
-        |error: talaria_egress::InvalidPattern| format!("`{url}` cannot be called: {}", error.problem);
-    pattern.parse().map_err(unusable)
+fn parse_origin(url: &str) -> Result<Origin, String> {
+    url.parse().map_err(|error: talaria_egress::Error| format!("`{url}` cannot be called: {error}"))
 }

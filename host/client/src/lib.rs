@@ -14,7 +14,7 @@
 //! would be the obvious alternative, but they drop members that they do not know, and `--output json` promises to print
 //! what the agent sent.
 //!
-//! The HTTP client is `egress`, with a grant for one origin per request: no other crate may depend on an HTTP client.
+//! The HTTP client is `egress`, with access to one origin per request: no other crate may depend on an HTTP client.
 //!
 //! The [`send`] module holds the terminal session of `talaria send`. It lives here and not in the binary so that its
 //! tests, which need only a socket, compile without WebAssembly or a command line parser.
@@ -43,7 +43,7 @@ pub use update::Update;
 /// Access to the crate's parsers for the fuzz targets in `tests/fuzz`.
 #[cfg(fuzzing)]
 pub mod fuzz {
-    pub use crate::card::{origin, same_origin};
+    pub use crate::card::same_origin;
     pub use crate::parts::flowing_text;
     pub use crate::send::fuzz::{Piece, Transcript, next_step};
     pub use crate::update::{one_line, tool_progress};

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use talaria_backoff::Backoff;
 use talaria_egress::Exchange;
 use tokio::time::Instant;
 
@@ -34,14 +35,13 @@ pub struct TurnStream<'a> {
     client: &'a Client,
     source: Source,
     deadline: Instant,
-    back_off: Duration,
+    backoff: Backoff,
+    polling: Backoff,
     status: TurnStatus,
     /// The id of the last event.
     last: Option<String>,
     /// Whether the events no longer come from the turn's first stream.
     resumed: bool,
-    /// Attempts to resume since the last progress.
-    attempts: u32,
 }
 
 /// One step of a turn.
@@ -74,10 +74,9 @@ enum Source {
         task: String,
         after: String,
     },
-    /// The task is polled, after the pause if `wait` is set.
+    /// The task is polled, after a pause if `wait` is set.
     Poll {
         task: String,
-        pause: Duration,
         wait: bool,
     },
     Ended,
@@ -94,18 +93,18 @@ impl<'a> TurnStream<'a> {
             client,
             source: Source::Unsent(envelope),
             deadline: deadline.unwrap_or(now + Duration::from_secs(365 * 24 * 3_600)),
-            back_off: BACK_OFF,
+            backoff: Backoff::from_first(BACK_OFF),
+            polling: Backoff::from_first(FIRST_POLL).up_to(LONGEST_POLL),
             status: TurnStatus::default(),
             last: None,
             resumed: false,
-            attempts: 0,
         }
     }
 
     /// Sets the first pause before a cut stream is resumed; it doubles with every attempt.
     #[must_use]
     pub fn back_off(self, back_off: Duration) -> Self {
-        Self { back_off, ..self }
+        Self { backoff: Backoff::from_first(back_off), ..self }
     }
 
     /// The status of the turn after the last item.
@@ -148,12 +147,12 @@ impl<'a> TurnStream<'a> {
                     }
                 }
                 Source::Resume { task, after } => self.source = self.resume(task, &after).await?,
-                Source::Poll { task, pause, wait } => {
-                    let pause = match wait {
-                        true => self.sleep(pause).await.map(|()| (pause * 2).min(LONGEST_POLL))?,
-                        false => pause,
-                    };
-                    if let Some(item) = self.poll(task, pause).await? {
+                Source::Poll { task, wait } => {
+                    if wait {
+                        let pause = self.polling.next_delay();
+                        self.sleep(pause).await?;
+                    }
+                    if let Some(item) = self.poll(task).await? {
                         return Ok(Some(item));
                     }
                 }
@@ -169,7 +168,7 @@ impl<'a> TurnStream<'a> {
         }
         // Every new stream begins with a snapshot, so a snapshot is not progress.
         if !matches!(Update::of(&result), Update::Task(_)) {
-            self.attempts = 0;
+            self.backoff.reset();
         }
         Ok(Some(result))
     }
@@ -216,15 +215,15 @@ impl<'a> TurnStream<'a> {
         };
         match self.last.clone() {
             None => {
-                self.source = Source::first_poll(task);
+                self.source = Source::Poll { task, wait: false };
                 Ok(Some(StreamItem::Polling))
             }
-            Some(after) if self.attempts < ATTEMPTS => {
+            Some(after) if self.backoff.attempts() < ATTEMPTS => {
                 self.source = Source::Resume { task, after: after.clone() };
                 Ok(Some(StreamItem::Resuming { after }))
             }
             Some(_) => {
-                self.source = Source::first_poll(task);
+                self.source = Source::Poll { task, wait: false };
                 Ok(None)
             }
         }
@@ -237,25 +236,25 @@ impl<'a> TurnStream<'a> {
         match self.client.open(&envelope, Some(after), self.left()).await {
             Ok(incoming) => Ok(incoming.into()),
             // The task is over, or the agent does not know it; polling finds out.
-            Err(ClientError::Rejected { .. }) => Ok(Source::first_poll(task)),
+            Err(ClientError::Rejected { .. }) => Ok(Source::Poll { task, wait: false }),
             Err(error) if error.is_transient() => Ok(Source::Broken),
             Err(error) => Err(error),
         }
     }
 
     /// Polls the task once. Returns `None` if the agent failed and is worth another attempt.
-    async fn poll(&mut self, id: String, pause: Duration) -> Result<Option<StreamItem>, ClientError> {
+    async fn poll(&mut self, id: String) -> Result<Option<StreamItem>, ClientError> {
         self.resumed = true;
         let task = match self.client.about_task(&id, TaskMethod::Get, self.left()).await {
             Ok(task) => task,
-            Err(error) if error.is_transient() && self.attempts < ATTEMPTS => {
+            Err(error) if error.is_transient() && self.backoff.attempts() < ATTEMPTS => {
                 self.back_off_once().await?;
-                self.source = Source::Poll { task: id, pause, wait: false };
+                self.source = Source::Poll { task: id, wait: false };
                 return Ok(None);
             }
             Err(error) => return Err(error),
         };
-        self.attempts = 0;
+        self.backoff.reset();
         let result = match self.client.interface().protocol {
             Protocol::V1_0 => json!({ "task": task }),
             Protocol::V0_3 => task,
@@ -266,13 +265,12 @@ impl<'a> TurnStream<'a> {
         if self.apply(&result) {
             return Ok(Some(StreamItem::Update(result)));
         }
-        self.source = Source::Poll { task: id, pause, wait: true };
+        self.source = Source::Poll { task: id, wait: true };
         Ok(Some(StreamItem::Snapshot(result)))
     }
 
     async fn back_off_once(&mut self) -> Result<(), ClientError> {
-        let pause = self.back_off * 2u32.saturating_pow(self.attempts);
-        self.attempts += 1;
+        let pause = self.backoff.next_delay();
         self.sleep(pause).await
     }
 
@@ -292,12 +290,6 @@ impl<'a> TurnStream<'a> {
 }
 
 // === impl Source ===
-
-impl Source {
-    fn first_poll(task: String) -> Self {
-        Self::Poll { task, pause: FIRST_POLL, wait: false }
-    }
-}
 
 impl From<Incoming> for Source {
     fn from(incoming: Incoming) -> Self {
