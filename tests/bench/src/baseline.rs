@@ -1,5 +1,5 @@
-//! The baseline: what a native bridge without sandbox, store, policy and versions would do for the same request, and no
-//! more. A hyper server, one parse, one pooled upstream call, one reply.
+//! The baseline: a native bridge without sandbox, store, policy or versions. It does for the same request one parse, one
+//! pooled upstream call and one reply, on a hyper server.
 
 use std::net::SocketAddr;
 
@@ -45,7 +45,7 @@ async fn respond(
     upstream: &Upstream,
     completions: &Uri,
 ) -> Result<Response<Full<Bytes>>> {
-    // The question whether it is up.
+    // A readiness check.
     if request.method() != http::Method::POST {
         return Ok(Response::new(Full::default()));
     }

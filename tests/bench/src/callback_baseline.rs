@@ -1,5 +1,5 @@
-//! The baseline of a round trip by callback: a native bridge that keeps who waits in a map, as the Python one did, and
-//! nothing else. One server takes the turns and the callbacks.
+//! The baseline of a callback round trip: a native bridge that keeps the waiting turns in a map, like the Python bridge,
+//! and does nothing else. One server takes both turns and callbacks.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -59,7 +59,7 @@ pub(crate) async fn serve(listen: SocketAddr, plugin: SocketAddr) -> Result<()> 
 
 impl Native {
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
-        // The question whether it is up.
+        // A readiness check.
         if request.method() != Method::POST {
             return Ok(Response::new(Full::default()));
         }

@@ -1,5 +1,4 @@
-//! What it costs that tasks are on disk: the bridge with SQLite, the bridge with its store in memory, and the baseline,
-//! in turns.
+//! The cost of durable tasks: the bridge with SQLite, the bridge with its store in memory, and the baseline, alternately.
 
 use std::time::Duration;
 
@@ -10,9 +9,9 @@ use crate::load::{Load, Rounds};
 use crate::process::Bridge;
 use crate::table::{Row, Target};
 
-/// Enough that writes meet and share a commit.
+/// Enough connections for writes to share a commit.
 const LOAD: Load = Load { connections: 64, length: Duration::from_secs(2), pace: None };
-/// How often each of the three is measured.
+/// Rounds of each of the three.
 const ROUNDS: usize = 7;
 
 pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {

@@ -1,4 +1,4 @@
-//! The time to the first piece of a streamed answer: through the bridge, and from the upstream itself, in turns.
+//! The time to the first piece of a streamed answer, through the bridge and from the upstream itself, alternately.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::process::Bridge;
 use crate::stream::Stream;
 use crate::table::{Row, Target, median, quantile};
 
-/// The first piece at once, the end a little later, so that it does not travel with the first.
+/// The first piece at once, the end a little later, so that they do not arrive together.
 const TALK: Talk = Talk { at_once: 1, pieces: 0, period: Duration::from_millis(3), bytes: 0, waits: false };
-/// Pairs of connections, and how often each asks: far below what saturates anything.
+/// Pairs of connections, and the period of each: far below saturation.
 const PAIRS: u32 = 4;
 const PERIOD: Duration = Duration::from_millis(40);
 const WARM_UP: usize = 50;
@@ -55,7 +55,7 @@ pub(crate) async fn event(bridge: &Bridge) -> Result<Row> {
     )))
 }
 
-/// Asks the one and the other, over connections that are kept.
+/// Alternates between the two over kept connections.
 async fn pair(bridge: SocketAddr, upstream: SocketAddr, after: Duration) -> Result<Times> {
     let mut ours = Stream::connect(bridge).await?;
     let mut native = Stream::connect(upstream).await?;
@@ -85,7 +85,7 @@ async fn pair(bridge: SocketAddr, upstream: SocketAddr, after: Duration) -> Resu
     Ok(times)
 }
 
-/// What the bridge asks of the upstream.
+/// The request that the bridge sends to the upstream.
 fn completions() -> Value {
     json!({
         "model": "hermes-agent",

@@ -1,5 +1,5 @@
-//! The upstream: as fast as a server can be, so that it hides nothing; or one that never answers; or one that talks at
-//! a pace, and marks each piece with the time, since this process also reads it.
+//! The upstream: one that answers as fast as possible, so that it hides nothing; one that never answers; or one that
+//! streams at a fixed pace and marks each piece with the time, which this process reads back.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,36 +25,36 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::mark::Mark;
 
-/// What the upstream says; the load looks for [`SAID`] in what comes back.
+/// The upstream's answer; the load generator looks for [`SAID`] in the bridge's.
 const COMPLETION: &[u8] = br#"{"id":"chatcmpl-1","object":"chat.completion","created":1790000000,"model":"hermes-agent","choices":[{"index":0,"message":{"role":"assistant","content":"carried safely"},"finish_reason":"stop"}],"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18}}"#;
 pub(crate) const SAID: &str = "carried safely";
 
-/// A running upstream; gone when dropped.
+/// A running upstream. Dropping it closes its port.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
     _serving: JoinSet<()>,
 }
 
-/// What is streamed in answer to a turn that asks for a stream.
+/// A streamed answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Talk {
-    /// Pieces that come at once.
+    /// Pieces that are sent at once.
     pub(crate) at_once: u32,
-    /// Pieces that come one a period after that. Periods of different turns do not begin together.
+    /// Pieces that follow, one per period. The periods of different turns do not begin together.
     pub(crate) pieces: u32,
     pub(crate) period: Duration,
-    /// Bytes of a piece, at least.
+    /// The least bytes of a piece.
     pub(crate) bytes: usize,
-    /// Whether a turn talks at once, or waits for [`Gateway::begin`].
+    /// Whether a turn waits for [`Gateway::begin`] before it sends.
     pub(crate) waits: bool,
 }
 
 struct Shared {
     manner: Manner,
-    /// Turns that have arrived.
+    /// The number of turns that have arrived.
     asked: watch::Sender<usize>,
-    /// Turns that may talk, and since when the last of them.
+    /// The number of turns that may send, and since when.
     begun: watch::Sender<(usize, Instant)>,
 }
 
@@ -75,12 +75,12 @@ impl Gateway {
         Self::start(Manner::Fast).await
     }
 
-    /// Takes turns and never answers them.
+    /// Accepts turns and never answers them.
     pub(crate) async fn hanging() -> Result<Self> {
         Self::start(Manner::Hangs).await
     }
 
-    /// Talks where a stream is asked for, and is as fast as it can be where not.
+    /// Streams if a stream is requested, and otherwise answers at once.
     pub(crate) async fn talking(talk: Talk) -> Result<Self> {
         Self::start(Manner::Talks(talk)).await
     }
@@ -89,18 +89,18 @@ impl Gateway {
         format!("http://{}/v1", self.address)
     }
 
-    /// Returns when that many turns have arrived that are not answered at once.
+    /// Waits until that many turns have arrived that are not answered at once.
     pub(crate) async fn asked(&self, turns: usize) -> Result<()> {
         self.shared.asked.subscribe().wait_for(|asked| *asked >= turns).await?;
         Ok(())
     }
 
-    /// How many such turns have arrived.
+    /// The number of such turns.
     pub(crate) fn turns(&self) -> usize {
         *self.shared.asked.borrow()
     }
 
-    /// Lets all turns talk that have arrived and wait.
+    /// Lets all waiting turns send.
     pub(crate) fn begin(&self) {
         self.shared.begun.send_replace((self.turns(), Instant::now()));
     }
@@ -136,7 +136,7 @@ impl Gateway {
 impl Shared {
     async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let is_turn = request.method() == Method::POST;
-        // Read, as any gateway would; what it says is the load's business.
+        // Any gateway would read the body.
         let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
         match self.manner {
             Manner::Hangs if is_turn => {
@@ -153,7 +153,7 @@ impl Shared {
         Ok(response(Either::Left(Full::new(Bytes::from_static(COMPLETION))), "application/json"))
     }
 
-    /// Counts a turn in; gives its number.
+    /// Counts a turn. Returns its number.
     fn count(&self) -> usize {
         let mut number = 0;
         self.asked.send_modify(|asked| {
@@ -177,7 +177,7 @@ fn response(body: Body, kind: &'static str) -> Response<Body> {
 
 // === impl Talk ===
 
-/// Where a turn's talk is.
+/// The progress of a streamed answer.
 enum At {
     Role,
     Piece { next: u32, since: Instant },
@@ -185,7 +185,7 @@ enum At {
 }
 
 impl Talk {
-    /// All that a turn says.
+    /// The pieces of an answer.
     fn pieces(
         self,
         shared: Arc<Shared>,
@@ -207,7 +207,7 @@ impl Talk {
                         since += self.period.mul_f64(phase(number));
                     }
                     let due = since + self.period * next.saturating_sub(self.at_once);
-                    // A timer would round up to its next tick.
+                    // A timer would round up to the next tick.
                     if due > Instant::now() {
                         sleep_until(due).await;
                     }
@@ -215,7 +215,7 @@ impl Talk {
                         let said = chunk(&json!({ "content": self.text(due) }), &Value::Null);
                         (said, At::Piece { next: next + 1, since })
                     } else {
-                        // An answer that ends in white space would be said again without it.
+                        // An answer that ends in white space would be repeated without it.
                         let end = chunk(&json!({ "content": "end." }), &Value::Null);
                         (end + &chunk(&json!({}), &"stop".into()) + "data: [DONE]\n\n", At::Over)
                     }
@@ -226,7 +226,7 @@ impl Talk {
         })
     }
 
-    /// A mark, and words up to the size; the last character is one that no redaction waits behind.
+    /// A mark, padded with words; the last character is one after which the redactor holds nothing back.
     fn text(self, due: Instant) -> String {
         const WORDS: &str = "and so on ";
         let mut text = format!("{} ", Mark::now(due));
@@ -237,7 +237,7 @@ impl Talk {
     }
 }
 
-/// Where in the period a turn begins: spread evenly, however many there are.
+/// Where in the period a turn begins, spread evenly for any number of turns.
 fn phase(number: usize) -> f64 {
     const GOLDEN: f64 = 0.618_033_988_749_895;
     #[expect(clippy::cast_precision_loss, reason = "some thousands")]

@@ -1,4 +1,4 @@
-//! A turn beside guests that attack: what it takes, against the same turn alone.
+//! The duration of a turn beside attacking guests, compared with the same turn alone.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,19 +14,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::table::{Row, Target, median, quantile};
 
-/// Turns that are measured, alone and beside each attack.
+/// Measured turns, alone and beside each attack.
 const TURNS: usize = 2_000;
-/// Guests that attack at once: twice the threads of a small machine.
+/// Concurrent attackers: twice the threads of a small machine.
 const ATTACKERS: usize = 4;
 
-/// One row for each attack.
+/// Measures one row per attack.
 pub(crate) async fn beside() -> Result<Vec<Row>> {
     let gateway = FakeGateway::always(Reply::status(200, "text/plain", "ok")).await;
     let url = format!("{}/x", gateway.base_url());
     let probe = Rig::new("probe").await;
     let hostile = Rig::new("hostile").await.setting("base_url", gateway.base_url());
     let hostile = hostile.limits(Limits { calls: u32::MAX, emit_bytes: usize::MAX, ..Limits::default() });
-    // The first ones set things up.
+    // Warm up.
     turns(&probe, TURNS / 4).await?;
     let (alone, _) = turns(&probe, TURNS).await?;
     let attacks = [
@@ -56,7 +56,7 @@ pub(crate) async fn beside() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The median and the slowest hundredth of so many turns, in µs, each on a task of its own as in the bridge.
+/// Runs turns, each on a task of its own as in the bridge. Returns the median and the 99th percentile in µs.
 async fn turns(rig: &Rig, count: usize) -> Result<(f64, f64)> {
     let executor: Arc<Executor> = Arc::new(rig.executor());
     let store: Arc<dyn Store> = Arc::new(Memory::new(1));

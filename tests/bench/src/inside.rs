@@ -1,4 +1,4 @@
-//! What is measured in this process: a turn without a network, what it holds while it waits, and the load of a component.
+//! Measurements in this process: a turn without a network, the memory of a waiting turn, and the load of a component.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use tokio_util::sync::CancellationToken;
 use crate::process;
 use crate::table::{Row, Target, median, quantile};
 
-/// Turns before the clock counts, and turns that are measured.
+/// Warm-up turns and measured turns.
 const WARM_UP: usize = 500;
 const TURNS: usize = 5_000;
-/// Components that are loaded.
+/// Loads that are measured.
 const LOADS: u8 = 7;
-/// Turns that wait at once, as many as an engine has slots, and how long they are given to get there.
+/// Turns that wait at once, as many as an engine has slots, and how long they may take to get there.
 const WAITING: u32 = 1_000;
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Instantiates, executes and drops, one turn after the other.
+/// Measures instantiate, execute and drop, one turn after the other.
 pub(crate) async fn turn() -> Result<Row> {
     let rig = Rig::new("probe").await;
     let executor = rig.executor();
@@ -56,7 +56,7 @@ pub(crate) async fn turn() -> Result<Row> {
     Ok(row.note(format!("median of {TURNS} in process, guest `probe`, verb echo; 99 % under {slow:.0} µs")))
 }
 
-/// Resident memory of the sandbox alone: turns that wait in an import, without a connection on either side.
+/// Measures the resident memory of the sandbox alone: turns that wait in an import, without connections.
 pub(crate) async fn waiting() -> Result<Row> {
     let engine = engine(None)?;
     let component = Component::load(&engine, guest("probe"), |_| ()).await?;
@@ -85,7 +85,7 @@ pub(crate) async fn waiting() -> Result<Row> {
         let executor = Arc::clone(&executor);
         async move { (executor.execute(turn, scope).await, said) }
     };
-    // Whatever the first turn sets up is not a turn's.
+    // The first turn's set-up must not count.
     begin("echo hi").await.0?;
     let before = process::proportional(std::process::id())?;
     let mut turns = JoinSet::new();
@@ -107,7 +107,7 @@ fn engine(cache_dir: Option<PathBuf>) -> Result<Engine> {
     Ok(Engine::new(&config, talaria_egress::Egress::new(talaria_egress::Config::default()))?)
 }
 
-/// Loads components that no cache knows: checked, compiled, kept, linked, described.
+/// Measures the load of components that are not in the cache: check, compile, cache, link, describe.
 pub(crate) async fn load() -> Result<Row> {
     let cache = tempfile::tempdir()?;
     let engine = engine(Some(cache.path().to_owned()))?;
@@ -125,8 +125,8 @@ pub(crate) async fn load() -> Result<Row> {
     Ok(row.note(format!("median of {LOADS}, chat-completions, {} KiB, empty cache", component.len() / 1024)))
 }
 
-/// The same component with another digest: a custom section at its end.
+/// Returns the component with another digest, by a custom section at its end.
 fn with_section(component: &[u8], variant: u8) -> Vec<u8> {
-    // Id 0, a size of 3: a name of one byte, and one byte of content.
+    // Id 0, size 3: a name of one byte and one byte of content.
     [component, &[0, 3, 1, b'v', variant]].concat()
 }

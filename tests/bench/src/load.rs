@@ -1,4 +1,4 @@
-//! The bridge and the baseline under the same load, in turns, so that a busy machine hits both.
+//! The bridge and the baseline under the same load, alternately, so that a busy machine affects both.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,33 +18,33 @@ const CONNECTIONS: u32 = 16;
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(2);
-/// The pace of the rounds that show latency without a queue: far below what either can do, in requests a second of
-/// each connection.
+/// The pace of the rounds that measure latency without a queue: requests per second and connection, far below what either
+/// server can do.
 const PACE: u32 = 50;
 
-/// What a server is put under.
+/// The load on a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
-    /// Each has one request at a time.
+    /// Concurrent connections, each with one request at a time.
     pub(crate) connections: u32,
     pub(crate) length: Duration,
-    /// Requests a second of each connection; as fast as answers come where there is none.
+    /// Requests per second and connection; `None` sends as fast as answers arrive.
     pub(crate) pace: Option<u32>,
 }
 
-/// What one round showed.
+/// The result of one round.
 pub(crate) struct Round {
-    /// Answers a second.
+    /// Answers per second.
     throughput: f64,
-    /// Time that the server computed for one of them, in microseconds.
+    /// The server's processor time per answer, in microseconds.
     cpu: f64,
-    /// Median, in milliseconds.
+    /// The median latency, in milliseconds.
     latency: f64,
-    /// What 99 % of them are below.
+    /// The 99th percentile of the latency, in milliseconds.
     slow: f64,
 }
 
-/// The rounds of one kind.
+/// The results of all rounds of one kind.
 #[derive(Default)]
 pub(crate) struct Rounds {
     throughput: Vec<f64>,
@@ -111,7 +111,7 @@ pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
 // === impl Load ===
 
 impl Load {
-    /// All connections at once.
+    /// Puts the load on a server, on all connections at once.
     pub(crate) async fn put_on(self, server: &Server) -> Result<Round> {
         let Self { connections, length, pace } = self;
         let address = server.address;
@@ -120,7 +120,7 @@ impl Load {
         let mut clients = JoinSet::new();
         let period = pace.map(|pace| Duration::from_secs(1) / pace);
         for index in 0..connections {
-            // Spread over the period, so that a pace is no burst.
+            // Spread over the period to avoid bursts.
             let ticks = period.map(|period| (period * index / connections, period));
             clients.spawn(client(address, end, ticks));
         }
@@ -140,7 +140,7 @@ impl Load {
     }
 }
 
-/// One connection; the latencies of its turns in milliseconds.
+/// Drives one connection. Returns the latencies of its turns in milliseconds.
 async fn client(address: SocketAddr, end: Instant, ticks: Option<(Duration, Duration)>) -> Result<Vec<f64>> {
     let mut connection = Connection::open(address).await?;
     let mut ticks = ticks.map(|(after, period)| {
@@ -163,7 +163,7 @@ async fn client(address: SocketAddr, end: Instant, ticks: Option<(Duration, Dura
 // === impl Round ===
 
 impl Round {
-    /// What 99 % of the turns are below, in milliseconds.
+    /// The 99th percentile of the latency, in milliseconds.
     pub(crate) fn slow(&self) -> f64 {
         self.slow
     }
@@ -179,7 +179,7 @@ impl Rounds {
         self.slow.push(round.slow);
     }
 
-    /// The middle of the rounds, of this and of all others.
+    /// The median over the rounds; so are the values below.
     pub(crate) fn throughput(&mut self) -> f64 {
         median(&mut self.throughput)
     }

@@ -1,8 +1,11 @@
-//! `cargo xtask bench`: what the sandbox costs, against a native baseline, on this machine, now.
+//! `cargo xtask bench`: the cost of the sandbox, compared with a native baseline in the same run.
 //!
-//! One run prints one table. Numbers of two runs, let alone of two machines, do not compare; the ratios do. The load
-//! and the upstream are in this process, the bridge and the baseline are processes of their own, and take turns.
-//! `docs/benchmarks.md` has the reasons behind the targets.
+//! One run prints one table. Compare ratios, not the numbers of two runs or two machines. The load generator and the
+//! upstream run in this process; the bridge and the baseline are processes of their own and are measured alternately.
+//! `docs/benchmarks.md` explains the targets.
+//!
+//! The measured loops use bare connections (`http1`, `stream`), so that the load generator stays as cheap as it can be.
+//! `talaria-client` is used only for set-up and checks outside of them.
 #![forbid(unsafe_code)]
 
 mod baseline;
@@ -65,7 +68,7 @@ enum Format {
     Json,
 }
 
-/// What can be measured by itself.
+/// A measurement that can be selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
     /// A turn without a network, and the load of a component.
@@ -98,20 +101,20 @@ enum What {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Be the baseline. The benchmark starts itself so.
+    /// Run as the baseline; the benchmark starts itself in this way.
     #[command(hide = true)]
     Baseline {
-        /// Where to listen.
+        /// The address to listen on.
         listen: SocketAddr,
-        /// Where the upstream listens.
+        /// The upstream's address.
         gateway: SocketAddr,
     },
-    /// Be the baseline that is answered by callback.
+    /// Run as the baseline that is answered by callback.
     #[command(hide = true)]
     CallbackBaseline {
-        /// Where to listen.
+        /// The address to listen on.
         listen: SocketAddr,
-        /// Where the plugin listens.
+        /// The plugin's address.
         plugin: SocketAddr,
     },
 }
@@ -134,13 +137,13 @@ fn main() -> Result<()> {
                 Format::Json => serde_json::to_string_pretty(&table)? + "\n",
             };
             std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
-            // What was measured before something failed is not lost.
+            // The rows before a failure are printed too.
             measured
         }
     }
 }
 
-/// One after the other: nothing else runs while something is measured.
+/// Measures one thing after the other, so that nothing else runs meanwhile.
 async fn measure(talaria: PathBuf, only: &[What], turns: usize, table: &mut Table) -> Result<()> {
     let bridge = Bridge::new(talaria)?;
     for what in What::value_variants() {

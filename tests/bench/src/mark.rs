@@ -1,5 +1,5 @@
-//! Times in a text: when a piece was due, and when the upstream said it. Whoever finds one knows how late it is, since
-//! the upstream and the readers are one process with one clock.
+//! Timestamps in streamed text: when a piece was due, and when the upstream sent it. A reader can tell how late a piece is,
+//! because the upstream and the readers share one process and one clock.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A piece's times, since this process first asked.
+/// The times of a piece, relative to the first use of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) due: Duration,
     pub(crate) sent: Duration,
 }
 
-/// Around a mark; nothing else that is said has it.
+/// The delimiter of a mark, which occurs nowhere else in the text.
 const EDGE: u8 = b'~';
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The time on the clock of all marks.
+/// The current time on the clock of all marks.
 pub(crate) fn now() -> Duration {
     since_start(Instant::now())
 }
@@ -31,12 +31,12 @@ fn since_start(at: Instant) -> Duration {
 // === impl Mark ===
 
 impl Mark {
-    /// Of a piece that is said now.
+    /// The mark of a piece that is sent now.
     pub(crate) fn now(due: Instant) -> Self {
         Self { due: since_start(due), sent: now() }
     }
 
-    /// The marks in some bytes, and how many of the bytes are done with: a mark may be cut at their end.
+    /// Finds the marks in some bytes. Returns how many bytes are finished: the last mark may be cut off.
     pub(crate) fn all_in(bytes: &[u8], mut each: impl FnMut(Self)) -> usize {
         let mut done = 0;
         while let Some(open) = edge(bytes, done) {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_are_found_wherever_the_bytes_are_cut() {
+    fn finds_marks_wherever_the_bytes_are_cut() {
         let marks = [(1, 2), (3_000_000, 4_000_000)]
             .map(|(due, sent)| Mark { due: Duration::from_micros(due), sent: Duration::from_micros(sent) });
         let text = format!("data: \"{} so\"\n\n5c\r\nid: 2 {} ", marks[0], marks[1]);

@@ -1,6 +1,6 @@
-//! A plugin that answers by callback, as fast as one can be, or never.
+//! A plugin that answers by callback, as fast as possible or never.
 //!
-//! It takes a message, acknowledges it, and posts the answer where the message says, over connections that it keeps.
+//! It acknowledges a message and posts the answer to the message's callback URL, over kept connections.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::gateway::SAID;
 
-/// A running plugin; gone when dropped.
+/// A running plugin. Dropping it closes its port.
 pub(crate) struct Plugin {
     pub(crate) address: SocketAddr,
     asked: watch::Sender<usize>,
@@ -47,7 +47,7 @@ impl Plugin {
         Self::start(true).await
     }
 
-    /// Takes messages and never answers them.
+    /// Accepts messages and never answers them.
     pub(crate) async fn hanging() -> Result<Self> {
         Self::start(false).await
     }
@@ -56,13 +56,13 @@ impl Plugin {
         format!("http://{}/a2a/inbound", self.address)
     }
 
-    /// Returns when that many messages have arrived.
+    /// Waits until that many messages have arrived.
     pub(crate) async fn asked(&self, messages: usize) -> Result<()> {
         self.asked.subscribe().wait_for(|asked| *asked >= messages).await?;
         Ok(())
     }
 
-    /// How many have.
+    /// The number of messages that have arrived.
     pub(crate) fn messages(&self) -> usize {
         *self.asked.borrow()
     }
@@ -116,7 +116,7 @@ impl Shared {
         Ok(response)
     }
 
-    /// A callback that is lost leaves its turn waiting, which the load notices.
+    /// Posts the answer. A lost callback leaves its turn waiting, which the load generator notices.
     async fn answer(&self, message: &Value) -> Option<()> {
         let reply = json!({
             "chat_id": message.get("chat_id"),

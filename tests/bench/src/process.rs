@@ -1,4 +1,4 @@
-//! The processes that are measured.
+//! The measured processes.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,56 +15,55 @@ use tokio::time::{Instant, sleep};
 use crate::callback::Settings;
 use crate::http1::Connection;
 
-/// How to start the bridge.
+/// Starts bridges and baselines.
 pub(crate) struct Bridge {
     binary: PathBuf,
-    /// Its configuration, its cache of compiled components, and what it says.
+    /// The folder for configuration, compiled components and logs.
     home: TempDir,
 }
 
-/// A process that serves; killed when dropped.
+/// A running server. Killed when dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     child: Child,
     log: PathBuf,
 }
 
-/// How long a process may take to serve. The first one compiles.
+/// How long a process may take to start. The first one compiles components.
 const START: Duration = Duration::from_secs(30);
-/// How often a port that is not bound yet is tried.
+/// The pause between two attempts to connect.
 const TRY: Duration = Duration::from_millis(1);
-/// The kernel's unit for times: Linux has 100 of them a second.
+/// The length of a clock tick in `/proc`: Linux has 100 per second.
 const TICK_MS: u64 = 10;
-/// Two connections for each of a thousand turns, in this process as in the bridge, and some.
+/// Two connections for each of a thousand turns, in this process and in the bridge, and some spare.
 const OPEN_FILES: u64 = 4_096;
-/// The variable that tells a restarted process not to try again.
+/// The variable that marks a process that was restarted with a higher limit.
 const RAISED: &str = "TALARIA_BENCH_RAISED";
 
 // === impl Bridge ===
 
 impl Bridge {
     pub(crate) fn new(binary: PathBuf) -> Result<Self> {
-        // Beside the binary, since a folder for temporary files may be no disk.
+        // Beside the binary, because the folder for temporary files may not be on disk.
         let beside = std::env::current_exe()?;
         let beside = beside.parent().context("no folder of this binary")?;
         let home = tempfile::Builder::new().prefix("talaria-bench-").tempdir_in(beside)?;
         Ok(Self { binary, home })
     }
 
-    /// Starts it as an operator would, with everything at its default but the upstream and the folders; tasks are kept
-    /// in memory.
+    /// Starts a bridge with defaults for everything but the upstream and the folders. Tasks are kept in memory.
     pub(crate) fn start(&self, upstream: &str) -> Result<Server> {
         self.start_with(upstream, "memory:")
     }
 
-    /// The same; tasks are kept in a new file, as they are by default.
+    /// Starts a bridge whose tasks are kept in a new file, which is the default.
     pub(crate) fn start_durable(&self, upstream: &str) -> Result<Server> {
         let folder = tempfile::Builder::new().prefix("tasks-").tempdir_in(&self.home)?.keep();
         self.start_with(upstream, &format!("sqlite:{}", folder.join("tasks.db").display()))
     }
 
-    /// The same with an executor from a folder, named `mine`, which the operator's server at the address that is given
-    /// back swaps for whoever has `token`.
+    /// Starts a bridge with an executor `mine` from a folder. Returns the bridge and the address of its admin server, which
+    /// swaps the executor for a caller with `token`.
     pub(crate) fn start_swappable(&self, upstream: &str, token: &str) -> Result<(Server, SocketAddr)> {
         let folder = self.home.path().join("executors");
         fs::create_dir_all(&folder)?;
@@ -103,10 +102,10 @@ impl Bridge {
         Server::start(command, address, config.with_extension("log"))
     }
 
-    /// Starts it with a plugin behind it.
+    /// Starts a bridge whose upstream is a plugin.
     pub(crate) fn start_plugin(&self, inbound: &str, settings: &Settings<'_>) -> Result<Server> {
         let Settings { more, executor } = settings;
-        // Beside the sections that the caller gives, which may be this one too.
+        // The caller's sections may include `[engine]` too.
         let cache = format!("cache_dir = {:?}\n", self.home.path().join("cache"));
         let engine = match more.contains("[engine]\n") {
             true => more.replacen("[engine]\n", &format!("[engine]\n{cache}"), 1),
@@ -142,7 +141,7 @@ impl Bridge {
 impl Server {
     fn start(mut command: Command, address: SocketAddr, log: PathBuf) -> Result<Self> {
         let said = fs::File::create(&log)?;
-        // Nothing of this machine's environment changes what is measured.
+        // The environment must not influence the measurement.
         command.env_clear().env(RAISED, "1");
         for name in ["PATH", "HOME"] {
             if let Some(value) = std::env::var_os(name) {
@@ -154,7 +153,7 @@ impl Server {
         Ok(Self { address, child, log })
     }
 
-    /// Returns when it answers.
+    /// Waits until the server answers.
     pub(crate) async fn ready(&mut self) -> Result<()> {
         let give_up = Instant::now() + START;
         while Instant::now() < give_up {
@@ -174,17 +173,17 @@ impl Server {
         resident(self.child.id())
     }
 
-    /// The same, with a page that is mapped many times counted once, as it is there once.
+    /// Proportional memory, in KiB: a page that is mapped many times counts once.
     pub(crate) fn proportional(&self) -> Result<f64> {
         proportional(self.child.id())
     }
 
-    /// Time that it has spent computing, in the kernel too.
+    /// The processor time of the process, kernel included.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         cpu(self.child.id())
     }
 
-    /// The end of what it said.
+    /// The last lines of its log.
     pub(crate) fn said(&self) -> String {
         let said = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = said.lines().collect();
@@ -199,10 +198,10 @@ impl Drop for Server {
     }
 }
 
-/// Time that a process has spent computing, in the kernel too.
+/// The processor time of a process, kernel included.
 pub(crate) fn cpu(process: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // Behind the name, which may hold anything but ends with the last bracket, these are numbers 12 and 13.
+    // The name may contain anything but ends at the last bracket; fields 12 and 13 after it are the times.
     let (_, numbers) = stat.rsplit_once(')').context("no stat")?;
     let ticks: u64 =
         numbers.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
@@ -214,7 +213,7 @@ pub(crate) fn resident(process: u32) -> Result<f64> {
     kibibytes(process, "status", "VmRSS:")
 }
 
-/// The same, with a page that is mapped many times counted once, as it is there once.
+/// Proportional memory of a process, in KiB: a page that is mapped many times counts once.
 pub(crate) fn proportional(process: u32) -> Result<f64> {
     kibibytes(process, "smaps_rollup", "Pss:")
 }
@@ -225,13 +224,13 @@ fn kibibytes(process: u32, file: &str, name: &str) -> Result<f64> {
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// An address that nobody uses now.
+/// Returns a free address on loopback.
 fn free_address() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, free_port()).into()
 }
 
-/// Starts this process again with more open files where it has too few: without `unsafe`, only a shell can raise that
-/// limit. The bridge inherits it.
+/// Restarts this process with a higher limit of open files if the limit is too low: without `unsafe`, only a shell can
+/// raise it. The bridge inherits the limit.
 pub(crate) fn raise_open_files() -> Result<()> {
     if std::env::var_os(RAISED).is_some() {
         return Ok(());

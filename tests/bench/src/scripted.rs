@@ -1,4 +1,4 @@
-//! Executors of operators: the examples in Rust, Python and JavaScript, that `cargo xtask examples` builds.
+//! Operators' executors: the examples in Rust, Python and JavaScript that `cargo xtask examples` builds.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,13 @@ use talaria_rig::Rig;
 
 use crate::table::{Row, Target, median, quantile};
 
-/// Loads that are measured, after the one that compiles.
+/// Measured loads, after the one that compiles.
 const LOADS: usize = 9;
-/// Turns before the clock counts, and turns that are measured.
+/// Warm-up turns and measured turns.
 const WARM_UP: usize = 20;
 const TURNS: usize = 200;
 
-/// From the bytes to an executor that said who it is, with the machine code in the cache.
+/// Measures the load from bytes to a described executor, with the machine code in the cache.
 pub(crate) async fn loads() -> Result<Vec<Row>> {
     let cache = tempfile::tempdir()?;
     let config = EngineConfig { cache_dir: Some(cache.path().to_owned()), ..EngineConfig::default() };
@@ -45,7 +45,7 @@ pub(crate) async fn loads() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A buffered turn with an upstream that answers at once; the first row is what the others are to be seen beside.
+/// Measures a buffered turn with an upstream that answers at once; the first row is the reference for the others.
 pub(crate) async fn turns() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let gateway = FakeGateway::always(Reply::completion("It is sunny.")).await;

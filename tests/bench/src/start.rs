@@ -10,7 +10,7 @@ use crate::table::{Row, Target, median};
 
 const STARTS: usize = 10;
 
-/// With everything compiled by an earlier start.
+/// Measures starts with a warm cache.
 pub(crate) async fn ready(bridge: &Bridge) -> Result<Row> {
     let gateway = Gateway::fast().await?;
     bridge.start(&gateway.base_url())?.ready().await?;

@@ -1,5 +1,5 @@
-//! One connection that streams are read from, without a parser around it: a thousand of them must cost this process
-//! less than the bridge.
+//! A bare connection for reading streams, without a parser: a thousand of them must cost this process less than they cost
+//! the bridge. For the same reason the measured loops do not use `talaria-client`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use crate::process::Server;
 pub(crate) struct Stream {
     socket: TcpStream,
     address: SocketAddr,
-    /// What was read, and how much of it was searched for marks.
+    /// Bytes that were read, and how many of them were searched for marks.
     held: Vec<u8>,
     searched: usize,
-    /// The stream ended, and the next was not asked for.
+    /// Whether the stream has ended and no other was requested.
     over: bool,
 }
 
-/// Where the head of a response ends, and a chunked body.
+/// The ends of a response's head and of a chunked body.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 const BODY_END: &[u8] = b"\r\n0\r\n\r\n";
-/// How long turns may take to arrive at the upstream.
+/// How long turns may take to reach the upstream.
 const ARRIVE: Duration = Duration::from_secs(60);
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ: usize = 16 << 10;
 
-/// Streams of turns that have reached the upstream.
+/// Starts streamed turns and waits until they reach the upstream.
 pub(crate) async fn senders(server: &Server, gateway: &Gateway, count: usize) -> Result<Vec<Stream>> {
     let before = gateway.turns();
     let mut opening = JoinSet::new();
@@ -61,7 +61,7 @@ impl Stream {
         Self::connect_with(address, None).await
     }
 
-    /// For a reader that will not read: the kernel takes little for it.
+    /// Connects a reader that will not read, with small kernel buffers.
     pub(crate) async fn connect_small(address: SocketAddr) -> Result<Self> {
         const KERNEL: u32 = 4 << 10;
         Self::connect_with(address, Some(KERNEL)).await
@@ -77,12 +77,12 @@ impl Stream {
         Ok(Self { socket, address, held: Vec::new(), searched: 0, over: false })
     }
 
-    /// Sends a message whose turn is streamed.
+    /// Sends a message and requests a stream.
     pub(crate) async fn send(&mut self) -> Result<()> {
         self.call("SendStreamingMessage", &http1::message()).await
     }
 
-    /// Follows a task.
+    /// Subscribes to a task.
     pub(crate) async fn subscribe(&mut self, task: &str) -> Result<()> {
         self.call("SubscribeToTask", &json!({ "id": task })).await
     }
@@ -92,8 +92,8 @@ impl Stream {
         self.post("/", &body).await
     }
 
-    /// Posts, and reads the head of the answer, which must be a stream. A bridge tells pieces as artifacts, so that each
-    /// mark comes once: the other forms say the whole again at the end.
+    /// Posts a request and reads the head of the response, which must be a stream. Requests pieces as artifacts, so that
+    /// each mark comes once: the other forms repeat the whole answer at the end.
     pub(crate) async fn post(&mut self, path: &str, body: &Value) -> Result<()> {
         let body = body.to_string();
         let request = format!(
@@ -112,7 +112,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The task that a stream is about, which its first event says. The rest of what came is skipped.
+    /// Returns the id of the stream's task from its first event. The rest of the input so far is skipped.
     pub(crate) async fn task(&mut self) -> Result<String> {
         const BEFORE: &[u8] = b"\"task\":{\"id\":\"";
         let start = self.find(BEFORE).await?;
@@ -122,7 +122,7 @@ impl Stream {
         Ok(String::from_utf8(id)?)
     }
 
-    /// Returns when a piece with a mark has come.
+    /// Waits for a piece with a mark.
     pub(crate) async fn first(&mut self) -> Result<()> {
         let mut found = false;
         while !found {
@@ -132,7 +132,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Shows the marks in what was read, and reads once more; false at the end.
+    /// Reports the marks in the bytes so far and reads once more. Returns false at the end.
     pub(crate) async fn marks(&mut self, each: impl FnMut(Mark)) -> Result<bool> {
         if self.over {
             return Ok(false);
@@ -145,20 +145,20 @@ impl Stream {
             self.over = true;
             return Ok(false);
         }
-        // The end of the body may be cut, as a mark may.
+        // The end of the body may be cut off, like a mark.
         let gone = searched.min(self.held.len().saturating_sub(BODY_END.len()));
         self.held.drain(..gone);
         self.searched = searched - gone;
         Ok(self.read().await? > 0)
     }
 
-    /// Reads on to the end of the stream, so that the connection can take the next one.
+    /// Reads to the end of the stream, so that the connection can be reused.
     pub(crate) async fn finish(&mut self) -> Result<()> {
         while self.marks(|_| ()).await? {}
         Ok(())
     }
 
-    /// Reads until something is there; gives the place behind it.
+    /// Reads until the bytes are found. Returns the position after them.
     async fn find(&mut self, what: &[u8]) -> Result<usize> {
         loop {
             if let Some(at) = self.held.windows(what.len()).position(|window| window == what) {

@@ -1,8 +1,8 @@
-//! A thousand open streams: what one costs that is silent, and how late events are when all of them talk.
+//! A thousand open streams: the memory of a silent one, and how late events are when all of them are busy.
 //!
-//! Twice, since the two ways to a thousand streams load different parts: a few tasks with many readers each, where the
-//! bridge mostly writes the same event again and again, and as many tasks as streams, where each event also comes from
-//! the upstream through a guest and into the log.
+//! Measured twice, because the two ways to a thousand streams load different parts: a few tasks with many readers each,
+//! where the bridge mostly writes the same event many times, and one task per stream, where each event also passes from
+//! the upstream through a guest into the log.
 
 use std::time::Duration;
 
@@ -17,22 +17,22 @@ use crate::stream::{self, Stream};
 use crate::table::{Row, Target, quantile};
 
 const STREAMS: usize = 1_000;
-/// Tasks of the first kind; each has an equal part of the streams.
+/// Tasks in the first case; each has an equal share of the streams.
 const TASKS: usize = 10;
 /// 20 events a second for 20 seconds.
 const TALK: Talk = Talk { at_once: 0, pieces: 400, period: Duration::from_millis(50), bytes: 0, waits: true };
 const LATE_MS: f64 = 100.0;
 /// How long the last events may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a process is left alone before its memory is looked at.
+/// How long the process may settle before its memory is measured.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// How late the events of some streams were, in milliseconds.
+/// The lateness of events, in milliseconds.
 #[derive(Default)]
 struct Late {
-    /// Behind the time that they were due at.
+    /// Relative to the time at which they were due.
     due: Vec<f64>,
-    /// What of that is the upstream's own.
+    /// The upstream's own share of that.
     upstream: Vec<f64>,
 }
 
@@ -81,7 +81,7 @@ async fn start(bridge: &Bridge, gateway: &Gateway) -> Result<Server> {
     Ok(server)
 }
 
-/// Lets the upstream talk, reads it all, and says how late it was.
+/// Lets the upstream send, reads everything, and returns the lateness.
 async fn lateness(
     name: &'static str,
     server: &Server,
@@ -109,7 +109,7 @@ async fn lateness(
     let load = cores(computed.1, process::cpu(std::process::id())?);
     let full = if bridge + load > 0.9 * cores_here() { ", which is all there is" } else { "" };
     let missing = expected.saturating_sub(all.due.len());
-    // Later than all others.
+    // Lost events count as later than all others.
     all.due.resize(expected, took * 1e3);
 
     let (middle, most) = (quantile(&mut all.due, 0.5), quantile(&mut all.due, 1.0));
@@ -127,7 +127,7 @@ fn cores_here() -> f64 {
     std::thread::available_parallelism().map_or(f64::INFINITY, |cores| cores.get() as f64)
 }
 
-/// Reads a stream to its end, or until the time is over.
+/// Reads a stream to its end, or until the deadline.
 async fn read(mut stream: Stream, until: Instant) -> Result<Late> {
     let mut late = Late::default();
     let millis = |time: Duration| time.as_secs_f64() * 1e3;

@@ -1,8 +1,8 @@
-//! Swapping an executor under load: whether calls fail, and how much slower they are meanwhile.
+//! Swapping an executor under load: whether calls fail, and how much slower they get.
 //!
-//! A swap is what an operator's reload does: the files are read, the component is taken from the cache, described, probed,
-//! and takes the turns of the version before. The load is far below what the bridge can do, so that the rows show the swap
-//! and not a queue.
+//! A swap is an operator's reload: the host reads the files, takes the component from the cache, describes and probes it,
+//! and gives it the turns of the previous version. The load is far below saturation, so that the row shows the swap and not
+//! a queue.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::load::Load;
 use crate::process::{Bridge, Server};
 use crate::table::{Row, Target};
 
-/// 1,000 turns a second over 20 connections.
+/// 1,000 turns per second over 20 connections.
 const LOAD: Load = Load { connections: 20, length: Duration::from_secs(10), pace: Some(50) };
-/// Spread over the length of the load.
+/// The number of swaps, spread over the load.
 const SWAPS: u32 = 50;
-/// The operator's.
+/// The operator's token.
 const TOKEN: &str = "bench";
 
 pub(crate) async fn under_load(bridge: &Bridge) -> Result<Row> {
@@ -30,7 +30,7 @@ pub(crate) async fn under_load(bridge: &Bridge) -> Result<Row> {
     Load { length: Duration::from_secs(2), ..LOAD }.put_on(&server).await?;
     let before = LOAD.put_on(&server).await?;
     let (during, swapped) = tokio::join!(LOAD.put_on(&server), swap(&server, admin));
-    // A turn that fails ends the measurement: the row would not be here.
+    // A failed turn ends the measurement, and there is no row.
     let (during, swaps) = (during?, swapped?);
     let (before, during) = (before.slow(), during.slow());
     let row =
@@ -42,7 +42,7 @@ pub(crate) async fn under_load(bridge: &Bridge) -> Result<Row> {
     )))
 }
 
-/// Swaps now and then; the mean time of one, in milliseconds.
+/// Swaps repeatedly. Returns the mean time of a swap in milliseconds.
 async fn swap(server: &Server, admin: SocketAddr) -> Result<f64> {
     let mut operator = Connection::open(admin).await?;
     let began = Instant::now();

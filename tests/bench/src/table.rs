@@ -1,4 +1,4 @@
-//! The table: what was measured, what was hoped for.
+//! The table of measurements and targets.
 
 use std::fmt;
 
@@ -11,20 +11,20 @@ pub(crate) struct Table {
     rows: Vec<Row>,
 }
 
-/// One thing that was measured.
+/// One measurement.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     name: &'static str,
     measured: f64,
     unit: &'static str,
     target: Option<Target>,
-    /// Whether the target was met; none where there is no target.
+    /// Whether the target was met; `None` without a target.
     ok: Option<bool>,
-    /// How it was measured.
+    /// How the value was measured.
     note: String,
 }
 
-/// What a row should be.
+/// The target of a row.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
@@ -44,12 +44,12 @@ impl Row {
         Self { name, measured, unit, target: Some(target), ok: Some(ok), note: String::new() }
     }
 
-    /// A row that explains another one.
+    /// A row without a target, which explains another one.
     pub(crate) fn plain(name: &'static str, measured: f64, unit: &'static str) -> Self {
         Self { name, measured, unit, target: None, ok: None, note: String::new() }
     }
 
-    /// Says how it was measured.
+    /// Adds how the value was measured.
     pub(crate) fn note(self, note: impl Into<String>) -> Self {
         Self { note: note.into(), ..self }
     }
@@ -96,7 +96,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Three figures, or all that a large number has.
+/// Formats with three significant digits, or all digits of a large number.
 fn short(number: f64) -> String {
     match number.abs() {
         n if n >= 100.0 => format!("{number:.0}"),
@@ -105,12 +105,12 @@ fn short(number: f64) -> String {
     }
 }
 
-/// The middle of some numbers; 0 of none.
+/// Returns the median; 0 for an empty list.
 pub(crate) fn median(numbers: &mut [f64]) -> f64 {
     quantile(numbers, 0.5)
 }
 
-/// The number below which a part of them lies.
+/// Returns the number below which this part of the numbers lies.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

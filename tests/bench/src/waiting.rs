@@ -1,4 +1,4 @@
-//! Resident memory of the bridge: idle, and with a thousand turns that wait for their upstream.
+//! Resident memory of the bridge, idle and with a thousand turns that wait for their upstream.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::process::Bridge;
 use crate::table::{Row, Target};
 
 const TURNS: usize = 1_000;
-/// How long all turns may take to arrive at the upstream.
+/// How long the turns may take to reach the upstream.
 const ARRIVE: Duration = Duration::from_secs(60);
-/// How long the process is left alone before it is looked at.
+/// How long the process may settle before it is measured.
 const SETTLE: Duration = Duration::from_millis(500);
 
 pub(crate) async fn memory(bridge: &Bridge) -> Result<[Row; 2]> {
     let gateway = Gateway::hanging().await?;
-    // A compiler leaves memory behind; the process that is looked at finds everything compiled.
+    // Compilation leaves memory behind, so the measured process starts with a warm cache.
     bridge.start(&gateway.base_url())?.ready().await?;
     let mut server = bridge.start(&gateway.base_url())?;
     server.ready().await?;

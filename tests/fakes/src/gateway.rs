@@ -1,4 +1,4 @@
-//! The upstream: an HTTP/1.1 server on loopback that plays a script.
+//! A fake gateway: an HTTP/1.1 server on loopback that plays a script.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,7 +23,7 @@ use crate::port::free_port;
 use crate::reply::{self, Body, Kind, Reply};
 use crate::soon;
 
-/// A gateway that a test scripted. It is gone, with all its connections, when it is dropped.
+/// A scripted gateway. Dropping it closes its port and all its connections.
 pub struct FakeGateway {
     address: SocketAddr,
     seen: watch::Sender<Seen>,
@@ -51,7 +51,7 @@ struct Seen {
     keeps_nothing: bool,
 }
 
-/// Where a session is named, in a request and in the answer.
+/// The header that names a session, in requests and responses.
 const SESSION: &str = "x-hermes-session-id";
 
 type Script = dyn Fn(&Recorded) -> Reply + Send + Sync;
@@ -59,12 +59,12 @@ type Script = dyn Fn(&Recorded) -> Reply + Send + Sync;
 // === impl FakeGateway ===
 
 impl FakeGateway {
-    /// Answers each request with what the function makes of it.
+    /// Answers each request with the result of a function.
     pub async fn start(script: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_at(&format!("127.0.0.1:{}", free_port()), script).await
     }
 
-    /// The same at an address that was known before, as soon as whoever had it has let go of it.
+    /// Starts at a known address, as soon as that is free.
     pub async fn start_at(
         address: &str,
         script: impl Fn(&Recorded) -> Reply + Send + Sync + 'static,
@@ -85,13 +85,13 @@ impl FakeGateway {
         Self { address, seen, _accepting: accepting }
     }
 
-    /// Answers every request with the same.
+    /// Answers every request with the same reply.
     pub async fn always(reply: impl Into<Reply>) -> Self {
         let reply = reply.into();
         Self::start(move |_| reply.clone()).await
     }
 
-    /// Answers with these, in this order; what comes after the last gets a 500 that says so.
+    /// Answers with these replies in order, and then with a 500 that says that the script is over.
     pub async fn script(replies: impl IntoIterator<Item = Reply>) -> Self {
         let replies: Mutex<VecDeque<Reply>> = Mutex::new(replies.into_iter().collect());
         Self::start(move |_| {
@@ -101,28 +101,28 @@ impl FakeGateway {
         .await
     }
 
-    /// Where clients find it: `http://127.0.0.1:PORT/v1`.
+    /// The base URL for clients: `http://127.0.0.1:PORT/v1`.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The requests so far, without those for its health.
+    /// The requests so far, without health checks.
     #[must_use]
     pub fn requests(&self) -> Vec<Recorded> {
         self.seen.borrow().requests.clone()
     }
 
-    /// The one request.
+    /// The only request.
     ///
     /// # Panics
-    /// When there was none, or more than one.
+    /// If there was no request, or more than one.
     #[must_use]
     pub fn request(&self) -> Recorded {
         let requests = self.requests();
@@ -130,36 +130,36 @@ impl FakeGateway {
         request.clone()
     }
 
-    /// Keeps no sessions from now on, as gateways that are no hermes-agent.
+    /// Stops keeping sessions, like a gateway other than hermes-agent.
     pub fn keep_no_sessions(&self) {
         self.seen.send_modify(|seen| seen.keeps_nothing = true);
     }
 
-    /// Keeps sessions again.
+    /// Resumes keeping sessions.
     pub fn keep_sessions(&self) {
         self.seen.send_modify(|seen| seen.keeps_nothing = false);
     }
 
-    /// How often its health was asked for.
+    /// The number of health checks.
     #[must_use]
     pub fn probes(&self) -> usize {
         self.seen.borrow().probes
     }
 
-    /// Connections that are open now, those that a client keeps for later included.
+    /// The number of open connections, idle ones included.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.seen.borrow().open
     }
 
-    /// Returns once that many requests have arrived.
+    /// Waits until that many requests have arrived.
     pub async fn asked(&self, requests: usize) {
         let mut seen = self.seen.subscribe();
         let wanted = seen.wait_for(|seen| seen.requests.len() >= requests);
         soon("the gateway was not asked", wanted).await.expect("the gateway is up");
     }
 
-    /// Returns once every connection is closed.
+    /// Waits until every connection is closed.
     pub async fn let_go(&self) {
         let mut seen = self.seen.subscribe();
         let wanted = seen.wait_for(|seen| seen.open == 0);
@@ -173,13 +173,13 @@ impl Recorded {
     /// The body as JSON.
     ///
     /// # Panics
-    /// When it is not.
+    /// If it is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).expect("a body of JSON")
     }
 
-    /// A header's value.
+    /// The value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().expect("a header of ASCII"))
@@ -188,7 +188,7 @@ impl Recorded {
 
 // === serving ===
 
-/// Counts a connection for as long as it lives, however it ends.
+/// Counts a connection for as long as it is open, however it ends.
 struct Open(watch::Sender<Seen>);
 
 impl Open {
@@ -205,7 +205,7 @@ impl Drop for Open {
 }
 
 async fn accept(listener: TcpListener, seen: watch::Sender<Seen>, script: Arc<Script>) {
-    // Ends all connections with itself.
+    // Dropping the set closes all connections.
     let mut serving = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let open = Open::new(seen.clone());
@@ -223,7 +223,7 @@ async fn serve(stream: TcpStream, open: Open, script: Arc<Script>) {
         _ = &mut connection => return,
         Ok(raw) = raw => raw,
     };
-    // The answer is no HTTP, so the server is taken off the connection.
+    // The reply is not HTTP, so it is written to the bare connection.
     let mut stream = connection.into_parts().io.into_inner();
     let _ = stream.write_all(&raw).await;
     let _ = stream.shutdown().await;
@@ -252,7 +252,7 @@ async fn answer(
         body: body.to_bytes(),
     };
     let reply = script(&request);
-    // The real one names the session that it was told of, where it moved to no other.
+    // Like the real gateway, name the session of the request unless the script names another.
     let session = request.headers.get(SESSION).filter(|_| !seen.borrow().keeps_nothing).cloned();
     seen.send_modify(|seen| seen.requests.push(request));
     if let Kind::Raw(bytes) = &reply.0 {

@@ -1,11 +1,11 @@
-//! The others: what the product talks to, as tests script it.
+//! Scripted fakes of everything that the product talks to.
 //!
-//! [`FakeGateway`] is the upstream: it says what a test scripted, remembers what it was asked, and shows whether its
-//! connections were let go. [`FakePlugin`] is the other upstream, which answers by callback. [`FakeRegistry`] has components
-//! to pull, [`FakePlatform`] is where workspaces register, [`Provider`] is the model behind a real gateway. There is one fake
+//! [`FakeGateway`] is the upstream: it plays a script, records its requests, and shows whether its connections were
+//! closed. [`FakeRuns`] is a gateway with runs, [`FakePlugin`] an upstream that answers by callback. [`FakeRegistry`] serves
+//! components, [`FakePlatform`] registers workspaces, and [`Provider`] is the model behind a real gateway. There is one fake
 //! of each kind, and none of them needs the engine: the tests of a crate compile no more than the crate does.
 //!
-//! Everything here fails by panicking, with a sentence about what the test lacks.
+//! Everything here fails by panicking, with a sentence that says what is wrong.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::unwrap_used,
@@ -35,15 +35,14 @@ pub use registry::FakeRegistry;
 pub use reply::{PROVIDER_KEY, Reply, Stream};
 pub use runs::{FakeRuns, Script};
 
-/// How long a test waits for something that should happen at once. Long, because a machine may have ten other things to do
-/// and a test that fails early for that reason proves nothing; shorter than the runner's own limit, so that the test says
-/// what did not happen.
+/// How long a test waits for something that should happen at once. Long, because a test that fails only because the machine
+/// is busy proves nothing; shorter than the runner's own limit, so that the test can say what did not happen.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A built component by name, of the product (`chat-completions`) or of the tests (`probe`).
+/// Reads a built component of the product (`chat-completions`) or of the tests (`probe`).
 ///
 /// # Panics
-/// When it was not built.
+/// If it was not built.
 #[must_use]
 pub fn guest(name: &str) -> Vec<u8> {
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests/dist");
@@ -54,10 +53,10 @@ pub fn guest(name: &str) -> Vec<u8> {
     std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The outcome of a future that should not take long.
+/// Waits for a future that should not take long.
 ///
 /// # Panics
-/// When it does; `what` says what did not happen.
+/// If it does; `what` says what did not happen.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,

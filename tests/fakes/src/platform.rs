@@ -1,7 +1,7 @@
-//! The platform that workspaces register with, as far as a workspace sees it.
+//! A fake of the platform that workspaces register with, as far as a workspace sees it.
 //!
-//! It gives a token at the first registration and asks for it from then on, gives the inbound secret with every answer,
-//! and remembers what it was told. It can be moody, lose its memory, rotate the token, go down and come back.
+//! It issues a token at the first registration and requires it from then on, sends the inbound secret with every response,
+//! and records what workspaces report. It can misbehave, lose its registry, rotate the token, go down and come back.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,24 +15,24 @@ use crate::port::free_port;
 use crate::reply::Reply;
 use crate::soon;
 
-/// How it answers.
+/// How the platform answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
-    /// As it should.
+    /// Correctly.
     Well,
-    /// With this status.
+    /// With this HTTP status.
     Refuses(u16),
     /// 200, with a page of HTML.
     Html,
-    /// 200, with nothing.
+    /// 200, with an empty body.
     Empty,
     /// 200, with ten megabytes.
     Huge,
-    /// Never.
+    /// Not at all.
     Hangs,
 }
 
-/// The platform. It is gone when it is dropped.
+/// A running platform. Dropping it closes its port.
 pub struct FakePlatform {
     state: Arc<Mutex<State>>,
     told: watch::Sender<usize>,
@@ -51,9 +51,9 @@ struct State {
     instructions: String,
     registrations: Vec<Value>,
     heartbeats: Vec<Value>,
-    /// What it was told by `/registry/update-card`.
+    /// The bodies of `/registry/update-card`.
     cards: Vec<Value>,
-    /// Routes that it refuses, and with what.
+    /// Routes that it rejects, and the status.
     closed: BTreeMap<String, u16>,
     sent: Vec<Value>,
     notices: Vec<Value>,
@@ -62,7 +62,7 @@ struct State {
 // === impl FakePlatform ===
 
 impl FakePlatform {
-    /// One that knows no workspace yet.
+    /// Starts a platform without workspaces.
     pub async fn start() -> Self {
         let state = Arc::new(Mutex::new(State {
             mood: Mood::Well,
@@ -86,13 +86,13 @@ impl FakePlatform {
         Self { state, told, server: Some(server), address }
     }
 
-    /// What `PLATFORM_URL` should be.
+    /// The value for `PLATFORM_URL`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Answers like this from now on.
+    /// Changes how it answers.
     pub fn be(&self, mood: Mood) {
         self.state().mood = mood;
     }
@@ -102,17 +102,17 @@ impl FakePlatform {
         self.server = None;
     }
 
-    /// Comes back at the same address, with everything that it knew.
+    /// Comes back at the same address with all its state.
     pub async fn come_back(&mut self) {
         self.server = Some(serve(&self.address.to_string(), &self.state, &self.told).await);
     }
 
-    /// Loses the registry, not the tokens.
+    /// Loses the registry but not the tokens.
     pub fn forget(&self) {
         self.state().registered = false;
     }
 
-    /// Answers like this to one route, whatever the mood; as it should again with none.
+    /// Answers one route in this way, whatever the mood; `None` restores the route.
     pub fn close(&self, path: &str, status: impl Into<Option<u16>>) {
         let mut state = self.state();
         match status.into() {
@@ -121,7 +121,7 @@ impl FakePlatform {
         };
     }
 
-    /// Another token counts from now on; it is returned, for the test to put it where the platform would.
+    /// Rotates the token. Returns the new one, for the test to store where the platform would.
     #[must_use]
     pub fn rotate(&self) -> String {
         let mut state = self.state();
@@ -131,48 +131,48 @@ impl FakePlatform {
         token
     }
 
-    /// Another inbound secret, given with the next answer.
+    /// Changes the inbound secret, which the next response carries.
     pub fn set_secret(&self, secret: &str) {
         self.state().secret = secret.into();
     }
 
-    /// What it says of the peers, and its instructions.
+    /// Sets the peers and the instructions that it reports.
     pub fn set_surroundings(&self, peers: Value, instructions: &str) {
         let mut state = self.state();
         (state.peers, state.instructions) = (peers, instructions.into());
     }
 
-    /// The token that counts now.
+    /// The current token.
     #[must_use]
     pub fn token(&self) -> Option<String> {
         self.state().token.clone()
     }
 
-    /// The registrations that it took.
+    /// The accepted registrations.
     #[must_use]
     pub fn registrations(&self) -> Vec<Value> {
         self.state().registrations.clone()
     }
 
-    /// The heartbeats that it took.
+    /// The accepted heartbeats.
     #[must_use]
     pub fn heartbeats(&self) -> Vec<Value> {
         self.state().heartbeats.clone()
     }
 
-    /// The cards that it was told of after registrations.
+    /// The card updates after registrations.
     #[must_use]
     pub fn cards(&self) -> Vec<Value> {
         self.state().cards.clone()
     }
 
-    /// The messages that workspaces sent through it.
+    /// The messages that workspaces sent through its proxy.
     #[must_use]
     pub fn sent(&self) -> Vec<Value> {
         self.state().sent.clone()
     }
 
-    /// The first heartbeat, of those from the number `from` on, of which this is true, and the number after it.
+    /// Waits for a heartbeat, from number `from` on, that satisfies the condition. Returns it and the next number.
     pub async fn heartbeat(&self, from: usize, what: &str, is: impl Fn(&Value) -> bool) -> (Value, usize) {
         self.until(what, |state| {
             let found = state.heartbeats.iter().enumerate().skip(from).find(|(_, beat)| is(beat));
@@ -181,22 +181,22 @@ impl FakePlatform {
         .await
     }
 
-    /// Returns once that many registrations were taken.
+    /// Waits until that many registrations were accepted.
     pub async fn registered(&self, times: usize) {
         self.until("a registration", |state| (state.registrations.len() >= times).then_some(())).await;
     }
 
-    /// The last of that many cards that it was told of after registrations.
+    /// Waits for that many card updates. Returns the last one.
     pub async fn told_card(&self, times: usize) -> Value {
         self.until("a new card", |state| state.cards.get(times.checked_sub(1)?).cloned()).await
     }
 
-    /// What it showed to people for workspaces, once there is something.
+    /// Waits for notices to people. Returns them.
     pub async fn notices(&self) -> Vec<Value> {
         self.until("a notice", |state| (!state.notices.is_empty()).then(|| state.notices.clone())).await
     }
 
-    /// The first message that a workspace sent through it.
+    /// Waits for the first message that a workspace sends through its proxy.
     pub async fn message(&self) -> Value {
         self.until("a message through the proxy", |state| state.sent.first().cloned()).await
     }

@@ -1,13 +1,13 @@
-//! The molecule-a2a plugin of hermes-agent, with the gateway behind it: takes messages, answers by callback.
+//! A fake of hermes-agent's molecule-a2a plugin and the gateway behind it: takes messages, answers by callback.
 //!
-//! What is odd about the real one is odd here too (seen on hermes-agent 0.19):
-//! - a chat that is busy queues what comes, sends the running answer without `reply_to`, and answers the queue as one
-//!   message, under the id of the first;
-//! - a text that begins with `/` is a command of the gateway, whoever sent it;
-//! - a callback that fails with 5xx is tried three times, then a text says that delivery failed, and after a restart
-//!   the answer comes once more, without `reply_to` and with a mark; one that fails with 4xx comes again as "plain text";
-//! - `/stop` is answered, what it stopped is not;
-//! - approvals are asked for in a notice, and answered by commands.
+//! The fake shares the peculiarities of the real one (observed on hermes-agent 0.19):
+//! - a busy chat queues new messages, sends the running answer without `reply_to`, and answers the queue as one message
+//!   under the id of the first;
+//! - a text that begins with `/` is a command to the gateway, whoever sent it;
+//! - a callback that fails with 5xx is tried three times, then a text says that delivery failed, and after a restart the
+//!   answer comes once more, without `reply_to` and with a prefix; one that fails with 4xx is repeated as "plain text";
+//! - `/stop` is answered, but the turn that it stopped is not;
+//! - approvals are requested in a notice and granted by commands.
 
 mod gateway;
 
@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use self::gateway::{Gateway, RECOVERED, Seen, accept};
 use crate::soon;
 
-/// A plugin that a test scripted. It is gone when it is dropped.
+/// A scripted plugin. Dropping it closes its port.
 pub struct FakePlugin {
     address: SocketAddr,
     gateway: Arc<Gateway>,
@@ -35,39 +35,39 @@ pub struct FakePlugin {
 pub struct Inbound {
     /// The whole body.
     pub body: Value,
-    /// The secret that came with it.
+    /// The secret in its header.
     pub secret: Option<String>,
 }
 
-/// What the agent does about a message, in this order.
+/// One step of the agent's answer to a message.
 #[derive(Debug, Clone)]
 pub enum Step {
-    /// Says something without answering.
+    /// Sends a notice.
     Notice(String),
-    /// Waits until the test lets the chat go on.
+    /// Waits until the test releases the chat.
     Wait,
-    /// Asks for approval of a command; if it is the last step, it says what became of it.
+    /// Requests approval of a command; as the last step, answers with the result.
     Approval(String),
     /// Answers.
     Answer(String),
-    /// Answers, and then again with the same.
+    /// Answers twice with the same text.
     AnswerTwice(String),
 }
 
 // === impl FakePlugin ===
 
 impl FakePlugin {
-    /// A plugin whose agent does what the function says.
+    /// Starts a plugin whose agent follows the steps that a function returns.
     pub async fn start(agent: impl Fn(&Inbound) -> Vec<Step> + Send + Sync + 'static) -> Self {
         Self::with_secret(None, agent).await
     }
 
-    /// A plugin whose agent answers with the message's text after `echo: `.
+    /// Starts a plugin whose agent answers with `echo: ` and the message's text.
     pub async fn echo() -> Self {
         Self::start(|message| vec![Step::Answer(format!("echo: {}", message.content()))]).await
     }
 
-    /// A plugin that wants a secret, and sends it along.
+    /// Starts a plugin that requires a secret and sends it with callbacks.
     pub async fn with_secret(
         secret: Option<&str>,
         agent: impl Fn(&Inbound) -> Vec<Step> + Send + Sync + 'static,
@@ -88,13 +88,13 @@ impl FakePlugin {
         Self { address, gateway, _accepting: accepting }
     }
 
-    /// Where it takes messages.
+    /// The URL for messages.
     #[must_use]
     pub fn inbound_url(&self) -> String {
         format!("http://{}/a2a/inbound", self.address)
     }
 
-    /// Where it says that it is there.
+    /// The URL of its health check.
     #[must_use]
     pub fn health_url(&self) -> String {
         format!("http://{}/a2a/health", self.address)
@@ -118,31 +118,31 @@ impl FakePlugin {
         self.gateway.seen.borrow().commands.clone()
     }
 
-    /// What the bridge answered to callbacks so far.
+    /// The responses to callbacks so far.
     #[must_use]
     pub fn receipts(&self) -> Vec<(u16, Value)> {
         self.gateway.seen.borrow().receipts.clone()
     }
 
-    /// Returns that many messages, once they have arrived.
+    /// Waits for that many messages. Returns them.
     pub async fn received(&self, messages: usize) -> Vec<Inbound> {
         self.until("the plugin did not get its messages", |seen| seen.messages.len() >= messages).await;
         self.messages()
     }
 
-    /// Returns once that many commands have arrived.
+    /// Waits for that many commands. Returns them.
     pub async fn commanded(&self, commands: usize) -> Vec<String> {
         self.until("the plugin did not get its commands", |seen| seen.commands.len() >= commands).await;
         self.commands()
     }
 
-    /// Returns once that many callbacks were answered.
+    /// Waits until that many callbacks were answered.
     pub async fn posted(&self, callbacks: usize) -> Vec<(u16, Value)> {
         self.until("the callbacks were not answered", |seen| seen.receipts.len() >= callbacks).await;
         self.receipts()
     }
 
-    /// Returns once that many answers could not be delivered.
+    /// Waits until that many answers could not be delivered.
     pub async fn gave_up(&self, answers: usize) {
         self.until("the plugin still tries", |seen| seen.given_up >= answers).await;
     }
@@ -152,7 +152,7 @@ impl FakePlugin {
         soon(what, seen.wait_for(|seen| fits(seen))).await.expect("the plugin is up");
     }
 
-    /// Lets a chat go on that waits.
+    /// Releases a waiting chat.
     pub fn release(&self, chat: &str) {
         let go = Arc::clone(&self.gateway.chats().entry(chat.into()).or_default().go);
         go.notify_one();
@@ -163,12 +163,12 @@ impl FakePlugin {
         self.gateway.seen.send_modify(|seen| seen.refuse = status);
     }
 
-    /// Says that it is not healthy from now on, and takes no messages.
+    /// Sets whether it is down: unhealthy, and rejecting messages.
     pub fn set_down(&self, down: bool) {
         self.gateway.seen.send_modify(|seen| seen.down = down);
     }
 
-    /// What a restarted gateway does: delivers what it owes, to this address.
+    /// Delivers the undelivered answers to this address, as a restarted gateway does.
     pub async fn recover(&self, callback_url: &str) {
         let owed: Vec<(String, Vec<String>)> = {
             let mut chats = self.gateway.chats();
@@ -181,7 +181,7 @@ impl FakePlugin {
         }
     }
 
-    /// Posts one callback as it is; what the bridge answered.
+    /// Posts a callback as it is. Returns the response.
     pub async fn callback(
         &self,
         callback_url: &str,
@@ -195,7 +195,7 @@ impl FakePlugin {
 
 impl Drop for FakePlugin {
     fn drop(&mut self) {
-        // Its turns hold it, so it ends them.
+        // Turns hold a reference to the plugin, so they must be ended here.
         self.gateway.running.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
     }
 }
@@ -207,7 +207,7 @@ impl Inbound {
         self.body.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// What it says.
+    /// The text.
     #[must_use]
     pub fn content(&self) -> &str {
         self.text("content")
@@ -225,13 +225,13 @@ impl Inbound {
         self.text("message_id")
     }
 
-    /// Where the answer goes.
+    /// The callback URL.
     #[must_use]
     pub fn callback_url(&self) -> &str {
         self.text("callback_url")
     }
 
-    /// Only a text that begins with `/`, and whose first word has no other, is a command.
+    /// Whether this is a command: the text begins with `/`, and its first word contains no other slash.
     fn is_command(&self) -> bool {
         let first = self.content().split_whitespace().next().unwrap_or_default();
         self.content().starts_with('/') && first.matches('/').count() == 1

@@ -1,20 +1,19 @@
 //! Ports that no two tests share.
 //!
-//! A program that is started by a test must be told its port before it listens, and a fake that goes down must be able to
-//! come back where it was. A port that the kernel chose is neither: once it is let go, the kernel gives it to the next
-//! socket that asks, in any process.
+//! A test must tell the program that it starts which port to use, and a fake that goes down must come back at the same
+//! port. Ports that the kernel chose allow neither: once closed, the kernel may give the port to any other process.
 //!
-//! So a port is taken from below the range that the kernel hands out, and reserved for the life of this process by a UDP
-//! socket of the same number. TCP does not notice; other tests do, in other processes too, and look elsewhere. Nothing is
-//! left behind, however the process ends.
+//! So ports are taken from below the kernel's range and reserved for the life of this process by a UDP socket of the same
+//! number. TCP is not affected; other tests, also in other processes, see the reservation and look elsewhere. The
+//! reservation ends with the process, however that ends.
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 
-/// Linux gives out ports from 32768 on, unless it is told otherwise.
+/// The first port. Linux by default hands out ports from 32768 on.
 const FIRST: u16 = 20_000;
 const SPAN: u16 = 12_000;
-/// Ports between where the search of one process begins and that of the next, which saves looking at taken ones.
+/// The distance between the first candidates of two processes, so that they rarely meet.
 const STRIDE: u32 = 97;
 
 static RESERVED: Mutex<Reserved> = Mutex::new(Reserved { next: None, sockets: Vec::new() });
@@ -24,10 +23,10 @@ struct Reserved {
     sockets: Vec<UdpSocket>,
 }
 
-/// A port on loopback that nobody listens on, and that no other test is given while this process lives.
+/// Returns a free port on loopback that no other test gets while this process runs.
 ///
 /// # Panics
-/// When all are taken.
+/// If all ports are in use.
 #[must_use]
 pub fn free_port() -> u16 {
     let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,15 +43,15 @@ pub fn free_port() -> u16 {
             return FIRST + offset;
         }
     }
-    panic!("every port from {FIRST} to {} is taken", FIRST + SPAN - 1)
+    panic!("every port from {FIRST} to {} is in use", FIRST + SPAN - 1)
 }
 
-/// A listener on such a port: when it is gone, its port refuses connections until somebody in this process listens again.
+/// Listens on such a port. After the listener is dropped, the port refuses connections until this process listens again.
 pub(crate) async fn listen() -> tokio::net::TcpListener {
     let port = free_port();
     match tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await {
         Ok(listener) => listener,
-        Err(error) => panic!("port {port} was reserved, and is taken: {error}"),
+        Err(error) => panic!("port {port} was reserved but is in use: {error}"),
     }
 }
 
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_given_once_and_can_be_listened_on() {
+    fn a_port_is_handed_out_once_and_can_be_listened_on() {
         let ports: Vec<u16> = (0..50).map(|_| free_port()).collect();
         assert_eq!(BTreeSet::from_iter(ports.clone()).len(), ports.len());
         for port in ports {
@@ -72,9 +71,9 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_another_process_reserved_is_passed_over() {
+    fn a_port_that_another_process_reserved_is_not_free() {
         let port = free_port();
-        // What another process would find.
+        // Another process would get the same error.
         let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap_err();
         assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
     }

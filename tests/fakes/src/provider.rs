@@ -1,7 +1,7 @@
-//! The model behind a gateway: an OpenAI-shaped provider that does what the user's text says.
+//! A fake model provider behind a real gateway: an OpenAI-compatible API whose model obeys the user's text.
 //!
-//! A text is `NAME: COMMAND`, where the name is one that [`Provider::turn`] made up, so that a provider that several tests
-//! share knows whose request it sees, whatever the gateway puts around the text. Commands:
+//! A text is `NAME: COMMAND`. [`Provider::turn`] makes up the name, so that a provider that several tests share can tell
+//! their requests apart, whatever the gateway adds around the text. Commands:
 //!
 //! | command | the model |
 //! |---|---|
@@ -9,14 +9,14 @@
 //! | `history` | says what came before: a JSON array of the earlier texts, user's and assistant's |
 //! | `look` | says how many images came with the text |
 //! | `count N` | says `1 2 … N`, a piece each 50 ms |
-//! | `talk` | says `tick ` every 50 ms, for ever |
+//! | `talk` | says `tick ` every 50 ms, forever |
 //! | `wait` | says nothing until [`Provider::release`] |
 //! | `run COMMAND` | calls the tool `terminal` with it, then says `the tool said: …` |
 //! | `fail STATUS` | answers with that status and a text that has [`PROVIDER_KEY`] in it |
 //! | `nothing` | ends without having said anything |
 //! | `long N` | says N times `0123456789` |
 //!
-//! Anything else, such as a gateway's own wish for a title, gets `ok`. Who does not have [`PROVIDER_KEY`] gets a 401.
+//! Anything else, such as the gateway's request for a title, gets `ok`. A request without [`PROVIDER_KEY`] gets a 401.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,28 +30,28 @@ use crate::gateway::{FakeGateway, Recorded};
 use crate::reply::{PROVIDER_KEY, Reply, Stream};
 use crate::soon;
 
-/// The pace of a slow model: slow enough to act in between, fast enough not to be waited for.
+/// The pause between pieces: long enough to act in between, short enough not to slow the tests down.
 const PACE: Duration = Duration::from_millis(50);
 
-/// A provider that a test can look into. It is gone, with all its connections, when it is dropped.
+/// A running provider. Dropping it closes its port and all its connections.
 pub struct Provider {
     server: FakeGateway,
     turns: watch::Sender<Turns>,
 }
 
-/// By name.
+/// Texts by name.
 type Turns = BTreeMap<String, Turn>;
 
-/// What became of one text.
+/// The state of one text.
 #[derive(Debug, Default, Clone)]
 struct Turn {
     asked: usize,
-    /// Answers that are still being written.
+    /// The number of answers that are still being written.
     open: usize,
     release: Arc<Notify>,
 }
 
-/// Counts an answer for as long as it is written.
+/// Counts an answer while it is being written.
 struct Open {
     name: String,
     turns: watch::Sender<Turns>,
@@ -60,7 +60,7 @@ struct Open {
 // === impl Provider ===
 
 impl Provider {
-    /// Starts one.
+    /// Starts a provider.
     pub async fn start() -> Self {
         let turns = watch::Sender::<Turns>::default();
         let book = turns.clone();
@@ -68,7 +68,7 @@ impl Provider {
         Self { server, turns }
     }
 
-    /// Where gateways find it: `http://127.0.0.1:PORT/v1`.
+    /// The base URL for gateways: `http://127.0.0.1:PORT/v1`.
     #[must_use]
     pub fn base_url(&self) -> String {
         self.server.base_url()
@@ -80,7 +80,7 @@ impl Provider {
         self.server.requests()
     }
 
-    /// A text that nobody else sends, and its name.
+    /// Returns a unique name and a text with it.
     #[must_use]
     pub fn turn(command: &str) -> (String, String) {
         static TURNS: AtomicUsize = AtomicUsize::new(0);
@@ -88,7 +88,7 @@ impl Provider {
         (format!("{name}: {command}"), name)
     }
 
-    /// How often a text was sent to the model.
+    /// How often a text reached the model.
     #[must_use]
     pub fn times(&self, name: &str) -> usize {
         self.turns.borrow().get(name).map_or(0, |turn| turn.asked)
@@ -105,12 +105,12 @@ impl Provider {
         bodies.flat_map(messages).find(named).as_ref().map(images).unwrap_or_default()
     }
 
-    /// Returns once the model has been sent a text.
+    /// Waits until a text reaches the model.
     pub async fn asked(&self, name: &str) {
         self.wait(&format!("the model was not asked for {name}"), |turns| turns.contains_key(name)).await;
     }
 
-    /// Returns once nothing is being written for a text: it was all said, or the gateway hung up.
+    /// Waits until no answer to a text is being written: it is complete, or the gateway disconnected.
     pub async fn let_go(&self, name: &str) {
         self.wait(&format!("the answer to {name} is still taken"), |turns| {
             turns.get(name).is_some_and(|turn| turn.open == 0)
@@ -118,7 +118,7 @@ impl Provider {
         .await;
     }
 
-    /// Lets the answer to a `wait` go on.
+    /// Releases the answer to a `wait`.
     pub fn release(&self, name: &str) {
         if let Some(turn) = self.turns.borrow().get(name) {
             turn.release.notify_one();
@@ -203,7 +203,7 @@ fn answer(request: &Recorded, turns: &watch::Sender<Turns>) -> Reply {
     }
 }
 
-/// An answer in the form that was asked for. What takes time is streamed, since gateways ask for that.
+/// Answers in the requested form. Answers that take time are always streamed, since gateways request that.
 struct Script {
     streamed: bool,
     body: Stream,
@@ -233,7 +233,7 @@ impl Script {
     }
 }
 
-/// The name and the command in a user's text.
+/// Splits a user's text into name and command.
 fn command(text: &str) -> Option<(String, String)> {
     let (_, text) = text.rsplit_once("turn-")?;
     let (name, command) = text.split_once(": ")?;
@@ -245,7 +245,7 @@ fn is(message: &Value, role: &str) -> bool {
     message.get("role").and_then(Value::as_str) == Some(role)
 }
 
-/// A message's text, whichever way it is written.
+/// Returns a message's text, in either of its forms.
 fn text(message: &Value) -> String {
     match message.get("content") {
         Some(Value::String(text)) => text.clone(),
@@ -256,13 +256,13 @@ fn text(message: &Value) -> String {
     }
 }
 
-/// The user's and the assistant's texts, as a JSON array.
+/// Returns the user's and the assistant's texts as a JSON array.
 fn history(messages: &[Value]) -> String {
     let said = messages.iter().filter(|message| is(message, "user") || is(message, "assistant"));
     Value::from_iter(said.map(text)).to_string()
 }
 
-/// The addresses of a message's images.
+/// Returns the addresses of a message's images.
 fn images(message: &Value) -> Vec<String> {
     let parts = message.get("content").and_then(Value::as_array).into_iter().flatten();
     let address = |part: &Value| Some(part.get("image_url")?.get("url")?.as_str()?.to_owned());

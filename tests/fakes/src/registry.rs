@@ -1,4 +1,4 @@
-//! A registry of the OCI distribution specification, for pulling only, that can be told to misbehave.
+//! A fake OCI registry, for pulls only, that can be scripted to misbehave.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,12 +12,12 @@ use sha2::{Digest as _, Sha256};
 use crate::gateway::{FakeGateway, Recorded};
 use crate::reply::Reply;
 
-/// The one repository.
+/// The only repository.
 const NAME: &str = "acme/agent";
-/// The token that its server for tokens gives out.
+/// The token that its token server issues.
 const TOKEN: &str = "token-of-the-fake-registry";
 
-/// A registry on loopback. It is gone when it is dropped.
+/// A registry on loopback. Dropping it closes its port.
 pub struct FakeRegistry {
     server: FakeGateway,
     state: Arc<State>,
@@ -35,7 +35,7 @@ type Spoil = dyn Fn(&Recorded) -> Option<Reply> + Send;
 // === impl FakeRegistry ===
 
 impl FakeRegistry {
-    /// An empty one that everybody may pull from.
+    /// Starts an empty registry that anybody may pull from.
     pub async fn start() -> Self {
         let state = Arc::new(State::default());
         let answering = Arc::clone(&state);
@@ -43,18 +43,18 @@ impl FakeRegistry {
         Self { server, state }
     }
 
-    /// Its host, with the port.
+    /// The host and port.
     #[must_use]
     pub fn host(&self) -> String {
         self.server.base_url().trim_start_matches("http://").trim_end_matches("/v1").to_owned()
     }
 
-    /// Adds a component as the CNCF's artifact has it; returns the reference to it.
+    /// Adds a component in the CNCF's artifact format. Returns its reference.
     pub fn push(&self, component: impl Into<Bytes>) -> String {
         self.push_layers([("application/wasm", component.into())])
     }
 
-    /// Adds a manifest with these layers; returns the reference to it.
+    /// Adds a manifest with these layers. Returns its reference.
     pub fn push_layers<'a>(&self, layers: impl IntoIterator<Item = (&'a str, Bytes)>) -> String {
         let config = self.blob("{}".into());
         let layers = layers.into_iter().map(|(media_type, bytes)| {
@@ -70,7 +70,7 @@ impl FakeRegistry {
         }))
     }
 
-    /// Adds any manifest; returns the reference to it.
+    /// Adds any manifest. Returns its reference.
     pub fn push_manifest(&self, manifest: &Value) -> String {
         let bytes = Bytes::from(manifest.to_string());
         let digest = digest(&bytes);
@@ -79,7 +79,7 @@ impl FakeRegistry {
         format!("oci://{}/{NAME}@{digest}", self.host())
     }
 
-    /// Adds a blob; returns its digest.
+    /// Adds a blob. Returns its digest.
     pub fn blob(&self, bytes: Bytes) -> String {
         let digest = digest(&bytes);
         self.put("blobs", &digest, "application/octet-stream".into(), bytes);
@@ -91,12 +91,12 @@ impl FakeRegistry {
         self.state.content.lock().unwrap().insert(path, (media_type, bytes));
     }
 
-    /// From now on only this account may pull, with a token.
+    /// Requires this account, and a token, for pulls from now on.
     pub fn lock(&self, username: &str, password: &str) {
         *self.state.account.lock().unwrap() = Some((username.into(), password.into()));
     }
 
-    /// From now on requests are answered with what this makes of them, where it makes something of them.
+    /// Lets a function answer requests from now on; `None` answers them as usual.
     pub fn spoil(&self, with: impl Fn(&Recorded) -> Option<Reply> + Send + 'static) {
         *self.state.spoiled.lock().unwrap() = Some(Box::new(with));
     }

@@ -1,4 +1,4 @@
-//! What the fake gateway can say, in the shapes of the real one (hermes-agent 0.19).
+//! Replies of the fake gateway, in the shapes of the real one (hermes-agent 0.19).
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -17,12 +17,12 @@ use tokio::sync::{Notify, mpsc};
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A provider's key as the real gateway leaks it inside a failure's text.
+/// A provider's key that the real gateway leaks in the text of a failure.
 pub const PROVIDER_KEY: &str = "sk-fakekey1234567890abcdef";
-/// The same, as the gateway masks it where it does.
+/// The key as the gateway masks it, in the places where it does.
 const MASKED_KEY: &str = "sk-fak...cdef";
 
-/// An answer of the gateway.
+/// A reply of the gateway.
 #[derive(Debug, Clone)]
 pub struct Reply(pub(crate) Kind);
 
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Raw(Bytes),
 }
 
-/// A streamed answer, event by event.
+/// A streamed reply, event by event.
 #[derive(Debug, Clone, Default)]
 pub struct Stream(Vec<Step>);
 
@@ -49,27 +49,27 @@ pub(crate) enum Step {
     Feed(Feed),
 }
 
-/// Bytes that come while the answer is on its way: none is the end, and a sender that is gone cuts the answer off. It is
-/// read once; whoever comes second waits for ever.
+/// Bytes that arrive while the reply is being sent: `None` ends it, and a dropped sender cuts it off. Can be read once; a
+/// second reader waits forever.
 pub(crate) type Feed = Arc<Mutex<Option<mpsc::UnboundedReceiver<Option<Bytes>>>>>;
 
 // === impl Reply ===
 
 impl Reply {
-    /// A whole answer, 11 tokens in and 7 out.
+    /// A buffered completion with this text, 11 tokens in and 7 out.
     #[must_use]
     pub fn completion(text: &str) -> Self {
         Self::content(&json!(text))
     }
 
-    /// A whole answer whose `content` is whatever it is.
+    /// A buffered completion with any `content`.
     #[must_use]
     pub fn content(content: &Value) -> Self {
         Self::json(&completion(content, "stop"))
     }
 
-    /// A provider's failure as the real gateway reports it: HTTP 200, the text as content with the key in the clear,
-    /// and the same text masked beside it. `text` may name [`PROVIDER_KEY`].
+    /// A provider's failure as the real gateway reports it: HTTP 200, the text with the key as content, and the masked
+    /// text beside it. `text` may contain [`PROVIDER_KEY`].
     #[must_use]
     pub fn error_in_200(text: &str) -> Self {
         let masked = text.replace(PROVIDER_KEY, MASKED_KEY);
@@ -97,13 +97,13 @@ impl Reply {
         })
     }
 
-    /// A streamed answer: the role, these deltas, the end.
+    /// A streamed completion: the role, these deltas, the end.
     #[must_use]
     pub fn stream<'a>(deltas: impl IntoIterator<Item = &'a str>) -> Self {
         deltas.into_iter().fold(Stream::new(), Stream::delta).finish("stop").into()
     }
 
-    /// Takes the request and never answers.
+    /// Never answers.
     #[must_use]
     pub fn hang() -> Self {
         Self(Kind::Hang)
@@ -145,19 +145,19 @@ impl From<Stream> for Reply {
 // === impl Stream ===
 
 impl Stream {
-    /// The role chunk, which the gateway sends at once.
+    /// Sends the role chunk, which the gateway sends at once.
     #[must_use]
     pub fn new() -> Self {
         Self::default().chunk(json!({ "role": "assistant" }), Value::Null, json!({}))
     }
 
-    /// A piece of the answer.
+    /// Sends a piece of the answer.
     #[must_use]
     pub fn delta(self, text: &str) -> Self {
         self.chunk(json!({ "content": text }), Value::Null, json!({}))
     }
 
-    /// A tool begins.
+    /// Reports that a tool starts.
     #[must_use]
     pub fn tool_running(self, tool: &str, call: &str, label: &str) -> Self {
         let data =
@@ -165,7 +165,7 @@ impl Stream {
         self.event("hermes.tool.progress", &data)
     }
 
-    /// A tool has ended.
+    /// Reports that a tool has ended.
     #[must_use]
     pub fn tool_completed(self, tool: &str, call: &str) -> Self {
         self.event(
@@ -174,19 +174,19 @@ impl Stream {
         )
     }
 
-    /// The comment that the gateway sends after 30 s of silence.
+    /// Sends the comment that the gateway sends after 30 s of silence.
     #[must_use]
     pub fn keepalive(self) -> Self {
         self.bytes(": keepalive\n\n")
     }
 
-    /// The last chunk, with usage, and `[DONE]`.
+    /// Sends the last chunk, with usage, and `[DONE]`.
     #[must_use]
     pub fn finish(self, reason: &str) -> Self {
         self.chunk(json!({}), reason.into(), json!({ "usage": usage() })).bytes("data: [DONE]\n\n")
     }
 
-    /// The last chunk of a failure, which the gateway does not mask in a stream, and `[DONE]`.
+    /// Sends the last chunk of a failure, which the gateway does not mask in a stream, and `[DONE]`.
     #[must_use]
     pub fn fail(self, text: &str) -> Self {
         let extra = json!({
@@ -197,7 +197,7 @@ impl Stream {
         self.chunk(json!({}), "error".into(), extra).bytes("data: [DONE]\n\n")
     }
 
-    /// A tool that the model calls, as a provider says it; `arguments` is a JSON text.
+    /// Sends a tool call of the model in the provider's form; `arguments` is JSON text.
     #[must_use]
     pub fn tool_call(self, id: &str, tool: &str, arguments: &str) -> Self {
         let function = json!({ "name": tool, "arguments": arguments });
@@ -205,7 +205,7 @@ impl Stream {
         self.chunk(json!({ "tool_calls": [call] }), Value::Null, json!({}))
     }
 
-    /// The same piece of the answer for ever, with a pause before each.
+    /// Repeats a piece of the answer forever, with a pause before each.
     #[must_use]
     pub fn delta_every(self, pause: Duration, text: &str) -> Self {
         let Self(mut steps) = self;
@@ -217,14 +217,14 @@ impl Stream {
         Self(steps)
     }
 
-    /// Pauses, as a slow model does.
+    /// Pauses like a slow model.
     #[must_use]
     pub fn pause(mut self, time: Duration) -> Self {
         self.0.push(Step::Pause(time));
         self
     }
 
-    /// Keeps a value until the stream has come this far, or its connection is closed.
+    /// Holds a value until the stream gets here or its connection is closed.
     #[must_use]
     pub fn hold(mut self, value: impl Any + Send + Sync) -> Self {
         self.0.push(Step::Hold(Arc::new(value)));
@@ -238,26 +238,26 @@ impl Stream {
         self
     }
 
-    /// Breaks the connection off, in the middle of the body.
+    /// Breaks the connection in the middle of the body.
     #[must_use]
     pub fn cut(mut self) -> Self {
         self.0.push(Step::Cut);
         self
     }
 
-    /// Stays silent for ever.
+    /// Stays silent forever.
     #[must_use]
     pub fn hang(mut self) -> Self {
         self.0.push(Step::Hang);
         self
     }
 
-    /// Whatever comes.
+    /// Sends any event.
     pub(crate) fn feed(feed: Feed) -> Self {
         Self(vec![Step::Feed(feed)])
     }
 
-    /// Bytes as they are.
+    /// Sends raw bytes.
     #[must_use]
     pub fn bytes(mut self, bytes: impl Into<Bytes>) -> Self {
         self.0.push(Step::Bytes(bytes.into()));
@@ -281,7 +281,7 @@ impl Stream {
 // === to the wire ===
 
 pub(crate) fn response(status: u16, headers: &[(String, String)], body: Vec<Step>) -> Response<Body> {
-    // A body of one piece has a length, as the real gateway's has.
+    // A body in one piece has a length, like the real gateway's.
     let body = match body.as_slice() {
         [Step::Bytes(bytes)] => {
             let whole = http_body_util::Full::new(bytes.clone());
@@ -326,7 +326,7 @@ fn streamed(steps: Vec<Step>) -> Body {
                     }
                 }
                 Step::Cut => {
-                    // The server writes what it has when there is nothing more, and drops it on a failure.
+                    // The server flushes at the end of the body, but drops buffered bytes on an error.
                     tokio::task::yield_now().await;
                     return Some((Err(io::Error::other("cut by the script")), steps));
                 }

@@ -1,8 +1,8 @@
-//! A gateway with runs, as hermes-agent 0.19 has them.
+//! A fake gateway with runs, like hermes-agent 0.19.
 //!
-//! Each run plays a script. What is odd about the real one is odd here: events can be read once, and whoever subscribes
-//! again gets keep-alives for ever; the status of a run that waited for approval goes on saying so after the wait is over;
-//! a restart forgets every run and no session; a request with an origin is refused with an empty body; unknown paths are
+//! Each run plays a script. The fake shares the peculiarities of the real one: events can be read once, and a second
+//! subscriber gets keep-alives forever; the status of a run that waited for approval stays the same after the approval;
+//! a restart loses every run but no session; a request with an origin is rejected with an empty body; unknown paths are
 //! answered in plain text.
 
 #![expect(clippy::indexing_slicing, reason = "members of JSON values, where a missing one is null")]
@@ -21,13 +21,13 @@ use crate::reply::Reply;
 use self::routes::answer;
 use self::state::State;
 
-/// A gateway whose runs a test scripted.
+/// A gateway with scripted runs.
 pub struct FakeRuns {
     gateway: FakeGateway,
     state: Arc<Mutex<State>>,
 }
 
-/// What a run does, in order.
+/// The steps of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Script(Vec<Act>);
 
@@ -40,7 +40,7 @@ enum Act {
     },
     Wait(Arc<Notify>),
     Hang,
-    /// The event stream breaks; the run goes on.
+    /// The event stream breaks; the run carries on.
     Break,
     End {
         event: Value,
@@ -51,49 +51,49 @@ enum Act {
 // === impl Script ===
 
 impl Script {
-    /// Says and does nothing yet.
+    /// An empty script.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A piece of text.
+    /// Sends a piece of text.
     #[must_use]
     pub fn delta(self, text: &str) -> Self {
         self.event(json!({ "event": "message.delta", "delta": text }))
     }
 
-    /// A tool begins.
+    /// Reports that a tool starts.
     #[must_use]
     pub fn tool_started(self, tool: &str, preview: &str) -> Self {
         self.event(json!({ "event": "tool.started", "tool": tool, "preview": preview }))
     }
 
-    /// A tool has ended.
+    /// Reports that a tool has ended.
     #[must_use]
     pub fn tool_completed(self, tool: &str, error: bool) -> Self {
         self.event(json!({ "event": "tool.completed", "tool": tool, "duration": 0.069, "error": error }))
     }
 
-    /// Any event.
+    /// Sends any event.
     #[must_use]
     pub fn event(self, event: Value) -> Self {
         self.then(Act::Event(event))
     }
 
-    /// Asks for approval of a command, and waits for it.
+    /// Requests approval of a command and waits for it.
     #[must_use]
     pub fn approval(self, command: &str) -> Self {
         self.approval_like(approval(command), None)
     }
 
-    /// The same, until the gateway's own patience ends.
+    /// Requests approval of a command until the gateway's own timeout.
     #[must_use]
     pub fn approval_until(self, command: &str, timeout: &Arc<Notify>) -> Self {
         self.approval_like(approval(command), Some(Arc::clone(timeout)))
     }
 
-    /// Asks for approval with this event.
+    /// Requests approval with this event.
     #[must_use]
     pub fn approval_like(self, request: Value, timeout: Option<Arc<Notify>>) -> Self {
         self.then(Act::Approval { request, timeout })
@@ -105,19 +105,19 @@ impl Script {
         self.then(Act::Wait(Arc::clone(released)))
     }
 
-    /// Stays silent for ever.
+    /// Stays silent forever.
     #[must_use]
     pub fn hang(self) -> Self {
         self.then(Act::Hang)
     }
 
-    /// The event stream breaks, and the run goes on.
+    /// Breaks the event stream; the run carries on.
     #[must_use]
     pub fn breaks(self) -> Self {
         self.then(Act::Break)
     }
 
-    /// Ends well, with 11 tokens in and 7 out. As the real one does, the text comes as "reasoning" first.
+    /// Completes, with 11 tokens in and 7 out. Like the real gateway, sends the text as "reasoning" first.
     #[must_use]
     pub fn completed(self, output: &str) -> Self {
         let usage = json!({ "input_tokens": 11, "output_tokens": 7, "total_tokens": 18 });
@@ -127,7 +127,7 @@ impl Script {
         })
     }
 
-    /// Ends badly.
+    /// Fails.
     #[must_use]
     pub fn failed(self, error: &str) -> Self {
         self.then(Act::End {
@@ -136,13 +136,13 @@ impl Script {
         })
     }
 
-    /// Ends because somebody else stopped it.
+    /// Ends because another client stopped the run.
     #[must_use]
     pub fn cancelled(self) -> Self {
         self.then(cancelled())
     }
 
-    /// Ends with an event and a status that a test made.
+    /// Ends with this event and this status.
     #[must_use]
     pub fn ends(self, event: Value, status: Value) -> Self {
         self.then(Act::End { event, status })
@@ -169,7 +169,7 @@ fn approval(command: &str) -> Value {
 // === impl FakeRuns ===
 
 impl FakeRuns {
-    /// The first run plays the first script, and so on; a run without one is answered with a 500.
+    /// Starts a gateway. Each run plays the next script; a run without one is answered with a 500.
     pub async fn start(scripts: impl IntoIterator<Item = Script>) -> Self {
         let features = [
             "chat_completions",
@@ -192,59 +192,59 @@ impl FakeRuns {
         Self { gateway, state }
     }
 
-    /// The server behind it.
+    /// The underlying server.
     #[must_use]
     pub fn gateway(&self) -> &FakeGateway {
         &self.gateway
     }
 
-    /// Where clients find it.
+    /// The base URL for clients.
     #[must_use]
     pub fn base_url(&self) -> String {
         self.gateway.base_url()
     }
 
-    /// Wants this key from now on.
+    /// Requires this key from now on.
     pub fn want_key(&self, key: &str) {
         self.state.lock().unwrap().key = Some(key.into());
     }
 
-    /// Takes back a feature.
+    /// Removes a feature.
     pub fn lacks(&self, feature: &str) {
         self.state.lock().unwrap().features.insert(feature.into(), false.into());
     }
 
-    /// Gives a feature back.
+    /// Restores a feature.
     pub fn offers(&self, feature: &str) {
         self.state.lock().unwrap().features.insert(feature.into(), true.into());
     }
 
-    /// Becomes a gateway from before there were runs: neither they nor a list of features. Its chat route answers what
-    /// [`FakeRuns::next`] was given, else `hi`.
+    /// Becomes an older gateway without runs and without a list of features. Its chat route answers with the reply of
+    /// [`FakeRuns::next`], or else with `hi`.
     pub fn grow_old(&self) {
         self.state.lock().unwrap().is_old = true;
     }
 
-    /// Answers the next such request with this. A method, and how the path ends.
+    /// Answers the next request with this method and this end of its path with a reply.
     pub fn next(&self, method: &str, path: &str, reply: Reply) {
         self.state.lock().unwrap().overrides.push((method.into(), path.into(), reply));
     }
 
-    /// Restarts: runs are forgotten and their streams break; sessions stay.
+    /// Restarts: runs are lost and their streams break; sessions stay.
     pub fn restart(&self) {
         let mut state = self.state.lock().unwrap();
         state.players.abort_all();
         state.runs.clear();
     }
 
-    /// Puts messages into a session, each a role and a text.
+    /// Adds messages to a session, each with a role and a text.
     pub fn remember(&self, session: &str, messages: &[(&str, &str)]) {
         let rows =
             messages.iter().map(|(role, content)| json!({ "role": role, "content": content })).collect();
         self.state.lock().unwrap().sessions.insert(session.into(), (session.into(), rows));
     }
 
-    /// Goes on with a session under another id, as the gateway does after compressing it.
+    /// Continues a session under another id, like the gateway after compressing it.
     pub fn moves(&self, session: &str, to: &str) {
         let mut state = self.state.lock().unwrap();
         if let Some((at, rows)) = state.sessions.get_mut(session) {
@@ -254,31 +254,31 @@ impl FakeRuns {
         }
     }
 
-    /// How many approvals were asked for.
+    /// The number of approval requests.
     #[must_use]
     pub fn asked_for(&self) -> usize {
         self.state.lock().unwrap().asked_for
     }
 
-    /// Says in the status what is waited for, as later gateways do.
+    /// Reports the pending approval in the status, like later gateways.
     pub fn show_approvals(&self) {
         self.state.lock().unwrap().shows_approvals = true;
     }
 
-    /// The approvals that were given or denied, in order.
+    /// The decisions on approvals, in order.
     #[must_use]
     pub fn choices(&self) -> Vec<String> {
         self.state.lock().unwrap().choices.clone()
     }
 
-    /// The requests with this method whose paths end so.
+    /// The requests with this method whose path ends with the given text.
     #[must_use]
     pub fn requests(&self, method: &str, path: &str) -> Vec<Recorded> {
         let all = self.gateway.requests().into_iter();
         all.filter(|request| request.method == method && request.path.ends_with(path)).collect()
     }
 
-    /// What the runs were started with.
+    /// The bodies of the requests that started runs.
     #[must_use]
     pub fn submitted(&self) -> Vec<Value> {
         self.requests("POST", "/v1/runs").iter().map(Recorded::json).collect()

@@ -1,15 +1,15 @@
-//! What the targets share: how an input is taken apart.
+//! Shared by the targets: how to parse an input.
 //!
-//! Inputs are text that a person can read and write, so that a seed is an example from the wire and a finding explains
-//! itself: a request has a head of lines and a body after an empty one, a stream begins with a line that says how it is
-//! cut. The targets are in `src/bin`, one a file, named after the crate whose promises they check.
+//! Inputs are text that a person can read and write, so that a corpus file is an example from the wire and a finding
+//! explains itself: a request has lines of headers, an empty line and a body; a stream begins with a line that says where
+//! it is cut. The targets are in `src/bin`, one per file, named after the crate whose promises they check.
 #![forbid(unsafe_code)]
 
 pub mod wire;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// A head and what follows the empty line after it; without one, all is head.
+/// Splits an input at its first empty line into head and body; without one, all of it is head.
 pub fn head_and_body(data: &[u8]) -> (&[u8], &[u8]) {
     match data.windows(2).position(|pair| pair == b"\n\n") {
         Some(at) => (&data[..at], &data[at + 2..]),
@@ -17,7 +17,7 @@ pub fn head_and_body(data: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The first line, and what follows it.
+/// Splits an input after its first line.
 pub fn first_line(data: &[u8]) -> (&[u8], &[u8]) {
     match data.iter().position(|byte| *byte == b'\n') {
         Some(at) => (&data[..at], &data[at + 1..]),
@@ -25,7 +25,7 @@ pub fn first_line(data: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Lines of `Name: value`; what is no header is left out.
+/// Parses lines of `Name: value`; invalid headers are skipped.
 pub fn headers(lines: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in lines.split(|byte| *byte == b'\n') {
@@ -40,8 +40,8 @@ pub fn headers(lines: &[u8]) -> HeaderMap {
     headers
 }
 
-/// Where to cut something of this length: the bytes of `sizes` are the lengths of the pieces, in turn, from 1 to 32. `A`
-/// is 1, `B` is 2.
+/// Returns where to cut an input of this length: the bytes of `sizes` are, in turn, the lengths of the pieces, from 1 to 32.
+/// `A` is 1, `B` is 2.
 pub fn cuts(sizes: &[u8], length: usize) -> Vec<usize> {
     let mut cuts = vec![0];
     let mut at = 0;
@@ -59,7 +59,7 @@ pub fn cuts(sizes: &[u8], length: usize) -> Vec<usize> {
     cuts
 }
 
-/// The pieces of a text, cut as [`cuts`] says but never inside a character.
+/// Returns the pieces of a text, cut as [`cuts`] says but never inside a character.
 pub fn pieces<'t>(sizes: &[u8], text: &'t str) -> Vec<&'t str> {
     let mut cuts = cuts(sizes, text.len());
     cuts.iter_mut().for_each(|cut| *cut = text.floor_char_boundary(*cut));

@@ -1,9 +1,9 @@
-//! Parts of the product without the rest around them.
+//! Parts of the product in isolation, for tests and benchmarks.
 //!
 //! [`Rig`] is an executor without a server: a component, its settings and its grant, on a store in memory. [`MailHost`] is
 //! a mailbox with its listener. They need the engine, and with it wasmtime; what needs neither is in `talaria-fakes`.
 //!
-//! Everything here fails by panicking, with a sentence about what the test lacks.
+//! Everything here fails by panicking, with a sentence that says what is wrong.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::unwrap_used,

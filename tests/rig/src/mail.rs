@@ -1,4 +1,4 @@
-//! A mailbox with its listener, for executors that are answered by callback.
+//! A mailbox with its listener, for executors that receive callbacks.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// A mailbox on loopback. It is gone when it is dropped.
+/// A mailbox on loopback. Dropping it closes its port.
 pub struct MailHost {
     /// The mailbox.
     pub mailbox: Mailbox,
-    /// Where callbacks go.
+    /// The callback URL.
     pub url: String,
     _serving: JoinSet<()>,
 }
 
-/// Takes late replies and does nothing with them.
+/// Accepts late replies and drops them.
 struct Nobody;
 
 #[async_trait]
@@ -32,16 +32,16 @@ impl Heir for Nobody {
 }
 
 impl MailHost {
-    /// One in memory, without a secret.
+    /// Starts a mailbox in memory, without a secret.
     pub async fn start() -> Self {
         Self::on(Arc::new(Memory::new(1)), None).await
     }
 
-    /// One on what a store kept.
+    /// Starts a mailbox on a store.
     pub async fn on(letters: Arc<dyn Letters>, secret: Option<&str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
         let url = format!("http://{}{CALLBACK_PATH}", listener.local_addr().unwrap());
-        // Thousands may be answered at once.
+        // Thousands of callbacks may arrive at once.
         let limits = Limits { connections: 10_000, ..Limits::default() };
         let wire = Arc::new(HermesWire::new(secret.map(Into::into)));
         let config = Config { reply_url: url.clone(), wire, limits, redactor: Redactor::new(secret) };
@@ -53,7 +53,7 @@ impl MailHost {
         Self { mailbox, url, _serving: serving }
     }
 
-    /// As an executor is given it.
+    /// The mailbox in the form that executors get.
     #[must_use]
     pub fn callbacks(&self) -> Arc<dyn Callbacks> {
         Arc::new(self.mailbox.clone())

@@ -1,4 +1,4 @@
-//! An executor without a server around it.
+//! An executor without a server.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use talaria_fakes::guest;
 
-/// A component with settings, a grant and a store. What is not said is as a built-in executor has it: the defaults of
-/// its schema, and the grant that its needs imply.
+/// A component with settings, a grant and a store. The defaults are those of a built-in executor: the defaults of its
+/// schema, and a grant for its declared needs.
 pub struct Rig {
     component: Arc<Component>,
     settings: Map<String, Value>,
@@ -34,20 +34,20 @@ pub struct Rig {
     access: Option<Access>,
 }
 
-/// A turn that has run.
+/// A turn that has ended.
 #[derive(Debug)]
 pub struct Ran {
-    /// How it ended.
+    /// The result.
     pub result: Result<Outcome, Failure>,
-    /// What it said meanwhile.
+    /// The events that it emitted.
     pub events: Vec<Emitted>,
-    /// What it asked.
+    /// The questions that it asked.
     pub questions: Vec<String>,
-    /// The points that it kept.
+    /// The checkpoints that it stored.
     pub checkpoints: Vec<Vec<u8>>,
 }
 
-/// Events that wait for their reader; few, so that tests see back-pressure too.
+/// Capacity of the event channel; small, so that tests see back-pressure.
 const EVENTS: usize = 8;
 
 // === impl Rig ===
@@ -77,8 +77,8 @@ impl Rig {
         }
     }
 
-    /// The engine of this process. One, since each reserves addresses for all its slots; compiled components are kept
-    /// beside the test's binary, since each test may be a process of its own.
+    /// The engine of this process. There is only one, because an engine reserves address space for all its slots.
+    /// Compiled components are cached beside the test's binary, because each test may be a process of its own.
     pub async fn engine() -> &'static Engine {
         static ENGINE: OnceCell<Engine> = OnceCell::const_new();
         ENGINE
@@ -104,49 +104,49 @@ impl Rig {
         self
     }
 
-    /// Grants a secret, for every call that is granted.
+    /// Grants a secret for every granted call.
     #[must_use]
     pub fn secret(mut self, name: &str, value: &str) -> Self {
         self.secrets.push((name.into(), value.into()));
         self
     }
 
-    /// Bounds each of its calls.
+    /// Sets the bounds of its calls.
     #[must_use]
     pub fn bounds(mut self, bounds: Bounds) -> Self {
         self.bounds = bounds;
         self
     }
 
-    /// Bounds its turns.
+    /// Sets the limits of its turns.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Gives it exactly this access, instead of what the other methods say.
+    /// Sets the access, in place of all other grants.
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = Some(access);
         self
     }
 
-    /// Gives it this of WASI.
+    /// Sets the WASI capabilities.
     #[must_use]
     pub fn wasi(mut self, wasi: Wasi) -> Self {
         self.wasi = wasi;
         self
     }
 
-    /// Lets it expect replies out of band.
+    /// Lets it expect callbacks.
     #[must_use]
     pub fn callbacks(mut self, callbacks: Arc<dyn Callbacks>) -> Self {
         self.callbacks = Some(callbacks);
         self
     }
 
-    /// The executor.
+    /// Returns the executor.
     #[must_use]
     pub fn executor(&self) -> Executor {
         let description = self.component.description();
@@ -181,10 +181,10 @@ impl Rig {
         })
     }
 
-    /// What a host does before it gives the executor traffic: its settings must fit, then it is probed.
+    /// Checks the settings and probes the executor, as a host does before the executor takes turns.
     ///
     /// # Errors
-    /// Why it gets none.
+    /// If the settings do not fit the schema or the probe fails.
     pub async fn setup(&self) -> Result<(), Failure> {
         let unfit = |error: talaria_engine::InvalidSettings| {
             Failure::new(FailureKind::InvalidSettings, error.to_string())
@@ -193,13 +193,13 @@ impl Rig {
         self.executor().setup().await
     }
 
-    /// A turn of one text in the rig's context, which nobody watches.
+    /// Returns a buffered turn with one text, in the rig's context.
     #[must_use]
     pub fn turn(&self, text: &str) -> Turn {
         self.turn_of(vec![Part::text(text)])
     }
 
-    /// A turn of these parts.
+    /// Returns a turn with these parts.
     #[must_use]
     pub fn turn_of(&self, parts: Vec<Part>) -> Turn {
         Turn {
@@ -223,7 +223,7 @@ impl Rig {
         }
     }
 
-    /// A message and its answer that were said before in the rig's conversation.
+    /// Stores an earlier turn of the rig's context: a message and its answer.
     pub async fn said(&self, message: &str, answer: &str) {
         let turn = self.turn_of_record(message).await;
         let artifact = Artifact::new(REPLY, vec![Part::text(answer)]);
@@ -233,7 +233,7 @@ impl Rig {
         self.store.append(&key, 1, &events).await.expect("a task that goes on");
     }
 
-    /// A turn of one text whose task is in the store, so that it can ask what was said before.
+    /// Returns a turn whose task is in the store, so that it can read the history.
     pub async fn turn_of_record(&self, text: &str) -> Turn {
         let turn = self.turn(text);
         let key = TaskKey { owner: turn.principal.clone(), task: turn.task.clone() };
@@ -243,12 +243,12 @@ impl Rig {
         turn
     }
 
-    /// Runs a turn of one text, buffered.
+    /// Runs a buffered turn with one text.
     pub async fn run(&self, text: &str) -> Ran {
         self.execute(self.turn(text)).await
     }
 
-    /// Runs a turn of one text that somebody watches.
+    /// Runs a streamed turn with one text.
     pub async fn stream(&self, text: &str) -> Ran {
         self.execute(Turn { streaming: true, ..self.turn(text) }).await
     }
@@ -258,7 +258,7 @@ impl Rig {
         self.execute_until(turn, CancellationToken::new()).await
     }
 
-    /// Runs a turn that is told when it is cancelled.
+    /// Runs a turn that can be cancelled.
     pub async fn execute_until(&self, turn: Turn, cancelled: CancellationToken) -> Ran {
         let mut asked = 0;
         let answer = |_: &str| {
@@ -268,7 +268,7 @@ impl Rig {
         self.converse(turn, cancelled, answer).await
     }
 
-    /// Runs a turn whose questions get what the function makes of them.
+    /// Runs a turn whose questions a function answers.
     pub async fn converse(
         &self,
         turn: Turn,
@@ -297,7 +297,8 @@ impl Rig {
         Ran { result, events, questions, checkpoints }
     }
 
-    /// A turn, and what it says as it says it. It runs while the future is polled, and waits while nobody listens.
+    /// Starts a turn. Returns its future and its signals. It runs while the future is polled and waits while nobody
+    /// receives.
     pub fn begin(
         &self,
         turn: Turn,
@@ -305,7 +306,7 @@ impl Rig {
         self.begin_until(turn, CancellationToken::new())
     }
 
-    /// The same, told when it is cancelled.
+    /// Starts a turn that can be cancelled.
     pub fn begin_until(
         &self,
         turn: Turn,
@@ -331,7 +332,7 @@ impl Ran {
     /// The reply's text.
     ///
     /// # Panics
-    /// When the turn failed or its reply is not one text.
+    /// If the turn failed or its reply is not a single text.
     #[must_use]
     pub fn text(&self) -> &str {
         let outcome = self.result.as_ref().unwrap_or_else(|failure| panic!("the turn failed: {failure:?}"));
@@ -344,7 +345,7 @@ impl Ran {
     /// The failure.
     ///
     /// # Panics
-    /// When the turn did not fail.
+    /// If the turn did not fail.
     #[must_use]
     pub fn failure(&self) -> &Failure {
         match &self.result {

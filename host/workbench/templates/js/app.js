@@ -1,6 +1,6 @@
-// {{name}}: sends a turn to an OpenAI-shaped API, and its answer back.
+// {{name}}: sends each turn to an OpenAI-compatible API and returns the answer.
 //
-// The code is straight-line: a call waits, and the host runs other turns meanwhile. Each turn has an instance of its own.
+// Calls block, and the host runs other turns meanwhile. Each turn has its own instance.
 
 import { fetch as httpFetch, open } from 'talaria:executor/http@0.1.0';
 import { emit } from 'talaria:executor/events@0.1.0';
@@ -19,7 +19,7 @@ const SCHEMA = {
 };
 
 export const strategy = {
-  // Who this is, and what it wants. What it gets is what the operator grants.
+  // Declares the name, the settings and the needs. The operator decides what is granted.
   describe() {
     return {
       name: '{{name}}',
@@ -45,7 +45,7 @@ export const strategy = {
     };
   },
 
-  // Proves that the upstream can be reached, before the first turn and from time to time.
+  // Checks that the upstream can be reached, before the first turn and periodically.
   setup(context) {
     const call = request(JSON.parse(context.settings), 'GET', '/models', '', 5000);
     const response = called(() => httpFetch(call));
@@ -68,7 +68,7 @@ export const strategy = {
     return { state: 'completed', parts: [{ content: { tag: 'text', val: text } }] };
   },
 
-  // The connection is closed already. Stop here what goes on at the upstream all the same.
+  // The connection is closed already. Stop work that the upstream still does for this turn.
   cancel() {},
 };
 
@@ -79,7 +79,7 @@ function request(settings, method, path, body, timeoutMs) {
   return { method, url, headers, body: new TextEncoder().encode(body), timeoutMs };
 }
 
-// Passes the answer on as it comes.
+// Passes the answer on as it arrives.
 function stream(call) {
   const exchange = called(() => open(call));
   if (exchange.status() !== 200) throw upstream(`it answers ${exchange.status()}`);
@@ -89,7 +89,7 @@ function stream(call) {
     const text = json(event.data).choices?.[0]?.delta?.content;
     if (text) emit({ tag: 'text-delta', val: text });
   }
-  // What was emitted is the answer.
+  // The emitted text is the answer.
   return { state: 'completed', parts: [] };
 }
 
@@ -101,7 +101,7 @@ function json(text) {
   }
 }
 
-// Makes a call; one that has no response becomes a failure of the turn.
+// Makes a call. If there is no response, the turn fails.
 function called(call) {
   try {
     return call();

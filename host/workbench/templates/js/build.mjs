@@ -1,4 +1,4 @@
-// Makes {{name}}.wasm of app.js.
+// Builds {{name}}.wasm from app.js.
 import { writeFile } from 'node:fs/promises';
 import { componentize } from '@bytecodealliance/componentize-js';
 
@@ -6,7 +6,7 @@ const { component } = await componentize({
   sourcePath: 'app.js',
   witPath: 'wit/0.1.0',
   worldName: 'executor',
-  // The engine's own fetch() is another way out than the one that the host grants: use `talaria:executor/http`.
+  // The engine's own fetch() bypasses the grant; use `talaria:executor/http` instead.
   disableFeatures: ['http', 'fetch-event'],
 });
 await writeFile('{{name}}.wasm', component);

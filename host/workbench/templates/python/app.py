@@ -1,6 +1,6 @@
-"""{{name}}: sends a turn to an OpenAI-shaped API, and its answer back.
+"""{{name}}: sends each turn to an OpenAI-compatible API and returns the answer.
 
-The code is straight-line: a call waits, and the host runs other turns meanwhile. Each turn has an instance of its own.
+Calls block, and the host runs other turns meanwhile. Each turn has its own instance.
 """
 
 import json
@@ -27,7 +27,7 @@ SCHEMA = {
 
 class Strategy(exports.Strategy):
     def describe(self) -> Description:
-        """Who this is, and what it wants. What it gets is what the operator grants."""
+        """Declares the name, the settings and the needs. The operator decides what is granted."""
         return Description(
             name="{{name}}",
             display_name="{{name}}",
@@ -46,7 +46,7 @@ class Strategy(exports.Strategy):
         )
 
     def setup(self, context: SetupContext) -> None:
-        """Proves that the upstream can be reached, before the first turn and from time to time."""
+        """Checks that the upstream can be reached, before the first turn and periodically."""
         response = called(http.fetch, request(json.loads(context.settings), "GET", "/models", timeout_ms=5_000))
         if response.status != 200:
             raise upstream(f"it answers {response.status}")
@@ -71,7 +71,7 @@ class Strategy(exports.Strategy):
         return Outcome(FinalState.COMPLETED, [Part(Content_Text(text), None, None, None)], None, None)
 
     def cancel(self, turn: Turn, checkpoint: bytes | None) -> None:
-        """The connection is closed already. Stop here what goes on at the upstream all the same."""
+        """The connection is closed already. Stop work that the upstream still does for this turn."""
 
 
 def request(settings: dict, method: str, path: str, body: bytes = b"", timeout_ms: int | None = None) -> http.Request:
@@ -82,7 +82,7 @@ def request(settings: dict, method: str, path: str, body: bytes = b"", timeout_m
 
 
 def stream(call: http.Request) -> Outcome:
-    """Passes the answer on as it comes."""
+    """Passes the answer on as it arrives."""
     with called(http.open, call) as exchange:
         if exchange.status() != 200:
             raise upstream(f"it answers {exchange.status()}")
@@ -90,12 +90,12 @@ def stream(call: http.Request) -> Outcome:
             for choice in json.loads(event.data).get("choices", []):
                 if text := choice.get("delta", {}).get("content"):
                     events.emit(events.Event_TextDelta(text))
-    # What was emitted is the answer.
+    # The emitted text is the answer.
     return Outcome(FinalState.COMPLETED, [], None, None)
 
 
 def called(function, *args):
-    """Makes a call; one that has no response becomes a failure of the turn."""
+    """Makes a call. If there is no response, the turn fails."""
     try:
         return function(*args)
     except Err as error:

@@ -1,4 +1,4 @@
-//! The gateway behind the plugin, and the plugin's own server.
+//! The gateway behind the fake plugin, and the plugin's server.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -38,7 +38,7 @@ pub(super) struct Chat {
     queue: VecDeque<Inbound>,
     approval: Option<oneshot::Sender<bool>>,
     pub(super) go: Arc<Notify>,
-    /// Answers that were not delivered.
+    /// Undelivered answers.
     pub(super) owed: Vec<String>,
 }
 
@@ -46,15 +46,15 @@ pub(super) struct Chat {
 pub(super) struct Seen {
     pub(super) messages: Vec<Inbound>,
     pub(super) commands: Vec<String>,
-    /// What the bridge answered to callbacks: status and body, in order.
+    /// The responses to callbacks, status and body, in order.
     pub(super) receipts: Vec<(u16, Value)>,
-    /// Answers that could not be delivered.
+    /// The number of answers that could not be delivered.
     pub(super) given_up: usize,
     pub(super) refuse: Option<u16>,
     pub(super) down: bool,
 }
 
-/// The gateway's words.
+/// Texts of the gateway.
 const FAILED: &str = "⚠️ Message delivery failed after multiple attempts. Please try again — your request was processed \
                       but the response could not be sent.";
 pub(super) const RECOVERED: &str =
@@ -162,7 +162,7 @@ impl Gateway {
                 chat.turn = None;
                 return;
             }
-            // All that waited is one message to the agent, and its answer goes to the first.
+            // The queued messages become one message to the agent, and its answer goes to the first.
             let merged: Vec<String> = chat.queue.drain(..).map(|message| message.content().into()).collect();
             if let Some(content) = message.body.get_mut("content") {
                 *content = merged.join("\n").into();
@@ -170,7 +170,7 @@ impl Gateway {
         }
     }
 
-    /// With its last answer a turn lets go of its chat: what comes while that is delivered is a turn of its own.
+    /// A turn releases its chat with its last answer: a message that arrives during the delivery starts a new turn.
     async fn answer(&self, message: &Inbound, text: &str, is_last: bool) {
         let busy = {
             let mut chats = self.chats();
@@ -184,7 +184,7 @@ impl Gateway {
         self.deliver(message, (!busy).then(|| message.id()), text).await;
     }
 
-    /// As the gateway delivers: again where it fails, and at last a text that says so.
+    /// Delivers like the real gateway: with retries, and at last a text that says that delivery failed.
     async fn deliver(&self, message: &Inbound, reply_to: Option<&str>, text: &str) {
         let (url, chat) = (message.callback_url(), message.chat());
         for _ in 0..3 {
@@ -239,7 +239,7 @@ fn prompt(command: &str) -> String {
 // === serving ===
 
 pub(super) async fn accept(listener: TcpListener, gateway: Arc<Gateway>) {
-    // Ends all connections with itself.
+    // Dropping the set closes all connections.
     let mut serving = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let gateway = Arc::clone(&gateway);

@@ -1,4 +1,4 @@
-//! The gateway's routes.
+//! The routes of the fake gateway.
 
 use std::sync::{Arc, Mutex};
 
@@ -65,7 +65,7 @@ pub(super) fn answer(shared: &Arc<Mutex<State>>, request: &Recorded) -> Reply {
     }
 }
 
-/// Answers `hi`, and keeps both messages in the session that the request names.
+/// Answers `hi` and stores both messages in the session that the request names.
 fn complete(state: &mut State, request: &Recorded) -> Reply {
     let body = request.json();
     if let Some(session) = request.header("x-hermes-session-id") {
@@ -83,7 +83,7 @@ fn no_route() -> Reply {
 
 fn submit(shared: &Arc<Mutex<State>>, state: &mut State, request: &Recorded) -> Reply {
     let body = request.json();
-    // A text, or messages of which the last one counts.
+    // The input is a text, or a list of messages of which the last one counts.
     let last = body["input"].as_array().and_then(|messages| messages.last());
     let input = last.map_or(&body["input"], |message| &message["content"]);
     let texts = |parts: &Vec<Value>| parts.iter().filter_map(|part| part["text"].as_str()).collect();

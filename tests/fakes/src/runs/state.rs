@@ -1,4 +1,4 @@
-//! The gateway's memory, and the agent that plays its scripts.
+//! The state of the fake gateway, and the agent that plays its scripts.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -18,16 +18,16 @@ pub(super) struct State {
     pub(super) started: usize,
     pub(super) clock: u64,
     pub(super) features: Map<String, Value>,
-    /// Whether there are no runs yet.
+    /// Whether this is an older gateway without runs.
     pub(super) is_old: bool,
     pub(super) key: Option<String>,
     pub(super) overrides: Vec<(String, String, Reply)>,
-    /// By id: where its messages are now, and the messages.
+    /// Sessions by id: the id under which the session continues, and its messages.
     pub(super) sessions: HashMap<String, (String, Vec<Value>)>,
     pub(super) choices: Vec<String>,
-    /// Approvals that were asked for.
+    /// The number of approval requests.
     pub(super) asked_for: usize,
-    /// Whether the status says what is waited for, as later gateways do.
+    /// Whether the status reports the pending approval, like later gateways.
     pub(super) shows_approvals: bool,
     pub(super) players: JoinSet<()>,
 }
@@ -152,7 +152,7 @@ pub(super) async fn play(state: Arc<Mutex<State>>, id: String, script: Script, s
     };
     match end {
         Some((event, status)) => state.lock().unwrap().end(&id, &event, status),
-        // The script is over and the run is not.
+        // The script is over but the run is not.
         None => std::future::pending().await,
     }
 }

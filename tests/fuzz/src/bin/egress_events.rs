@@ -7,7 +7,7 @@ use talaria_egress::fuzz::events;
 use talaria_egress::{ErrorKind, SseEvent};
 use talaria_fuzz::{cuts, first_line};
 
-/// A bound that no input reaches, and one that many pass.
+/// A bound that no input reaches, and one that many exceed.
 const BOUNDS: [usize; 2] = [1 << 20, 24];
 
 fuzz_target!(|data: &[u8]| {
@@ -42,8 +42,8 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// The events of a body as the standard has it, written as plainly as can be, up to the first line whose value is not
-/// UTF-8, and whether there was none.
+/// Parses a body by the standard, in the plainest way, up to the first value that is not UTF-8. Returns the events and
+/// whether every value was UTF-8.
 fn by_the_standard(body: &[u8]) -> (Vec<SseEvent>, bool) {
     let (mut events, mut name, mut id, mut data) = (Vec::new(), None, None, None::<String>);
     let mut rest = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);

@@ -1,4 +1,4 @@
-//! Headers of egress, both ways. `METHOD URL`, lines of headers to send, an empty line, lines of headers that came.
+//! Egress headers, both ways: `METHOD URL`, request headers, an empty line, response headers.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use talaria_fuzz::{head_and_body, headers};
 const VALUE: &str = "not-for-everybody";
 const BOUND: &str = "POST https://bound.example/v1/*";
 
-/// Bounds that an input can pass.
+/// Bounds that an input can exceed.
 static ACCESS: LazyLock<Access> = LazyLock::new(|| {
     let mut secrets = Secrets::new();
     secrets.insert("KEY", SecretString::from(VALUE), vec![bound()]).expect("a good secret");

@@ -1,4 +1,4 @@
-//! What the policy of egress looks at. Lines: a pattern, another, a method, a URL.
+//! The URLs and patterns that the egress policy parses. Lines: a pattern, another pattern, a method, a URL.
 #![no_main]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -36,7 +36,7 @@ fuzz_target!(|text: &str| {
     }
 });
 
-/// What goes out is what the policy looked at, whoever reads it.
+/// Every parser reads the outgoing URL as the policy did.
 fn check_sent(call: &Call) {
     let uri = call.uri().expect("what is parsed can be sent");
     assert_eq!(uri.host(), Some(call.host()));
@@ -45,7 +45,7 @@ fn check_sent(call: &Call) {
     assert_eq!(again.uri().ok().as_ref(), Some(&uri));
     assert_eq!((again.host(), again.port(), again.path()), (call.host(), call.port(), call.path()));
 
-    // The parser of browsers, which repairs what it can, finds nothing to repair.
+    // The browsers' parser, which repairs URLs, finds nothing to repair.
     if let Ok(url) = url::Url::parse(&uri.to_string()) {
         assert_eq!(url.port_or_known_default(), Some(call.port()));
         assert_eq!(url.path(), call.path());
@@ -62,13 +62,13 @@ fn check_sent(call: &Call) {
     assert_eq!(narrowest.to_string().parse(), Ok(narrowest));
 }
 
-/// IPv6 addresses have more than one spelling.
+/// Normalises an IPv6 address, which has more than one spelling.
 fn same_host(one: &str, other: &str) -> bool {
     let address = |host: &str| host.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok();
     one == other || (address(one).is_some() && address(one) == address(other))
 }
 
-/// A call that a pattern allows does not leave its host, port and path.
+/// A call that a pattern allows stays within the pattern's host, port and path.
 fn check_within(pattern: &Pattern, call: &Call) {
     let pattern = pattern.to_string();
     let (method, rest) = pattern.split_once(' ').expect("a method");

@@ -1,4 +1,4 @@
-//! What a gateway's plugin posts: a body.
+//! The body of a callback from a gateway's plugin.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -22,7 +22,7 @@ fuzz_target!(|body: &[u8]| {
                     |name: &str| matches!(value.get(name), None | Some(Value::Null | Value::String(_)));
                 value.get("content").is_some_and(Value::is_string) && text("reply_to") && text("chat_id")
             };
-            // A member that is there twice is refused, and a tree of values cannot tell.
+            // The parser rejects a repeated member, which a `Value` cannot represent.
             let doubled = ["\"content\"", "\"reply_to\"", "\"chat_id\"", "\\u"];
             let text = String::from_utf8_lossy(body);
             let may_be_doubled =
@@ -32,7 +32,7 @@ fuzz_target!(|body: &[u8]| {
         }
     };
     assert!(std::str::from_utf8(body).is_ok(), "only text is a post");
-    // What is skipped may hold a number, or a depth, that a tree of values cannot.
+    // Skipped members may hold a number, or a depth, that a `Value` cannot represent.
     let Some(json) = json else { return };
     let said = json["content"].as_str().expect("only a text is content");
     assert!(said.ends_with(&post.content), "only what the gateway put before it is taken off");
@@ -45,7 +45,7 @@ fuzz_target!(|body: &[u8]| {
             Some(named) => assert_eq!(went.message, named, "a reply goes to the message that it names"),
             None => {
                 assert_eq!(post.chat.as_deref(), Some("c"), "a notice goes to its chat");
-                // Two answers of the chat are missing, so nobody can tell whose this one is.
+                // Two answers of the chat are missing, so it is ambiguous which turn this one belongs to.
                 assert!(!went.is_reply && went.message == "a", "a wrong answer is worse than none");
             }
         }

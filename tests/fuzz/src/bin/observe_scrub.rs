@@ -1,4 +1,4 @@
-//! What looks like a secret, or is one, does not come out, whatever stands around it.
+//! The redactor masks everything that is or looks like a secret, whatever surrounds it.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -13,10 +13,10 @@ static REDACTOR: LazyLock<Redactor> = LazyLock::new(|| Redactor::new(KNOWN));
 fuzz_target!(|text: &str| {
     let once = scrub(text).into_owned();
     assert_eq!(scrub(&once), once, "twice is once");
-    // The longest label has 30 bytes and stands for 8 at least.
+    // The longest label has 30 bytes and replaces at least 8.
     assert!(once.len() <= 4 * text.len(), "{} bytes became {}", text.len(), once.len());
 
-    // Some of them each time, at different places: all of them would leave time for few texts.
+    // Only some each time, at different places: all of them would leave time for few texts.
     for (at, (secret, around)) in planted(text).into_iter().enumerate().skip(text.len() % 4).step_by(4) {
         let planted = match (text.len() / 4 + at) % 4 {
             0 => format!("{text} {around}"),
@@ -32,7 +32,7 @@ fuzz_target!(|text: &str| {
     assert!(!out.contains(known), "{known} is still in {out}");
 });
 
-/// Secrets of every shape, made of the text's bytes: the part that must not come out, and the whole.
+/// Makes secrets of every shape from the text's bytes. Returns the part that must be masked, and the whole.
 fn planted(text: &str) -> Vec<(String, String)> {
     let letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
     let of = |letters: &'static [u8], from: usize, length: usize| -> String {

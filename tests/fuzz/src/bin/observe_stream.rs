@@ -1,4 +1,4 @@
-//! Redaction in pieces gives what redaction of the whole gives. The first line says how the rest is cut.
+//! Redaction of pieces equals redaction of the whole. The first line says where the rest is cut.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -21,7 +21,7 @@ fuzz_target!(|data: &str| {
             out.push_str(&stream.push(piece));
             let (held, most) = stream.held();
             assert!(held <= most, "{held} bytes are held");
-            // A longer stretch is let go, which is another promise.
+            // A longer stretch is released unmasked, which is another promise.
             assert!(text.len() < most, "an input of this target is shorter than what is held");
         }
         out.push_str(&stream.finish());

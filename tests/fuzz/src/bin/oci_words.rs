@@ -1,5 +1,5 @@
-//! What registries say, and what operators write of them. The first line says which: `reference`, `challenge`, `manifest` or
-//! `layer`; the rest is it.
+//! What registries send and operators write. The first line names the kind (`reference`, `challenge`, `manifest` or
+//! `layer`); the rest is the input.
 #![no_main]
 
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use talaria_oci::Reference;
 use talaria_oci::fuzz::{component, manifest, realm};
 
-/// Small enough for an input to pass it.
+/// Small enough for an input to exceed.
 const MOST: u64 = 1024;
 
 fuzz_target!(|data: &[u8]| {
@@ -39,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
         b"layer" => {
             let layer = Bytes::copy_from_slice(rest);
             if let Some(found) = component(layer.clone(), MOST) {
-                // A layer that is the component has passed its bound before.
+                // A layer that is itself the component was checked against the bound before.
                 assert!(found == layer || found.len() as u64 <= MOST);
             }
         }

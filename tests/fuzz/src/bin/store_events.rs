@@ -1,5 +1,5 @@
-//! The JSON in the store's rows: what was written is what is read. An input that begins with `[` is JSON; any other is
-//! what events are made of.
+//! The JSON in the store's rows: reading returns what was written. An input that begins with `[` is JSON; any other input
+//! is the material of events.
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{Error, Result, Unstructured};
@@ -149,7 +149,7 @@ fn value(from: &mut Unstructured<'_>, depth: usize) -> Result<Value> {
         1 => Value::Bool(from.arbitrary()?),
         2 => Value::from(from.arbitrary::<i64>()?),
         3 => Value::from(from.arbitrary::<u64>()?),
-        // Infinite and no number: JSON has neither.
+        // JSON has neither infinities nor NaN.
         4 => Number::from_f64(from.arbitrary()?).map_or(Value::Null, Value::Number),
         5 => Value::String(text(from)?),
         6 => Value::Array(list(from, |from| value(from, depth - 1))?),

@@ -1,6 +1,6 @@
-//! {{name}}: sends a turn to an OpenAI-shaped API, and its answer back.
+//! {{name}}: sends each turn to an OpenAI-compatible API and returns the answer.
 //!
-//! The code is straight-line: a call waits, and the host runs other turns meanwhile. Each turn has an instance of its own.
+//! Calls block, and the host runs other turns meanwhile. Each turn has its own instance.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ struct Settings {
 struct Agent;
 
 impl Executor for Agent {
-    /// Who this is, and what it wants. What it gets is what the operator grants.
+    /// Declares the name, the settings and the needs. The operator decides what is granted.
     fn describe() -> Description {
         Description {
             settings_schema: json!({
@@ -46,7 +46,7 @@ impl Executor for Agent {
         }
     }
 
-    /// Proves that the upstream can be reached, before the first turn and from time to time.
+    /// Checks that the upstream can be reached, before the first turn and periodically.
     fn setup(context: SetupContext) -> Result<(), Failure> {
         let settings: Settings = settings(&context.settings)?;
         let response = settings.request("GET", "/models").timeout_ms(5_000).fetch().map_err(|error| failed(&error))?;
@@ -85,7 +85,7 @@ impl Settings {
     }
 }
 
-/// Passes the answer on as it comes.
+/// Passes the answer on as it arrives.
 fn stream(request: Request) -> Result<Outcome, Failure> {
     let exchange = request.open().map_err(|error| failed(&error))?;
     if exchange.status() != 200 {
@@ -98,7 +98,7 @@ fn stream(request: Request) -> Result<Outcome, Failure> {
                 .map_err(|error| Failure::new(FailureKind::Internal, error.message))?;
         }
     }
-    // What was emitted is the answer.
+    // The emitted text is the answer.
     Ok(Outcome::new(FinalState::Completed, Vec::new()))
 }
 
