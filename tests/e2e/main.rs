@@ -33,6 +33,7 @@ mod image;
 mod memory;
 mod oci;
 mod parts;
+mod plain_callback;
 mod plugin;
 mod plugin_crash;
 mod push;

@@ -12,6 +12,7 @@
 mod diagnose;
 mod home;
 mod process;
+mod section;
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -28,6 +29,7 @@ use tracing::{info, warn};
 
 pub use home::{FORWARDED, Plugin, Settings, config_in, key_in, plugin_problem, variable_in};
 pub use process::{Launch, User};
+pub use section::{KEY, Prepared, SHORTEST_KEY, Section, home};
 
 use process::Process;
 

@@ -5,14 +5,24 @@
 //!
 //! | module | knows |
 //! |---|---|
+//! | `env` | the environment variables of the Python bridge |
+//! | `builtins`, `plugin` | what the environment gives to the components that ship |
 //! | `wire` | how the platform plugin of hermes-agent posts callbacks |
-//! | `gateway` | how the gateway is prepared, started and kept running |
 //! | `session` | the metadata keys that set session variables |
+//! | `gateway` | how the gateway is configured, prepared, started and kept running |
+//! | `demo` | a gateway for trying Talaria out, in this process |
 #![forbid(unsafe_code)]
 
+mod builtins;
+pub mod demo;
+mod env;
 pub mod gateway;
+mod plugin;
 mod session;
 mod wire;
 
+pub use builtins::{CHAT_COMPLETIONS, builtins, point_at};
+pub use env::BridgeEnv;
+pub use plugin::{PLUGIN_CALLBACK, SHARED_SECRET};
 pub use session::SESSION_KEYS;
 pub use wire::{CALLBACK_PATH, HermesWire};

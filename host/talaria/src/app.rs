@@ -14,7 +14,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use talaria_a2a::{CardConfig, Counts, ReplyAs, Server, Token};
 use talaria_egress::Webhooks;
-use talaria_hermes::HermesWire;
+use talaria_hermes::demo;
 use talaria_hermes::gateway::{CurrentWorkspace, Supervisor};
 use talaria_mailbox::{Listener, Mailbox};
 use talaria_observe::Redactor;
@@ -31,7 +31,6 @@ use tracing::{info, warn};
 use crate::admin::{self, Admin, Health};
 use crate::card::{self, Renewal};
 use crate::config::{self, Callback, Config, PLATFORM, Push, Reply, StoreUrl, Stream};
-use crate::demo;
 use crate::metered::{Metered, TurnMetrics};
 use crate::output;
 use crate::push::Post;
@@ -289,8 +288,8 @@ async fn open_mailbox(
     let reply_url = config.reply_url(listener.local_addr()?);
     let secrets = config.secret.iter().map(|secret| secret.expose_secret());
     let redactor = Redactor::new(secrets);
-    let wire = Arc::new(HermesWire::new(config.secret.clone()));
-    let setup = talaria_mailbox::Config { reply_url: reply_url.clone(), wire, limits, redactor };
+    let setup =
+        talaria_mailbox::Config { reply_url: reply_url.clone(), wire: config.wire(), limits, redactor };
     let mailbox = Mailbox::open(letters, setup).await.context("cannot read the replies of before")?;
     let serving = Listener::new(mailbox.clone());
     Ok((mailbox, (reply_url, serving.serve(listener, shutdown.clone()))))

@@ -7,7 +7,6 @@ mod card;
 mod check;
 mod cli;
 mod config;
-mod demo;
 mod doctor;
 mod executor;
 mod metered;
@@ -193,7 +192,9 @@ fn trial_options(test: &ExecutorTest) -> TrialOptions {
         text: test.text.clone(),
         cache_dir: config::cache_dir(&env),
         session_keys: SessionKeys(SESSION_KEYS),
-        responder: Arc::new(|request, bearer| Box::pin(async move { demo::answer(request, &bearer).await })),
+        responder: Arc::new(|request, bearer| {
+            Box::pin(async move { talaria_hermes::demo::answer(request, &bearer).await })
+        }),
         note: output::note,
     }
 }

@@ -16,7 +16,7 @@ use super::load::Loader;
 use super::{A2a, Card, Overrides, PLATFORM, Token, Workspace, file};
 use talaria_config::{ConfigError, HttpUrl};
 
-/// The port of the seeds.
+/// The port of the Python bridge.
 const DEFAULT_PORT: u16 = 8000;
 
 // === impl Loader ===

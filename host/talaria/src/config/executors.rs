@@ -11,14 +11,10 @@ use talaria_engine::{EngineConfig, SessionKeys};
 use talaria_executors::config::{Files, Folder, Resolver};
 use talaria_executors::route::{NOT_RULES, label};
 use talaria_executors::{Builtins, Executor, ExecutorName, FailMode, Fallback};
+use talaria_hermes::{BridgeEnv, PLUGIN_CALLBACK, SESSION_KEYS, builtins};
 
-use talaria_hermes::SESSION_KEYS;
-
-use super::builtin::builtins;
-use super::env::Seeds;
 use super::file;
 use super::load::Loader;
-use super::plugin::PLUGIN_CALLBACK;
 
 /// The folder of executors when none is named, if it is there.
 const DEFAULT_FOLDER: &str = "executors";
@@ -29,9 +25,9 @@ fn is_kept(state: Option<&Path>, name: &ExecutorName) -> bool {
 }
 
 /// The executor that takes a turn when nothing else is said: the environment before the file.
-fn default<'a>(file: &'a file::File, seeds: &Seeds) -> &'a ExecutorName {
+fn default<'a>(file: &'a file::File, bridge: &BridgeEnv) -> &'a ExecutorName {
     static PLUGIN: LazyLock<ExecutorName> = LazyLock::new(|| ExecutorName::builtin(PLUGIN_CALLBACK));
-    if seeds.plugin { &PLUGIN } else { &file.executors.default }
+    if bridge.plugin { &PLUGIN } else { &file.executors.default }
 }
 
 // === impl Loader ===
@@ -41,18 +37,18 @@ impl Loader<'_> {
     pub(super) fn executors(
         &mut self,
         file: &file::File,
-        seeds: &Seeds,
+        bridge: &BridgeEnv,
         state: Option<PathBuf>,
         cache_dir: Option<PathBuf>,
     ) -> Result<(talaria_executors::Config, bool), ConfigError> {
-        let builtins = builtins(seeds);
+        let builtins = builtins(bridge);
         let folder = self.folder_of_executors(file, &builtins)?;
         let listing = folder.list()?;
         self.warnings.extend(listing.skipped);
         let mut dropped = listing.executors;
         dropped.retain(|_, files| files.component.is_some());
         let is_dropped = |name: &ExecutorName| dropped.contains_key(name) || is_kept(state.as_deref(), name);
-        let default = default(file, seeds).clone();
+        let default = default(file, bridge).clone();
         let fixed = self.fixed(file, &default, &builtins, is_dropped)?;
         let known: BTreeSet<_> = fixed.keys().chain(dropped.keys()).cloned().collect();
         for (name, executor) in &fixed {

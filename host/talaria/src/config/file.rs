@@ -53,7 +53,7 @@ pub(crate) struct File {
     /// How much is taken on at once.
     pub(crate) limits: Limits,
     /// The gateway to start and to keep up, as a workspace's image needs it. Without this section none is started.
-    pub(crate) gateway: Option<Gateway>,
+    pub(crate) gateway: Option<talaria_hermes::gateway::Section>,
 }
 
 /// `[a2a]`
@@ -313,25 +313,59 @@ pub(crate) struct Push {
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "callback")]
 pub(crate) struct Callback {
-    /// The address to listen on; the path is `/a2a/reply`. `MOLECULE_A2A_CALLBACK_HOST` and `MOLECULE_A2A_CALLBACK_PORT`
-    /// override it.
+    /// The address to listen on; the path is `/a2a/reply`, or `callback.plain.path`. `MOLECULE_A2A_CALLBACK_HOST` and
+    /// `MOLECULE_A2A_CALLBACK_PORT` override it.
     ///
     /// Example: `listen = "127.0.0.1:8646"`
     #[schemars(with = "String")]
     pub(crate) listen: SocketAddr,
     /// Where upstreams are told to post, with the path.
     ///
-    /// Default: `http://`, the address that is listened on, and `/a2a/reply`
+    /// Default: `http://`, the address that is listened on, and the path
     ///
     /// Example: `url = "http://bridge:8646/a2a/reply"`
     pub(crate) url: Option<HttpUrl>,
-    /// What upstreams must send as `X-Molecule-A2A-Secret`.
+    /// The secret that upstreams must send as `X-Molecule-A2A-Secret`, or in `callback.plain.secret_header`.
     ///
-    /// Default: `MOLECULE_A2A_PLATFORM_SHARED_SECRET`, or the file that `MOLECULE_A2A_PLATFORM_SHARED_SECRET_FILE` names; if
-    /// neither is set, nothing
+    /// Default: `MOLECULE_A2A_PLATFORM_SHARED_SECRET`, or the file that `MOLECULE_A2A_PLATFORM_SHARED_SECRET_FILE` names, unless
+    /// `[callback.plain]` is there; else nothing
     ///
     /// Example: `secret = { file = "/run/secrets/plugin" }`
     pub(crate) secret: Option<SecretRef>,
+    /// Accepts callbacks of another shape than that of the plugin of hermes-agent: JSON of any form. See
+    /// [callbacks.md](callbacks.md).
+    ///
+    /// Default: none; upstreams post as the plugin of hermes-agent does
+    pub(crate) plain: Option<PlainCallback>,
+}
+
+/// `[callback.plain]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "callback_plain")]
+pub(crate) struct PlainCallback {
+    /// The path that upstreams post to.
+    ///
+    /// Example: `path = "/hooks/replies"`
+    pub(crate) path: String,
+    /// The header that must hold `callback.secret`.
+    ///
+    /// Example: `secret_header = "x-api-key"`
+    pub(crate) secret_header: String,
+    /// A JSON pointer to the id of the message that a callback answers. Without an id it is a notice about its chat.
+    ///
+    /// Example: `message_id = "/data/in_reply_to"`
+    pub(crate) message_id: String,
+    /// A JSON pointer to the text, which must be a string.
+    ///
+    /// Example: `content = "/data/text"`
+    pub(crate) content: String,
+    /// A JSON pointer to the name of the chat.
+    ///
+    /// Default: none; notices without a message id are dropped
+    ///
+    /// Example: `chat = "/data/room"`
+    pub(crate) chat: Option<String>,
 }
 
 /// `[admin]`
@@ -453,43 +487,6 @@ pub(crate) struct Limits {
     pub(crate) stuck_after: Period,
 }
 
-/// `[gateway]`
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default, expecting = "a table")]
-#[schemars(rename = "gateway")]
-pub(crate) struct Gateway {
-    /// The program that is the gateway and its arguments, separated by spaces. It must stay in the foreground.
-    ///
-    /// Example: `command = "/home/agent/.local/bin/hermes gateway run"`
-    pub(crate) command: String,
-    /// Its home, where its `.env` and its `config.yaml` are made to say what the bridge needs.
-    ///
-    /// Default: `HERMES_HOME`, else `.hermes` in the home of `gateway.user`, else `~/.hermes`
-    ///
-    /// Example: `home = "/home/agent/.hermes"`
-    pub(crate) home: Option<PathBuf>,
-    /// The user that it runs as. Needs root.
-    ///
-    /// Default: whoever this process runs as
-    ///
-    /// Example: `user = "agent"`
-    pub(crate) user: Option<String>,
-    /// The port of its API server, on loopback.
-    ///
-    /// Example: `port = 8742`
-    pub(crate) port: u16,
-    /// How long its health is awaited when it starts. After that the bridge serves without it, and goes on trying.
-    ///
-    /// Example: `wait = "30s"`
-    pub(crate) wait: Period,
-    /// The file for its output.
-    ///
-    /// Default: `gateway.log` in its home
-    ///
-    /// Example: `log = "/var/log/hermes-gateway.log"`
-    pub(crate) log: Option<PathBuf>,
-}
-
 // === defaults ===
 
 const fn loopback(port: u16) -> SocketAddr {
@@ -536,7 +533,19 @@ impl Default for Push {
 
 impl Default for Callback {
     fn default() -> Self {
-        Self { listen: loopback(8646), url: None, secret: None }
+        Self { listen: loopback(8646), url: None, secret: None, plain: None }
+    }
+}
+
+impl Default for PlainCallback {
+    fn default() -> Self {
+        Self {
+            path: "/callback".into(),
+            secret_header: "x-callback-secret".into(),
+            message_id: "/reply_to".into(),
+            content: "/content".into(),
+            chat: None,
+        }
     }
 }
 
@@ -561,19 +570,6 @@ impl Default for Executors {
 impl Default for Engine {
     fn default() -> Self {
         Self { slots: count::<1000>(), scripted_slots: count::<100>(), cache_dir: None }
-    }
-}
-
-impl Default for Gateway {
-    fn default() -> Self {
-        Self {
-            command: "hermes gateway run".into(),
-            home: None,
-            user: None,
-            port: 8642,
-            wait: Period::secs(120),
-            log: None,
-        }
     }
 }
 

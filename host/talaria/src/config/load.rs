@@ -7,14 +7,12 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use secrecy::{ExposeSecret, SecretString};
-use talaria_config::{ConfigError, Env, Problem, SecretRef, Source, secret};
-use talaria_executors::config::Folder;
+use talaria_config::{ConfigError, Env, Problem, SecretRef, Source};
+use talaria_hermes::BridgeEnv;
+use talaria_hermes::gateway::Prepared;
 
-use super::env::Seeds;
-use super::gateway::Settled;
-use super::plugin::SHARED_SECRET;
 use super::value::StoreUrl;
-use super::{Admin, Callback, Config, Overrides, Workspace, cache_dir, file};
+use super::{Admin, Config, Overrides, Workspace, cache_dir, file};
 
 /// The one beside it.
 const DEFAULT_ADMIN_PORT: u16 = 8001;
@@ -44,8 +42,8 @@ impl Loader<'_> {
     pub(super) fn load(
         mut self,
         file: file::File,
-        gateway: Option<Settled>,
-        seeds: &Seeds,
+        gateway: Option<Prepared>,
+        bridge: &BridgeEnv,
         overrides: &Overrides,
     ) -> Result<Config, ConfigError> {
         let store = match &file.store.url {
@@ -63,15 +61,18 @@ impl Loader<'_> {
             Some(path) => Some(self.folder.join(path)),
             None => cache_dir(self.env.0),
         };
-        let (mut executors, wants_callbacks) = self.executors(&file, seeds, state, cache_dir)?;
-        let callback = self.callback(file.callback, seeds, wants_callbacks, &executors.folder)?;
+        let (mut executors, wants_callbacks) = self.executors(&file, bridge, state, cache_dir)?;
+        let callback = self.callback(file.callback, bridge, wants_callbacks, &executors.folder)?;
         executors.takes_callbacks = callback.is_some();
         let workspace = Workspace::read(&self.env, &mut self.warnings)?;
         let a2a = self.a2a(file.a2a, workspace.as_ref(), overrides)?;
         let gateway = match (gateway, &file.gateway) {
-            (Some(settled), Some(section)) => {
-                let (callback, workspace) = (callback.as_ref(), workspace.as_ref());
-                Some(settled.finish(section, seeds, callback, workspace, &self.env, &mut self.warnings))
+            (Some(prepared), Some(section)) => {
+                let callback_url = callback.as_ref().map(|callback| callback.reply_url(callback.listen));
+                let current = workspace.as_ref().map(|workspace| workspace.assembly.current());
+                let model = current.and_then(|current| current.workspace.model.clone());
+                let warnings = &mut self.warnings;
+                Some(prepared.finish(section, bridge, callback_url, model, &self.env, warnings))
             }
             _ => None,
         };
@@ -98,36 +99,6 @@ impl Loader<'_> {
             Some(source) => source.at(problem),
             None => problem.into(),
         }
-    }
-
-    /// The callback listener, if an executor may receive replies there.
-    fn callback(
-        &mut self,
-        file: Option<file::Callback>,
-        seeds: &Seeds,
-        is_wanted: bool,
-        executors: &Folder,
-    ) -> Result<Option<Callback>, ConfigError> {
-        // One that is dropped in later may want it.
-        if !is_wanted && (file.is_none() || !executors.path.is_dir()) {
-            if file.is_some() {
-                self.warnings.push("`[callback]` has no effect: no executor is granted `callbacks`".into());
-            }
-            return Ok(None);
-        }
-        let file = file.unwrap_or_default();
-        let listen = seeds.callback(file.listen);
-        let secret = match &file.secret {
-            Some(reference) => Some(reference.resolve(&self.folder, &self.env)),
-            None => secret::by_name(SHARED_SECRET, &self.env).transpose(),
-        };
-        let secret = secret.transpose().map_err(|what| self.at("callback.secret", what))?;
-        if secret.is_none() && !listen.ip().is_loopback() {
-            self.warnings.push(format!(
-                "everybody who reaches {listen} can answer in the agent's name: set {SHARED_SECRET} here and for the plugin"
-            ));
-        }
-        Ok(Some(Callback { listen, url: file.url, secret }))
     }
 
     /// A token that a caller can send.

@@ -9,27 +9,21 @@
 //! |---|---|
 //! | `file` | the shape of `talaria.toml`, which is also its reference |
 //! | `executors` | executors, their folder, and the rules |
-//! | `builtin` | the components that ship with the host, and what the environment gives them |
 //! | `a2a` | the public server, who may call it |
 //! | `card` | what the agent card says |
-//! | `env` | the variables of the seeds |
+//! | `callback` | the listener for out-of-band replies, and how upstreams post |
 //! | `oci` | `[oci]`: the registries that components come from |
-//! | `plugin` | what the executor `plugin-callback` is given by itself |
-//! | `gateway` | the gateway that is started, where one is |
 //! | `workspace` | the workspace that is served, where there is one |
 //! | `load` | putting these together |
 //! | `value` | what single values mean |
 
 mod a2a;
-mod builtin;
+mod callback;
 mod card;
-mod env;
 mod executors;
 mod file;
-mod gateway;
 mod load;
 mod oci;
-mod plugin;
 mod value;
 mod workspace;
 
@@ -40,20 +34,19 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use talaria_a2a::{CardSigner, Network, Origin};
+use talaria_hermes::gateway::{KEY, Prepared};
+use talaria_hermes::{BridgeEnv, CHAT_COMPLETIONS, point_at};
 use talaria_turns::Workspaces;
 
+pub(crate) use callback::Callback;
 pub(crate) use card::Card;
 pub(crate) use file::{Limits, Push, Reply, Stream};
-pub(crate) use gateway::{KEY as GATEWAY_KEY, SHORTEST_KEY, home as gateway_home};
 pub(crate) use talaria_config::secret::{by_name as secret_by_name, read as read_secret};
 pub(crate) use talaria_config::{ConfigError, Env, HttpUrl, Period, Size, Source};
 pub(crate) use talaria_executors::ExecutorName;
 pub(crate) use value::StoreUrl;
 pub(crate) use workspace::Workspace;
 
-use builtin::CHAT_COMPLETIONS;
-use env::Seeds;
-use gateway::Settled;
 use load::Loader;
 
 /// The name of the caller that the workspace's platform is.
@@ -142,17 +135,6 @@ pub(crate) struct Admin {
     pub(crate) token: Option<SecretString>,
 }
 
-/// Where out-of-band replies come in.
-#[derive(Debug, Clone)]
-pub(crate) struct Callback {
-    /// The address to listen on.
-    pub(crate) listen: SocketAddr,
-    /// Where upstreams are told to post, if it was said; see [`Callback::reply_url`].
-    pub(crate) url: Option<HttpUrl>,
-    /// What they must prove themselves with.
-    pub(crate) secret: Option<SecretString>,
-}
-
 /// A caller.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
@@ -183,7 +165,7 @@ impl Config {
         overrides: &Overrides,
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        let mut seeds = Seeds::read(&Env(env))?;
+        let mut bridge = BridgeEnv::read(&Env(env))?;
         let source = match &overrides.file {
             Some(path) => {
                 let missing =
@@ -195,18 +177,18 @@ impl Config {
         let file: file::File = source.as_ref().map(|source| source.parse()).transpose()?.unwrap_or_default();
         let folder = source.as_ref().map_or(directory, Source::folder).to_owned();
         let gateway =
-            file.gateway.as_ref().map(|section| Settled::read(section, &folder, &Env(env))).transpose()?;
-        if let (Some(section), None) = (&file.gateway, &seeds.api_base) {
-            seeds.api_base = format!("http://127.0.0.1:{}/v1", section.port).parse().ok();
+            file.gateway.as_ref().map(|section| Prepared::read(section, &folder, &Env(env))).transpose()?;
+        if let (Some(section), None) = (&file.gateway, &bridge.api_base) {
+            bridge.api_base = format!("http://127.0.0.1:{}/v1", section.port).parse().ok();
         }
         // Whoever reads the key gets the one that the gateway will have.
         let key = gateway.as_ref().map(|gateway| gateway.key.clone());
         let keyed = |name: &str| match &key {
-            Some(key) if name == gateway::KEY => Some(key.expose_secret().to_owned()),
+            Some(key) if name == KEY => Some(key.expose_secret().to_owned()),
             _ => env(name),
         };
-        let loader = Loader { source, folder, env: Env(&keyed), warnings: seeds.warnings.clone() };
-        loader.load(file, gateway, &seeds, overrides)
+        let loader = Loader { source, folder, env: Env(&keyed), warnings: bridge.warnings.clone() };
+        loader.load(file, gateway, &bridge, overrides)
     }
 
     /// Looks a variable up as executors see it: the key of a gateway that this process starts may be in no variable.
@@ -216,7 +198,7 @@ impl Config {
     ) -> Arc<dyn Fn(&str) -> Option<String> + Send + Sync> {
         let key = self.gateway.as_ref().map(|gateway| gateway.settings.key.clone());
         Arc::new(move |name| match &key {
-            Some(key) if name == GATEWAY_KEY => Some(key.expose_secret().to_owned()),
+            Some(key) if name == KEY => Some(key.expose_secret().to_owned()),
             _ => env(name),
         })
     }
@@ -236,7 +218,7 @@ impl Config {
     pub(crate) fn use_gateway(&mut self, base_url: &str, key: SecretString) -> Result<(), ConfigError> {
         let base: HttpUrl = base_url.parse().map_err(|what: String| ConfigError::flag("--demo", what))?;
         match self.executors.fixed.get_mut(&ExecutorName::builtin(CHAT_COMPLETIONS)) {
-            Some(executor) => builtin::point_at(executor, &base, key).map_err(ConfigError::from),
+            Some(executor) => point_at(executor, &base, key).map_err(ConfigError::from),
             None => Ok(()),
         }
     }
@@ -253,18 +235,6 @@ impl A2a {
                 Some(name) if bound.ip().is_unspecified() => format!("http://{name}:{}", bound.port()),
                 _ => format!("http://{}", callable(bound)),
             },
-        }
-    }
-}
-
-// === impl Callback ===
-
-impl Callback {
-    /// Where upstreams are told to post, given the address that was bound.
-    pub(crate) fn reply_url(&self, bound: SocketAddr) -> String {
-        match &self.url {
-            Some(url) => url.to_string(),
-            None => format!("http://{}/a2a/reply", callable(bound)),
         }
     }
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
-use talaria_hermes::gateway::{config_in, key_in, likely_cause, plugin_problem};
+use talaria_hermes::gateway::{SHORTEST_KEY, config_in, home, key_in, likely_cause, plugin_problem};
 
 use super::{Examination, header, json};
-use crate::config::{SHORTEST_KEY, gateway_home, secret_by_name};
+use crate::config::secret_by_name;
 
 impl Examination<'_> {
     pub(super) async fn gateway(&mut self) {
@@ -46,9 +46,8 @@ impl Examination<'_> {
     /// The gateway's home, as far as it can be known.
     pub(super) fn home(&self) -> Option<PathBuf> {
         let supervised = self.config.gateway.as_ref().map(|gateway| gateway.launch.home.clone());
-        supervised.or_else(|| {
-            gateway_home(None, None, std::path::Path::new(""), &self.env).filter(|home| home.is_dir())
-        })
+        supervised
+            .or_else(|| home(None, None, std::path::Path::new(""), &self.env).filter(|home| home.is_dir()))
     }
 
     /// What the gateway's log says of why it is not up, with the log's name.

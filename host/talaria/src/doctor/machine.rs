@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use talaria_hermes::CALLBACK_PATH;
 use tokio::net::TcpListener;
 
 use super::{Examination, header, json};
@@ -38,7 +39,8 @@ impl Examination<'_> {
             json(&card).get("name").and_then(serde_json::Value::as_str)
                 == Some(self.config.a2a.card.current().name.as_str())
         });
-        let callback = self.get(&format!("http://{here}/a2a/reply"), None).await;
+        let path = self.config.callback.as_ref().map_or(CALLBACK_PATH, |callback| callback.path());
+        let callback = self.get(&format!("http://{here}{path}"), None).await;
         // The callback listener answers 405 to a GET.
         if ours || (name == "callback port" && callback.is_ok_and(|answer| answer.status == 405)) {
             return self.ok(name, format!("a bridge serves at {at} already"));

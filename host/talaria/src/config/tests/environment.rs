@@ -1,4 +1,4 @@
-//! Every variable of the seeds.
+//! Every variable of the Python bridge.
 
 use super::{Given, egress};
 use crate::config::{Config, ExecutorName, Reply};
@@ -243,9 +243,13 @@ fn plugin_variables_are_checked() {
     for (name, value, what) in [
         ("MOLECULE_A2A_PLATFORM_PORT", "http", "`http` is no port; give a number from 1 to 65535"),
         ("MOLECULE_A2A_CALLBACK_PORT", "0", "`0` is no port; give a number from 1 to 65535"),
-        ("MOLECULE_A2A_CALLBACK_HOST", "h", "`h` is no address to listen on; give one such as `127.0.0.1`"),
-        ("MOLECULE_A2A_PLATFORM_HOST", "a/b", "no host; give a name or an address, such as `127.0.0.1`"),
-        ("MOLECULE_A2A_PLATFORM_HOST", "u@h", "no host; give a name or an address, such as `127.0.0.1`"),
+        (
+            "MOLECULE_A2A_CALLBACK_HOST",
+            "h",
+            "`h` is not an address to listen on; give one such as `127.0.0.1`",
+        ),
+        ("MOLECULE_A2A_PLATFORM_HOST", "a/b", "not a host; give a name or an address, such as `127.0.0.1`"),
+        ("MOLECULE_A2A_PLATFORM_HOST", "u@h", "not a host; give a name or an address, such as `127.0.0.1`"),
     ] {
         assert_eq!(
             Given::nothing().variable(name, value).error(),

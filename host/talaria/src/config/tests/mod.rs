@@ -1,5 +1,6 @@
 //! The configuration, from the outside: files, variables and flags in, a configuration or one line of error out.
 
+mod callback;
 mod environment;
 mod executors;
 mod mistakes;

@@ -1,28 +1,28 @@
-//! What the executor `plugin-callback` is given by itself: where the plugin is.
+//! The preset of `plugin-callback`: the address of the platform plugin of hermes-agent, its secret and its deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use talaria_config::{HttpUrl, Problem};
-use talaria_egress::{InvalidPattern, Pattern};
+use talaria_egress::{InvalidPattern, Origin, Pattern};
 use talaria_executors::{ExecutorName, Preset};
 
-use super::builtin::CHAT_COMPLETIONS;
-use super::env::Seeds;
+use crate::builtins::CHAT_COMPLETIONS;
+use crate::env::BridgeEnv;
 
 /// The executor that reaches hermes-agent through its plugin.
-pub(crate) const PLUGIN_CALLBACK: &str = "plugin-callback";
+pub const PLUGIN_CALLBACK: &str = "plugin-callback";
 
-/// What plugin and bridge share, by the name that the seeds give it.
-pub(crate) const SHARED_SECRET: &str = "MOLECULE_A2A_PLATFORM_SHARED_SECRET";
+/// The variable that holds the secret which plugin and host share.
+pub const SHARED_SECRET: &str = "MOLECULE_A2A_PLATFORM_SHARED_SECRET";
 
-/// How long a turn may take when nothing is said: the gateway's own bound on one, and a minute.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(1_860);
+/// The default deadline of a turn: the gateway's own limit, and a minute.
+const DEADLINE: Duration = Duration::from_secs(1_860);
 
-/// What the component is given by itself.
-pub(super) fn preset(seeds: &Seeds) -> Preset {
-    let (plugin_at, workspace) = (seeds.plugin_at.clone(), seeds.workspace.clone());
+/// What the component gets without being configured.
+pub(crate) fn preset(env: &BridgeEnv) -> Preset {
+    let (plugin_at, workspace) = (env.plugin_at.clone(), env.workspace.clone());
     Preset {
         settle: Some(Arc::new(move |name: &ExecutorName, settings: &mut Map<String, Value>| {
             let environment = plugin_at.as_deref().filter(|_| name.as_str() == PLUGIN_CALLBACK);
@@ -31,12 +31,12 @@ pub(super) fn preset(seeds: &Seeds) -> Preset {
         secrets: vec![SHARED_SECRET.to_owned()],
         callbacks: true,
         deadline: Some(DEADLINE),
-        fallback: seeds.plugin.then(|| ExecutorName::builtin(CHAT_COMPLETIONS)),
+        fallback: env.plugin.then(|| ExecutorName::builtin(CHAT_COMPLETIONS)),
         ..Preset::default()
     }
 }
 
-/// Settles the addresses in its settings: the environment before the file before the default.
+/// Fills in the addresses in the settings: the environment before the file before the default.
 fn settle(
     settings: &mut Map<String, Value>,
     environment: Option<&str>,
@@ -49,7 +49,13 @@ fn settle(
     };
     let health = match address(settings, "health_url")? {
         Some(health) => health,
-        None => parse("health_url", &format!("{}/a2a/health", origin(&inbound)))?,
+        None => {
+            let origin: Origin = inbound
+                .as_str()
+                .parse()
+                .map_err(|error| problem("inbound_url", format!("`{inbound}` cannot be called: {error}")))?;
+            parse("health_url", &format!("{origin}/a2a/health"))?
+        }
     };
     for (key, url) in [("inbound_url", inbound), ("health_url", health)] {
         callable(&url).map_err(|what| problem(key, what))?;
@@ -61,8 +67,8 @@ fn settle(
     Ok(())
 }
 
-/// Whether an executor could be granted calls to an address.
-pub(super) fn callable(url: &HttpUrl) -> Result<(), String> {
+/// Checks that calls to an address can be granted.
+pub(crate) fn callable(url: &HttpUrl) -> Result<(), String> {
     let pattern: Result<Pattern, InvalidPattern> = format!("GET {url}").parse();
     pattern.map(drop).map_err(|error| format!("`{url}` cannot be called: {}", error.problem))
 }
@@ -81,12 +87,4 @@ fn parse(key: &str, text: &str) -> Result<HttpUrl, Problem> {
 
 fn problem(key: &str, what: impl Into<String>) -> Problem {
     Problem { key: format!("settings.{key}"), what: what.into() }
-}
-
-/// Scheme, host and port.
-fn origin(url: &HttpUrl) -> &str {
-    let url = url.as_str();
-    let host = url.find("://").map_or(0, |at| at + 3);
-    let end = url.get(host..).and_then(|rest| rest.find('/')).map_or(url.len(), |at| host + at);
-    url.get(..end).unwrap_or(url)
 }

@@ -1,42 +1,45 @@
-//! The environment, as the seeds' Python bridge read it.
+//! The environment variables of the Python bridge, all honoured.
 //!
-//! A variable that is empty counts as unset, and a bad value is an error that names the variable, with one exception
-//! that the seeds make: a switch that says neither yes nor no is no, and a warning says so.
+//! An empty variable counts as unset, and a bad value is an error that names the variable. There is one exception, as in the
+//! Python bridge: a switch that says neither yes nor no counts as no, with a warning.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use talaria_config::{ConfigError, Env, HttpUrl};
 
-/// What the seeds' variables say.
+/// What the variables of the Python bridge say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Seeds {
+pub struct BridgeEnv {
     /// `HERMES_API_BASE`: the gateway behind `chat-completions` and `hermes-runs`.
-    pub(crate) api_base: Option<HttpUrl>,
+    pub api_base: Option<HttpUrl>,
     /// `OPENAI_BASE_URL`: the endpoint behind `hermes`.
-    pub(crate) openai_base: Option<HttpUrl>,
+    pub openai_base: Option<HttpUrl>,
     /// `WORKSPACE_ID`: this process runs in a workspace of the platform.
-    pub(crate) workspace: Option<String>,
-    /// `MOLECULE_A2A_PLATFORM_ENABLED`: `plugin-callback` takes the turns.
-    pub(crate) plugin: bool,
-    /// `MOLECULE_A2A_PLATFORM_HOST` and `_PORT`: where the plugin is, if one of them is set.
-    pub(crate) plugin_at: Option<String>,
-    /// `MOLECULE_A2A_CALLBACK_HOST`: where the callback listener is to be.
-    pub(crate) callback_host: Option<IpAddr>,
-    /// `MOLECULE_A2A_CALLBACK_PORT`: and on which port.
-    pub(crate) callback_port: Option<u16>,
-    /// What was said without effect.
-    pub(crate) warnings: Vec<String>,
+    pub workspace: Option<String>,
+    /// `MOLECULE_A2A_PLATFORM_ENABLED`: `plugin-callback` is the default executor.
+    pub plugin: bool,
+    /// `MOLECULE_A2A_PLATFORM_HOST` and `_PORT`: the address of the plugin, if one of them is set.
+    pub plugin_at: Option<String>,
+    /// `MOLECULE_A2A_CALLBACK_HOST`: the address of the callback listener.
+    pub callback_host: Option<IpAddr>,
+    /// `MOLECULE_A2A_CALLBACK_PORT`: its port.
+    pub callback_port: Option<u16>,
+    /// Values that have no effect, one sentence each.
+    pub warnings: Vec<String>,
 }
 
-/// Where the plugin is when the seeds' variables do not say.
+/// The address of the plugin if the variables do not name one.
 const PLUGIN_HOST: &str = "127.0.0.1";
 const PLUGIN_PORT: u16 = 8645;
 
-// === impl Seeds ===
+// === impl BridgeEnv ===
 
-impl Seeds {
-    /// Reads and checks them all.
-    pub(crate) fn read(env: &Env<'_>) -> Result<Self, ConfigError> {
+impl BridgeEnv {
+    /// Reads and checks all of them.
+    ///
+    /// # Errors
+    /// For a value that cannot be used; it names the variable.
+    pub fn read(env: &Env<'_>) -> Result<Self, ConfigError> {
         let mut warnings = Vec::new();
         Ok(Self {
             api_base: env.url("HERMES_API_BASE")?,
@@ -50,8 +53,8 @@ impl Seeds {
         })
     }
 
-    /// Where the callback listener is to be, given what the file says.
-    pub(crate) fn callback(&self, file: SocketAddr) -> SocketAddr {
+    /// The address of the callback listener, given the one in the file.
+    pub fn callback_listen(&self, file: SocketAddr) -> SocketAddr {
         SocketAddr::new(
             self.callback_host.unwrap_or_else(|| file.ip()),
             self.callback_port.unwrap_or_else(|| file.port()),
@@ -73,7 +76,7 @@ fn plugin_at(env: &Env<'_>) -> Result<Option<String>, ConfigError> {
     let address = format!("{host}:{}", port.unwrap_or(PLUGIN_PORT));
     match format!("http://{address}").parse::<HttpUrl>() {
         Ok(_) if !host.contains(['/', '?', '#']) => Ok(Some(address)),
-        _ => Err(ConfigError::variable(HOST, "no host; give a name or an address, such as `127.0.0.1`")),
+        _ => Err(ConfigError::variable(HOST, "not a host; give a name or an address, such as `127.0.0.1`")),
     }
 }
 
@@ -83,7 +86,7 @@ fn callback_host(env: &Env<'_>) -> Result<Option<IpAddr>, ConfigError> {
     match host.trim() {
         "localhost" => Ok(Some(Ipv4Addr::LOCALHOST.into())),
         host => host.parse().map(Some).map_err(|_| {
-            let what = format!("`{host}` is no address to listen on; give one such as `127.0.0.1`");
+            let what = format!("`{host}` is not an address to listen on; give one such as `127.0.0.1`");
             ConfigError::variable(NAME, what)
         }),
     }

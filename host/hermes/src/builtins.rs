@@ -1,6 +1,6 @@
-//! The components that ship with the host, and what the environment gives each of them.
+//! The components that ship with the host, and the settings and secrets that the environment gives each of them.
 //!
-//! | component | its upstream, unless its settings say otherwise | key |
+//! | component | upstream, unless its settings name another | key |
 //! |---|---|---|
 //! | `chat-completions`, `hermes-runs` | the gateway of a workspace, or `HERMES_API_BASE` | `API_SERVER_KEY` |
 //! | `hermes` | OpenRouter, or `OPENAI_BASE_URL` | `OPENAI_API_KEY` |
@@ -14,33 +14,31 @@ use serde_json::{Map, Value};
 use talaria_config::{HttpUrl, Problem};
 use talaria_executors::{Builtin, Builtins, Executor, ExecutorName, Preset};
 
-use super::env::Seeds;
-use super::plugin::{self, PLUGIN_CALLBACK};
+use crate::env::BridgeEnv;
+use crate::gateway::KEY;
+use crate::plugin::{self, PLUGIN_CALLBACK};
 
 /// The default executor.
-pub(crate) const CHAT_COMPLETIONS: &str = "chat-completions";
+pub const CHAT_COMPLETIONS: &str = "chat-completions";
 
-/// The gateway's address in a workspace.
+/// The address of the gateway in a workspace.
 const GATEWAY: &str = "http://127.0.0.1:8642/v1";
-
-/// The variable that holds the gateway's key.
-const GATEWAY_KEY: &str = "API_SERVER_KEY";
 
 macro_rules! component {
     ($name:literal) => {
-        include_bytes!(concat!("../../../../guests/dist/", $name, ".wasm"))
+        include_bytes!(concat!("../../../guests/dist/", $name, ".wasm"))
     };
 }
 
-/// The built-in components, with what the environment says of their upstreams.
-pub(super) fn builtins(seeds: &Seeds) -> Builtins {
-    let gateway = seeds.api_base.as_ref();
+/// The built-in components, with the upstreams that the environment names.
+pub fn builtins(env: &BridgeEnv) -> Builtins {
+    let gateway = env.api_base.as_ref();
     Builtins::new(vec![
         Builtin {
             name: CHAT_COMPLETIONS,
             wasm: component!("chat-completions"),
             is_always_loaded: true,
-            preset: upstream(GATEWAY, gateway, GATEWAY_KEY),
+            preset: upstream(GATEWAY, gateway, KEY),
         },
         Builtin {
             name: "conformance",
@@ -52,32 +50,35 @@ pub(super) fn builtins(seeds: &Seeds) -> Builtins {
             name: "hermes",
             wasm: component!("hermes"),
             is_always_loaded: false,
-            preset: upstream("https://openrouter.ai/api/v1", seeds.openai_base.as_ref(), "OPENAI_API_KEY"),
+            preset: upstream("https://openrouter.ai/api/v1", env.openai_base.as_ref(), "OPENAI_API_KEY"),
         },
         Builtin {
             name: "hermes-runs",
             wasm: component!("hermes-runs"),
             is_always_loaded: false,
-            preset: upstream(GATEWAY, gateway, GATEWAY_KEY),
+            preset: upstream(GATEWAY, gateway, KEY),
         },
         Builtin {
             name: PLUGIN_CALLBACK,
             wasm: component!("plugin-callback"),
             is_always_loaded: false,
-            preset: plugin::preset(seeds),
+            preset: plugin::preset(env),
         },
     ])
 }
 
-/// Points `chat-completions` at another gateway.
-pub(super) fn point_at(executor: &mut Executor, base: &HttpUrl, key: SecretString) -> Result<(), Problem> {
+/// Points an executor at another gateway, if its component is `chat-completions`.
+///
+/// # Errors
+/// If the address cannot be called.
+pub fn point_at(executor: &mut Executor, base: &HttpUrl, key: SecretString) -> Result<(), Problem> {
     match executor.component.is_builtin(CHAT_COMPLETIONS) {
-        true => executor.point_at(base, GATEWAY_KEY, key),
+        true => executor.point_at(base, KEY, key),
         false => Ok(()),
     }
 }
 
-/// A component whose upstream is at `base_url`: at `default`, or where the environment says.
+/// The preset of a component whose upstream is at `base_url`: the environment's, or `default`.
 fn upstream(default: &'static str, environment: Option<&HttpUrl>, key: &str) -> Preset {
     let overrides = environment.map(|base| ("base_url".to_owned(), Value::from(base.as_str())));
     Preset {

@@ -1,26 +1,25 @@
-//! A stand-in for the Hermes gateway, in this process, so that a newcomer sees a real turn without hermes-agent.
+//! A gateway in this process that speaks like hermes-agent, so that a newcomer sees a real turn without installing it.
 //!
 //! It speaks what the real gateway speaks on the routes that `chat-completions` uses (buffered and streamed completions,
-//! health, models), with its quirks: a key on everything but health, plain-text errors for unknown routes, a refusal of
-//! any `Origin`, a failure that is a 200. So a turn through `--demo` takes the same way as any other: component, grant,
-//! secret, egress, socket. What it says is canned:
+//! health, models), with its quirks: a key on everything but health, plain-text errors for unknown routes, a rejection of
+//! any `Origin`, a failure inside a 200. So a turn through `--demo` takes the same way as any other: component, grant,
+//! secret, egress, socket. Its answers are canned:
 //!
 //! | prompt | answer |
 //! |---|---|
-//! | starts with `fail` | a failed run, told in a 200 |
+//! | starts with `fail` | a failed run, reported in a 200 |
 //! | starts with `slow` | the usual one, after two seconds |
-//! | contains `tool` | the usual one; streamed, with a tool's progress before it |
-//! | anything else | what was said, and how to get real answers |
+//! | contains `tool` | the usual one; streamed, with the progress of a tool before it |
+//! | anything else | the prompt, and how to get real answers |
 //!
-//! It listens on loopback, on a port that the system picks, with a key made for this process. Bounded: connections, size
-//! of a request, time to send its head. It ends with the token that it was given; its tasks are the tracker's.
+//! It listens on loopback, on a port that the system picks, with a key made for this process. Connections, the size of a
+//! request and the time to send its head are bounded. It runs until its token is cancelled.
 
 mod script;
 
 use std::convert::Infallible;
 use std::io;
 use std::net::Ipv4Addr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,103 +30,59 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Body, Frame};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use talaria_listen::Limits;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use script::{Ending, Turn};
 
-/// As the real gateway.
+/// The largest request body, as in the real gateway.
 const LARGEST_BODY: usize = 10_000_000;
-/// As many as a demo needs, and far fewer than a process has files.
-const CONNECTIONS: usize = 256;
-/// A client that connects and says nothing is let go.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// After a failed accept (no more files), before the next.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Between two pieces of a streamed answer, so that it is seen to stream.
+/// As many connections as a demo needs, and far fewer than a process has files.
+const LIMITS: Limits = Limits {
+    connections: 256,
+    busy: StatusCode::SERVICE_UNAVAILABLE,
+    header_timeout: Duration::from_secs(30),
+    grace: Duration::from_secs(2),
+};
+/// The pause between two pieces of a streamed answer, so that the streaming is visible.
 const PIECE_PAUSE: Duration = Duration::from_millis(20);
 
-pub(crate) type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
+/// An answer of the demo gateway.
+pub type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// A running gateway.
 #[derive(Debug)]
-pub(crate) struct DemoGateway {
-    /// Where it is, as `HERMES_API_BASE` would say it.
-    pub(crate) base_url: String,
-    /// Its key, as `API_SERVER_KEY` would say it.
-    pub(crate) api_key: SecretString,
+pub struct DemoGateway {
+    /// Its address, as for `HERMES_API_BASE`.
+    pub base_url: String,
+    /// Its key, as for `API_SERVER_KEY`.
+    pub api_key: SecretString,
 }
 
-/// Starts the gateway. It runs until `shutdown`, as tasks of `tracker`.
-pub(crate) async fn start(tracker: &TaskTracker, shutdown: CancellationToken) -> io::Result<DemoGateway> {
+/// Starts the gateway. It runs until `shutdown`, as a task of `tracker`.
+///
+/// # Errors
+/// If no port on loopback is free.
+pub async fn start(tracker: &TaskTracker, shutdown: CancellationToken) -> io::Result<DemoGateway> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let base_url = format!("http://{}/v1", listener.local_addr()?);
     let api_key = SecretString::from(format!("demo-{}", uuid::Uuid::new_v4().simple()));
     let expected = SecretString::from(format!("Bearer {}", api_key.expose_secret()));
-    tracker.spawn(accept(listener, Arc::new(expected), tracker.clone(), shutdown));
+    let key = Arc::new(expected);
+    let handle = move |request| {
+        let key = Arc::clone(&key);
+        async move { answer(request, &key).await }
+    };
+    tracker.spawn(talaria_listen::serve(listener, LIMITS, Arc::default(), shutdown, handle));
     Ok(DemoGateway { base_url, api_key })
 }
 
-async fn accept(
-    listener: TcpListener,
-    key: Arc<SecretString>,
-    tracker: TaskTracker,
-    shutdown: CancellationToken,
-) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    let serving = async {
-        loop {
-            let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let connection = serve(stream, Arc::clone(&key), shutdown.clone());
-                    tracker.spawn(async move {
-                        connection.await;
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the demo gateway cannot take a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    };
-    shutdown.run_until_cancelled(serving).await;
-}
-
-async fn serve(stream: TcpStream, key: Arc<SecretString>, shutdown: CancellationToken) {
-    let service = service_fn(move |request| {
-        let key = Arc::clone(&key);
-        async move { Ok::<_, Infallible>(answer(request, &key).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = shutdown.cancelled() => {
-            // What was asked is answered; nothing new is taken.
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection to the demo gateway broke");
-    }
-}
-
-/// One request, whatever it is.
-pub(crate) async fn answer<B>(request: Request<B>, key: &SecretString) -> Reply
+/// Answers a request; `key` is the value of `authorization` that it must carry.
+pub async fn answer<B>(request: Request<B>, key: &SecretString) -> Reply
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -202,7 +157,7 @@ fn document(status: StatusCode, body: &Value) -> Reply {
     reply(status, "application/json; charset=utf-8", Full::from(body.to_string()).boxed_unsync())
 }
 
-/// The gateway's error for a request that it understood as far as being one.
+/// The gateway's error for a request that it could parse.
 fn refusal(status: StatusCode, message: &str, code: Option<&str>) -> Reply {
     let error = json!({ "message": message, "type": "invalid_request_error", "param": null, "code": code });
     document(status, &json!({ "error": error }))
