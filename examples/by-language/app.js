@@ -1,7 +1,7 @@
-// Sends a message to one of two upstreams, by the language that it is written in.
+// Routes a message to one of two upstreams by its language.
 //
-// English goes to `english_url`, everything else to `other_url`, each with a model of its own. The language is guessed
-// from the script and from small words; where nothing speaks for English, it is another one.
+// English goes to `english_url`, everything else to `other_url`, each with a model of its own. The language is guessed from the
+// script and from frequent words; without a sign of English it counts as another one.
 
 import { fetch as httpFetch, open } from 'talaria:executor/http@0.1.0';
 import { emit } from 'talaria:executor/events@0.1.0';
@@ -29,7 +29,7 @@ const OTHERS = new Set(
     'il di che non per sono och det är som en på het een van ik nie jest się to').split(' '),
 );
 
-// The engine has no tables of Unicode, so `\p{…}` is not there: letters are ranges.
+// The engine has no Unicode tables, so `\p{…}` is not supported and letters are given as ranges.
 const WORDS = /[A-Za-z\u00c0-\u024f]+/g;
 const BEYOND_LATIN = /[\u0370-\u1fff\u3040-\ud7ff]/g;
 const ACCENTED = /[\u00c0-\u024f]/;
@@ -105,7 +105,7 @@ export const strategy = {
   },
 
   cancel() {
-    // The connection is closed already, and the gateway stops by that.
+    // The connection is closed already, which stops the gateway.
   },
 };
 

@@ -1,7 +1,7 @@
-"""Takes personal data out of a message before a model sees it, and puts it back into the answer.
+"""Removes personal data from a message before a model sees it, and restores it in the answer.
 
-The upstream gets `[email-1]` instead of the address. The caller gets the address again wherever the answer
-mentions `[email-1]`. Nothing is kept: what stood for what lives in this instance, and an instance is one turn.
+The upstream gets `[email-1]` instead of the address. The caller gets the address wherever the answer mentions
+`[email-1]`. Nothing is stored: the placeholders live in this instance, and each turn has its own.
 """
 
 import json
@@ -17,7 +17,7 @@ from wit_world.imports.types import (
 
 KEY = "API_SERVER_KEY"
 
-# The first that fits wins, so the narrow ones come first.
+# The first match wins, so narrow patterns come first.
 KINDS = [
     ("email", re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")),
     ("iban", re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")),
@@ -43,7 +43,7 @@ SCHEMA = {
 
 
 class Redaction:
-    """What stands for what, in one turn."""
+    """The placeholders of one turn."""
 
     def __init__(self) -> None:
         self.placeholders: dict[str, str] = {}
@@ -67,7 +67,7 @@ class Redaction:
         return PLACEHOLDER.sub(lambda found: self.originals.get(found.group(), found.group()), text)
 
     def restore_piece(self, piece: str, last: bool = False) -> str:
-        """The same for a text that comes in pieces: a placeholder may be cut in two, so its beginning waits."""
+        """The same for a text in pieces: the beginning of a placeholder is held back until the rest arrives."""
         text = self.held + piece
         start = text.rfind("[")
         cut = len(text)
@@ -128,7 +128,7 @@ class Strategy(exports.Strategy):
         return outcome([redaction.restore(text)], answer.get("usage"))
 
     def cancel(self, turn: Turn, checkpoint: bytes | None) -> None:
-        # The connection is closed already, and the gateway stops by that.
+        # The connection is closed already, which stops the gateway.
         pass
 
 
@@ -150,7 +150,7 @@ def stream(request: http.Request, redaction: Redaction) -> Outcome:
         except Err as error:
             raise failure(error.value)
     emit(redaction.restore_piece("", last=True))
-    # What was emitted is the answer.
+    # The emitted deltas are the answer.
     return outcome([], usage)
 
 
@@ -184,7 +184,7 @@ def upstream(message: str) -> Err:
 
 
 def failure(error: http.Error) -> Err:
-    """What the caller reads of a call that has no response."""
+    """The failure of a call without a response."""
     kinds = {
         http.ErrorKind.DENIED: FailureKind.DENIED,
         http.ErrorKind.CANCELLED: FailureKind.CANCELLED,

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes the virtual environment with the real hermes-agent and the tests' platform plugin: `prepare.py FOLDER`.
 
-The last line on standard output is the path of the `hermes` program; progress goes to standard error. What is there and
-fits is left alone, which takes a moment; another Python, other requirements or another plugin get an environment of their
-own. Several may run at once: one works, the others wait for it. A file marks an environment as whole, so what an
-interrupted run leaves is never used.
+The last line on standard output is the path of the `hermes` program; progress goes to standard error. An environment that
+fits is reused; another Python, other requirements or another plugin get an environment of their own. If several processes
+run this at once, one works and the others wait. A file marks an environment as complete, so the remains of an interrupted
+run are never used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# What hermes-agent 0.19 asks for.
+# The Python versions that hermes-agent 0.19 supports.
 OLDEST, NEWEST = (3, 11), (3, 13)
 
 
@@ -67,7 +67,7 @@ def install(interpreter: str, venv: Path) -> None:
     for what in (["--requirement", str(HERE / "requirements.txt")], [str(HERE / "plugin")]):
         installing = subprocess.Popen([*pip, *what], stdout=subprocess.PIPE, text=True)
         for line in installing.stdout:
-            # A line a package: enough to see that it goes on. What goes wrong is on standard error.
+            # One line for each package shows the progress. Errors are on standard error.
             if line.startswith("Collecting "):
                 say(line.split(" (from ")[0].strip())
         if installing.wait() != 0:
@@ -76,15 +76,15 @@ def install(interpreter: str, venv: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Removes what tests left that are no more. A gateway that tests share lives until their process ends, and nobody is
-    there to clean up after it."""
+    """Removes the homes of tests that have ended. A shared gateway lives until its process ends, and then nothing cleans up
+    after it."""
     for home in folder.glob("home-*-*"):
         try:
             os.kill(int(home.name.split("-")[1]), 0)
         except (ValueError, ProcessLookupError):
             shutil.rmtree(home, ignore_errors=True)
         except PermissionError:
-            pass  # It lives, and is somebody else's.
+            pass  # It is alive, and another user's.
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     interpreter = python()
     wanted = fingerprint(interpreter)
-    # The name has the fingerprint in it, so that worktrees that differ can share a target folder.
+    # The name contains the fingerprint, so that different worktrees can share a target folder.
     venv = folder / f"venv-{wanted[:12]}"
     done = venv / "complete"
     with open(folder / "lock", "w", encoding="ascii") as lock:
