@@ -17,6 +17,7 @@
 )]
 
 mod arrows;
+mod docs;
 mod licences;
 mod metadata;
 mod products;

@@ -1,7 +1,7 @@
 //! `talaria executor new`: writes a project that builds and passes its own test, from files embedded in the binary.
 //!
 //! A project carries the contract and, for Rust, the SDK. They are copied byte for byte into folders that lie to each other
-//! as in this repository, so no path needs rewriting; `docs/decisions/019-projects-carry-the-sdk.md` says why. The name is
+//! as in this repository, so no path needs rewriting; `docs/decisions/019-projects-contain-the-sdk.md` says why. The name is
 //! the only thing that changes in a template. An existing folder is left alone, and a project that cannot be written in
 //! full is removed.
 

@@ -80,14 +80,14 @@ pub(crate) struct A2a {
     /// Example: `trusted_proxies = ["10.0.0.0/8"]`
     pub(crate) trusted_proxies: Vec<String>,
     /// What a blocking send is answered with when its turn only returned text. Whoever names a task in the message is
-    /// answered with that task; see `docs/decisions/034-how-a-send-is-answered.md`.
+    /// answered with that task; see `docs/decisions/034-send-replies.md`.
     ///
     /// Default: `"auto"`; in a workspace (`WORKSPACE_ID` is set) `"message"`
     ///
     /// Example: `reply = "task"`
     pub(crate) reply: Option<Reply>,
     /// How a stream, or a push, tells an answer that comes in pieces. A caller may have another form by the `stream` of its
-    /// token, or by naming the extension `urn:talaria:stream:FORM`; see `docs/decisions/033-how-a-stream-is-told.md`.
+    /// token, or by naming the extension `urn:talaria:stream:FORM`; see `docs/decisions/033-stream-forms.md`.
     ///
     /// Example: `stream = "artifact"`
     pub(crate) stream: Stream,
