@@ -132,7 +132,7 @@ impl Agent {
         let client = self.origin_client(&request.url)?;
         let url = request.url.clone();
         let is_turn = request.method == "POST";
-        client.fetch(request).await.map_err(|error| self.failure(&url, is_turn, &error))
+        Box::pin(client.fetch(request)).await.map_err(|error| self.failure(&url, is_turn, &error))
     }
 
     /// Returns a client for the origin of an address, with the token if that is the caller's own agent.
@@ -242,7 +242,7 @@ impl Client {
         request.headers.extend(after.map(|id| ("last-event-id".into(), id.into())));
         let client = self.agent.origin_client(&self.interface.url)?;
         let failed = |error| self.agent.failure(&self.interface.url, true, &error);
-        let mut exchange = client.open(request).await.map_err(failed)?;
+        let mut exchange = Box::pin(client.open(request)).await.map_err(failed)?;
         let is_stream = exchange.headers().iter().any(|(name, value)| {
             name == "content-type" && value.to_ascii_lowercase().starts_with("text/event-stream")
         });
