@@ -16,7 +16,7 @@ mod routing;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use talaria_turns::{Announced, CallbackError, Envelope, Timestamp};
+use talaria_turns::{CallbackError, CallbackHeader, ExpectedReply, Timestamp};
 use tokio::sync::Notify;
 
 use self::chats::Chat;
@@ -49,7 +49,7 @@ pub(crate) struct Expectations {
 
 /// An expected reply and what came for it.
 struct Entry {
-    expected: Announced,
+    expected: ExpectedReply,
     /// Greater than that of every earlier entry.
     number: u64,
     turn: TurnState,
@@ -100,7 +100,7 @@ pub(crate) struct Opened {
 
 impl Expectations {
     /// Restores what a store kept. Entries that were open become orphans, and keep their chats.
-    pub(crate) fn new(limits: Limits, expected: Vec<Announced>, callbacks: Vec<Envelope>) -> Self {
+    pub(crate) fn new(limits: Limits, expected: Vec<ExpectedReply>, callbacks: Vec<CallbackHeader>) -> Self {
         let mut restored = Self {
             limits,
             entries: HashMap::new(),
@@ -137,7 +137,7 @@ impl Expectations {
         restored
     }
 
-    fn restore(&mut self, expected: Announced) {
+    fn restore(&mut self, expected: ExpectedReply) {
         let is_open = expected.closed.is_none();
         self.open += usize::from(is_open);
         let mut holds_chat = false;
@@ -171,7 +171,7 @@ impl Expectations {
     }
 
     /// Records an expectation. If it names a chat, its task must have acquired it.
-    pub(crate) fn expect(&mut self, expected: &Announced) -> Result<Opened, CallbackError> {
+    pub(crate) fn expect(&mut self, expected: &ExpectedReply) -> Result<Opened, CallbackError> {
         if self.closing {
             return Err(CallbackError::Closing);
         }
@@ -196,7 +196,7 @@ impl Expectations {
     }
 
     /// The same turn expects the same reply again, after a restart or after it was cut off.
-    fn come_back(&mut self, expected: &Announced) -> Result<Arc<Notify>, CallbackError> {
+    fn come_back(&mut self, expected: &ExpectedReply) -> Result<Arc<Notify>, CallbackError> {
         let duplicate = || CallbackError::Duplicate(expected.message.clone());
         let entry = self.entries.get_mut(&expected.message).ok_or_else(duplicate)?;
         let known = &entry.expected;
@@ -224,7 +224,7 @@ impl Expectations {
     }
 
     /// Whether the upstream may be at work on an earlier message of the chat.
-    fn is_busy(&self, chat: &str, expected: &Announced) -> bool {
+    fn is_busy(&self, chat: &str, expected: &ExpectedReply) -> bool {
         self.of_chat(chat).any(|entry| {
             entry.is_unanswered()
                 && entry.upstream != UpstreamState::Done
@@ -294,7 +294,7 @@ impl Expectations {
 // === impl Entry ===
 
 impl Entry {
-    fn new(expected: Announced, number: u64) -> Self {
+    fn new(expected: ExpectedReply, number: u64) -> Self {
         Self {
             expected,
             number,

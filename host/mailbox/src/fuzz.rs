@@ -1,7 +1,7 @@
 //! Access for the fuzz targets in `tests/fuzz`, which alone are built with `--cfg fuzzing`: a body as a wire parses it, and
 //! where it goes among a few turns. Nothing is checked here; the targets say what must hold.
 
-use talaria_turns::{Announced, Principal, TaskId, TaskKey, Timestamp};
+use talaria_turns::{ExpectedReply, Principal, TaskId, TaskKey, Timestamp};
 
 use crate::expectations::{Expectations, Routed};
 use crate::{Callback, CallbackWire, DeliveredAs, Limits};
@@ -24,7 +24,7 @@ pub struct Went {
 #[must_use]
 pub fn route(wire: &dyn CallbackWire, callback: &Callback) -> [Option<Went>; 2] {
     let now = Timestamp::from_millis(1);
-    let expected = |message: &str, chat: Option<&str>| Announced {
+    let expected = |message: &str, chat: Option<&str>| ExpectedReply {
         message: message.into(),
         chat: chat.map(Into::into),
         task: TaskKey { owner: Principal::anyone(), task: TaskId::fresh() },

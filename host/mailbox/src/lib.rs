@@ -12,7 +12,7 @@
 //! some hundred bytes; bodies stay in the store until the turn asks for them.
 //!
 //! **Failure.** If the store does not take a callback, the peer gets a 503 and tries again. A reply that comes after its
-//! turn ended is kept for a day ([`Mailbox::late`]) and offered to its task ([`Heir`](talaria_turns::Heir)), again after
+//! turn ended is kept for a day ([`Mailbox::late`]) and offered to its task ([`LateReplySink`](talaria_turns::LateReplySink)), again after
 //! every restart, until the task has it. A reply that nobody expects is acknowledged and dropped.
 //!
 //! **Why so.** Futures in a map lose every reply with the process. Matching by chat gives one message the answer of

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use talaria_observe::Redactor;
 use talaria_turns::{
-    Announced, Awaited, CallbackError, Callbacks, Expectation, Heir, Late, Letter, Letters, StoreError,
-    Timestamp,
+    Awaited, CallbackError, CallbackStore, Callbacks, Expectation, ExpectedReply, Late, LateReplySink,
+    StoreError, StoredCallback, Timestamp,
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,7 @@ pub struct Config {
 pub struct Mailbox(Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) store: Arc<dyn Letters>,
+    pub(crate) store: Arc<dyn CallbackStore>,
     // Never held across an await.
     expectations: Mutex<Expectations>,
     pub(crate) reply_url: String,
@@ -70,9 +70,9 @@ impl Mailbox {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn open(store: Arc<dyn Letters>, config: Config) -> Result<Self, StoreError> {
+    pub async fn open(store: Arc<dyn CallbackStore>, config: Config) -> Result<Self, StoreError> {
         let Config { reply_url, wire, limits, redactor } = config;
-        let (expected, callbacks) = store.announced().await?;
+        let (expected, callbacks) = store.expected().await?;
         let expectations = Mutex::new(Expectations::new(limits, expected, callbacks));
         let (boot, changed) = (Timestamp::now(), Notify::new());
         Ok(Self(Arc::new(Inner { store, expectations, reply_url, wire, limits, redactor, boot, changed })))
@@ -102,7 +102,7 @@ impl Mailbox {
             Routed::Full => return Err(StoreError::Full("too many callbacks wait for their turns".into())),
         };
         let body = self.0.wire.turn_body(callback, &message, delivered_as);
-        let letter = Letter {
+        let stored = StoredCallback {
             is_reply: delivered_as == DeliveredAs::Reply,
             is_late: late,
             digest,
@@ -118,7 +118,7 @@ impl Mailbox {
             bytes,
             is_stored: false,
         };
-        match self.0.store.keep(&message, &letter).await {
+        match self.0.store.put(&message, &stored).await {
             Ok(()) => reserved.is_stored = true,
             Err(StoreError::NotFound) => return Ok(Receipt::Stale),
             Err(error) => return Err(error),
@@ -156,8 +156,8 @@ impl Mailbox {
         self.0.expectations().close();
     }
 
-    /// Keeps the store up to date, gives late replies to `heir` and deletes what is too old, until `shutdown`.
-    pub async fn tend(self, heir: impl Heir, shutdown: CancellationToken) {
+    /// Keeps the store up to date, gives late replies to `sink` and deletes what is too old, until `shutdown`.
+    pub async fn tend(self, sink: impl LateReplySink, shutdown: CancellationToken) {
         let mut sweeps = tokio::time::interval(SWEEP_EVERY);
         sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -171,7 +171,7 @@ impl Mailbox {
                 }
             };
             if !is_over {
-                self.deliver_late(&heir).await;
+                self.deliver_late(&sink).await;
             }
             if !self.0.save_changes().await && !is_over {
                 let _ = tokio::time::timeout(RETRY_AFTER, shutdown.cancelled()).await;
@@ -184,13 +184,13 @@ impl Mailbox {
     }
 
     /// Gives late replies to their tasks. Those that are not taken are offered again with the next sweep.
-    async fn deliver_late(&self, heir: &impl Heir) {
+    async fn deliver_late(&self, sink: &impl LateReplySink) {
         let expected = self.0.expectations().take_late();
         for expected in expected {
             let deliver = async {
                 let mut taken = true;
                 for late in self.0.late(&expected).await? {
-                    taken &= heir.inherit(&late).await?;
+                    taken &= sink.deliver(&late).await?;
                 }
                 Ok::<_, StoreError>(taken)
             };
@@ -229,7 +229,7 @@ impl Inner {
                 self.store.withdraw(&withdrawn, Timestamp::now()).await?;
             }
             if !deleted.is_empty() {
-                self.store.discard(&deleted).await?;
+                self.store.delete(&deleted).await?;
             }
             Ok::<_, StoreError>(())
         };
@@ -242,20 +242,20 @@ impl Inner {
     }
 
     /// The late replies to a message, in the order in which they came.
-    async fn late(&self, expected: &Announced) -> Result<Vec<Late>, StoreError> {
-        let Announced { message, chat, task, .. } = expected;
+    async fn late(&self, expected: &ExpectedReply) -> Result<Vec<Late>, StoreError> {
+        let ExpectedReply { message, chat, task, .. } = expected;
         let mut late = Vec::new();
         let mut place = 0;
-        while let Some(letter) = self.store.letter(message, place).await? {
+        while let Some(stored) = self.store.callback(message, place).await? {
             place += 1;
-            if letter.is_reply && letter.is_late {
+            if stored.is_reply && stored.is_late {
                 late.push(Late {
                     task: task.clone(),
                     chat: chat.clone(),
                     message: message.clone(),
                     place: late.len(),
-                    at: letter.at,
-                    text: self.text(&letter.body),
+                    at: stored.at,
+                    text: self.text(&stored.body),
                 });
             }
         }
@@ -278,11 +278,11 @@ impl Callbacks for Mailbox {
             Some(chat) => Some(ChatHold::acquire(&self.0, chat, &task, within).await?),
             None => None,
         };
-        let expected = Announced { message, chat, task, executor, at: Timestamp::now(), closed: None };
+        let expected = ExpectedReply { message, chat, task, executor, at: Timestamp::now(), closed: None };
         let Opened { arrived, overtakes, is_new } = self.0.expectations().expect(&expected)?;
         // From here on, dropping it withdraws the expectation.
         let waiting = Waiting::new(&self.0, expected.message.clone(), arrived, overtakes, hold);
-        if let Err(error) = self.0.store.announce(&expected).await {
+        if let Err(error) = self.0.store.expect(&expected).await {
             if is_new {
                 // The turn has sent nothing yet that could be answered.
                 self.0.expectations().delete(&expected.message);

@@ -117,10 +117,10 @@ impl Awaited for Waiting {
                 (expectations.callbacks(&self.message), expectations.is_closing())
             };
             if callbacks > self.read
-                && let Some(letter) = self.inner.store.letter(&self.message, self.read).await?
+                && let Some(stored) = self.inner.store.callback(&self.message, self.read).await?
             {
                 self.read += 1;
-                return Ok(Delivery { content_type: CONTENT_TYPE.into(), body: letter.body });
+                return Ok(Delivery { content_type: CONTENT_TYPE.into(), body: stored.body });
             }
             if is_closing {
                 return Err(CallbackError::Closing);

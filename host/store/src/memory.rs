@@ -7,8 +7,8 @@
 //! One lock, held for a map access at a time. A list looks at every task under it, which the bound on tasks bounds
 //! too: an order that is kept up to date would cost every append what only a list needs.
 
+mod callbacks;
 mod conversations;
-mod letters;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -28,7 +28,7 @@ pub struct Memory {
     bound: usize,
     // Held for a map access at a time, never across an await.
     inner: Mutex<Inner>,
-    letters: Mutex<letters::Kept>,
+    letters: Mutex<callbacks::Kept>,
 }
 
 #[derive(Default)]

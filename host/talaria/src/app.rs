@@ -21,7 +21,7 @@ use talaria_observe::Redactor;
 use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{
-    Callbacks, Courier, HookLimits, Letters, Limits, Route, Store, StreamAs, Timestamp, Turns,
+    CallbackStore, Callbacks, Courier, HookLimits, Limits, Route, Store, StreamAs, Timestamp, Turns,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ use crate::metered::{Metered, TurnMetrics};
 use crate::output;
 use crate::push::Post;
 use crate::tokens::Watch;
-use crate::workspace::{self, late::Heirs};
+use crate::workspace::{self, late::LateReplies};
 use talaria_executors::route::Routes;
 use talaria_executors::{Executors, Readiness, Services, Table};
 
@@ -54,7 +54,7 @@ pub(crate) struct App {
     server: Server,
     turns: Turns,
     mailbox: Option<Mailbox>,
-    workspace: Option<workspace::Bridge>,
+    workspace: Option<workspace::WorkspaceService>,
     tracker: TaskTracker,
     /// No more turns are taken.
     draining: CancellationToken,
@@ -139,7 +139,7 @@ impl App {
             None => None,
         };
         let keep = usize::try_from(config.limits.tasks.get())?;
-        let (store, letters): (Arc<dyn Store>, Arc<dyn Letters>) = match &config.store {
+        let (store, letters): (Arc<dyn Store>, Arc<dyn CallbackStore>) = match &config.store {
             StoreUrl::Memory => both(Arc::new(Memory::new(keep))),
             StoreUrl::Sqlite(path) => both(Arc::new(
                 Sqlite::open(path, &SqliteConfig::default())
@@ -147,7 +147,7 @@ impl App {
             )),
         };
         let forgets = matches!(config.store, StoreUrl::Memory);
-        let open = |workspace| workspace::Bridge::open(workspace, Arc::clone(&store), forgets);
+        let open = |workspace| workspace::WorkspaceService::open(workspace, Arc::clone(&store), forgets);
         let workspace = config.workspace.as_ref().map(open).transpose()?;
         let (mailbox, listener_of_callbacks) = match (&config.callback, callback) {
             (Some(callback), Some(listener)) => {
@@ -197,7 +197,7 @@ impl App {
         }
         let routes = Arc::clone(executors.routes());
         if let Some(mailbox) = &mailbox {
-            let heirs = Heirs {
+            let heirs = LateReplies {
                 turns: turns.clone(),
                 store: Arc::clone(&store),
                 initiative: workspace.as_ref().and_then(|workspace| workspace.initiative.clone()),
@@ -273,7 +273,7 @@ impl App {
 }
 
 /// A store is two things.
-fn both<S: Store + Letters>(store: Arc<S>) -> (Arc<dyn Store>, Arc<dyn Letters>) {
+fn both<S: Store + CallbackStore>(store: Arc<S>) -> (Arc<dyn Store>, Arc<dyn CallbackStore>) {
     (Arc::clone(&store) as _, store)
 }
 
@@ -281,7 +281,7 @@ fn both<S: Store + Letters>(store: Arc<S>) -> (Arc<dyn Store>, Arc<dyn Letters>)
 async fn open_mailbox(
     config: &Callback,
     listener: TcpListener,
-    letters: Arc<dyn Letters>,
+    letters: Arc<dyn CallbackStore>,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<(Mailbox, (String, impl Future<Output = ()> + use<>))> {
     let limits = talaria_mailbox::Limits::default();

@@ -2,7 +2,7 @@
 //!
 //! An upstream may answer by a request of its own, long after the one that asked it was acknowledged. A turn says
 //! beforehand which reply it expects ([`Callbacks::expect`]) and then waits for it ([`Awaited::next`]). Where the
-//! reply comes in is not known here; where expectations and replies are kept is [`Letters`].
+//! reply comes in is not known here; where expectations and replies are kept is [`CallbackStore`].
 
 use std::time::Duration;
 
@@ -93,20 +93,21 @@ pub struct Late {
     pub text: String,
 }
 
-/// Takes late replies to the tasks that they belong to.
+/// Adds late replies to the tasks that they belong to.
 #[async_trait]
-pub trait Heir: Send + Sync + 'static {
-    /// Takes one. The same one twice is the same as once. False where it is too early: the task is not over yet.
+pub trait LateReplySink: Send + Sync + 'static {
+    /// Adds a reply; delivering it twice has the effect of once. Returns false if it is too early, because the task has not
+    /// ended yet.
     ///
     /// # Errors
-    /// The store's: it must be given again.
-    async fn inherit(&self, late: &Late) -> Result<bool, StoreError>;
+    /// Those of the store; the reply must be delivered again.
+    async fn deliver(&self, late: &Late) -> Result<bool, StoreError>;
 }
 
-/// What was announced, as a store keeps it.
+/// A reply that a turn expects, as a store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Announced {
-    /// The message that is to be answered; no two announcements have the same.
+pub struct ExpectedReply {
+    /// The message that is to be answered; no two expected replies share one.
     pub message: Box<str>,
     /// The chat that it belongs to.
     pub chat: Option<Box<str>>,
@@ -114,64 +115,64 @@ pub struct Announced {
     pub task: TaskKey,
     /// The executor.
     pub executor: Box<str>,
-    /// When it was announced.
+    /// When it was first expected.
     pub at: Timestamp,
     /// When it was withdrawn.
     pub closed: Option<Timestamp>,
 }
 
-/// What came, as a store keeps it.
+/// A callback that came for an expected reply, as a store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Letter {
-    /// Whether it answers the message; otherwise it is only about it.
+pub struct StoredCallback {
+    /// Whether it answers the message; otherwise it is a notice.
     pub is_reply: bool,
-    /// Whether it came after the announcement was withdrawn.
+    /// Whether it came after the expectation was withdrawn.
     pub is_late: bool,
-    /// SHA-256 of what it says, to know it again.
+    /// SHA-256 of its text, to recognise a repeated one.
     pub digest: [u8; 32],
     /// When it came.
     pub at: Timestamp,
-    /// What the turn is given.
+    /// The body for the turn.
     pub body: Vec<u8>,
 }
 
-/// A letter without its body.
+/// A stored callback without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Envelope {
+pub struct CallbackHeader {
     /// The message that it is for.
     pub message: Box<str>,
-    /// See [`Letter`].
+    /// See [`StoredCallback`].
     pub is_reply: bool,
-    /// See [`Letter`].
+    /// See [`StoredCallback`].
     pub is_late: bool,
-    /// See [`Letter`].
+    /// See [`StoredCallback`].
     pub digest: [u8; 32],
     /// Bytes of its body.
     pub bytes: usize,
 }
 
-/// Where announcements and letters live. Every method does all or nothing; when one that writes returns, what it wrote
-/// survives the end of the process, where the store is durable at all.
+/// Stores expected replies and their callbacks. Every method does all or nothing; what a method wrote survives the end of the
+/// process once it returns, if the store is durable at all.
 #[async_trait]
-pub trait Letters: Send + Sync + 'static {
-    /// Everything that is kept, letters in the order in which they came. For the start of a host.
-    async fn announced(&self) -> Result<(Vec<Announced>, Vec<Envelope>), StoreError>;
+pub trait CallbackStore: Send + Sync + 'static {
+    /// Everything in the store, callbacks in the order in which they came. For the start of a host.
+    async fn expected(&self) -> Result<(Vec<ExpectedReply>, Vec<CallbackHeader>), StoreError>;
 
-    /// Keeps an announcement, instead of an older one for the same message, whose letters stay and are not late any more.
-    async fn announce(&self, announced: &Announced) -> Result<(), StoreError>;
+    /// Stores an expected reply. It replaces an older one for the same message, whose callbacks stay and are no longer late.
+    async fn expect(&self, expected: &ExpectedReply) -> Result<(), StoreError>;
 
-    /// Notes that announcements were withdrawn. Unknown ones are passed over.
+    /// Marks expectations as withdrawn; unknown messages are ignored.
     async fn withdraw(&self, messages: &[Box<str>], at: Timestamp) -> Result<(), StoreError>;
 
-    /// Forgets announcements with their letters. Unknown ones are passed over.
-    async fn discard(&self, messages: &[Box<str>]) -> Result<(), StoreError>;
+    /// Deletes expected replies with their callbacks; unknown messages are ignored.
+    async fn delete(&self, messages: &[Box<str>]) -> Result<(), StoreError>;
 
-    /// Keeps a letter.
+    /// Stores a callback.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] where nothing was announced.
-    async fn keep(&self, message: &str, letter: &Letter) -> Result<(), StoreError>;
+    /// [`StoreError::NotFound`] if no reply to the message is expected.
+    async fn put(&self, message: &str, callback: &StoredCallback) -> Result<(), StoreError>;
 
-    /// The letter at a place among those of a message, 0 for the first.
-    async fn letter(&self, message: &str, place: usize) -> Result<Option<Letter>, StoreError>;
+    /// The callback at a place among those of a message, 0 for the first.
+    async fn callback(&self, message: &str, place: usize) -> Result<Option<StoredCallback>, StoreError>;
 }

@@ -26,8 +26,8 @@ mod text;
 mod workspace;
 
 pub use callback::{
-    Announced, Awaited, CallbackError, Callbacks, Delivery, Envelope, Expectation, Heir, Late, Letter,
-    Letters,
+    Awaited, CallbackError, CallbackHeader, CallbackStore, Callbacks, Delivery, Expectation, ExpectedReply,
+    Late, LateReplySink, StoredCallback,
 };
 pub use executor::{
     Asked, Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Past, Question, Route,

@@ -1,38 +1,38 @@
-//! The workspace bridge: what makes a host a workspace of the platform.
+//! What makes a host a workspace of the platform.
 //!
 //! | module | promises |
 //! |---|---|
-//! | `manifest` | `config.yaml`, read leniently |
-//! | `prompt`, `skills`, `plugins`, `surroundings` | the prompt and the tools of the next turn, from files and the platform |
-//! | `heart`, `platform`, `keys`, `pulse` | the platform hears of this process, whatever else is busy |
-//! | `initiative` | what the workspace says by itself |
-//! | `transcript`, `snapshot` | what was said lately, for those who look and for the next start |
+//! | `manifest` | reads `config.yaml` leniently |
+//! | `prompt`, `skills`, `plugins`, `platform_context` | assemble the prompt and the tools of the next turn, from files and the platform |
+//! | `platform_session`, `heartbeat`, `platform`, `keys`, `activity` | keep the platform informed, whatever else is busy |
+//! | `self_prompt` | sends the prompts that the workspace gives itself |
+//! | `transcript`, `snapshot` | keep recent messages, for readers and for the next start |
 //!
-//! Nothing here runs a turn or serves a request; the binary hands what is made here to those who do. Nothing here ends
-//! the process either: what the platform, a file or a gateway does wrong is a warning, and the rest works.
+//! Nothing here runs a turn or serves a request; the binary does that with what this crate makes. Nothing here ends the
+//! process either: a mistake of the platform or in a file is a warning, and the rest works.
 #![forbid(unsafe_code)]
 
-mod contact;
+mod activity;
 mod folder;
-mod heart;
-mod initiative;
+mod heartbeat;
 mod keys;
 mod manifest;
 mod platform;
+mod platform_context;
+mod platform_session;
 mod plugins;
 mod prompt;
-mod pulse;
+mod self_prompt;
 mod skills;
 mod snapshot;
-mod surroundings;
 mod transcript;
 
-pub use contact::{Contact, Keys};
-pub use heart::{Host, Status, Timing};
-pub use initiative::Initiative;
+pub use activity::{Activity, Reading};
+pub use heartbeat::{Host, Status, Timing};
 pub use manifest::{FILE as MANIFEST, Manifest};
+pub use platform_session::{Keys, PlatformSession};
 pub use prompt::{Assembled, Assembly, Piece, Places};
-pub use pulse::{Pulse, Reading};
+pub use self_prompt::SelfPrompts;
 pub use skills::Skill;
 pub use snapshot::Snapshot;
 pub use talaria_config::files::Trouble;

@@ -1,9 +1,9 @@
 //! Calls to the platform.
 //!
-//! Every call is bounded in time and size, follows no redirect, and goes through egress like every other call of the
-//! product, so the token reaches nobody but the platform. A 401 reads the token's file again and tries once more: the
-//! platform may have written it after this process began. What the platform answers is not trusted: it can be HTML, empty
-//! or endless, which is an error with a reason and nothing else.
+//! Every call is bounded in time and size, follows no redirect, and goes through egress like every other call, so the token
+//! reaches no server but the platform. After a 401 the token's file is read again and the call repeated once, since the
+//! platform may have written the file after this process began. Responses are not trusted: one that is HTML, empty or endless
+//! is an error with a reason, and nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,59 +11,56 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde_json::Value;
-use talaria_egress::{Access, Bounds, Egress, HostPattern, Pattern, Request, Secrets};
+use talaria_egress::{Bounds, Egress, Origin, Request};
 use talaria_observe::scrub;
 
 use crate::keys::Key;
 
-/// The most that the platform may answer. A list of a hundred peers with their cards is some hundred KiB.
+/// The most bytes of a response. A list of a hundred peers with their cards is some hundred KiB.
 const ANSWER_BYTES: usize = 4 << 20;
 
-/// Failed calls in a row after which the connections are thrown away: one of them may be stuck in a state that the
-/// kernel believes in and the network does not.
+/// Failed calls in a row after which all connections are closed: one may be stuck in a state that the kernel believes in and
+/// the network does not.
 const GIVE_UP: u32 = 10;
-
-/// The name of the token in a header.
-const TOKEN: &str = "WORKSPACE_TOKEN";
 
 /// The platform, seen from one workspace.
 #[derive(Debug)]
 pub(crate) struct Platform {
     base: String,
-    pattern: Pattern,
+    origin: Origin,
     workspace: String,
     token: Arc<Key>,
     egress: ArcSwap<Egress>,
     failures: AtomicU32,
 }
 
-/// Why a call gave nothing.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unanswered {
-    /// No answer.
+    /// There was no response.
     #[error("{0}")]
     Down(String),
-    /// An answer that is a refusal.
+    /// The platform rejected the request.
     #[error("HTTP {status}{said}")]
     Refused { status: u16, said: String },
-    /// An answer that is no JSON object or list.
-    #[error("HTTP {0} with something that is no JSON")]
+    /// The response is not a JSON object or list.
+    #[error("HTTP {0} with a body that is not JSON")]
     NotJson(u16),
 }
 
 // === impl Platform ===
 
 impl Platform {
-    /// For calls below `base`, as this workspace.
+    /// Calls paths below `base`, as this workspace.
     ///
     /// # Errors
-    /// When `base` is no address to call.
+    /// If `base` cannot be called.
     pub(crate) fn new(base: &str, workspace: &str, token: Arc<Key>) -> Result<Self, String> {
         let base = base.trim_end_matches('/').to_owned();
-        let pattern = format!("* {base}/*").parse().map_err(|error| format!("{error}"))?;
+        let origin = base.parse().map_err(|error: talaria_egress::Error| error.to_string())?;
         Ok(Self {
             base,
-            pattern,
+            origin,
             workspace: workspace.to_owned(),
             token,
             egress: ArcSwap::from_pointee(client()),
@@ -116,27 +113,16 @@ impl Platform {
         if !body.is_empty() {
             headers.push(("content-type".into(), "application/json".into()));
         }
-        let mut secrets = Secrets::new();
-        if let Some(token) = self.token.get() {
-            let bound = secrets.insert(TOKEN, token, vec![self.pattern.clone()]);
-            bound.map_err(|error| down(error.to_string()))?;
-            headers.push(("authorization".into(), format!("Bearer {{secret:{TOKEN}}}")));
-        }
         let bounds = Bounds { timeout: within, response_body: ANSWER_BYTES, ..Bounds::default() };
-        let access = Access {
-            executor: "workspace".into(),
-            patterns: vec![self.pattern.clone()],
-            // The operator named the platform, wherever its name leads.
-            private: vec![HostPattern::from(&self.pattern)],
-            secrets,
-            // Registration answers with the token.
-            is_host: true,
-            bounds,
-            ..Access::default()
-        };
+        // A registration answers with the token, so responses are not masked.
+        let mut client =
+            self.egress.load().origin_client("workspace", &self.origin).with_bounds(bounds).unmasked();
+        if let Some(token) = self.token.get() {
+            client = client.with_bearer(token).map_err(|error| down(error.to_string()))?;
+        }
         let (method, url) = (method.to_owned(), format!("{}{path}", self.base));
         let request = Request { method, url, headers, body: body.into(), ..Request::default() };
-        let response = self.egress.load_full().fetch(&access, request).await;
+        let response = client.fetch(request).await;
         let response = response.map_err(|error| down(error.to_string()))?;
         if !(200..300).contains(&response.status) {
             return Err(Unanswered::Refused { status: response.status, said: said(&response.body) });
@@ -152,7 +138,7 @@ fn client() -> Egress {
     Egress::new(talaria_egress::Config::default())
 }
 
-/// What an error's body says, for the log: `error` of a JSON object, else nothing, since it may be a page.
+/// The member `error` of a JSON body, for the log. Any other body is left out, since it may be a page.
 fn said(body: &[u8]) -> String {
     let value: Option<Value> = serde_json::from_slice(body).ok();
     let error = value.as_ref().and_then(|value| value.get("error")?.as_str());

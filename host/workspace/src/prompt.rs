@@ -24,9 +24,9 @@ use tracing::{info, warn};
 
 use crate::folder::{self, Reader, Seen, Trouble};
 use crate::manifest::Manifest;
+use crate::platform_context::{Peer, PlatformContext};
 use crate::plugins::{self, Plugin};
 use crate::skills::{self, Skill};
-use crate::surroundings::{Peer, Surroundings};
 
 /// The longest file of a prompt. A book is about that.
 pub(crate) const FILE_BYTES: usize = 1 << 20;
@@ -98,14 +98,14 @@ pub struct Assembled {
     pub troubles: Vec<Trouble>,
     plugins: Vec<Plugin>,
     seen: Seen,
-    surroundings: Arc<Surroundings>,
+    surroundings: Arc<PlatformContext>,
 }
 
 /// Puts it together, and again when something changed.
 #[derive(Debug)]
 pub struct Assembly {
     places: Places,
-    surroundings: Arc<ArcSwap<Surroundings>>,
+    surroundings: Arc<ArcSwap<PlatformContext>>,
     /// The manifest that was good last.
     manifest: Mutex<Manifest>,
     last: ArcSwapOption<Assembled>,
@@ -142,7 +142,7 @@ impl Assembly {
         &self.places
     }
 
-    pub(crate) fn surroundings(&self) -> Arc<ArcSwap<Surroundings>> {
+    pub(crate) fn surroundings(&self) -> Arc<ArcSwap<PlatformContext>> {
         Arc::clone(&self.surroundings)
     }
 
@@ -198,7 +198,7 @@ impl Workspaces for Assembly {
 
 // === putting it together ===
 
-fn assemble(places: &Places, manifest: &mut Manifest, surroundings: Arc<Surroundings>) -> Assembled {
+fn assemble(places: &Places, manifest: &mut Manifest, surroundings: Arc<PlatformContext>) -> Assembled {
     let mut reader = Reader::default();
     match Manifest::read_with(&places.folder, &mut reader) {
         Ok(fresh) => *manifest = fresh,

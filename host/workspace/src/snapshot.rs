@@ -12,8 +12,8 @@ use serde_json::Value;
 use talaria_observe::Redactor;
 use tracing::{info, warn};
 
+use crate::activity::Reading;
 use crate::folder;
-use crate::pulse::Reading;
 use crate::transcript::Transcript;
 
 /// Most lines of the transcript in it.
@@ -147,14 +147,14 @@ mod tests {
     use talaria_turns::TaskId;
 
     use super::*;
-    use crate::contact::Keys;
-    use crate::pulse::Pulse;
+    use crate::activity::Activity;
+    use crate::platform_session::Keys;
 
     #[tokio::test]
     async fn it_is_read_back_without_secrets_and_without_what_a_sandbox_said() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(".agent_snapshot.json");
-        let pulse = Pulse::default();
+        let pulse = Activity::default();
         pulse.begin(&TaskId::fresh(), "deploy");
         let line = |text: &str| json!({ "context_id": "ctx", "content": text });
         let said = ["use sk-proj-abcdefghijklmnop", "[sandbox_output] anything at all", "done"].map(line);

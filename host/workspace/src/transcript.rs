@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use talaria_observe::Redactor;
 use talaria_turns::{Begin, Content, Event, Logged, Message, Part, REPLY, Store, StoreError};
 
-use crate::contact::Keys;
+use crate::platform_session::Keys;
 
 /// Appends that one who begins is shown.
 const LATELY: usize = 5_000;

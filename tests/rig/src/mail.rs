@@ -7,7 +7,7 @@ use talaria_hermes::{CALLBACK_PATH, HermesWire};
 use talaria_mailbox::{Config, Limits, Listener, Mailbox};
 use talaria_observe::Redactor;
 use talaria_store::Memory;
-use talaria_turns::{Callbacks, Heir, Late, Letters, StoreError};
+use talaria_turns::{CallbackStore, Callbacks, Late, LateReplySink, StoreError};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -25,8 +25,8 @@ pub struct MailHost {
 struct Nobody;
 
 #[async_trait]
-impl Heir for Nobody {
-    async fn inherit(&self, _: &Late) -> Result<bool, StoreError> {
+impl LateReplySink for Nobody {
+    async fn deliver(&self, _: &Late) -> Result<bool, StoreError> {
         Ok(true)
     }
 }
@@ -38,7 +38,7 @@ impl MailHost {
     }
 
     /// Starts a mailbox on a store.
-    pub async fn on(letters: Arc<dyn Letters>, secret: Option<&str>) -> Self {
+    pub async fn on(letters: Arc<dyn CallbackStore>, secret: Option<&str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
         let url = format!("http://{}{CALLBACK_PATH}", listener.local_addr().unwrap());
         // Thousands of callbacks may arrive at once.

@@ -1,6 +1,6 @@
 //! What is deleted because it is too old or too much, which tasks get late replies, and how much there is of everything.
 
-use talaria_turns::{Announced, Timestamp};
+use talaria_turns::{ExpectedReply, Timestamp};
 
 use super::{Entry, Expectations};
 use crate::Limits;
@@ -71,7 +71,7 @@ impl Expectations {
 
     /// Takes the expectations whose late replies are to be given to their tasks. Of one task only the first unanswered
     /// message counts: what a turn sends after it are commands, and nobody waits for the upstream's answers to those.
-    pub(crate) fn take_late(&mut self) -> Vec<Announced> {
+    pub(crate) fn take_late(&mut self) -> Vec<ExpectedReply> {
         let messages = std::mem::take(&mut self.late);
         let late = messages.iter().filter_map(|message| self.entries.get(message));
         let is_first = |late: &&Entry| {
@@ -93,9 +93,9 @@ impl Expectations {
     }
 
     /// The expectations with late replies, newest first.
-    pub(crate) fn late(&self, limit: usize) -> Vec<Announced> {
+    pub(crate) fn late(&self, limit: usize) -> Vec<ExpectedReply> {
         let late = self.entries.values().filter(|entry| entry.has_late_reply());
-        let mut late: Vec<&Announced> = late.map(|entry| &entry.expected).collect();
+        let mut late: Vec<&ExpectedReply> = late.map(|entry| &entry.expected).collect();
         late.sort_unstable_by_key(|expected| std::cmp::Reverse(expected.closed));
         late.into_iter().take(limit).cloned().collect()
     }

@@ -8,8 +8,8 @@ fn task() -> TaskKey {
     TaskKey { owner: Principal::anyone(), task: TaskId::fresh() }
 }
 
-fn expected(message: &str, chat: &str, task: &TaskKey, at: u64) -> Announced {
-    Announced {
+fn expected(message: &str, chat: &str, task: &TaskKey, at: u64) -> ExpectedReply {
+    ExpectedReply {
         message: message.into(),
         chat: (!chat.is_empty()).then(|| chat.into()),
         task: task.clone(),

@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use talaria_mailbox::Limits;
 use talaria_store::{Memory, Sqlite, SqliteConfig};
-use talaria_turns::{Announced, CallbackError, Callbacks, Envelope, Letter, Letters, StoreError, Timestamp};
+use talaria_turns::{
+    CallbackError, CallbackHeader, CallbackStore, Callbacks, ExpectedReply, StoreError, StoredCallback,
+    Timestamp,
+};
 
 use crate::kit::{Host, accepted, expectation, next, stale, task};
 
 async fn host(file: &Path) -> Host {
-    let store: Arc<dyn Letters> = Arc::new(Sqlite::open(file, &SqliteConfig::default()).unwrap());
+    let store: Arc<dyn CallbackStore> = Arc::new(Sqlite::open(file, &SqliteConfig::default()).unwrap());
     Host::on(store, None, Limits::default()).await
 }
 
@@ -91,7 +94,7 @@ async fn a_late_reply_is_kept_under_its_task_without_secrets() {
 async fn what_is_let_go_is_gone_from_the_store_too() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("talaria.db");
-    let store: Arc<dyn Letters> = Arc::new(Sqlite::open(&file, &SqliteConfig::default()).unwrap());
+    let store: Arc<dyn CallbackStore> = Arc::new(Sqlite::open(&file, &SqliteConfig::default()).unwrap());
     let host = Host::on(Arc::clone(&store), None, Limits::default()).await;
     for message in ["m1", "m2"] {
         drop(host.expect_in("c", message).await);
@@ -101,7 +104,7 @@ async fn what_is_let_go_is_gone_from_the_store_too() {
     let in_two_days = Timestamp::from_millis(Timestamp::now().millis() + 2 * 24 * 3_600 * 1_000);
     host.mailbox.sweep(in_two_days);
     host.stop().await;
-    let (announced, letters) = store.announced().await.unwrap();
+    let (announced, letters) = store.expected().await.unwrap();
     let left: Vec<&str> = announced.iter().map(|announced| &*announced.message).collect();
     assert_eq!((left, letters.len()), (vec!["m3"], 0), "only what is open");
 }
@@ -119,14 +122,14 @@ impl Faulty {
 }
 
 #[async_trait]
-impl Letters for Faulty {
-    async fn announced(&self) -> Result<(Vec<Announced>, Vec<Envelope>), StoreError> {
-        self.0.announced().await
+impl CallbackStore for Faulty {
+    async fn expected(&self) -> Result<(Vec<ExpectedReply>, Vec<CallbackHeader>), StoreError> {
+        self.0.expected().await
     }
 
-    async fn announce(&self, announced: &Announced) -> Result<(), StoreError> {
+    async fn expect(&self, announced: &ExpectedReply) -> Result<(), StoreError> {
         self.check()?;
-        self.0.announce(announced).await
+        self.0.expect(announced).await
     }
 
     async fn withdraw(&self, messages: &[Box<str>], at: Timestamp) -> Result<(), StoreError> {
@@ -134,18 +137,18 @@ impl Letters for Faulty {
         self.0.withdraw(messages, at).await
     }
 
-    async fn discard(&self, messages: &[Box<str>]) -> Result<(), StoreError> {
+    async fn delete(&self, messages: &[Box<str>]) -> Result<(), StoreError> {
         self.check()?;
-        self.0.discard(messages).await
+        self.0.delete(messages).await
     }
 
-    async fn keep(&self, message: &str, letter: &Letter) -> Result<(), StoreError> {
+    async fn put(&self, message: &str, letter: &StoredCallback) -> Result<(), StoreError> {
         self.check()?;
-        self.0.keep(message, letter).await
+        self.0.put(message, letter).await
     }
 
-    async fn letter(&self, message: &str, place: usize) -> Result<Option<Letter>, StoreError> {
-        self.0.letter(message, place).await
+    async fn callback(&self, message: &str, place: usize) -> Result<Option<StoredCallback>, StoreError> {
+        self.0.callback(message, place).await
     }
 }
 

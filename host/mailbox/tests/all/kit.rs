@@ -12,8 +12,8 @@ use talaria_mailbox::{CallbackWire, Config, Limits, Listener, Mailbox, PlainWire
 use talaria_observe::Redactor;
 use talaria_store::Memory;
 use talaria_turns::{
-    Awaited, CallbackError, Callbacks, Expectation, Heir, Late, Letters, Principal, StoreError, TaskId,
-    TaskKey,
+    Awaited, CallbackError, CallbackStore, Callbacks, Expectation, Late, LateReplySink, Principal,
+    StoreError, TaskId, TaskKey,
 };
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct Host {
     pub(crate) mailbox: Mailbox,
     pub(crate) url: String,
-    pub(crate) heir: Arc<Recorder>,
+    pub(crate) sink: Arc<Recorder>,
     shutdown: CancellationToken,
     tasks: JoinSet<()>,
 }
@@ -41,11 +41,11 @@ pub(crate) struct Recorder {
     pub(crate) failing: AtomicUsize,
 }
 
-struct Inherits(Arc<Recorder>);
+struct RecordingSink(Arc<Recorder>);
 
 #[async_trait]
-impl Heir for Inherits {
-    async fn inherit(&self, late: &Late) -> Result<bool, StoreError> {
+impl LateReplySink for RecordingSink {
+    async fn deliver(&self, late: &Late) -> Result<bool, StoreError> {
         let one_less = |count: usize| count.checked_sub(1);
         if self.0.failing.fetch_update(SeqCst, SeqCst, one_less).is_ok() {
             return Err(StoreError::Unavailable("down".into()));
@@ -75,26 +75,26 @@ impl Host {
         Self::on(Arc::new(Memory::new(10)), Some(secret), Limits::default()).await
     }
 
-    pub(crate) async fn on(letters: Arc<dyn Letters>, secret: Option<&str>, limits: Limits) -> Self {
-        Self::with_wire(Arc::new(plain(secret)), letters, secret, limits).await
+    pub(crate) async fn on(store: Arc<dyn CallbackStore>, secret: Option<&str>, limits: Limits) -> Self {
+        Self::with_wire(Arc::new(plain(secret)), store, secret, limits).await
     }
 
     pub(crate) async fn with_wire(
         wire: Arc<dyn CallbackWire>,
-        letters: Arc<dyn Letters>,
+        store: Arc<dyn CallbackStore>,
         secret: Option<&str>,
         limits: Limits,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{}", listener.local_addr().unwrap(), wire.path());
         let config = Config { reply_url: url.clone(), wire, limits, redactor: Redactor::new(secret) };
-        let mailbox = Mailbox::open(letters, config).await.unwrap();
+        let mailbox = Mailbox::open(store, config).await.unwrap();
         let shutdown = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        let heir = Arc::new(Recorder::default());
-        tasks.spawn(mailbox.clone().tend(Inherits(Arc::clone(&heir)), shutdown.clone()));
+        let sink = Arc::new(Recorder::default());
+        tasks.spawn(mailbox.clone().tend(RecordingSink(Arc::clone(&sink)), shutdown.clone()));
         tasks.spawn(Listener::new(mailbox.clone()).serve(listener, shutdown.clone()));
-        Self { mailbox, url, heir, shutdown, tasks }
+        Self { mailbox, url, sink, shutdown, tasks }
     }
 
     /// Stops it in good order.

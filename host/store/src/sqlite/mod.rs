@@ -17,10 +17,10 @@
 //! an append cheap: a small row to update and one to insert, with the events as JSON. A task is folded when it is
 //! read; a snapshot bounds that for long ones, and is taken by a reader's thread, off the writer's way.
 
+mod callbacks;
 mod fault;
 #[cfg(fuzzing)]
 pub mod fuzz;
-mod letters;
 mod queue;
 mod read;
 mod reader;

@@ -12,7 +12,7 @@ use talaria_turns::{
 };
 
 use super::fault::Fault;
-use super::{letters, read, schema};
+use super::{callbacks, read, schema};
 
 /// Tasks that one write forgets. Each has rows in four tables; as many keep the writer for some milliseconds.
 pub(super) const FORGET_AT_ONCE: usize = 200;
@@ -39,7 +39,7 @@ pub(super) enum Write {
     /// Tasks that ended, up to and with this one, but no more than [`FORGET_AT_ONCE`]. Answers how many.
     Forget { newest: Ended },
     /// Something about expected replies.
-    Letters(letters::Write),
+    Callbacks(callbacks::Write),
 }
 
 /// When a task ended, then its id and its owner, so that no two are equal.
@@ -124,7 +124,7 @@ impl Write {
                 move_hook(connection, key, id, *cursor, given_up.as_ref())
             }
             Self::Forget { newest } => forget(connection, newest),
-            Self::Letters(write) => write.run(connection),
+            Self::Callbacks(write) => write.run(connection),
         }
     }
 }

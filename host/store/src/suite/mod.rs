@@ -1,8 +1,8 @@
 //! The tests that every store must pass. The tests of a store call
 //! `every_promise!(|| (an empty store, a value to keep alive as long as the store))`.
 
+pub(crate) mod callbacks;
 pub(crate) mod hooks;
-pub(crate) mod letters;
 pub(crate) mod lists;
 pub(crate) mod log;
 pub(crate) mod once;
@@ -44,9 +44,9 @@ macro_rules! every_promise {
             recall::the_messages_of_another_owner_are_not_recalled,
             recall::the_origin_of_a_context_id_is_known_as_long_as_the_context_exists,
             recall::the_newest_messages_of_a_long_context_are_recalled,
-            letters::callbacks_are_read_back_in_the_order_of_arrival,
-            letters::an_expected_reply_is_stored_unchanged_and_replaced_as_a_whole,
-            letters::deleting_an_expected_reply_deletes_its_callbacks,
+            callbacks::callbacks_are_read_back_in_the_order_of_arrival,
+            callbacks::an_expected_reply_is_stored_unchanged_and_replaced_as_a_whole,
+            callbacks::deleting_an_expected_reply_deletes_its_callbacks,
             lists::the_newest_status_comes_first_then_the_greater_id,
             lists::pages_contain_every_task_once,
             lists::a_task_that_moves_between_pages_is_not_listed_twice,

@@ -7,27 +7,27 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use talaria_turns::{Heir, Late, Message, Role, Store, StoreError, Task, Turns};
-use talaria_workspace::Initiative;
+use talaria_turns::{Late, LateReplySink, Message, Role, Store, StoreError, Task, Turns};
+use talaria_workspace::SelfPrompts;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Who takes late replies.
-pub(crate) struct Heirs {
+pub(crate) struct LateReplies {
     pub(crate) turns: Turns,
     pub(crate) store: Arc<dyn Store>,
     /// What shows them; none where nobody is to be told.
-    pub(crate) initiative: Option<Arc<Initiative>>,
+    pub(crate) initiative: Option<Arc<SelfPrompts>>,
     pub(crate) tracker: TaskTracker,
     pub(crate) shutdown: CancellationToken,
 }
 
 #[async_trait]
-impl Heir for Heirs {
-    async fn inherit(&self, late: &Late) -> Result<bool, StoreError> {
-        let Some(initiative) = &self.initiative else { return self.turns.inherit(late).await };
+impl LateReplySink for LateReplies {
+    async fn deliver(&self, late: &Late) -> Result<bool, StoreError> {
+        let Some(initiative) = &self.initiative else { return self.turns.deliver(late).await };
         let before = self.store.task(&late.task).await?;
-        let taken = self.turns.inherit(late).await?;
+        let taken = self.turns.deliver(late).await?;
         let after = self.store.task(&late.task).await?;
         let results = |task: &Option<Arc<Task>>| task.as_ref().map_or(0, |task| task.artifacts.len());
         if results(&after) > results(&before) && after.is_some_and(|task| is_of_a_person(&task)) {

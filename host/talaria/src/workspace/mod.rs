@@ -1,7 +1,7 @@
 //! The workspace bridge in this binary: everything of `talaria-workspace`, put between the server and the executors.
 //!
-//! It is there only where `WORKSPACE_ID` is set, and `app` knows three moments of it: [`Bridge::open`] before anything
-//! else reads the workspace, [`Bridge::start`] when turns can be taken, [`Bridge::snapshot`] when the process is told to
+//! It is there only where `WORKSPACE_ID` is set, and `app` knows three moments of it: [`WorkspaceService::open`] before anything
+//! else reads the workspace, [`WorkspaceService::start`] when turns can be taken, [`WorkspaceService::snapshot`] when the process is told to
 //! stop. None of them can end the process.
 
 pub(crate) mod late;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use talaria_a2a::{Auth, Token};
 use talaria_turns::Store;
 use talaria_workspace::{
-    Contact, Host, Initiative, Keys, Pulse, Reading, Snapshot, Status, Timing, Transcript,
+    Activity, Host, Keys, PlatformSession, Reading, SelfPrompts, Snapshot, Status, Timing, Transcript,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -34,13 +34,13 @@ use transcript::Records;
 const FIRST_CONTACT: Duration = Duration::from_secs(3);
 
 /// The bridge of one workspace.
-pub(crate) struct Bridge {
+pub(crate) struct WorkspaceService {
     config: config::Workspace,
     keys: Keys,
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) pulse: Arc<Activity>,
     transcript: Arc<Transcript>,
     /// What it says by itself; none where nobody is to be called.
-    pub(crate) initiative: Option<Arc<Initiative>>,
+    pub(crate) initiative: Option<Arc<SelfPrompts>>,
 }
 
 /// What heartbeats ask.
@@ -49,9 +49,9 @@ struct Seat {
     auth: Auth,
 }
 
-// === impl Bridge ===
+// === impl WorkspaceService ===
 
-impl Bridge {
+impl WorkspaceService {
     /// Reads what the last process left, and installs plugins. What was said then is in the snapshot too, for a store that
     /// `forgets` with the process.
     pub(crate) fn open(
@@ -68,8 +68,8 @@ impl Bridge {
         let before = snapshot.filter(|_| forgets).map(|snapshot| snapshot.adapter.transcript_lines);
         let transcript = Transcript::new(store, keys.clone(), before.unwrap_or_default());
         config.assembly.install_plugins();
-        let (pulse, assembly) = (Arc::<Pulse>::default(), Arc::clone(&config.assembly));
-        let initiative = Initiative::new(config.platform_url.as_str(), &keys, assembly, Arc::clone(&pulse));
+        let (pulse, assembly) = (Arc::<Activity>::default(), Arc::clone(&config.assembly));
+        let initiative = SelfPrompts::new(config.platform_url.as_str(), &keys, assembly, Arc::clone(&pulse));
         let initiative = Some(Arc::new(initiative.map_err(anyhow::Error::msg)?)).filter(|_| !config.smoke);
         Ok(Self { config: config.clone(), keys, pulse, transcript: Arc::new(transcript), initiative })
     }
@@ -101,7 +101,7 @@ impl Bridge {
         let assembly = &self.config.assembly;
         let platform_url = self.config.platform_url.as_str().to_owned();
         let timing = Timing { beat: assembly.current().manifest.heartbeat, ..Timing::default() };
-        let contact = Contact {
+        let contact = PlatformSession {
             platform_url: platform_url.clone(),
             url: url.to_owned(),
             card,

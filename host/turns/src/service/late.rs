@@ -14,7 +14,7 @@ use serde_json::json;
 use tracing::info;
 
 use super::Turns;
-use crate::callback::{Heir, Late};
+use crate::callback::{Late, LateReplySink};
 use crate::model::{Artifact, Part};
 use crate::store::StoreError;
 use crate::task::{Event, State};
@@ -25,8 +25,8 @@ const LATE_REPLY: &str = "late-reply";
 const LATE: &str = "talaria/late";
 
 #[async_trait]
-impl Heir for Turns {
-    async fn inherit(&self, late: &Late) -> Result<bool, StoreError> {
+impl LateReplySink for Turns {
+    async fn deliver(&self, late: &Late) -> Result<bool, StoreError> {
         // A task that is forgotten needs nothing more.
         let Some(live) = self.0.hub.get(&late.task).await? else { return Ok(true) };
         let artifact = artifact(late);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use talaria_turns::{
-    Accepted, Content, Event, Heir as _, Incoming, Late, News, Part, Principal, State, Task, TaskId, TaskKey,
-    Tells, Timestamp, Turns,
+    Accepted, Content, Event, Incoming, Late, LateReplySink as _, News, Part, Principal, State, Task, TaskId,
+    TaskKey, Tells, Timestamp, Turns,
 };
 
 use crate::hooks::{hook, key, numbers, service, store, with_hook};
@@ -31,9 +31,9 @@ async fn a_task_that_failed_shows_it_once_and_stays_failed() {
     let (turns, ..) = service(&store());
     let failed = settled(&turns, message("fail")).await;
     for _ in 0..2 {
-        assert!(turns.inherit(&late(&failed.id, 0, "the answer")).await.unwrap());
+        assert!(turns.deliver(&late(&failed.id, 0, "the answer")).await.unwrap());
     }
-    assert!(turns.inherit(&late(&failed.id, 1, "another")).await.unwrap());
+    assert!(turns.deliver(&late(&failed.id, 1, "another")).await.unwrap());
     let task = turns.task(&Principal::anyone(), &failed.id).await.unwrap();
     assert_eq!(task.status, failed.status);
     assert_eq!(task.history, failed.history);
@@ -50,19 +50,19 @@ async fn a_task_that_failed_shows_it_once_and_stays_failed() {
 async fn a_task_that_ended_otherwise_takes_none_and_one_that_has_not_ended_not_yet() {
     let (turns, executor, _) = service(&store());
     let done = settled(&turns, message("hi")).await;
-    assert!(turns.inherit(&late(&done.id, 0, "late")).await.unwrap(), "nothing more is to be done");
+    assert!(turns.deliver(&late(&done.id, 0, "late")).await.unwrap(), "nothing more is to be done");
     assert_eq!(turns.task(&Principal::anyone(), &done.id).await.unwrap(), done);
     let nobody = TaskId::fresh();
-    assert!(turns.inherit(&late(&nobody, 0, "late")).await.unwrap(), "forgotten");
+    assert!(turns.deliver(&late(&nobody, 0, "late")).await.unwrap(), "forgotten");
     let working = turns.send(message("wait")).await.unwrap();
-    assert!(!turns.inherit(&late(&working.task.id, 0, "late")).await.unwrap());
+    assert!(!turns.deliver(&late(&working.task.id, 0, "late")).await.unwrap());
     executor.go.notify_one();
     let done = working.settled().await;
     assert_eq!((done.status.state, done.artifacts.len()), (State::Completed, 1));
     // And nobody else's.
     let failed = settled(&turns, message("fail")).await;
     let task = TaskKey { owner: Principal::named("another"), task: failed.id.clone() };
-    assert!(turns.inherit(&Late { task, ..late(&failed.id, 0, "late") }).await.unwrap());
+    assert!(turns.deliver(&Late { task, ..late(&failed.id, 0, "late") }).await.unwrap());
     assert!(turns.task(&Principal::anyone(), &failed.id).await.unwrap().artifacts.is_empty());
 }
 
@@ -77,7 +77,7 @@ async fn hooks_of_both_kinds_are_told_also_those_of_before_a_restart() {
     turns.drain(std::time::Duration::ZERO).await;
 
     let (turns, _, kept) = service(&store);
-    assert!(turns.inherit(&late(&failed.id, 0, "the answer")).await.unwrap());
+    assert!(turns.deliver(&late(&failed.id, 0, "the answer")).await.unwrap());
     let told = kept.until(2).await;
     assert_eq!((before, told.len()), (2, 2), "what was told before is not told again");
     assert_eq!(numbers(&told), [failed.version + 1; 2]);
@@ -97,7 +97,7 @@ async fn hooks_of_both_kinds_are_told_also_those_of_before_a_restart() {
 async fn whoever_follows_from_before_the_end_gets_it_and_the_stream_is_over() {
     let (turns, ..) = service(&store());
     let failed = settled(&turns, message("fail")).await;
-    turns.inherit(&late(&failed.id, 0, "the answer")).await.unwrap();
+    turns.deliver(&late(&failed.id, 0, "the answer")).await.unwrap();
     let (_, mut reader) = turns.follow(&Principal::anyone(), &failed.id, Some(failed.version)).await.unwrap();
     let entry = reader.next().await.unwrap().unwrap();
     assert!(matches!(&*entry.event, Event::Late(_)), "{entry:?}");

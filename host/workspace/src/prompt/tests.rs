@@ -60,7 +60,7 @@ fn everything_is_in_its_place_and_says_where_it_is_from() {
         .write("shared/q/skills/both/SKILL.md", "the plugin's")
         .write("shared/q/skills/third/SKILL.md", "third");
     let assembly = folder.assembly();
-    assembly.surroundings.store(Arc::new(Surroundings {
+    assembly.surroundings.store(Arc::new(PlatformContext {
         instructions: "be kind".into(),
         peers: vec![peer("ann")],
         children: vec![peer("ben")],

@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use talaria_fakes::{FakePlatform, Mood, soon};
 use talaria_turns::TaskId;
-use talaria_workspace::{Assembly, Contact, Host, Keys, Manifest, Places, Pulse, Status, Timing};
+use talaria_workspace::{Activity, Assembly, Host, Keys, Manifest, Places, PlatformSession, Status, Timing};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -35,7 +35,7 @@ impl Host for Bridge {
 /// A workspace in contact with a platform; it lets go when it is dropped.
 struct Workspace {
     bridge: Arc<Bridge>,
-    pulse: Arc<Pulse>,
+    pulse: Arc<Activity>,
     assembly: Arc<Assembly>,
     tracker: TaskTracker,
     shutdown: CancellationToken,
@@ -51,10 +51,10 @@ impl Workspace {
             model: None,
         };
         let assembly = Arc::new(Assembly::new(places, Manifest::default()));
-        let (bridge, pulse) = (Arc::new(Bridge::default()), Arc::new(Pulse::default()));
+        let (bridge, pulse) = (Arc::new(Bridge::default()), Arc::new(Activity::default()));
         let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
         let card = watch::Sender::new(json!({ "name": "Researcher", "skills": [] }));
-        let contact = Contact {
+        let contact = PlatformSession {
             platform_url: platform.url(),
             url: "http://ws-1:8000".into(),
             card: card.subscribe(),

@@ -1,6 +1,6 @@
-//! What is going on, counted for heartbeats: turns under way, how many failed, and with what words.
+//! The activity that heartbeats report: running turns, how many failed, and the last error.
 //!
-//! Counters are taken back only by what a delivered heartbeat said, so that nothing is lost between two of them.
+//! A delivered heartbeat subtracts what it reported, so that nothing is lost between two of them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,15 +10,15 @@ use talaria_observe::scrub;
 use talaria_turns::{TaskId, Turn, TurnEnd, TurnObserver, message_text};
 use tokio::sync::{Notify, watch};
 
-/// How much of a message stands for its task, in characters: what fits the banner that shows it.
+/// Characters of a message that describe its task: what fits the banner that shows it.
 const BRIEF: usize = 60;
 
-/// How much of an error is told.
+/// Characters of an error that are reported.
 const SAMPLE: usize = 500;
 
-/// Counts turns. One for the whole host.
+/// Counts the turns of the whole host.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct Activity {
     began: Instant,
     state: Mutex<State>,
     changed: Notify,
@@ -28,7 +28,7 @@ pub struct Pulse {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The turns under way by their tasks: each one's number, and what it is about.
+    /// Running turns by task: the number of each, and a description.
     running: HashMap<TaskId, (u64, String)>,
     started: u64,
     ended: u64,
@@ -36,16 +36,16 @@ struct State {
     sample: String,
 }
 
-/// What a heartbeat says of turns.
+/// The activity at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// Turns under way.
+    /// Running turns.
     pub active: usize,
-    /// What the newest of them is about; empty without one.
+    /// A description of the newest one; empty if there is none.
     pub current: String,
     /// Failed turns among those that ended since the last delivered heartbeat, from 0 to 1.
     pub error_rate: f64,
-    /// The words of the last failure since then; empty without one.
+    /// The last error since then; empty if there is none.
     pub sample_error: String,
     /// Seconds since the start.
     pub uptime: u64,
@@ -53,17 +53,17 @@ pub struct Reading {
     failed: u64,
 }
 
-impl Default for Pulse {
+impl Default for Activity {
     fn default() -> Self {
         let heard = watch::Sender::new(false);
         Self { began: Instant::now(), state: Mutex::default(), changed: Notify::new(), heard }
     }
 }
 
-// === impl Pulse ===
+// === impl Activity ===
 
-impl Pulse {
-    /// A turn begins.
+impl Activity {
+    /// Records that a turn began.
     pub fn begin(&self, task: &TaskId, text: &str) {
         let brief = brief(text);
         let mut state = self.state();
@@ -74,7 +74,7 @@ impl Pulse {
         self.changed.notify_one();
     }
 
-    /// The turn of this task ends; with these words, if it failed.
+    /// Records that the turn of a task ended, and its error if it failed.
     pub fn end(&self, task: &TaskId, failure: Option<&str>) {
         let sample = failure.map(|why| scrub(why).chars().take(SAMPLE).collect());
         let mut state = self.state();
@@ -88,7 +88,7 @@ impl Pulse {
         self.changed.notify_one();
     }
 
-    /// What is going on now.
+    /// The activity now.
     pub fn read(&self) -> Reading {
         let state = self.state();
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
@@ -104,7 +104,7 @@ impl Pulse {
         }
     }
 
-    /// That reading was delivered: what it counted is not counted again.
+    /// Subtracts a reading that a heartbeat delivered.
     pub(crate) fn delivered(&self, reading: &Reading) {
         let mut state = self.state();
         state.ended = state.ended.saturating_sub(reading.ended);
@@ -116,9 +116,9 @@ impl Pulse {
         self.heard.send_replace(true);
     }
 
-    /// Resolves once the platform has heard a heartbeat.
+    /// Resolves once a heartbeat was delivered.
     pub(crate) async fn heard(&self) {
-        // The sender is here, so this does not fail.
+        // The sender lives in `self`, so this does not fail.
         let _ = self.heard.subscribe().wait_for(|heard| *heard).await;
     }
 
@@ -132,7 +132,7 @@ impl Pulse {
     }
 }
 
-impl TurnObserver for Pulse {
+impl TurnObserver for Activity {
     fn began(&self, _: &str, turn: &Turn) {
         self.begin(&turn.task, &message_text(&turn.message.parts));
     }
@@ -146,7 +146,7 @@ impl TurnObserver for Pulse {
     }
 }
 
-/// The begin of a message, on one line, without secrets.
+/// The beginning of a message, on one line, without secrets.
 fn brief(text: &str) -> String {
     let text = scrub(text);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -162,8 +162,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_delivered_is_not_counted_again() {
-        let pulse = Pulse::default();
+    fn a_delivered_reading_is_not_counted_again() {
+        let pulse = Activity::default();
         let [first, second, between] = [TaskId::fresh(), TaskId::fresh(), TaskId::fresh()];
         pulse.begin(&first, "look at\nOPENAI_API_KEY=abcdefgh12345678");
         pulse.begin(&second, &"x".repeat(100));

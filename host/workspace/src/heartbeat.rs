@@ -28,10 +28,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::activity::Activity;
 use crate::keys::Key;
 use crate::platform::{Platform, Unanswered};
-use crate::pulse::Pulse;
-use crate::surroundings::Surroundings;
+use crate::platform_context::PlatformContext;
 
 /// When things are done. The numbers are the platform's own runtime's; tests have shorter ones.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +71,7 @@ pub struct Status {
 }
 
 /// Keeps the platform informed.
-pub(crate) struct Heart {
+pub(crate) struct Heartbeat {
     pub(crate) platform: Platform,
     pub(crate) workspace: String,
     pub(crate) parent: Option<String>,
@@ -81,9 +81,9 @@ pub(crate) struct Heart {
     pub(crate) card: watch::Receiver<Value>,
     pub(crate) token: Arc<Key>,
     pub(crate) secret: Arc<Key>,
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) pulse: Arc<Activity>,
     pub(crate) host: Arc<dyn Host>,
-    pub(crate) surroundings: Arc<ArcSwap<Surroundings>>,
+    pub(crate) surroundings: Arc<ArcSwap<PlatformContext>>,
     pub(crate) timing: Timing,
     /// Turns true after the first try to reach the platform, however it ended.
     pub(crate) tried: watch::Sender<bool>,
@@ -132,9 +132,9 @@ impl Status {
     }
 }
 
-// === impl Heart ===
+// === impl Heartbeat ===
 
-impl Heart {
+impl Heartbeat {
     /// Beats until `shutdown`.
     pub(crate) async fn run(self, shutdown: CancellationToken) {
         shutdown.run_until_cancelled(self.beat_for_ever()).await;
@@ -304,7 +304,7 @@ impl Heart {
     /// Asks for what the prompt needs. What cannot be had stays as it was.
     async fn refresh(&self, memory: &mut Memory) {
         let before = self.surroundings.load_full();
-        let all = Surroundings::ask(&self.platform, &self.workspace, self.parent.as_deref(), &before);
+        let all = PlatformContext::fetch(&self.platform, &self.workspace, self.parent.as_deref(), &before);
         let Ok((fresh, problem)) = timeout(self.timing.timeout, all).await else { return };
         if fresh != *before {
             self.surroundings.store(Arc::new(fresh));

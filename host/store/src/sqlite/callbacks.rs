@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use talaria_turns::{Announced, Envelope, Letter, Letters, Principal, StoreError, TaskKey, Timestamp};
+use talaria_turns::{
+    CallbackHeader, CallbackStore, ExpectedReply, Principal, StoreError, StoredCallback, TaskKey, Timestamp,
+};
 
 use super::Sqlite;
 use super::fault::Fault;
@@ -11,13 +13,13 @@ use super::write::{self, millis, natural};
 /// One thing to write.
 pub(super) enum Write {
     /// An announcement, new or again.
-    Announce(Announced),
+    Announce(ExpectedReply),
     /// Announcements that were withdrawn.
     Withdraw(Box<[Box<str>]>, Timestamp),
     /// Announcements to forget, with their letters.
     Discard(Box<[Box<str>]>),
     /// A letter for an announced message.
-    Keep(Box<str>, Letter),
+    Keep(Box<str>, StoredCallback),
 }
 
 impl Write {
@@ -44,8 +46,8 @@ impl Write {
     }
 }
 
-fn announce(connection: &Connection, announced: &Announced) -> Result<(), Fault> {
-    let Announced { message, chat, task, executor, at, closed } = announced;
+fn announce(connection: &Connection, announced: &ExpectedReply) -> Result<(), Fault> {
+    let ExpectedReply { message, chat, task, executor, at, closed } = announced;
     connection
         .prepare_cached(
             "INSERT INTO expected (message, chat, owner, task, executor, at, closed_at)
@@ -71,7 +73,7 @@ fn announce(connection: &Connection, announced: &Announced) -> Result<(), Fault>
     Ok(())
 }
 
-fn keep(connection: &Connection, message: &str, letter: &Letter) -> Result<(), Fault> {
+fn keep(connection: &Connection, message: &str, letter: &StoredCallback) -> Result<(), Fault> {
     let kept = connection
         .prepare_cached(
             "INSERT INTO letters (expected, is_reply, is_late, digest, at, body)
@@ -91,7 +93,7 @@ fn keep(connection: &Connection, message: &str, letter: &Letter) -> Result<(), F
     }
 }
 
-fn announced(connection: &Connection) -> Result<(Vec<Announced>, Vec<Envelope>), Fault> {
+fn announced(connection: &Connection) -> Result<(Vec<ExpectedReply>, Vec<CallbackHeader>), Fault> {
     let mut select = connection
         .prepare("SELECT message, chat, owner, task, executor, at, closed_at FROM expected ORDER BY key")?;
     let mut rows = select.query([])?;
@@ -99,7 +101,7 @@ fn announced(connection: &Connection) -> Result<(Vec<Announced>, Vec<Envelope>),
     while let Some(row) = rows.next()? {
         let (owner, task): (String, String) = (row.get(2)?, row.get(3)?);
         let owner = if owner.is_empty() { Principal::anyone() } else { Principal::named(&owner) };
-        announced.push(Announced {
+        announced.push(ExpectedReply {
             message: row.get(0)?,
             chat: row.get(1)?,
             task: TaskKey { owner, task: task.parse()? },
@@ -113,7 +115,7 @@ fn announced(connection: &Connection) -> Result<(Vec<Announced>, Vec<Envelope>),
          FROM letters JOIN expected ON expected.key = letters.expected ORDER BY number",
     )?;
     let envelope = |row: &Row<'_>| {
-        Ok(Envelope {
+        Ok(CallbackHeader {
             message: row.get(0)?,
             is_reply: row.get(1)?,
             is_late: row.get(2)?,
@@ -125,7 +127,7 @@ fn announced(connection: &Connection) -> Result<(Vec<Announced>, Vec<Envelope>),
     Ok((announced, envelopes))
 }
 
-fn letter(connection: &Connection, message: &str, place: usize) -> Result<Option<Letter>, Fault> {
+fn letter(connection: &Connection, message: &str, place: usize) -> Result<Option<StoredCallback>, Fault> {
     let found = connection
         .prepare_cached(
             "SELECT is_reply, is_late, digest, letters.at, body
@@ -133,7 +135,7 @@ fn letter(connection: &Connection, message: &str, place: usize) -> Result<Option
              WHERE message = ?1 ORDER BY number LIMIT 1 OFFSET ?2",
         )?
         .query_row(params![message, i64::try_from(place).unwrap_or(i64::MAX)], |row| {
-            Ok(Letter {
+            Ok(StoredCallback {
                 is_reply: row.get(0)?,
                 is_late: row.get(1)?,
                 digest: row.get(2)?,
@@ -150,12 +152,12 @@ fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
 }
 
 #[async_trait]
-impl Letters for Sqlite {
-    async fn announced(&self) -> Result<(Vec<Announced>, Vec<Envelope>), StoreError> {
+impl CallbackStore for Sqlite {
+    async fn expected(&self) -> Result<(Vec<ExpectedReply>, Vec<CallbackHeader>), StoreError> {
         self.readers.read(announced).await
     }
 
-    async fn announce(&self, announced: &Announced) -> Result<(), StoreError> {
+    async fn expect(&self, announced: &ExpectedReply) -> Result<(), StoreError> {
         self.write_letters(Write::Announce(announced.clone())).await
     }
 
@@ -163,15 +165,15 @@ impl Letters for Sqlite {
         self.write_letters(Write::Withdraw(messages.into(), at)).await
     }
 
-    async fn discard(&self, messages: &[Box<str>]) -> Result<(), StoreError> {
+    async fn delete(&self, messages: &[Box<str>]) -> Result<(), StoreError> {
         self.write_letters(Write::Discard(messages.into())).await
     }
 
-    async fn keep(&self, message: &str, letter: &Letter) -> Result<(), StoreError> {
+    async fn put(&self, message: &str, letter: &StoredCallback) -> Result<(), StoreError> {
         self.write_letters(Write::Keep(message.into(), letter.clone())).await
     }
 
-    async fn letter(&self, message: &str, place: usize) -> Result<Option<Letter>, StoreError> {
+    async fn callback(&self, message: &str, place: usize) -> Result<Option<StoredCallback>, StoreError> {
         let message = message.to_owned();
         self.look_ups.read(move |connection| letter(connection, &message, place)).await
     }
@@ -179,6 +181,6 @@ impl Letters for Sqlite {
 
 impl Sqlite {
     async fn write_letters(&self, write: Write) -> Result<(), StoreError> {
-        self.writer.write(write::Write::Letters(write)).await.map(drop)
+        self.writer.write(write::Write::Callbacks(write)).await.map(drop)
     }
 }

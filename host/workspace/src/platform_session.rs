@@ -1,4 +1,4 @@
-//! The start of everything that goes on between the platform and this workspace.
+//! The session with the platform: the tokens, and the thread that registers this workspace and sends its heartbeats.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,38 +14,38 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::error;
 
-use crate::heart::{Heart, Host, Timing};
+use crate::activity::Activity;
+use crate::heartbeat::{Heartbeat, Host, Timing};
 use crate::keys::Key;
 use crate::platform::Platform;
 use crate::prompt::Assembly;
-use crate::pulse::Pulse;
 
-/// The platform's tokens, shared by those who call it and those whom it calls.
+/// The tokens of workspace and platform, for calls in both directions.
 #[derive(Debug, Clone)]
 pub struct Keys {
     token: Arc<Key>,
     secret: Arc<Key>,
 }
 
-/// What the platform is told of this workspace, and where.
+/// How this workspace presents itself to the platform.
 #[derive(Debug, Clone)]
-pub struct Contact {
+pub struct PlatformSession {
     /// The platform's address.
     pub platform_url: String,
-    /// Where it reaches this workspace.
+    /// The address at which it reaches this workspace.
     pub url: String,
     /// The card, in the shape of the registry, as it changes.
     pub card: watch::Receiver<Value>,
     /// The workspace that this one belongs to.
     pub parent: Option<String>,
-    /// When things are done.
+    /// Intervals and timeouts.
     pub timing: Timing,
 }
 
 // === impl Keys ===
 
 impl Keys {
-    /// Reads what is in the workspace's folder. `token` is used where there is no file with one.
+    /// Reads the tokens from the workspace's folder. `token` is used if there is no file with one.
     pub fn open(folder: &Path, token: Option<SecretString>) -> Self {
         let secret = Arc::new(Key::open(folder.join(".platform_inbound_secret"), None));
         Self { token: Arc::new(Key::open(folder.join(".auth_token"), token)), secret }
@@ -55,43 +55,44 @@ impl Keys {
         Arc::clone(&self.token)
     }
 
-    /// What the platform and this workspace know and nobody else does.
+    /// The tokens that are known now.
     pub fn known(&self) -> impl Iterator<Item = SecretString> {
         [self.token.get(), self.secret.get()].into_iter().flatten()
     }
 
-    /// What takes them out of texts.
+    /// A redactor that removes the tokens from texts.
     pub fn redactor(&self) -> Redactor {
         let known: Vec<_> = self.known().collect();
         Redactor::new(known.iter().map(|secret| secret.expose_secret()))
     }
 
-    /// Whether whoever sends this is the platform. Nobody is while there is no token.
+    /// Whether a bearer token is the platform's. Always false while no token is known.
     pub fn is_platform(&self, bearer: &[u8]) -> bool {
         let same = |known: SecretString| bool::from(known.expose_secret().as_bytes().ct_eq(bearer));
         self.known().map(same).fold(false, |any, one| any | one)
     }
 }
 
-// === impl Contact ===
+// === impl PlatformSession ===
 
-impl Contact {
-    /// Registers and beats on a thread of its own, until `shutdown`. Returns after the first try, or after `wait`.
+impl PlatformSession {
+    /// Registers and sends heartbeats on a thread of its own, until `shutdown`. Returns after the first attempt, or after
+    /// `wait`.
     ///
     /// # Errors
-    /// When the platform's address is none.
+    /// If the platform's address cannot be called.
     pub async fn start(
         self,
         assembly: &Assembly,
         keys: &Keys,
-        pulse: Arc<Pulse>,
+        pulse: Arc<Activity>,
         host: Arc<dyn Host>,
         (tracker, shutdown): (&TaskTracker, CancellationToken),
         wait: Duration,
     ) -> Result<(), String> {
         let workspace = assembly.places().id.clone();
         let (tried, mut first) = watch::channel(false);
-        let heart = Heart {
+        let heart = Heartbeat {
             platform: Platform::new(&self.platform_url, &workspace, Arc::clone(&keys.token))?,
             workspace,
             parent: self.parent,
@@ -107,7 +108,7 @@ impl Contact {
         };
         tracker.spawn_blocking(move || match Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime.block_on(heart.run(shutdown)),
-            Err(error) => error!(%error, "no heartbeats: there is no thread for them; restart the bridge"),
+            Err(error) => error!(%error, "heartbeats not started: no thread for them; restart Talaria"),
         });
         let _ = tokio::time::timeout(wait, first.wait_for(|tried| *tried)).await;
         Ok(())

@@ -1,6 +1,7 @@
-//! What the platform adds to the prompt: its instructions, the peers, and what the parent shares.
+//! The platform's contribution to the prompt: its instructions, the peers, and the files that the parent shares.
 //!
-//! Each is asked for on its own, and what cannot be had stays as it was: a platform that is down changes no prompt.
+//! Each is fetched on its own, and one that cannot be fetched stays as it was: the prompt does not change while the platform
+//! is down.
 
 use std::time::Duration;
 
@@ -8,20 +9,20 @@ use serde_json::Value;
 
 use crate::platform::{Platform, Unanswered};
 
-/// One question to the platform. Short: a prompt without peers is better than a bridge that waits.
-const QUESTION: Duration = Duration::from_secs(3);
+/// The timeout of each request. Short: a prompt without peers is better than a turn that waits.
+const REQUEST: Duration = Duration::from_secs(3);
 
-/// Most peers that are named in a prompt.
+/// The most peers that a prompt names.
 const PEERS: usize = 200;
 
-/// What is known of the workspaces around this one.
+/// What the platform knows of this workspace and those around it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Surroundings {
+pub(crate) struct PlatformContext {
     /// The platform's instructions.
     pub(crate) instructions: String,
     /// Other workspaces that it may delegate to.
     pub(crate) peers: Vec<Peer>,
-    /// Those among them that it coordinates.
+    /// The peers that it coordinates.
     pub(crate) children: Vec<Peer>,
     /// Files that the parent shares: their paths and texts.
     pub(crate) parent: Vec<(String, String)>,
@@ -36,11 +37,11 @@ pub(crate) struct Peer {
     pub(crate) skills: Vec<String>,
 }
 
-// === impl Surroundings ===
+// === impl PlatformContext ===
 
-impl Surroundings {
-    /// Asks for everything. The second half says what could not be had.
-    pub(crate) async fn ask(
+impl PlatformContext {
+    /// Fetches everything, and says what could not be fetched.
+    pub(crate) async fn fetch(
         platform: &Platform,
         workspace: &str,
         parent: Option<&str>,
@@ -49,13 +50,13 @@ impl Surroundings {
         let mut fresh = before.clone();
         let mut problems = Vec::new();
         let path = format!("/workspaces/{workspace}/instructions/resolve");
-        match platform.get(&path, QUESTION).await {
+        match platform.get(&path, REQUEST).await {
             Ok(answer) => fresh.instructions = text(&answer, "instructions").trim().to_owned(),
             // Older platforms have no instructions.
             Err(Unanswered::Refused { status: 404, .. }) => fresh.instructions.clear(),
             Err(error) => problems.push(format!("instructions: {error}")),
         }
-        match platform.get(&format!("/registry/{workspace}/peers"), QUESTION).await {
+        match platform.get(&format!("/registry/{workspace}/peers"), REQUEST).await {
             Ok(answer) => {
                 let all = answer.as_array().map(Vec::as_slice).unwrap_or_default();
                 let is_child =
@@ -66,7 +67,7 @@ impl Surroundings {
             Err(error) => problems.push(format!("peers: {error}")),
         }
         if let Some(parent) = parent {
-            match platform.get(&format!("/workspaces/{parent}/shared-context"), QUESTION).await {
+            match platform.get(&format!("/workspaces/{parent}/shared-context"), REQUEST).await {
                 Ok(answer) => {
                     let files = answer.as_array().map(Vec::as_slice).unwrap_or_default();
                     let file = |file: &Value| {
@@ -85,7 +86,7 @@ impl Surroundings {
 // === impl Peer ===
 
 impl Peer {
-    /// None for one without a card, which nobody can delegate to.
+    /// `None` for a peer without a card, to which nothing can be delegated.
     fn of(value: &Value) -> Option<Self> {
         let card = match value.get("agent_card")? {
             Value::String(text) => serde_json::from_str(text).ok()?,

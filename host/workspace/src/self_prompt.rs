@@ -1,13 +1,13 @@
-//! What a workspace says by itself: a first prompt, once, one whenever it has been idle for a while, and what came too late
-//! to be an answer.
+//! The prompts that a workspace gives itself: the first one, once, and one whenever it has been idle for a while. Also the
+//! notices about replies that came too late.
 //!
-//! Prompts go through the platform's proxy, so that they appear in the conversation like everybody's messages, and come back
-//! as ordinary turns. The first prompt is marked as sent *before* it is sent: one that makes the agent crash must not do so
-//! at every start. It waits for the first heartbeat that the platform took, so that one which starts later than the
-//! workspace, or an end of this process before that, does not lose it.
+//! Prompts go through the platform's proxy, so that they appear in the conversation like any other message, and come back
+//! as ordinary turns. The first prompt is marked as sent *before* it is sent: a prompt that
+//! crashes the agent must not do so at every start. It waits for the first heartbeat that the platform accepted, so it is not
+//! lost if the platform starts later than the workspace, or if this process ends before that.
 //!
-//! A late reply goes to the person who asked (`/notify`), who has read by then that there would be none. It is tried a few
-//! times and then given up, since it is with its task in any case.
+//! A late reply goes to the person who asked (`/notify`), who has been told by then that there would be
+//! none. After a few attempts it is given up, since the task has it in any case.
 
 use std::fs;
 use std::io;
@@ -19,51 +19,51 @@ use serde_json::{Value, json};
 use talaria_backoff::Backoff;
 use tracing::{info, warn};
 
-use crate::contact::Keys;
+use crate::activity::Activity;
 use crate::platform::{Platform, Unanswered};
+use crate::platform_session::Keys;
 use crate::prompt::Assembly;
-use crate::pulse::Pulse;
 
-/// The marker's name.
+/// The file that marks the first prompt as sent.
 const MARKER: &str = ".initial_prompt_done";
 
-/// How often a prompt is tried: a container's network takes a moment to settle.
+/// Attempts to send a prompt: the network of a container takes a moment to settle.
 const TRIES: u32 = 5;
 
-/// How long the platform may take to pass a notice on.
+/// The time that the platform may take to show a notice.
 const NOTICE: Duration = Duration::from_secs(10);
 
-/// How long a turn may take, as the seeds bound it.
+/// The time that a turn may take, as in the Python bridge.
 const TURN: Duration = Duration::from_secs(600);
 
-/// How long an idle prompt is awaited at least and at most.
+/// The least and the most time that the turn of an idle prompt may take.
 const IDLE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(300));
 
-/// Sends prompts for as long as it runs.
-pub struct Initiative {
+/// Sends the prompts of a workspace to itself.
+pub struct SelfPrompts {
     platform: Platform,
     assembly: Arc<Assembly>,
-    pulse: Arc<Pulse>,
+    pulse: Arc<Activity>,
 }
 
-// === impl Initiative ===
+// === impl SelfPrompts ===
 
-impl Initiative {
-    /// Through this platform.
+impl SelfPrompts {
+    /// Sends through this platform.
     ///
     /// # Errors
-    /// When the platform's address is none.
+    /// If the platform's address cannot be called.
     pub fn new(
         platform_url: &str,
         keys: &Keys,
         assembly: Arc<Assembly>,
-        pulse: Arc<Pulse>,
+        pulse: Arc<Activity>,
     ) -> Result<Self, String> {
         let platform = Platform::new(platform_url, &assembly.places().id, keys.token())?;
         Ok(Self { platform, assembly, pulse })
     }
 
-    /// Sends the first prompt, if it was not sent ever, and then idle ones, for ever.
+    /// Sends the first prompt, unless it was ever sent, and then idle prompts for ever.
     pub async fn run(self: Arc<Self>) {
         let manifest = self.assembly.current().manifest.clone();
         if let Some(prompt) = manifest.initial_prompt {
@@ -72,7 +72,7 @@ impl Initiative {
                 Ok(true) => self.send("initial", &prompt, TURN).await,
                 Ok(false) => {}
                 Err(error) => {
-                    warn!(%error, file = MARKER, "the first prompt is not sent: it could not be marked as sent");
+                    warn!(%error, file = MARKER, "first prompt not sent: could not be marked as sent");
                 }
             }
         }
@@ -86,7 +86,7 @@ impl Initiative {
         }
     }
 
-    /// Shows a text to whoever uses the workspace.
+    /// Shows a text to the person who uses the workspace.
     pub async fn notify(&self, text: &str) {
         let path = format!("/workspaces/{}/notify", self.assembly.places().id);
         self.post("notice", &path, &json!({ "message": text }), NOTICE).await;
@@ -108,7 +108,7 @@ impl Initiative {
         loop {
             match self.platform.post(path, body, within).await {
                 Ok(_) => return info!(kind, "prompt to the own workspace sent"),
-                // It got through; the answer did not.
+                // The prompt arrived; only the answer is unusable.
                 Err(Unanswered::NotJson(_)) => return,
                 Err(error) => {
                     let delay = backoff.next_delay();
@@ -123,7 +123,7 @@ impl Initiative {
     }
 }
 
-/// Marks the first prompt as sent; false where it was before.
+/// Marks the first prompt as sent; false if it was marked before.
 fn mark(folder: &Path) -> io::Result<bool> {
     match fs::File::options().write(true).create_new(true).open(folder.join(MARKER)) {
         Ok(file) => file.sync_all().map(|()| true),

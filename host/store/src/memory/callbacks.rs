@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use async_trait::async_trait;
-use talaria_turns::{Announced, Envelope, Letter, Letters, StoreError, Timestamp};
+use talaria_turns::{CallbackHeader, CallbackStore, ExpectedReply, StoreError, StoredCallback, Timestamp};
 
 use super::Memory;
 
 /// Announcements and their letters, in the order in which they were first announced.
 #[derive(Default)]
 pub(super) struct Kept {
-    known: BTreeMap<u64, (Announced, Vec<Letter>)>,
+    known: BTreeMap<u64, (ExpectedReply, Vec<StoredCallback>)>,
     places: BTreeMap<Box<str>, u64>,
     next: u64,
 }
 
 impl Kept {
-    fn get(&mut self, message: &str) -> Option<&mut (Announced, Vec<Letter>)> {
+    fn get(&mut self, message: &str) -> Option<&mut (ExpectedReply, Vec<StoredCallback>)> {
         self.known.get_mut(self.places.get(message)?)
     }
 }
@@ -29,12 +29,12 @@ impl Memory {
 }
 
 #[async_trait]
-impl Letters for Memory {
-    async fn announced(&self) -> Result<(Vec<Announced>, Vec<Envelope>), StoreError> {
+impl CallbackStore for Memory {
+    async fn expected(&self) -> Result<(Vec<ExpectedReply>, Vec<CallbackHeader>), StoreError> {
         let kept = self.kept();
         let announced = kept.known.values().map(|(announced, _)| announced.clone()).collect();
         let letters = kept.known.values().flat_map(|(announced, letters)| {
-            letters.iter().map(|letter| Envelope {
+            letters.iter().map(|letter| CallbackHeader {
                 message: announced.message.clone(),
                 is_reply: letter.is_reply,
                 is_late: letter.is_late,
@@ -45,7 +45,7 @@ impl Letters for Memory {
         Ok((announced, letters.collect()))
     }
 
-    async fn announce(&self, announced: &Announced) -> Result<(), StoreError> {
+    async fn expect(&self, announced: &ExpectedReply) -> Result<(), StoreError> {
         let mut kept = self.kept();
         match kept.get(&announced.message) {
             Some((known, letters)) => {
@@ -72,7 +72,7 @@ impl Letters for Memory {
         Ok(())
     }
 
-    async fn discard(&self, messages: &[Box<str>]) -> Result<(), StoreError> {
+    async fn delete(&self, messages: &[Box<str>]) -> Result<(), StoreError> {
         let mut kept = self.kept();
         for message in messages {
             if let Some(place) = kept.places.remove(message) {
@@ -82,14 +82,14 @@ impl Letters for Memory {
         Ok(())
     }
 
-    async fn keep(&self, message: &str, letter: &Letter) -> Result<(), StoreError> {
+    async fn put(&self, message: &str, letter: &StoredCallback) -> Result<(), StoreError> {
         let mut kept = self.kept();
         let (_, letters) = kept.get(message).ok_or(StoreError::NotFound)?;
         letters.push(letter.clone());
         Ok(())
     }
 
-    async fn letter(&self, message: &str, place: usize) -> Result<Option<Letter>, StoreError> {
+    async fn callback(&self, message: &str, place: usize) -> Result<Option<StoredCallback>, StoreError> {
         Ok(self.kept().get(message).and_then(|(_, letters)| letters.get(place).cloned()))
     }
 }
