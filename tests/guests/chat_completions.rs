@@ -1,4 +1,5 @@
-//! The chat-completions executor, which behaves as the Python bridge did, against a gateway that behaves like hermes-agent.
+//! The chat-completions executor, which behaves as the Python bridge did, against a gateway that behaves like
+//! hermes-agent.
 
 mod cancelled;
 mod denied;

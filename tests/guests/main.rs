@@ -1,4 +1,5 @@
-//! The promises of the built-in executors. Each is loaded as the component in `guests/dist` and talks to a fake upstream.
+//! The promises of the built-in executors. Each is loaded as the component in `guests/dist` and talks to a fake
+//! upstream.
 //!
 //! Logic that needs no host is tested natively, beside the guests' sources; the engine's own promises are in
 //! `host/engine/tests`.

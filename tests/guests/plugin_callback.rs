@@ -21,8 +21,8 @@ use tokio::sync::mpsc;
 /// The secret that plugin and bridge share; the executor may name it but never sees it.
 const SECRET: &str = "MOLECULE_A2A_PLATFORM_SHARED_SECRET";
 
-/// The executor, pointed at this plugin, with the grant that its settings imply and the deadline of the product. Its chats
-/// are named as the Python bridge named them, so that turns of the rig's one context have chats of their own.
+/// The executor, pointed at this plugin, with the grant that its settings imply and the deadline of the product. Its
+/// chats are named as the Python bridge named them, so that turns of the rig's one context have chats of their own.
 async fn rig(plugin: &FakePlugin, mail: &MailHost) -> Rig {
     Rig::new("plugin-callback")
         .await

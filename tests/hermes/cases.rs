@@ -1,5 +1,5 @@
-//! Cases that every executor must pass at the real gateway. The modules named after executors select the cases that apply to
-//! each, and add its own.
+//! Cases that every executor must pass at the real gateway. The modules named after executors select the cases that
+//! apply to each, and add its own.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -226,7 +226,8 @@ pub(crate) async fn survives_the_gateway(executor: &str) {
     assert_eq!(words(&seen)[..2], ["say before", "before"], "{seen:?}");
 }
 
-/// The workspace's transcript shows what the agent remembers of this bridge's contexts, and nothing else of the gateway.
+/// The workspace's transcript shows what the agent remembers of this bridge's contexts, and nothing else of the
+/// gateway.
 pub(crate) async fn shows_its_transcript(executor: &str) {
     let hermes = Partner::shared().await;
     let (folder, platform) = (tempfile::tempdir().unwrap(), FakePlatform::start().await);

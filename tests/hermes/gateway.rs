@@ -1,8 +1,8 @@
 //! The real `hermes gateway run`, as a child process on loopback.
 //!
-//! It has a fresh `HERMES_HOME`, an empty environment, ports of its own, and a model provider that the tests script. It does not
-//! outlive the test: a shell in between kills it as soon as the pipe to the test is closed, so that a killed test leaves nothing
-//! behind either.
+//! It has a fresh `HERMES_HOME`, an empty environment, ports of its own, and a model provider that the tests script. It
+//! does not outlive the test: a shell in between kills it as soon as the pipe to the test is closed, so that a killed
+//! test leaves nothing behind either.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The gateway of a test, the model behind it, and the bridge before it.
 //!
-//! All tests of a process share one gateway, since it takes seconds to start; each test has a bridge and contexts of its own. A
-//! test that harms the gateway, or needs another configuration, starts its own.
+//! All tests of a process share one gateway, since it takes seconds to start; each test has a bridge and contexts of
+//! its own. A test that harms the gateway, or needs another configuration, starts its own.
 
 use std::ops::Deref;
 use std::path::Path;

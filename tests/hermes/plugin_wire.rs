@@ -1,5 +1,5 @@
-//! The wire of the molecule-a2a platform at the real gateway, without a bridge: what an executor can rely on, and what it must
-//! expect. The plugin is ours; sessions, commands, approvals and the order of answers are the gateway's.
+//! The wire of the molecule-a2a platform at the real gateway, without a bridge: what an executor can rely on, and what
+//! it must expect. The plugin is ours; sessions, commands, approvals and the order of answers are the gateway's.
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Provider, Reply};

@@ -1,8 +1,8 @@
 //! Asks two upstreams at once, takes the answer of the one that begins first, and stops the other.
 //!
-//! The code is straight-line: it opens both streams, then polls them in turn with `await-event`, a few milliseconds each. The first
-//! one with text wins. Dropping the loser's exchange closes its connection, and its upstream stops. An upstream that fails has lost;
-//! if both fail, the turn says why.
+//! The code is straight-line: it opens both streams, then polls them in turn with `await-event`, a few milliseconds
+//! each. The first one with text wins. Dropping the loser's exchange closes its connection, and its upstream stops. An
+//! upstream that fails has lost; if both fail, the turn says why.
 //!
 //! `open` returns with the head of the response, which streaming gateways send before they think.
 

@@ -1,11 +1,11 @@
 //! Reaches an agent by `POST {base_url}/chat/completions`: buffered, or streamed if the caller is streaming.
 //!
-//! The texts that a caller reads when something is wrong are those of the Python bridge, to the letter, because platforms
-//! match on them. One thing is corrected: the gateway reports a provider's failure as HTTP 200 with `finish_reason:
-//! "error"`, and that is a failure here, not an answer.
+//! The texts that a caller reads when something is wrong are those of the Python bridge, to the letter, because
+//! platforms match on them. One thing is corrected: the gateway reports a provider's failure as HTTP 200 with
+//! `finish_reason: "error"`, and that is a failure here, not an answer.
 //!
-//! hermes-agent cuts a long text on this route without saying so. Such a text goes out as a run instead, in the same session,
-//! if the gateway has runs; if it has none, the turn is rejected.
+//! hermes-agent cuts a long text on this route without saying so. Such a text goes out as a run instead, in the same
+//! session, if the gateway has runs; if it has none, the turn is rejected.
 //!
 //! A turn that a restart of this host interrupted is asked again where that is safe; a run is followed to its end.
 
@@ -100,8 +100,8 @@ impl Executor for ChatCompletions {
         }
     }
 
-    /// Also asks for the list of models, which wants the key: health needs none, so a wrong one would pass until the first
-    /// turn.
+    /// Also asks for the list of models, which wants the key: health needs none, so a wrong one would pass until the
+    /// first turn.
     fn setup(context: SetupContext) -> Result<(), Failure> {
         let settings: Settings = settings(&context.settings)?;
         let get = |route: &str| {

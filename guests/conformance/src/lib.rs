@@ -1,7 +1,7 @@
 //! Answers as the A2A conformance kits expect.
 //!
-//! The kits tell an agent what to do by a prefix of the message's id, their successor by the first word of its text. This component
-//! looks at both, so that it serves both. Run it with `a2a.reply = "task"`.
+//! The kits tell an agent what to do by a prefix of the message's id, their successor by the first word of its text.
+//! This component looks at both, so that it serves both. Run it with `a2a.reply = "task"`.
 
 use serde_json::json;
 use talaria_guest::events::{self, Artifact, Event};

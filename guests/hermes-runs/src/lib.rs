@@ -3,8 +3,8 @@
 //! The client of that route is [`talaria_upstream::hermes_agent::runs`], which says what happens to a run.
 //!
 //! A gateway from before there were runs gets the turn as a chat completion in the context's session. The completion is
-//! always streamed, even if the caller is not streaming: the gateway gives up a stream whose reader is gone, but runs an
-//! unstreamed completion to its end.
+//! always streamed, even if the caller is not streaming: the gateway gives up a stream whose reader is gone, but runs
+//! an unstreamed completion to its end.
 
 use serde::Deserialize;
 use serde_json::json;

@@ -82,8 +82,8 @@ impl Answer {
         }
     }
 
-    /// What the turn returns. Text and the parts beside it count before calls. Calls are a text, and data as well if the caller
-    /// accepts data.
+    /// What the turn returns. Text and the parts beside it count before calls. Calls are a text, and data as well if
+    /// the caller accepts data.
     pub(crate) fn outcome(self, turn: &Turn) -> Result<Outcome, Failure> {
         let usage = self.ending.usage();
         let said = self.text.trim();

@@ -37,8 +37,8 @@ impl Calls {
         self.0.is_empty()
     }
 
-    /// Takes the calls of a message, or the pieces of calls in a delta. A piece belongs to the call of its index; without an index
-    /// it belongs to the call before it, unless it has an id of its own.
+    /// Takes the calls of a message, or the pieces of calls in a delta. A piece belongs to the call of its index;
+    /// without an index it belongs to the call before it, unless it has an id of its own.
     pub(crate) fn take(&mut self, message: &Value, streamed: bool) {
         for piece in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             if !piece.is_object() {
@@ -78,7 +78,8 @@ impl Calls {
         }
     }
 
-    /// The calls as JSON. Secrets are scrubbed one text at a time, so that the result, arguments included, is still JSON.
+    /// The calls as JSON. Secrets are scrubbed one text at a time, so that the result, arguments included, is still
+    /// JSON.
     pub(crate) fn json(mut self) -> Result<String, serde_json::Error> {
         for call in &mut self.0 {
             let Function { name, arguments } = &mut call.function;

@@ -1,8 +1,9 @@
 //! The failure of a call, and its class, which is all that the caller reads of it.
 //!
-//! The classes are the names of the exceptions of OpenAI's Python library, because the Python executor printed those. Two replace
-//! the name of an accident in that executor's code: a response of another shape is an `APIResponseValidationError`, and a failure
-//! inside a 2xx response is an `APIError`, or the class of the status that it reports.
+//! The classes are the names of the exceptions of OpenAI's Python library, because the Python executor printed those.
+//! Two replace the name of an accident in that executor's code: a response of another shape is an
+//! `APIResponseValidationError`, and a failure inside a 2xx response is an `APIError`, or the class of the status that
+//! it reports.
 
 use serde_json::json;
 use talaria_guest::{Failure, FailureKind, events, http, log};

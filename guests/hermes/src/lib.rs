@@ -1,13 +1,14 @@
 //! Hermes models on any OpenAI-compatible endpoint, with native reasoning and tools, one call a turn.
 //!
-//! Hermes 4 thinks if it is told to. Its thoughts are for operators: they go into a span of the trace, never into the reply, an
-//! event or a log line, because they would come back as context of the next turn. Endpoints send thoughts in a field of their own
-//! or inside the content; both are taken out, in streams too.
+//! Hermes 4 thinks if it is told to. Its thoughts are for operators: they go into a span of the trace, never into the
+//! reply, an event or a log line, because they would come back as context of the next turn. Endpoints send thoughts in
+//! a field of their own or inside the content; both are taken out, in streams too.
 //!
-//! Tools are sent in the endpoint's own parameter. If the model answers with calls instead of text, the calls are passed on: this
-//! executor calls nothing, and the caller decides.
+//! Tools are sent in the endpoint's own parameter. If the model answers with calls instead of text, the calls are
+//! passed on: this executor calls nothing, and the caller decides.
 //!
-//! A caller reads only the class of a failure, as in the Python executor, since providers put keys and quotas into their texts.
+//! A caller reads only the class of a failure, as in the Python executor, since providers put keys and quotas into
+//! their texts.
 
 mod answer;
 mod calls;

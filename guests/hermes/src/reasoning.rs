@@ -7,8 +7,8 @@ use talaria_upstream::cut;
 
 /// The characters of the thoughts that an operator sees.
 const PREVIEW_CHARS: usize = 512;
-/// The bytes that are kept for that: the characters that are shown, at their longest, and a key that begins among them, which is
-/// recognised only as a whole.
+/// The bytes that are kept for that: the characters that are shown, at their longest, and a key that begins among them,
+/// which is recognised only as a whole.
 const KEPT_BYTES: usize = PREVIEW_CHARS * 4 + 4_096;
 /// The fields for thoughts; self-hosted servers use the second.
 const FIELDS: [&str; 2] = ["reasoning", "reasoning_content"];

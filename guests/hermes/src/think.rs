@@ -1,8 +1,8 @@
 //! Separates thoughts inside the content, `<think>…</think>`, from text, piece by piece.
 //!
-//! Tags may be torn between pieces, in upper or lower case, and nested. A block that is never closed runs to the end. A closing
-//! tag without an opening one means that everything before it was a thought: some endpoints open the block themselves and do not
-//! send the tag.
+//! Tags may be torn between pieces, in upper or lower case, and nested. A block that is never closed runs to the end. A
+//! closing tag without an opening one means that everything before it was a thought: some endpoints open the block
+//! themselves and do not send the tag.
 
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";

@@ -1,8 +1,8 @@
 //! Approvals: the question that a caller reads, and the command that the caller's answer stands for.
 //!
-//! A caller may approve once, or for the session, or deny. It may not approve for ever: that would change what the gateway asks
-//! its owner, and a caller is not its owner. After an unusable answer the caller is asked again; in the end the command is
-//! denied.
+//! A caller may approve once, or for the session, or deny. It may not approve for ever: that would change what the
+//! gateway asks its owner, and a caller is not its owner. After an unusable answer the caller is asked again; in the
+//! end the command is denied.
 
 use serde_json::{Value, json};
 use talaria_guest::{Content, Message, Part};

@@ -22,8 +22,8 @@ pub(crate) struct ChatTurn {
     pub(crate) turn: Turn,
     pub(crate) point: Point,
     pub(crate) pending: Pending,
-    /// The number of questions to the caller. After a restart they are asked again in the same order, and the host knows the
-    /// answers.
+    /// The number of questions to the caller. After a restart they are asked again in the same order, and the host
+    /// knows the answers.
     pub(crate) asked: usize,
 }
 
@@ -75,8 +75,8 @@ impl ChatTurn {
         }
     }
 
-    /// A caller that waits is kept waiting no longer than the Python bridge did. If the answer can still reach the caller later,
-    /// the turn takes all of its time.
+    /// A caller that waits is kept waiting no longer than the Python bridge did. If the answer can still reach the
+    /// caller later, the turn takes all of its time.
     fn patience(&self) -> Duration {
         let budget = Duration::from_millis(control::remaining_ms().saturating_sub(MARGIN_MS).into());
         if self.turn.session.async_delivery {
@@ -101,7 +101,8 @@ impl ChatTurn {
             })?;
             self.asked += 1;
             if self.asked > self.point.acted {
-                // The agent does not wait for ever: it may have gone on without an answer, or may ask something else by now.
+                // The agent does not wait for ever: it may have gone on without an answer, or may ask something else by
+                // now.
                 let mut newer = None;
                 while let Some(received) = next(&self.pending, Instant::now())? {
                     match received.kind {
@@ -128,7 +129,8 @@ impl ChatTurn {
             }
         };
         if self.asked > self.point.acted {
-            // Stored before it is sent: a decision that is lost in between counts as denied, and nothing is approved twice.
+            // Stored before it is sent: a decision that is lost in between counts as denied, and nothing is approved
+            // twice.
             self.point.acted = self.asked;
             self.point.store()?;
             self.command(choice)?;

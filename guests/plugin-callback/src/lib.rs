@@ -1,14 +1,14 @@
-//! Reaches hermes-agent through its `molecule-a2a` plugin: the message goes to `POST /a2a/inbound`, the answer comes to the
-//! host's callback listener.
+//! Reaches hermes-agent through its `molecule-a2a` plugin: the message goes to `POST /a2a/inbound`, the answer comes to
+//! the host's callback listener.
 //!
-//! The plugin keeps one session a chat, so the agent remembers; it can ask for approvals, and it can be stopped. Three of its
-//! faults are corrected here and in the host's mailbox. It answers two messages of one chat as one, so the host lets one through
-//! at a time. It takes a caller's text for a command if the text begins with `/`, so such a text is disarmed. It goes on with a
-//! message whose turn was given up, so that message is stopped before the next one is sent.
+//! The plugin keeps one session a chat, so the agent remembers; it can ask for approvals, and it can be stopped. Three
+//! of its faults are corrected here and in the host's mailbox. It answers two messages of one chat as one, so the host
+//! lets one through at a time. It takes a caller's text for a command if the text begins with `/`, so such a text is
+//! disarmed. It goes on with a message whose turn was given up, so that message is stopped before the next one is sent.
 //!
-//! A turn survives a restart of the host: the message's id is stored before the message is sent, so the message is sent at most
-//! once, and its answer is fetched if it came meanwhile. The texts that a caller reads when something is wrong are those of the
-//! Python bridge, to the letter.
+//! A turn survives a restart of the host: the message's id is stored before the message is sent, so the message is sent
+//! at most once, and its answer is fetched if it came meanwhile. The texts that a caller reads when something is wrong
+//! are those of the Python bridge, to the letter.
 
 mod approval;
 mod chat;

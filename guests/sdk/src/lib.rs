@@ -18,8 +18,8 @@
 //! talaria_guest::export!(Echo);
 //! ```
 //!
-//! Code is straight-line: a call to [`http`], [`events::ask`] or [`control::sleep`] blocks, and the host runs other turns
-//! meanwhile. Each turn has an instance of its own, so a `static` lives for one turn.
+//! Code is straight-line: a call to [`http`], [`events::ask`] or [`control::sleep`] blocks, and the host runs other
+//! turns meanwhile. Each turn has an instance of its own, so a `static` lives for one turn.
 //!
 //! Logic without such calls can be tested natively, see `testing`.
 

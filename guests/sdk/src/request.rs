@@ -27,8 +27,8 @@ impl Request {
         self
     }
 
-    /// Sets a JSON body and its content type: a [`Value`](serde_json::Value), or any type that serializes. A map whose keys are not
-    /// strings is not JSON and leaves the body empty.
+    /// Sets a JSON body and its content type: a [`Value`](serde_json::Value), or any type that serializes. A map whose
+    /// keys are not strings is not JSON and leaves the body empty.
     pub fn json(self, body: &impl Serialize) -> Self {
         self.body("application/json", serde_json::to_vec(body).unwrap_or_default())
     }

@@ -1,8 +1,8 @@
 //! Values for native unit tests of an executor's own logic.
 //!
-//! A crate that uses this one also compiles for the machine that builds it, and `cargo test` runs its tests there. There is no
-//! host then: a function of the contract ([`http`](crate::http), [`log`](crate::log), …) panics when it is called, so only
-//! logic without such calls can be tested this way.
+//! A crate that uses this one also compiles for the machine that builds it, and `cargo test` runs its tests there.
+//! There is no host then: a function of the contract ([`http`](crate::http), [`log`](crate::log), …) panics when it is
+//! called, so only logic without such calls can be tested this way.
 
 use serde_json::{Map, Value};
 

@@ -1,13 +1,13 @@
 //! Keeps WASI out of components that do not need it.
 //!
-//! The standard library imports four functions of WASI in every component: two for the environment, which is always empty here,
-//! one to end the program, and one to write a panic's message. The linker then adds an adapter, a module with twenty imports that
-//! every turn instantiates: 7 % of the computing time of a small turn. [`without_wasi!`](crate::without_wasi) puts the four
-//! functions into the component itself. A panic's message becomes a log line at the level of errors; `describe` has no log, so
-//! there the message is lost.
+//! The standard library imports four functions of WASI in every component: two for the environment, which is always
+//! empty here, one to end the program, and one to write a panic's message. The linker then adds an adapter, a module
+//! with twenty imports that every turn instantiates: 7 % of the computing time of a small turn.
+//! [`without_wasi!`](crate::without_wasi) puts the four functions into the component itself. A panic's message becomes
+//! a log line at the level of errors; `describe` has no log, so there the message is lost.
 //!
-//! The four names are wasi-libc's own, not a documented interface; they were checked with the one in Debian's Rust. If another
-//! wasi-libc names them differently, nothing breaks: the component carries the adapter as before.
+//! The four names are wasi-libc's own, not a documented interface; they were checked with the one in Debian's Rust. If
+//! another wasi-libc names them differently, nothing breaks: the component carries the adapter as before.
 //!
 //! The macro is for components that compute and call the contract's imports. A component that opens files, calls
 //! `std::thread::sleep` or reads the clock imports those functions as before, and gains nothing.

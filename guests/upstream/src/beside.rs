@@ -1,9 +1,9 @@
 //! The parts of an upstream's answer beside its text: images, files and data.
 //!
-//! A completion's `content` is a text, a list of parts, or an object. Model routers put images into a field of their own
-//! (`images`), in streams too, and some send them twice. Text among the parts is returned, because it is the answer. A part that
-//! is malformed, repeated, or over a bound is left out and logged, and the answer stands: a caller who gets the text without the
-//! picture is better off than one who gets neither.
+//! A completion's `content` is a text, a list of parts, or an object. Model routers put images into a field of their
+//! own (`images`), in streams too, and some send them twice. Text among the parts is returned, because it is the
+//! answer. A part that is malformed, repeated, or over a bound is left out and logged, and the answer stands: a caller
+//! who gets the text without the picture is better off than one who gets neither.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -70,8 +70,8 @@ impl Beside {
         self.parts.is_empty()
     }
 
-    /// The answer: its text, if there is any, then the parts. A text that is JSON is sent as data too if the caller accepts
-    /// data.
+    /// The answer: its text, if there is any, then the parts. A text that is JSON is sent as data too if the caller
+    /// accepts data.
     #[must_use]
     pub fn with_text(mut self, text: String, turn: &Turn) -> Vec<Part> {
         if self.parts.is_empty()
@@ -194,8 +194,8 @@ fn left_out(what: &str, why: &str) {
     warn(&format!("{what} of the answer was left out: {why}"));
 }
 
-/// Whether the caller said that it accepts JSON. One that said nothing gets text, as from the Python bridge, which a blocking
-/// send answers with a bare message.
+/// Whether the caller said that it accepts JSON. One that said nothing gets text, as from the Python bridge, which a
+/// blocking send answers with a bare message.
 #[must_use]
 pub fn reads_data(turn: &Turn) -> bool {
     let metadata = turn.metadata.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());

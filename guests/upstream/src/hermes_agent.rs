@@ -1,5 +1,5 @@
-//! hermes-agent: its sessions, its chat route, its runs, and the texts that callers read when something is wrong. These texts
-//! are those of the Python bridge, to the letter, because platforms match on them.
+//! hermes-agent: its sessions, its chat route, its runs, and the texts that callers read when something is wrong. These
+//! texts are those of the Python bridge, to the letter, because platforms match on them.
 
 mod chat;
 mod memory;
@@ -24,7 +24,8 @@ pub const EMPTY_PROMPT: &str = "(empty prompt — nothing to do)";
 /// The text of an answer without content.
 pub const NO_CONTENT: &str = "(hermes-agent returned no content)";
 
-/// The failure of a call without a response. The reasons of a denial are for the operator, and the host has logged them.
+/// The failure of a call without a response. The reasons of a denial are for the operator, and the host has logged
+/// them.
 #[must_use]
 pub fn unreachable(error: &http::Error) -> Failure {
     let (kind, reason) = match error.kind {

@@ -1,10 +1,10 @@
 //! The earlier messages of a context, as the messages of a chat completion.
 //!
-//! The host supplies them ([`state::history`]): turns of the same caller that ended well. They become text that any model
-//! takes. The user speaks first, and consecutive messages of one side are joined, since some models want both sides to take
-//! turns. Thoughts are removed from answers, because a model takes thoughts that come back for facts. The number of messages
-//! and their bytes are bounded; the newest stay. If the history cannot be read, the operator's log says so, and the turn goes
-//! out without it.
+//! The host supplies them ([`state::history`]): turns of the same caller that ended well. They become text that any
+//! model takes. The user speaks first, and consecutive messages of one side are joined, since some models want both
+//! sides to take turns. Thoughts are removed from answers, because a model takes thoughts that come back for facts. The
+//! number of messages and their bytes are bounded; the newest stay. If the history cannot be read, the operator's log
+//! says so, and the turn goes out without it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
-//! What the built-in executors share: requests to an upstream, reading its answers, and the texts that a caller reads when
-//! there is no answer.
+//! What the built-in executors share: requests to an upstream, reading its answers, and the texts that a caller reads
+//! when there is no answer.
 //!
-//! Everything that an upstream sends is read up to a bound, and treated as text until it parses as more: gateways answer with
-//! JSON, with plain text and with web pages, whatever was asked for.
+//! Everything that an upstream sends is read up to a bound, and treated as text until it parses as more: gateways
+//! answer with JSON, with plain text and with web pages, whatever was asked for.
 
 mod beside;
 mod chunks;
@@ -26,8 +26,8 @@ pub const TURN_TIMEOUT_MS: u32 = 600_000;
 pub const PROBE_TIMEOUT_MS: u32 = 5_000;
 /// The characters of an upstream's error that a caller reads.
 pub const ERROR_CHARS: usize = 500;
-/// The bytes of an error's body that are read: the characters that are shown, at their longest, and a key that begins among
-/// them.
+/// The bytes of an error's body that are read: the characters that are shown, at their longest, and a key that begins
+/// among them.
 pub const ERROR_BYTES: usize = ERROR_CHARS * 4 + 4_096;
 /// The largest body of an upstream that was asked for a stream but answered in one piece.
 pub const WHOLE_BODY: usize = 8 << 20;
@@ -132,8 +132,8 @@ pub fn text(data: &Value, path: &str) -> Option<String> {
     at(data, path).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// The value at a path of names and indices, such as `/choices/0/delta`. This is a JSON pointer without escapes: looking for
-/// escapes took most of the time in which an answer was read.
+/// The value at a path of names and indices, such as `/choices/0/delta`. This is a JSON pointer without escapes:
+/// looking for escapes took most of the time in which an answer was read.
 #[must_use]
 pub fn at<'a>(data: &'a Value, path: &str) -> Option<&'a Value> {
     let mut found = data;

@@ -1,8 +1,9 @@
 //! The caller's message in OpenAI's shape: a text, or a list of that text and the images.
 //!
-//! The host has made the text, so references, data parts and text files are in it already. Images are sent as data URLs. A
-//! message without images is sent as a plain text, because many servers take nothing else. Images are written straight into
-//! the body, whose size is known in advance: an image of 10 MB would not fit into a guest's memory three times.
+//! The host has made the text, so references, data parts and text files are in it already. Images are sent as data
+//! URLs. A message without images is sent as a plain text, because many servers take nothing else. Images are written
+//! straight into the body, whose size is known in advance: an image of 10 MB would not fit into a guest's memory three
+//! times.
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;

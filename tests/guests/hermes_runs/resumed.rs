@@ -12,8 +12,8 @@ use super::{converse, rig, says};
 
 const COMMAND: &str = "rm -rf /srv/data";
 
-/// Runs a turn up to its first question, or until that many requests were made, then drops it as a crash does; returns its
-/// checkpoint.
+/// Runs a turn up to its first question, or until that many requests were made, then drops it as a crash does; returns
+/// its checkpoint.
 async fn crash(runs: &FakeRuns, rig: &Rig, requests: Option<usize>) -> Vec<u8> {
     let (running, mut said) = rig.begin(rig.turn("hello"));
     let mut kept_last = None;

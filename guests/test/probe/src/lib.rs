@@ -238,8 +238,8 @@ impl Executor for Probe {
                 }
                 Ok(Outcome::text(answers.join("+")))
             }
-            // Stores a checkpoint, then runs the rest of its prompt as a prompt of its own; after a restart it reports the
-            // checkpoint.
+            // Stores a checkpoint, then runs the rest of its prompt as a prompt of its own; after a restart it reports
+            // the checkpoint.
             "checkpoint" => match turn.checkpoint {
                 Some(data) => Ok(Outcome::text(format!("resumed at {}", String::from_utf8_lossy(&data)))),
                 None => {

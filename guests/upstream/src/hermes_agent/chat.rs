@@ -78,7 +78,8 @@ impl<'a> Chat<'a> {
         Self { remembers, memory, ..self }
     }
 
-    /// Whether hermes-agent would cut the text on this route, which it does silently. Other upstreams get a text of any length.
+    /// Whether hermes-agent would cut the text on this route, which it does silently. Other upstreams get a text of any
+    /// length.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.prompt.length() > LONGEST && memory::is_hermes_agent(self.base_url) == Some(true)
@@ -119,8 +120,8 @@ impl<'a> Chat<'a> {
         runs::start(gateway, start, self.turn.streaming)
     }
 
-    /// Answers the turn, as a stream if the caller is streaming. A turn that a restart interrupted is asked again where that is
-    /// safe.
+    /// Answers the turn, as a stream if the caller is streaming. A turn that a restart interrupted is asked again where
+    /// that is safe.
     ///
     /// # Errors
     /// The failure that the caller reads.

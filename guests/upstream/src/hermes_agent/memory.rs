@@ -1,13 +1,14 @@
 //! Whether the gateway remembers a context by itself, or needs the earlier messages with every turn.
 //!
-//! hermes-agent keeps sessions for callers that have its key, and names the session in its responses. Other gateways with the
-//! same route keep nothing. `auto` tells them apart by `GET {base_url}/health`, where hermes-agent names itself. That route is
-//! asked once a context, in its second turn: the first has no earlier messages. The result is stored beside the session.
+//! hermes-agent keeps sessions for callers that have its key, and names the session in its responses. Other gateways
+//! with the same route keep nothing. `auto` tells them apart by `GET {base_url}/health`, where hermes-agent names
+//! itself. That route is asked once a context, in its second turn: the first has no earlier messages. The result is
+//! stored beside the session.
 //!
-//! A wrong guess corrects itself: every response names the session or does not, and the stored result follows it. Until then a
-//! gateway that was not recognised gets both the session's name and the messages, and hermes-agent uses the name. A gateway
-//! that was wrongly taken for hermes-agent misses the earlier messages in one turn. If the health route does not answer, nothing
-//! is stored, and the messages are sent.
+//! A wrong guess corrects itself: every response names the session or does not, and the stored result follows it. Until
+//! then a gateway that was not recognised gets both the session's name and the messages, and hermes-agent uses the
+//! name. A gateway that was wrongly taken for hermes-agent misses the earlier messages in one turn. If the health route
+//! does not answer, nothing is stored, and the messages are sent.
 
 use serde_json::Value;
 use talaria_guest::http::Header;

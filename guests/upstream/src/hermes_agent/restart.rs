@@ -1,18 +1,19 @@
 //! Which turns are asked again after a restart of this host, and which are not.
 //!
-//! The gateway runs an unstreamed completion to its end even if the caller is gone, and keeps its answer for 300 seconds under the
-//! `Idempotency-Key` of the request; meanwhile a request with the same key and the same body waits for the same run. So the turn
-//! is checkpointed before it is sent, with a key of its own: the task's id, which the host made, and the turn's number in the
-//! task. The caller's message id is never used, because the gateway keeps one cache for all callers.
+//! The gateway runs an unstreamed completion to its end even if the caller is gone, and keeps its answer for 300
+//! seconds under the `Idempotency-Key` of the request; meanwhile a request with the same key and the same body waits
+//! for the same run. So the turn is checkpointed before it is sent, with a key of its own: the task's id, which the
+//! host made, and the turn's number in the task. The caller's message id is never used, because the gateway keeps one
+//! cache for all callers.
 //!
-//! Asking again is safe only while that cache lives. Three conditions must hold: the turn began less than 300 seconds ago, the
-//! body is the same to the byte (otherwise the gateway runs it again), and the gateway has been up since before the turn began.
-//! Its detailed health has the last: the time at which its API was connected, compared with the `Date` of the same response, so
-//! that two clocks are never compared. A condition that cannot be checked does not hold. The turn then fails and says why, since
-//! its tools would run twice.
+//! Asking again is safe only while that cache lives. Three conditions must hold: the turn began less than 300 seconds
+//! ago, the body is the same to the byte (otherwise the gateway runs it again), and the gateway has been up since
+//! before the turn began. Its detailed health has the last: the time at which its API was connected, compared with the
+//! `Date` of the same response, so that two clocks are never compared. A condition that cannot be checked does not
+//! hold. The turn then fails and says why, since its tools would run twice.
 //!
-//! Streamed completions ignore the key, and other upstreams do not know it. For those `on_restart = "retry"` asks again without
-//! any of these checks, and the default, `"fail"`, does not.
+//! Streamed completions ignore the key, and other upstreams do not know it. For those `on_restart = "retry"` asks again
+//! without any of these checks, and the default, `"fail"`, does not.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,15 +1,15 @@
 //! A turn as a run of hermes-agent: the route with events, approvals, and a stop that stops.
 //!
-//! A run is started, then followed through its events and its status. The status decides: the gateway streams events to one
-//! reader, once, and a stream that was cut can stay silent for ever while the run goes on. So silence makes the client ask
-//! for the status, and a broken stream is never opened again.
+//! A run is started, then followed through its events and its status. The status decides: the gateway streams events to
+//! one reader, once, and a stream that was cut can stay silent for ever while the run goes on. So silence makes the
+//! client ask for the status, and a broken stream is never opened again.
 //!
-//! The run's id is checkpointed before anything else happens. After a restart of this host the run is followed by its status
-//! alone, and a cancel finds it. A restart of the gateway loses the run, and the turn then fails and says so. A run that is
-//! not over when the turn's time is, is stopped.
+//! The run's id is checkpointed before anything else happens. After a restart of this host the run is followed by its
+//! status alone, and a cancel finds it. A restart of the gateway loses the run, and the turn then fails and says so. A
+//! run that is not over when the turn's time is, is stopped.
 //!
-//! hermes-agent stores the turns of a session but does not load them for a run, so the client sends the earlier messages of
-//! the context with each run ([`earlier`]).
+//! hermes-agent stores the turns of a session but does not load them for a run, so the client sends the earlier
+//! messages of the context with each run ([`earlier`]).
 
 mod approval;
 mod backoff;

@@ -1,13 +1,13 @@
-//! The gateway's session of a context, by which its agent remembers earlier turns, and the scope of the agent's long-term memory,
-//! which outlives sessions.
+//! The gateway's session of a context, by which its agent remembers earlier turns, and the scope of the agent's
+//! long-term memory, which outlives sessions.
 //!
-//! A session's id is enough to read the session, so no caller chooses it. It is made of the first turn's task id, which the host
-//! made, and stored in the state of this context and this caller. The gateway may go on in another session, as it does after it
-//! has compressed one; the id in its response is then used next.
+//! A session's id is enough to read the session, so no caller chooses it. It is made of the first turn's task id, which
+//! the host made, and stored in the state of this context and this caller. The gateway may go on in another session, as
+//! it does after it has compressed one; the id in its response is then used next.
 //!
-//! The scope of the memory does not move with the session. It is the context, or the name that the caller chose (`session_key`),
-//! always within the caller's own name: a caller who could choose all of it could read another's memory. The gateway takes 256
-//! characters. A longer scope is not sent, and the gateway uses the session instead.
+//! The scope of the memory does not move with the session. It is the context, or the name that the caller chose
+//! (`session_key`), always within the caller's own name: a caller who could choose all of it could read another's
+//! memory. The gateway takes 256 characters. A longer scope is not sent, and the gateway uses the session instead.
 //!
 //! The gateway wants its key with both. Without the key a turn goes out as the Python bridge sent it, and stands alone.
 

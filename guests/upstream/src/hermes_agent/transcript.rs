@@ -1,11 +1,12 @@
 //! Reads the sessions that hermes-agent stores of the bridge's contexts.
 //!
-//! The gateway serves its sessions beside its API, one level above it, to every holder of its key, including those of its own
-//! terminal and of other platforms. Only the bridge's own are shown. A session is the bridge's if its id, or the id of the session
-//! that it continues, has the prefix of [`super::Session`], or if the plugin carried it.
+//! The gateway serves its sessions beside its API, one level above it, to every holder of its key, including those of
+//! its own terminal and of other platforms. Only the bridge's own are shown. A session is the bridge's if its id, or
+//! the id of the session that it continues, has the prefix of [`super::Session`], or if the plugin carried it.
 //!
-//! Messages are numbered across all sessions, so a number is a position in all of them. The gateway lists the session with the
-//! newest message first: as soon as one has nothing new, neither have the rest, so reading on costs two requests.
+//! Messages are numbered across all sessions, so a number is a position in all of them. The gateway lists the session
+//! with the newest message first: as soon as one has nothing new, neither have the rest, so reading on costs two
+//! requests.
 
 use serde_json::{Value, json};
 use talaria_guest::{Failure, FailureKind, Line, Page, Query, Request, config, http};

@@ -1,7 +1,7 @@
 //! Guests that attack the host. Each attack ends in a typed failure of its own turn, or has no effect.
 //!
-//! `contained` has the plain attacks (spinning, memory, recursion, large outputs). Those here target the network, secrets, other
-//! contexts, and the loader.
+//! `contained` has the plain attacks (spinning, memory, recursion, large outputs). Those here target the network,
+//! secrets, other contexts, and the loader.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Approvals: the question that a caller reads, and the caller's answer.
 //!
-//! Nothing is guessed. If an answer is not one of the words, the caller is asked again, a few times, and then the command is
-//! denied. "Always" would change what the gateway allows to everybody, so no remote caller can say it.
+//! Nothing is guessed. If an answer is not one of the words, the caller is asked again, a few times, and then the
+//! command is denied. "Always" would change what the gateway allows to everybody, so no remote caller can say it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! What a gateway can do: runs, or only the chat route, as gateways before runs did.
 //!
-//! The gateway is asked before every turn and the answer is not remembered, so that an upgrade, or a downgrade, takes effect
-//! at once. That costs one call, which the gateway answers from memory, for a turn that takes seconds.
+//! The gateway is asked before every turn and the answer is not remembered, so that an upgrade, or a downgrade, takes
+//! effect at once. That costs one call, which the gateway answers from memory, for a turn that takes seconds.
 
 use serde_json::Value;
 use talaria_guest::{Failure, http};
@@ -55,8 +55,8 @@ impl Capabilities {
         lacking.map_or(Self::Runs, Self::Lacks)
     }
 
-    /// Proves that the gateway takes turns. A list of features is proof enough. Without one the gateway must list its models,
-    /// as every OpenAI-shaped API does, because an address that answers 404 to everything is not a gateway.
+    /// Proves that the gateway takes turns. A list of features is proof enough. Without one the gateway must list its
+    /// models, as every OpenAI-shaped API does, because an address that answers 404 to everything is not a gateway.
     ///
     /// # Errors
     /// A [`Failure`] that says what to fix.

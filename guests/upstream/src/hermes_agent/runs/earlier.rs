@@ -1,7 +1,7 @@
 //! The earlier messages of a context, which the gateway stores but does not load for a run.
 //!
-//! The gateway's own record comes first, since it covers every task of the context. Only texts of the user and of the agent
-//! are sent; what tools did is not.
+//! The gateway's own record comes first, since it covers every task of the context. Only texts of the user and of the
+//! agent are sent; what tools did is not.
 
 use serde_json::Value;
 use talaria_guest::{Content, Message, Role, Turn};
@@ -17,8 +17,8 @@ const MOST: usize = 200;
 /// The bytes of them at most. A model's context ends long before the gateway's bound of 10 MB.
 const BYTES: usize = 512 << 10;
 
-/// Returns the id that the session goes by now, and the messages so far, oldest first. `fallback` is used where the gateway
-/// has no messages of the session.
+/// Returns the id that the session goes by now, and the messages so far, oldest first. `fallback` is used where the
+/// gateway has no messages of the session.
 pub(super) fn of_session(gateway: &Gateway, session: &Session, fallback: Vec<Said>) -> (String, Vec<Said>) {
     let id = session.id();
     // An id that could lead elsewhere in a path is sent, but not read.

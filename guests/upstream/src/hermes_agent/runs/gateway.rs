@@ -43,7 +43,8 @@ impl Gateway {
         self.request("GET", path).timeout_ms(PROBE_TIMEOUT_MS).fetch()
     }
 
-    /// Starts a run and returns its id. While the gateway is busy, waits for as long as it asks and the turn's time allows.
+    /// Starts a run and returns its id. While the gateway is busy, waits for as long as it asks and the turn's time
+    /// allows.
     pub(super) fn submit(
         &self,
         body: &[u8],

@@ -14,8 +14,8 @@ use crate::{is_event_stream, is_success, warn};
 const SILENCE_MS: u32 = 2_000;
 /// The first pause between two statuses where there are no events; doubled up to [`SILENCE_MS`].
 const PAUSE_MS: u32 = 100;
-/// How often in a row the status may be unreadable before the turn gives up, and the first pause in between. Doubled each
-/// time, that makes four seconds: enough for a hiccup, and a gateway that restarts has lost the run anyway.
+/// How often in a row the status may be unreadable before the turn gives up, and the first pause in between. Doubled
+/// each time, that makes four seconds: enough for a hiccup, and a gateway that restarts has lost the run anyway.
 const MISSES: u32 = 4;
 const MISS_MS: u32 = 125;
 /// How long the status may lag behind the last event.
