@@ -11,7 +11,7 @@ use wasmtime::{CallHook, ResourceLimiter, Result, UpdateDeadline};
 /// Bounds of an executor and of each of its turns.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Wall clock, waiting and computing alike. The seeds' bridge waited 600 s.
+    /// Wall-clock time of a turn, waiting and computing alike. 600 s: as long as the Python bridge waited.
     pub deadline: Duration,
     /// Time in the guest's own code. A turn waits for its upstream; one that computes for a minute is stuck.
     pub cpu: Duration,

@@ -105,7 +105,7 @@ impl Need {
         Self { kind: Kind::Egress, need, granted, add }
     }
 
-    /// In words. A secret that is granted and not set is not an error: the seeds send no key then.
+    /// Describes the state. A secret that is granted but not set is not an error: the call then carries no key.
     fn state(&self) -> String {
         match (self.granted, self.kind, &self.add) {
             (true, ..) => "granted".into(),

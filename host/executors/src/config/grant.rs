@@ -342,5 +342,5 @@ impl Executor {
     }
 }
 
-/// How long a turn may take when nothing is said, as long as the seeds gave it.
+/// The default deadline of a turn; the Python bridge had the same.
 pub(super) const TURN: Duration = Duration::from_secs(600);

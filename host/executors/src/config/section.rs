@@ -1,6 +1,6 @@
 //! Executors: `[executor.NAME]` as written, and what becomes of it.
 //!
-//! A built-in executor needs no section: its settings come from the environment of the seeds, and its grant is the one
+//! A built-in executor needs no section: its settings come from its preset, and its grant is the one
 //! that its settings imply. What a section says replaces that part only. An executor of the operator's own gets exactly
 //! what its section grants: nothing, if it grants nothing.
 
