@@ -1,8 +1,8 @@
-//! The real binary, started for others to talk to.
+//! The real binary, started as a server for clients under test.
 //!
-//! It gets a folder of its own with the configuration in it, an environment that is empty but for the cache of compiled
-//! components, which it shares with the tests, and a free port on loopback. It is killed when it is dropped; its log
-//! stays in the folder until then.
+//! It gets a folder of its own with the configuration in it, a free port on loopback, and an environment that is empty but for
+//! the cache of compiled components, which it shares with the tests. It is killed when it is dropped; its log stays in the
+//! folder until then.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -16,15 +16,15 @@ use tempfile::TempDir;
 
 use crate::command::{cargo, read, run};
 
-/// The file that says what the bridge does.
+/// The name of the configuration file.
 pub(crate) const CONFIG: &str = "talaria.toml";
 const LOG: &str = "log";
-/// In a configuration: the address that the bridge will listen on.
+/// A placeholder in a configuration for the address that the server will listen on.
 pub(crate) const LISTEN: &str = "{listen}";
 
 /// The binary, as the tests build it.
 pub(crate) struct Binary {
-    /// A link: a build that ends meanwhile must not change what is started next.
+    /// A link, so that a build that ends meanwhile does not change the binary that is started next.
     folder: TempDir,
     cache: PathBuf,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Bridge {
     child: Child,
     folder: TempDir,
     url: String,
-    /// Keeps its port for it.
+    /// Reserves its port.
     _reserved: Option<UdpSocket>,
 }
 
@@ -45,7 +45,7 @@ impl Binary {
     pub(crate) fn build(root: &Path, target: &Path) -> Result<Self> {
         let build = ["build", "--workspace", "--bin", "talaria"];
         run(cargo().args(build).current_dir(root))?;
-        // Again, and at once: now it says where.
+        // The second time cargo returns at once and prints the path.
         let messages = read(cargo().args(build).args(["--message-format", "json"]).current_dir(root))?;
         let built = messages
             .lines()
@@ -61,12 +61,12 @@ impl Binary {
         Ok(Self { folder, cache: built.with_file_name("e2e-cache") })
     }
 
-    /// Where it is, for those who start it themselves.
+    /// The path of the binary.
     pub(crate) fn program(&self) -> PathBuf {
         self.folder.path().join("talaria")
     }
 
-    /// Where it keeps what it compiled.
+    /// The folder of compiled components.
     pub(crate) fn cache(&self) -> &Path {
         &self.cache
     }
@@ -79,7 +79,7 @@ impl Binary {
     /// The same, with secrets in its environment.
     pub(crate) fn serve_with(&self, config: &str, secrets: &[(&str, &str)]) -> Result<Bridge> {
         let folder = TempDir::new_in(self.folder.path())?;
-        // A card that is signed says an address that is known before.
+        // A signed card contains the address, so it must be known before.
         let (listen, reserved) = match config.contains(LISTEN) {
             true => reserve().map(|(address, socket)| (address.to_string(), Some(socket)))?,
             false => ("127.0.0.1:0".to_owned(), None),
@@ -108,8 +108,8 @@ impl Binary {
     }
 }
 
-/// An address that nobody listens on, and nobody else is given while the socket lives. The ports of tests are reserved in the
-/// same way, in `tests/fakes`, from another range.
+/// Reserves an address that nobody else gets while the socket lives. `tests/fakes` reserves the ports of tests in the same way,
+/// from another range.
 fn reserve() -> Result<(SocketAddr, UdpSocket)> {
     let addresses = (19_000..20_000).map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let mut free = addresses.filter_map(|address| Some((address, UdpSocket::bind(address).ok()?)));
@@ -117,7 +117,7 @@ fn reserve() -> Result<(SocketAddr, UdpSocket)> {
         .context("every port from 19000 to 19999 is taken")
 }
 
-/// Reads the document that it prints when it is ready; the address in it.
+/// Reads the document that the server prints when it is ready, and returns the address in it.
 fn banner(out: impl BufRead) -> Result<String> {
     let mut text = String::new();
     for line in out.lines() {
@@ -142,7 +142,7 @@ impl Bridge {
         self.folder.path().join(CONFIG)
     }
 
-    /// What it has logged.
+    /// Its log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Child processes: one that fails is named in the error, together with what it said.
+//! Child processes. An error names the command that failed, together with its output.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-/// The cargo that runs this program, so that a `+toolchain` on the command line holds for every step.
+/// The cargo that runs this program, so that a `+toolchain` on the command line applies to every step.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
 
-/// The folder that cargo builds into; what else is installed for the project's commands is kept there too.
+/// Cargo's target folder; everything else that these commands install is in there too.
 pub(crate) fn target(root: &Path) -> Result<PathBuf> {
     let metadata = read(cargo().args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root))?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata wrote no JSON")?;
@@ -20,14 +20,14 @@ pub(crate) fn target(root: &Path) -> Result<PathBuf> {
     target.map(PathBuf::from).context("cargo metadata names no target folder")
 }
 
-/// Runs a command whose output the user should see as it comes.
+/// Runs a command and shows its output as it appears.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", name(command)))?;
     ensure!(status.success(), "{} ended with {status}", name(command));
     Ok(())
 }
 
-/// Runs a command for its standard output; its standard error is shown only when it fails.
+/// Runs a command for its standard output; its standard error is shown only if it fails.
 pub(crate) fn read(command: &mut Command) -> Result<String> {
     let output =
         command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {}", name(command)))?;

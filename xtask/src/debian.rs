@@ -1,8 +1,8 @@
-//! Debian's packages: some are unpacked into folders of the target folder, a few are installed.
+//! Debian packages: some are unpacked into the target folder, a few are installed.
 //!
-//! Unpacking needs no root but for `apt-get update` where the package lists are missing. Lists may be months old and name
-//! versions that are gone: what cannot be had from them is asked for once more after an update. What is there already is not
-//! fetched again. A machine without apt gets an error that says what to install.
+//! Unpacking needs no root, except for `apt-get update` if the package lists are missing. Lists may be months old and name
+//! versions that are gone, so a download that fails is repeated once after an update. What is there already is not downloaded
+//! again. A machine without apt gets an error that says what to install.
 
 use std::fs;
 use std::path::Path;
@@ -12,16 +12,16 @@ use anyhow::{Context as _, Result};
 
 use crate::command::{read, target};
 
-/// The registry that everybody runs, for the tests of `oci`.
+/// The usual OCI registry, for the tests of `oci`.
 pub(crate) const REGISTRY: &str = "docker-registry";
 
-/// What makes time run faster for a program, for the test of a workspace over an hour.
+/// libfaketime, which lets time run faster for the test of a workspace over an hour.
 pub(crate) const CLOCK: &str = "libfaketime";
 
-/// Fetches a package into the target folder, unless it is there.
+/// Unpacks a package into the target folder, unless it is there already.
 pub(crate) fn fetch(package: &str, root: &Path) -> Result<()> {
     let tree = target(root)?.join(package);
-    // It is moved there whole.
+    // It was renamed there when it was complete.
     if tree.join("usr").is_dir() {
         return Ok(());
     }
@@ -49,12 +49,12 @@ pub(crate) fn install(package: &str) -> Result<()> {
         .map(drop)
 }
 
-/// Does something with apt, and once more after an update of the package lists where it fails.
+/// Does something with apt, and if it fails once more after an update of the package lists.
 fn with_new_lists(folder: &Path, ask: impl Fn() -> Result<String>) -> Result<String> {
     ask().or_else(|_| apt("apt-get", &["update"], folder).and_then(|_| ask()))
 }
 
-/// Runs one of apt's programs in a folder.
+/// Runs one of the apt programs in a folder.
 pub(crate) fn apt(program: &str, args: &[&str], folder: &Path) -> Result<String> {
     let mut command = Command::new(program);
     command.args(args).current_dir(folder).env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive");

@@ -1,11 +1,11 @@
-//! `cargo xtask examples`: the authors' side, from the sources to a turn.
+//! `cargo xtask examples`: what authors of executors do, from the sources to a turn.
 //!
-//! The example executors are built by the tools that their authors would use, and pass their own tests; so does a project
-//! of each language, as `talaria executor new` writes it. Python's and JavaScript's components have megabytes and go to
-//! `target/examples`, where the end-to-end tests and the benchmark find them; Rust's are built by `cargo xtask guests`.
+//! The example executors are built with the tools that their authors would use, and must pass their own tests. So must a
+//! project of each language, as `talaria executor new` creates it. The components in Python and JavaScript have megabytes and
+//! go to `target/examples`, where the end-to-end tests and the benchmark find them; `cargo xtask guests` builds those in Rust.
 //!
-//! The tools are installed on the first run, by name and by pin, below `target/examples`. What was built is not built again
-//! until something that it was made of changes.
+//! The tools are installed on the first run, by name and pin, below `target/examples`. A component is built again only if its
+//! inputs change.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -24,12 +24,12 @@ use crate::node::Node;
 use crate::toolchain::{TARGET, Toolchain};
 use crate::venv::Venv;
 
-/// The names of the projects that are written anew.
+/// The names of the new projects.
 const NEW: [(&str, &str); 3] = [("new-rust", "rust"), ("new-python", "python"), ("new-js", "js")];
 /// The folder of the contract, in a project as in this repository.
 const WIT: &str = "wit/0.1.0";
 
-/// Where everything is.
+/// The folders and programs in use.
 struct Workshop<'a> {
     root: &'a Path,
     home: PathBuf,
@@ -37,7 +37,7 @@ struct Workshop<'a> {
     talaria: PathBuf,
 }
 
-/// Installs the tools that they are built with.
+/// Installs the build tools.
 pub(crate) fn prepare(root: &Path) -> Result<()> {
     let workshop = Workshop::open(root)?;
     Toolchain::find(&root.join("target/wasm-toolchain"))?;
@@ -45,7 +45,7 @@ pub(crate) fn prepare(root: &Path) -> Result<()> {
     workshop.js_tools().map(drop)
 }
 
-/// Builds and tests them all.
+/// Builds and tests all examples and new projects.
 pub(crate) fn run_all(root: &Path) -> Result<Tally> {
     run(cargo().args(["build", "--workspace"]).current_dir(root))?;
     let workshop = Workshop::open(root)?;
@@ -91,7 +91,7 @@ impl<'a> Workshop<'a> {
         let project = self.example(name);
         let component = self.home.join(format!("{name}.wasm"));
         self.once(&project, &component, || {
-            // The packages are found beside the sources, so these are copied to where packages may be.
+            // Packages are looked up beside the sources, so the sources are copied to a folder that may have packages.
             let copy = self.home.join(name);
             clear(&copy)?;
             for file in sources(&project)? {
@@ -106,7 +106,7 @@ impl<'a> Workshop<'a> {
         self.test(&component, &project, name)
     }
 
-    /// What `talaria executor new` writes, built from its own files.
+    /// Builds a project as `talaria executor new` creates it, from its own files.
     fn new_project(&self, name: &str, language: &str) -> Result<()> {
         let fresh = self.home.join("fresh");
         clear(&fresh)?;
@@ -129,7 +129,7 @@ impl<'a> Workshop<'a> {
 
     fn cargo(&self, project: &Path, name: &str, component: &Path) -> Result<()> {
         let toolchain = Toolchain::find(&self.root.join("target/wasm-toolchain"))?;
-        // The guests' folder and flags, so that `std` is not compiled once more where it must be compiled at all.
+        // With the target folder and flags of the guests, so that `std` is not compiled again.
         let folder = self.root.join("guests/target");
         run(toolchain
             .cargo_build()
@@ -144,7 +144,7 @@ impl<'a> Workshop<'a> {
 
     fn componentize_py(&self, project: &Path, component: &Path) -> Result<()> {
         let venv = self.python_tools(project)?;
-        // A project has the contract in it, an example has this repository's.
+        // A project contains the contract; an example uses the one of this repository.
         let wit = [project.join(WIT), self.root.join(WIT)].into_iter().find(|wit| wit.is_dir());
         let mut command = Command::new(venv.bin().join("componentize-py"));
         command.arg("-d").arg(wit.context("there is no contract")?).args([
@@ -177,7 +177,7 @@ impl<'a> Workshop<'a> {
             .map(drop)
     }
 
-    /// Builds a component, unless it is there and made of the same files.
+    /// Builds a component, unless one of the same inputs is there.
     fn once(&self, project: &Path, component: &Path, build: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut digest = Sha256::new();
         for folder in [project, &self.root.join(WIT)] {
@@ -206,7 +206,7 @@ impl<'a> Workshop<'a> {
         command.args(["executor", "test"]).arg(component);
         command.arg("--config").arg(project.join(format!("{name}.toml")));
         command.arg("--cassette").arg(project.join("cassette.toml"));
-        // Where the end-to-end tests keep compiled components: each of these takes seconds.
+        // Shares the compiled components of the end-to-end tests: each takes seconds to compile.
         command.env("XDG_CACHE_HOME", self.talaria.with_file_name("e2e-cache"));
         let tested = command.output().context("cannot start talaria")?;
         let said = String::from_utf8_lossy(&tested.stdout);
@@ -220,8 +220,8 @@ impl<'a> Workshop<'a> {
     }
 }
 
-/// The files that a component is made of: without the contract, prose and tests, and without what its author installed or
-/// built there.
+/// The input files of a component: without the contract, prose and tests, and without what its author installed or built
+/// there.
 fn sources(project: &Path) -> Result<Vec<PathBuf>> {
     let others =
         ["wit", "node_modules", ".venv", "wit_world", "target", "__pycache__"].map(|name| project.join(name));
@@ -235,7 +235,7 @@ fn sources(project: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Makes an empty folder.
+/// Creates an empty folder.
 fn clear(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot clear {}", folder.display()))?;

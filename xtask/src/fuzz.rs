@@ -1,15 +1,14 @@
-//! `cargo xtask fuzz`: the parsers that face the network, against inputs that grow towards what was not reached yet.
+//! `cargo xtask fuzz`: coverage-guided fuzzing of the parsers that face the network.
 //!
-//! libFuzzer from a stable compiler: the counters are flags of LLVM, which `tests/fuzz/rustc` adds to our own crates, and
-//! the fuzzer itself is C++ that a build script compiles. No sanitizer, since those need a nightly compiler; the host
-//! forbids `unsafe`, so what there is to find is panics, overflows, endless loops and broken promises.
+//! libFuzzer with a stable compiler: the counters are LLVM flags, which `tests/fuzz/rustc` adds to our own crates, and a build
+//! script compiles the fuzzer, which is C++. There are no sanitizers, which need a nightly compiler; the host forbids
+//! `unsafe`, so the findings are panics, overflows, endless loops and broken promises.
 //!
-//! Everything is kept in `target/fuzz`: the build, since its artefacts fit no other; the inputs that reached something
-//! new, from which the next run goes on; and what made a target fail. The seeds in `tests/fuzz/corpus` are only read.
+//! `target/fuzz` holds the build, which has flags of its own, the inputs that reached new code, from which the next run
+//! continues, and the inputs that made a target fail. The seeds in `tests/fuzz/corpus` are only read.
 //!
-//! `--replay` runs the committed seeds and changes none of them, so that it gives the same verdict everywhere: that is what
-//! the gate does. A finding that was committed as a seed is a test from then on. Mutation draws lots, and is for whoever
-//! looks for bugs.
+//! `--replay` runs the committed seeds unchanged, so it gives the same result everywhere; the gate does this. A finding that
+//! is committed as a seed is a test from then on. Mutation is random, and is for finding bugs.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -23,15 +22,15 @@ use crate::command::{cargo, run};
 use crate::gate::Tally;
 use crate::provide;
 
-/// How long a target runs unless told otherwise.
+/// Minutes for each target, by default.
 const MINUTES: u32 = 1;
-/// Longest input, in bytes. Below the 4 KiB that the redactor holds back, so that its promise about pieces is exact.
+/// The longest input, in bytes. Below the 4 KiB that the redactor holds back, so that its promise about streams is exact.
 const LONGEST: usize = 2048;
-/// An input that takes longer is a finding: these parsers take microseconds.
+/// Seconds after which an input is a finding: these parsers take microseconds.
 const SLOWEST: u32 = 10;
-/// MiB; more memory is a finding.
+/// MiB of memory above which an input is a finding.
 const MEMORY: u32 = 1024;
-/// Lines of a failure that are shown.
+/// Lines shown of a failure.
 const SHOWN: usize = 40;
 
 /// What to run and how.
@@ -43,13 +42,13 @@ struct Plan {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Mode {
-    /// The committed seeds, as they are.
+    /// The committed seeds, unchanged.
     Replay,
-    /// New inputs, for so many minutes a target.
+    /// New inputs, for this many minutes per target.
     Mutate(u32),
 }
 
-/// Builds and runs targets, one after the other; all of them unless some are named. Counts targets, or replayed seeds.
+/// Builds and runs the named targets, or all, one after the other. Counts targets, or replayed seeds.
 pub(crate) fn fuzz(args: &[&str], root: &Path) -> Result<Tally> {
     let folder = root.join("tests/fuzz");
     let plan = Plan::parse(args, &targets(&folder)?)?;
@@ -96,7 +95,7 @@ impl Plan {
     }
 }
 
-/// The targets: one a file or folder of `src/bin`.
+/// The targets: the files and folders of `src/bin`.
 fn targets(folder: &Path) -> Result<BTreeSet<String>> {
     let bins = folder.join("src/bin");
     let entries = fs::read_dir(&bins).with_context(|| format!("cannot read {}", bins.display()))?;
@@ -117,8 +116,8 @@ fn build(folder: &Path, target: &Path) -> Result<()> {
         .current_dir(folder))
 }
 
-/// Runs one target from its seeds and, to find new inputs, from what earlier runs found. Tells how it went, in a line of
-/// libFuzzer's.
+/// Runs one target from its seeds and, to find new inputs, from the findings of earlier runs. Returns a line of libFuzzer's
+/// about the result.
 fn attack(folder: &Path, target: &Path, name: &str, mode: Mode) -> Result<String> {
     let (grown, findings) = (target.join("corpus").join(name), target.join("findings").join(name));
     for folder in [&grown, &findings] {
@@ -131,7 +130,7 @@ fn attack(folder: &Path, target: &Path, name: &str, mode: Mode) -> Result<String
         Mode::Mutate(minutes) => command.arg(format!("-max_total_time={}", minutes * 60)).arg(&grown),
     };
     command.arg(folder.join("corpus").join(name));
-    // The targets of one crate share their words.
+    // The targets of one crate share a dictionary.
     let words = name.split('_').next().map(|prefix| folder.join(format!("{prefix}.dict")));
     command.args(words.filter(|words| words.is_file()).map(|words| format!("-dict={}", words.display())));
     command.arg(format!("-artifact_prefix={}/", findings.display())).args([
@@ -145,7 +144,7 @@ fn attack(folder: &Path, target: &Path, name: &str, mode: Mode) -> Result<String
     let told = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
     let told = String::from_utf8_lossy(&told);
     done.with_context(|| {
-        // From the panic, or from libFuzzer's own complaint, on.
+        // Starts at the panic, or at libFuzzer's own error.
         let at = told.find("panicked at").or_else(|| told.find("==")).unwrap_or_default();
         eprintln!("{}", told.get(at..).unwrap_or_default().lines().take(SHOWN).collect::<Vec<_>>().join("\n"));
         let new = files(&findings).unwrap_or_default().difference(&before).next().cloned();
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn all_targets_run_unless_some_are_named() {
+    fn runs_all_targets_unless_some_are_named() {
         let plan = |args: &[&str]| Plan::parse(args, &known()).unwrap();
         let (all, one) = (Vec::from_iter(known()), vec!["a2a_rest".to_owned()]);
         assert_eq!(plan(&[]), Plan { targets: all.clone(), mode: Mode::Mutate(MINUTES) });
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn an_unknown_argument_is_named_in_the_error() {
         for (args, says) in [
             (["a2a", "--minutes", "5"], "no target a2a; there are a2a_jsonrpc, "),
             (["a2a_rest", "--minutes", "soon"], "--minutes takes a number"),

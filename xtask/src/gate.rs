@@ -1,8 +1,8 @@
-//! Steps that are run one after the other, with a table of their times and a count of what passed at the end.
+//! Runs steps one after the other, and prints a table of their times and a count of the tests at the end.
 //!
-//! A step's output is shown as it comes. The first step that fails ends the run, since what comes after it costs minutes
-//! and would bury it; but the table and the count are printed all the same, and the error names the command that runs that
-//! step alone.
+//! The output of a step is shown as it appears. The first step that fails ends the run, because the later ones cost minutes
+//! and would bury the failure. The table and the count are printed even then, and the error names the command that runs only
+//! that step.
 
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Read, Write as _};
 use std::path::Path;
@@ -13,32 +13,32 @@ use std::{io, thread};
 
 use anyhow::{Context as _, Result, bail};
 
-/// How many tests passed and failed.
+/// The number of tests that passed and failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
 }
 
-/// Does a step and counts.
+/// Runs a step and counts its tests.
 type Run<'a> = dyn Fn(&Path) -> Result<Tally> + 'a;
 
-/// Something that must pass.
+/// A step that must pass.
 pub(crate) struct Step<'a> {
     pub(crate) name: &'static str,
-    /// The command that does the same alone.
+    /// The command that runs only this step.
     pub(crate) alone: &'static str,
     pub(crate) run: Box<Run<'a>>,
 }
 
-/// What became of a step.
+/// The result of a step.
 struct Row {
     name: &'static str,
     seconds: f64,
     tally: Tally,
 }
 
-/// Runs steps in order, up to the first that fails.
+/// Runs the steps in order, up to the first that fails.
 pub(crate) fn run_all(verb: &str, steps: &[Step<'_>], root: &Path) -> Result<()> {
     let start = Instant::now();
     let mut rows = Vec::new();
@@ -63,7 +63,7 @@ pub(crate) fn run_all(verb: &str, steps: &[Step<'_>], root: &Path) -> Result<()>
     failure.map_or(Ok(()), Err)
 }
 
-/// The table, and below it the count of everything.
+/// The table, and below it the total count.
 fn table(rows: &[Row], steps_left: usize, seconds: f64) -> String {
     let mut text = String::new();
     let mut all = Tally::default();
@@ -84,13 +84,13 @@ fn table(rows: &[Row], steps_left: usize, seconds: f64) -> String {
     text
 }
 
-/// Runs a command, shows what it prints, and counts the tests by the closing lines of cargo's test runners.
+/// Runs a command, shows its output, and counts the tests by the summary lines of cargo's test runners.
 ///
 /// # Errors
-/// When it fails without having counted a failure.
+/// If the command fails without a failed test.
 pub(crate) fn count(command: &mut Command) -> Result<Tally> {
     if io::stderr().is_terminal() {
-        // Through a pipe it would not.
+        // cargo would not use colours for a pipe.
         command.env("CARGO_TERM_COLOR", "always");
     }
     let mut child = command
@@ -105,7 +105,7 @@ pub(crate) fn count(command: &mut Command) -> Result<Tally> {
         scope.spawn(|| out.map(|out| show(out, &tally)));
         scope.spawn(|| err.map(|err| show(err, &tally)));
     });
-    let status = child.wait().context("cargo is gone")?;
+    let status = child.wait().context("cannot wait for cargo")?;
     let tally = tally.into_inner().unwrap_or_default();
     if !status.success() && tally.failed == 0 {
         bail!("cargo ended with {status}");
@@ -113,26 +113,26 @@ pub(crate) fn count(command: &mut Command) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Shows lines and counts what they tell.
+/// Shows lines and adds up their summaries.
 fn show(from: impl Read, tally: &Mutex<Tally>) {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
     while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         let _ = io::stderr().write_all(&line);
-        if let Some(told) = told(&String::from_utf8_lossy(&line))
+        if let Some(counted) = summary(&String::from_utf8_lossy(&line))
             && let Ok(mut tally) = tally.lock()
         {
-            *tally += told;
+            *tally += counted;
         }
         line.clear();
     }
 }
 
-/// What the closing line of nextest or of `cargo test` tells.
-fn told(line: &str) -> Option<Tally> {
+/// Parses the summary line of nextest or of `cargo test`.
+fn summary(line: &str) -> Option<Tally> {
     let line = without_colours(line);
     let counts = match line.split_once("tests run: ").or_else(|| line.split_once("test run: ")) {
-        Some((summary, counts)) if summary.trim_start().starts_with("Summary") => counts,
+        Some((start, counts)) if start.trim_start().starts_with("Summary") => counts,
         _ => line.trim_start().strip_prefix("test result: ")?,
     };
     let mut tally = Tally::default();
@@ -163,7 +163,7 @@ fn without_colours(line: &str) -> String {
 // === impl Tally ===
 
 impl Tally {
-    /// So many that passed.
+    /// A number of tests that passed.
     pub(crate) fn passed(passed: usize) -> Self {
         Self { passed, failed: 0 }
     }
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closing_lines_of_both_runners_are_understood() {
+    fn parses_the_summary_lines_of_both_runners() {
         for (line, passed, failed) in [
             ("     Summary [   0.520s] 24 tests run: 24 passed, 0 skipped", 24, 0),
             ("     Summary [   0.5s] 1 test run: 1 passed, 7 skipped", 1, 0),
@@ -198,10 +198,10 @@ mod tests {
             ),
             ("test result: FAILED. 60 passed; 1 failed; 0 ignored", 60, 1),
         ] {
-            assert_eq!(told(line), Some(Tally { passed, failed }), "{line}");
+            assert_eq!(summary(line), Some(Tally { passed, failed }), "{line}");
         }
         for line in ["24 tests run: what a test printed", "test a::b ... ok", ""] {
-            assert_eq!(told(line), None, "{line}");
+            assert_eq!(summary(line), None, "{line}");
         }
     }
 
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_ends_with_the_count_of_everything() {
+    fn the_table_ends_with_the_total_count() {
         let row = |name, passed, failed| Row { name, seconds: 1.25, tally: Tally { passed, failed } };
         let text = table(&[row("format", 0, 0), row("tests", 7, 1)], 2, 2.5);
         let lines: Vec<&str> = text.lines().collect();

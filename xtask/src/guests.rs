@@ -1,17 +1,17 @@
 //! `cargo xtask guests`: the components that the host embeds, built and checked.
 //!
-//! Components are committed in `dist/`, so that `cargo run` needs no wasm toolchain. Two promises keep that honest:
+//! Components are committed in `dist/`, so that `cargo run` needs no wasm toolchain. Two rules keep them true:
 //!
-//! - **The same bytes from any folder.** The guests' own lockfile and release profile, one cargo target folder at a
-//!   fixed place, and a new name for every path prefix that the compiler would write into a component. Another
-//!   compiler gives other bytes, so the one that was used is recorded.
-//! - **A stale `dist/` is noticed.** `dist/SOURCES` has a digest of every input and one of every component. The check
-//!   compares digests and never builds, so it takes milliseconds and needs no toolchain.
+//! - **The bytes are the same from any folder.** The guests have their own lockfile and release profile, one cargo target
+//!   folder at a fixed place, and a neutral name for every path prefix that the compiler would write into a component.
+//!   Another compiler gives other bytes, so the one that was used is recorded.
+//! - **A stale `dist/` is noticed.** `dist/SOURCES` has a digest of all inputs and one of each component. The check compares
+//!   digests and never builds, so it takes milliseconds and needs no toolchain.
 //!
-//! Which packages are components is read from cargo: every member with a `cdylib` is one. What is not for the product
-//! goes to `dist/test/`: a member that says `[package.metadata.talaria] test-only = true`. The examples in Rust are such
-//! members, with a manifest in the workspace and their sources where authors look for them: cargo hashes the absolute path
-//! of a package outside the workspace's folder, and their bytes would depend on where they are built.
+//! Cargo says which packages are components: every member with a `cdylib`. A member with
+//! `[package.metadata.talaria] test-only = true` is not for the product and goes to `dist/test/`. The examples in Rust are
+//! such members, with a manifest in the workspace and their sources where authors look for them: cargo hashes the absolute
+//! path of a package outside the workspace's folder, and their bytes would depend on where they are built.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -29,7 +29,7 @@ use crate::command::{cargo, read, run};
 use crate::gate::{Tally, count};
 use crate::toolchain::{TARGET, Toolchain};
 
-/// What in the guests' folder can change a component; `wit/` counts as a whole. Prose does not.
+/// The inputs in the guests' folder that can change a component, together with all of `wit/`. Prose cannot.
 const INPUTS: [&str; 5] = ["rs", "toml", "lock", "json", "wit"];
 
 /// One component to build.
@@ -37,7 +37,7 @@ struct Component {
     package: String,
     /// The file that cargo writes.
     artifact: String,
-    /// Where it goes, below `dist/`.
+    /// Its place below `dist/`.
     file: String,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn build(guests: &Path, toolchain: &Toolchain) -> Result<()> {
     write_if_changed(&dist.join("SOURCES"), record(guests, &toolchain.version)?.as_bytes())
 }
 
-/// Fails when `dist/` is not what was built from the sources as they are now.
+/// Fails if `dist/` was not built from the present sources.
 pub(crate) fn check(guests: &Path) -> Result<()> {
     const FIX: &str = "run `cargo xtask guests` and commit guests/dist";
     let path = guests.join("dist/SOURCES");
@@ -109,8 +109,8 @@ pub(crate) fn test(guests: &Path) -> Result<Tally> {
     )
 }
 
-/// Builds every component again and fails if the bytes differ from the committed ones. Another compiler gives other bytes, so
-/// with another one there is nothing to compare.
+/// Builds every component again and fails if the bytes differ from the committed ones. With another compiler than the recorded
+/// one there is nothing to compare.
 pub(crate) fn reproduce(guests: &Path, toolchain: &Toolchain) -> Result<Tally> {
     check(guests)?;
     let path = guests.join("dist/SOURCES");
@@ -138,7 +138,7 @@ fn record(guests: &Path, compiler: &str) -> Result<String> {
     let dist = guests.join("dist");
     let mut inputs = files(guests, &[&guests.join("target"), &dist])?;
     inputs.retain(|file| INPUTS.iter().any(|input| has_extension(file, input)));
-    // Of the examples, the sources in Rust; their manifests are for authors.
+    // Only the Rust sources of the examples; their manifests are for authors.
     let examples = files(&root.join("examples"), &[])?.into_iter();
     inputs.extend(examples.filter(|file| {
         has_extension(file, "rs") && file.components().any(|folder| folder.as_os_str() == "src")
@@ -191,7 +191,7 @@ pub(crate) fn flags(source: &Path, toolchain: &Toolchain) -> Result<OsString> {
     remapped(source, &toolchain.sysroot)
 }
 
-/// Compiler flags that name the three places of this machine neutrally. The order matters: the last prefix that fits
+/// Compiler flags that give the three folders of this machine neutral names. The order matters: the last prefix that fits
 /// wins, and the sysroot may be inside the source tree.
 fn remapped(source: &Path, sysroot: &Path) -> Result<OsString> {
     let cargo_home = env::var_os("CARGO_HOME")
@@ -216,7 +216,7 @@ fn root(guests: &Path) -> Result<&Path> {
     guests.parent().with_context(|| format!("{} has no parent", guests.display()))
 }
 
-/// All files below a folder but for those in `except`, sorted; none if there is no such folder.
+/// All files below a folder except those in `except`, sorted; empty if the folder does not exist.
 pub(crate) fn files(folder: &Path, except: &[&Path]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -246,7 +246,7 @@ fn digest_of(file: &Path) -> Result<String> {
     Ok(format!("{:x}", Sha256::digest(bytes)))
 }
 
-/// Leaves an equal file alone, so that the host that embeds it is not rebuilt for nothing.
+/// Writes a file unless its content is the same, so that the host that embeds it is not rebuilt for nothing.
 fn write_if_changed(file: &Path, bytes: &[u8]) -> Result<()> {
     if fs::read(file).is_ok_and(|old| old == bytes) {
         return Ok(());
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_and_build_output_are_no_inputs() {
+    fn prose_and_build_output_are_not_inputs() {
         let (_folder, guests) = workspace();
         for file in ["README.md", "target/out.rs", "dist/notes.toml"] {
             write_if_changed(&guests.join(file), b"new").unwrap();

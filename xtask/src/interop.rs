@@ -1,8 +1,8 @@
-//! `cargo xtask interop`: the clients of the SDKs against the real binary. Frameworks are a verb of their own.
+//! `cargo xtask interop`: the clients of the SDKs against the real binary.
 //!
-//! Each client is a script in `tests/interop` that does everything its SDK offers and prints a line of JSON for every
-//! binding and operation; `harness.py` there says what a line holds. Every client runs, whatever failed before. The
-//! command fails if a line tells of an error, or if a script did not come to its end.
+//! Each client is a script in `tests/interop` that does everything that its SDK offers and prints a line of JSON for every
+//! binding and operation; `harness.py` there documents the lines. Every client runs, even if another failed before. The
+//! command fails if a line reports an error, or if a script did not finish.
 
 mod frameworks;
 mod results;
@@ -24,7 +24,7 @@ use crate::venv::Venv;
 
 pub(crate) use frameworks::run as frameworks;
 
-/// What the clients talk to. The conformance executor does what the id of a message says.
+/// The configuration of the server. The conformance executor does what the id of a message says.
 const CONFIG: &str = r#"
 [a2a]
 url = "http://{listen}"
@@ -46,7 +46,7 @@ const CLIENTS: [Client; 3] = [
     Client { name: "js", runtime: Runtime::Node },
 ];
 
-/// A client: its files in `tests/interop` are called by its name.
+/// A client; its files in `tests/interop` have its name.
 struct Client {
     name: &'static str,
     runtime: Runtime,
@@ -75,7 +75,7 @@ pub(crate) fn prepare(root: &Path) -> Result<()> {
     CLIENTS.iter().try_for_each(|client| client.prepare(&home, &scripts).map(drop))
 }
 
-/// Runs every client, or the one of that name. Counts the lines that they print.
+/// Runs every client, or the named one, and counts the lines that they print.
 pub(crate) fn run(name: Option<&str>, root: &Path) -> Result<Tally> {
     let clients: Vec<_> =
         CLIENTS.iter().filter(|client| name.is_none_or(|name| name == client.name)).collect();
@@ -86,7 +86,7 @@ pub(crate) fn run(name: Option<&str>, root: &Path) -> Result<Tally> {
     );
     let home = target(root)?.join("interop");
     let scripts = root.join("tests/interop");
-    // The key of RFC 8410's example, known to everybody.
+    // The public example key of RFC 8410.
     let key = scripts.join("card-key.pem");
     let config = format!("{CONFIG}[a2a.card.signing]\nkey = {{ file = {key:?} }}\nkid = \"interop\"\n");
     let commands =
@@ -109,7 +109,7 @@ pub(crate) fn run(name: Option<&str>, root: &Path) -> Result<Tally> {
 // === impl Client ===
 
 impl Client {
-    /// Installs what it needs; the command that runs it.
+    /// Installs what it needs, and returns the command that runs it.
     fn prepare(&self, home: &Path, scripts: &Path) -> Result<Command> {
         match self.runtime {
             Runtime::Python => {
@@ -128,7 +128,7 @@ impl Client {
             Runtime::Node => {
                 let project = scripts.join(self.name);
                 let node = Node::find(home)?;
-                // The script must be beside its packages: that is where they are looked for.
+                // Packages are looked up beside the script.
                 let copy = node.install(home, &project)?.join("client.mjs");
                 fs::copy(project.join("client.mjs"), &copy)
                     .with_context(|| format!("cannot copy the client to {}", copy.display()))?;
@@ -139,7 +139,7 @@ impl Client {
         }
     }
 
-    /// Runs it to its end and shows its lines; how many there were, and what failed.
+    /// Runs it to its end, shows its lines, and returns their number and the failures.
     fn talk(&self, mut command: Command, bridge: &Bridge) -> Result<(usize, Vec<String>)> {
         command.arg(bridge.url()).arg("--config").arg(bridge.config());
         let mut lines = Vec::new();
@@ -147,7 +147,7 @@ impl Client {
             lines.push(line);
             Ok(())
         })?;
-        // The bindings run side by side.
+        // The bindings run concurrently.
         lines.sort_by(|one, other| (&one.client, &one.binding).cmp(&(&other.client, &other.binding)));
         for line in &lines {
             line.print()?;
@@ -161,8 +161,7 @@ impl Client {
     }
 }
 
-/// Runs a script and hands on its lines as they come. The inner error is that of a script which did not come to its end,
-/// with what it said.
+/// Runs a script and passes its lines on as they appear. The inner error is for a script that did not finish, with its output.
 fn listen(
     command: &mut Command,
     name: &str,

@@ -1,13 +1,14 @@
-//! The three layers of checks, from what a change is written with to what a release must pass.
+//! The three layers of checks.
 //!
-//! - `check` needs the compiler alone and no network: format, lint, documentation, the tests of every crate.
+//! - `check` is for daily work and needs only the compiler, no network: format, lint, documentation, the tests of every
+//!   crate.
 //! - `test` is the gate that CI runs: `check`, then the whole product, the real hermes-agent, the SDKs, the examples, and
 //!   every known input of the fuzz targets.
-//! - `release-check` has what takes too long for each change, or draws lots: fuzzing, property tests with a new seed, the
-//!   soak, agent frameworks, LiteLLM behind the bridge, the conformance kits.
+//! - `release-check` has the checks that take too long for each change, or use random inputs: fuzzing, property tests with a
+//!   new seed, the soak test, agent frameworks, LiteLLM behind talaria, the conformance kits.
 //!
-//! The first two give the same verdict for the same tree. They draw no random inputs (the seed of property tests is in
-//! `.cargo/config.toml`), and no test is tried twice.
+//! The first two give the same result for the same tree: they use no random inputs (the seed of property tests is in
+//! `.cargo/config.toml`), and no test is retried.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,9 +22,9 @@ use crate::gate::{Step, Tally, count, run_all};
 use crate::toolchain::Toolchain;
 use crate::{examples, guests, hermes, interop, litellm, provide, tck};
 
-/// Minutes for each fuzz target before a release, unless told otherwise.
+/// Minutes for each fuzz target before a release, by default.
 const FUZZ_MINUTES: u32 = 5;
-/// Cases of each property test before a release; 256 otherwise.
+/// Cases of each property test before a release; 256 in the other layers.
 const CASES: &str = "4096";
 
 /// `cargo xtask check`.
@@ -46,11 +47,7 @@ pub(crate) fn test(root: &Path) -> Result<()> {
         step("fuzz corpora", "cargo xtask fuzz --replay", |root| fuzz::fuzz(&["--replay"], root)),
         step("nothing left behind", "git status", |root| {
             let after = work_tree(root);
-            ensure!(
-                after == before,
-                "the tests changed the work tree; git status says:\n{}",
-                after.unwrap_or_default()
-            );
+            ensure!(after == before, "the tests changed the working tree:\n{}", after.unwrap_or_default());
             Ok(Tally::default())
         }),
     ]);
@@ -100,7 +97,7 @@ pub(crate) fn release(args: &[&str], root: &Path) -> Result<()> {
     run_all("release-check", &steps, root)
 }
 
-/// `cargo xtask lint`. With the functions that only fuzz targets use.
+/// `cargo xtask lint`, including the entry points that only fuzz targets use.
 pub(crate) fn lint(root: &Path) -> Result<Tally> {
     let lint = ["clippy", "--workspace", "--all-targets", "--", "--cfg", "fuzzing", "--deny", "warnings"];
     quiet(cargo().args(lint).current_dir(root))
@@ -151,23 +148,23 @@ fn step<'a>(name: &'static str, alone: &'static str, run: impl Fn(&Path) -> Resu
     Step { name, alone, run: Box::new(run) }
 }
 
-/// Runs a command that has nothing to count.
+/// Runs a command that counts no tests.
 fn quiet(command: &mut Command) -> Result<Tally> {
     run(command).map(|()| Tally::default())
 }
 
-/// What git sees changed, in a checkout; none where there is no git.
+/// The changes that git sees; `None` outside of a checkout.
 fn work_tree(root: &Path) -> Option<String> {
     read(Command::new("git").args(["status", "--porcelain"]).current_dir(root)).ok()
 }
 
-/// Another one each time.
+/// A different seed each time.
 fn new_seed() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::from(since.subsec_nanos()) ^ since.as_secs()
 }
 
-/// What `release-check` was told.
+/// The arguments of `release-check`.
 struct Plan {
     minutes: u32,
     kits: Vec<PathBuf>,
@@ -202,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_is_fuzzed_for_as_long_as_it_is_told() {
+    fn parses_the_arguments_of_a_release_check() {
         assert_eq!(Plan::parse(&[]).unwrap().minutes, FUZZ_MINUTES);
         assert_eq!(Plan::parse(&["--minutes", "1"]).unwrap().minutes, 1);
         for (args, says) in [

@@ -1,8 +1,8 @@
-//! `cargo xtask litellm`: a conversation with an upstream that keeps none.
+//! `cargo xtask litellm`: a conversation with an upstream that stores none.
 //!
-//! LiteLLM's proxy stands between talaria and a scripted model, as it stands between talaria and real ones.
-//! `tests/interop/litellm_memory.py` starts both and the binary, kills the binary in the middle, and fails if the model was
-//! not told what was said before. The proxy is installed on the first run, by its pins, into `target/litellm`.
+//! LiteLLM's proxy stands between talaria and a scripted model, as it does in front of real ones.
+//! `tests/interop/litellm_memory.py` starts both and the binary, kills the binary half way, and fails if the model did not
+//! receive the earlier messages. The proxy is installed on the first run, by its pins, into `target/litellm`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::bridge::Binary;
 use crate::command::{run, target};
 use crate::venv::Venv;
 
-/// Installs what is missing and holds the conversation.
+/// Installs what is missing and runs the conversation.
 pub(crate) fn converse(root: &Path) -> Result<()> {
     let home = target(root)?.join("litellm");
     let scripts = root.join("tests/interop");

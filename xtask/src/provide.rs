@@ -1,8 +1,8 @@
-//! What the tests need beside the compiler: found, or installed by name, in this one place and before the first test.
+//! Finds or installs the programs that the tests need beside the compiler, before the first test.
 //!
-//! Each is looked for first, so a second run takes a moment and downloads nothing. What is installed says so. Everything but
-//! the two compilers below stays in the target folder; a verb that needs only some of it provides that by itself, by the
-//! same functions.
+//! A program that is found is not installed again, so a second run takes a moment and downloads nothing. An installation is
+//! announced. Everything but the two compilers below stays in the target folder. A verb that needs only some of the programs
+//! calls the same functions for those.
 
 use std::env;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::command::{cargo, run};
 use crate::gate::Tally;
 use crate::{debian, examples, hermes, interop};
 
-/// Provides all of it.
+/// Provides all programs.
 pub(crate) fn everything(root: &Path) -> Result<Tally> {
     nextest()?;
     cpp_compiler()?;
@@ -27,7 +27,7 @@ pub(crate) fn everything(root: &Path) -> Result<Tally> {
     Ok(Tally::default())
 }
 
-/// The runner of the tests: it has a process for each, and the groups and time limits of `.config/nextest.toml`.
+/// The test runner, with a process for each test and the groups and time limits of `.config/nextest.toml`.
 pub(crate) fn nextest() -> Result<()> {
     if works(cargo().args(["nextest", "--version"])) {
         return Ok(());
@@ -45,7 +45,7 @@ pub(crate) fn cpp_compiler() -> Result<()> {
     debian::install("g++").context("libFuzzer needs a C++ compiler; install g++ or clang, or name one in CXX")
 }
 
-/// Python with its virtual environments, which Debian has in a package of its own.
+/// Python with virtual environments, which are a package of their own on Debian.
 fn python() -> Result<()> {
     if works(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
         return Ok(());

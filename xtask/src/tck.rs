@@ -1,11 +1,11 @@
 //! `cargo xtask tck DIR`: a conformance kit against the real binary.
 //!
 //! DIR is a checkout of a2aproject/a2a-tck, of 1.0 or of 0.3; its tree says which. The kit gets an environment of its own
-//! and is run by its own runner, once for every card or category that it needs to be run for, each time with a fresh
-//! bridge. A plugin (`outcomes.py`) says what became of every test, in the same way for both kits.
+//! and is run by its own runner, once for every card or category that it needs, each time with a new server. A plugin
+//! (`outcomes.py`) reports the outcome of every test, in the same form for both kits.
 //!
-//! A test that fails for a reason of the kit's is in [`KNOWN`], with the reason. Any other failure fails the command,
-//! and so does a known one that passes: then the list is to be corrected.
+//! A test that fails because of the kit is in [`KNOWN`], with the reason. Any other failure fails the command, and so does a
+//! known one that passes: then the list must be corrected.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::bridge::Binary;
 use crate::command::target;
 use crate::venv::Venv;
 
-/// Everything but the card and the executor's settings.
+/// The configuration, without the card and the executor's settings.
 const CONFIG: &str = r#"
 [a2a]
 reply = "task"
@@ -36,15 +36,15 @@ url = "memory:"
 
 const EVERYTHING: &str = "[a2a.card]\nstreaming = true\npush_notifications = true\nextended_card = true\n";
 const NOTHING: &str = "[a2a.card]\nstreaming = false\npush_notifications = false\nextended_card = false\n";
-/// The kit of 0.3 has no credentials, and fails an extended card that is given without any.
+/// The kit of 0.3 has no credentials, and fails an extended card that is served without any.
 const NO_EXTENDED_CARD: &str =
     "[a2a.card]\nstreaming = true\npush_notifications = true\nextended_card = false\n";
 const EXTENSION: &str =
     "[a2a.card]\nextensions = [{ uri = \"urn:a2a:tck:required-extension\", required = true }]\n";
-/// The kit of 0.3 wants a question where a message says nothing else.
+/// The kit of 0.3 expects a question if a message says nothing else.
 const ASKS_BACK: &str = "[executor.conformance]\nsettings = { otherwise = \"input-required\" }\n";
 
-/// How long the kit of 0.3 waits for an event, in seconds. The executor's longest turn must take twice that.
+/// Seconds that the kit of 0.3 waits for an event. The executor's longest turn must take twice that.
 const STREAMING_TIMEOUT: &str = "2";
 
 const V1: &[Run] = &[
@@ -75,7 +75,7 @@ const V03: &[Run] = &[
     },
 ];
 
-/// What fails for a reason of the kit's: the run's beginning, the test's end, the reason.
+/// Failures that are the kit's fault: the beginning of the run's name, the end of the test's name, the reason.
 const KNOWN: &[(&str, &str, &str)] = &[
     (
         "1.0",
@@ -120,7 +120,7 @@ enum Args {
     Category(&'static str, &'static str),
 }
 
-/// What the plugin writes.
+/// The output of the plugin.
 #[derive(Deserialize)]
 struct Outcomes {
     passed: Vec<Test>,
@@ -137,7 +137,7 @@ struct Test {
     said: String,
 }
 
-/// What the command prints.
+/// The output of the command.
 #[derive(Serialize)]
 struct Report {
     runs: Vec<Results>,
@@ -164,7 +164,7 @@ struct Failure {
     said: String,
 }
 
-/// Runs the kit in `kit` and prints what became of its tests, as a table or as JSON.
+/// Runs the kit in `kit` and prints the outcomes of its tests, as a table or as JSON.
 pub(crate) fn run(kit: &Path, json: bool, root: &Path) -> Result<()> {
     let runs = if kit.join("tests/compatibility").is_dir() {
         V1
@@ -198,12 +198,12 @@ impl Run {
         let start = Instant::now();
         let log = home.join(format!("{}.log", self.name.replace(", ", "-").replace(' ', "-")));
         let outcomes = home.join("outcomes.json");
-        // Of an earlier run.
+        // Left by an earlier run.
         let _ = fs::remove_file(&outcomes);
         let out = File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
         let mut command = venv.python();
         self.call(&mut command, bridge.url());
-        // Its exit code only says whether a test failed.
+        // The exit code says only whether a test failed.
         command
             .current_dir(kit)
             .env("PYTHONPATH", home)
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_failure_fails_and_shows_what_the_kit_said() {
+    fn a_new_failure_fails_and_shows_the_output_of_the_kit() {
         let report = Report { runs: vec![outcomes(&[], &["a.py::new"]).of("1.0, everything on", 1.0)] };
         assert!(report.judge().unwrap_err().to_string().contains("1 tests failed"));
         assert!(report.to_string().contains("`a.py::new` failed:\n\nwhy"));

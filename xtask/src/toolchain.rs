@@ -1,16 +1,16 @@
-//! A compiler for `wasm32-wasip2`, on a machine that may have none.
+//! Finds or provides a compiler for `wasm32-wasip2`.
 //!
-//! A ladder, tried in order; a rung that does not hold says why before the next is tried:
+//! The sources are tried in order; one that fails says why before the next is tried:
 //!
-//! 1. the target is installed next to the active Rust;
-//! 2. rustup adds it, unless `RUSTUP_AUTO_INSTALL=0` says that nothing may be installed that way;
-//! 3. Debian's packages, unpacked into a folder of ours. Nothing is installed: apt checks the signatures, `dpkg -x`
-//!    unpacks, and root is needed only for `apt-get update`, which may fail where the package lists are new enough;
-//! 4. an error that says what to install.
+//! 1. the target is installed with the active Rust;
+//! 2. rustup adds it, unless `RUSTUP_AUTO_INSTALL=0` forbids that;
+//! 3. Debian's packages are unpacked into a folder of ours. Nothing is installed: apt checks the signatures, `dpkg -x`
+//!    unpacks, and only `apt-get update` needs root, which may fail if the package lists are new enough;
+//! 4. an error says what to install.
 //!
-//! Debian ships a compiler and the sources of `std` but no compiled `std` for this target, so the third rung compiles
-//! it with cargo's `-Zbuild-std`, which a stable cargo accepts only under `RUSTC_BOOTSTRAP=1`. Debian has no component
-//! linker either: `rust-lld` and `wasm-component-ld` come from the active Rust, which carries them for every host.
+//! Debian has a compiler and the sources of `std`, but no compiled `std` for this target, so the third source compiles it with
+//! cargo's `-Zbuild-std`, which a stable cargo accepts only with `RUSTC_BOOTSTRAP=1`. Debian has no component linker either:
+//! `rust-lld` and `wasm-component-ld` come from the active Rust, which has them on every host.
 
 use std::env;
 use std::ffi::OsString;
@@ -24,20 +24,20 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::command::{cargo, read};
 use crate::debian::apt;
 
-/// What guests are compiled for: its linker emits components, with no adapter and no further tool.
+/// The target of guests; its linker emits components without an adapter or another tool.
 pub(crate) const TARGET: &str = "wasm32-wasip2";
 
 /// Marks a complete tree of Debian packages. Raise the number when [`unpack`] changes what it leaves behind.
 const STAMP: &str = "unpacked-2";
 
-/// The oldest compiler that takes our code.
+/// The oldest compiler that compiles our code.
 const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
 
 /// A compiler that can build for [`TARGET`].
 pub(crate) struct Toolchain {
-    /// What `rustc -V` says.
+    /// The output of `rustc -V`.
     pub(crate) version: String,
-    /// Where the sources of `std` are, for the paths that the compiler would write into a component.
+    /// The folder of the sources of `std`, whose path the compiler would write into a component.
     pub(crate) sysroot: PathBuf,
     env: Vec<(&'static str, OsString)>,
     args: &'static [&'static str],
@@ -46,7 +46,7 @@ pub(crate) struct Toolchain {
 // === impl Toolchain ===
 
 impl Toolchain {
-    /// Finds a compiler, or makes one available; Debian's packages are kept in `tree`.
+    /// Finds or provides a compiler; Debian's packages are unpacked into `tree`.
     pub(crate) fn find(tree: &Path) -> Result<Self> {
         let rungs: [(&str, &dyn Fn() -> Result<Self>); 3] = [
             ("installed target", &Self::installed),
@@ -70,7 +70,7 @@ impl Toolchain {
         )
     }
 
-    /// `cargo build --release` for [`TARGET`], by this compiler.
+    /// `cargo build --release` for [`TARGET`] with this compiler.
     pub(crate) fn cargo_build(&self) -> Command {
         let mut command = cargo();
         command.args(["build", "--release", "--target", TARGET]).args(self.args);
@@ -105,7 +105,7 @@ impl Toolchain {
             unpack(tree)?;
         }
 
-        // Without links, as the compiler writes it: what is remapped must be what it would write.
+        // Without symbolic links, because the remapped prefix must be what the compiler would write.
         let sysroot = tree.join("usr").canonicalize().context("the unpacked packages")?;
         let rustc = sysroot.join("bin/rustc");
         let libraries = multiarch(&sysroot.join("lib"))?;
@@ -127,19 +127,19 @@ impl Toolchain {
     }
 }
 
-/// Asks the active Rust.
+/// Queries the active Rust.
 fn rustc(args: &[&str]) -> Result<String> {
     read(Command::new("rustc").args(args))
 }
 
-/// Whether what `rustc -V` says is not older than [`OLDEST`].
+/// Whether the output of `rustc -V` names a version not older than [`OLDEST`].
 fn is_new_enough(version: &str) -> bool {
     let numbers =
         |text: &str| -> Vec<u32> { text.split('.').map_while(|number| number.parse().ok()).collect() };
     version.split(' ').nth(1).is_some_and(|version| numbers(version) >= numbers(OLDEST))
 }
 
-/// Fills `tree`, all or nothing: the work is done beside it and renamed at the end.
+/// Fills `tree`, all or nothing: the work happens in a folder beside it, which is renamed at the end.
 fn unpack(tree: &Path) -> Result<()> {
     let partial = tree.with_extension("partial");
     for stale in [tree, &partial] {
@@ -150,7 +150,7 @@ fn unpack(tree: &Path) -> Result<()> {
     let debs = partial.join("debs");
     fs::create_dir_all(&debs).with_context(|| format!("cannot create {}", debs.display()))?;
 
-    // Lists that are months old name packages that are gone, or a compiler that is too old.
+    // Old package lists name packages that are gone, or a compiler that is too old.
     eprintln!("wasm toolchain: apt-get update");
     if let Err(reason) = apt("apt-get", &["update"], &debs) {
         eprintln!("wasm toolchain: {reason:#}; going on with the package lists that are here");
@@ -163,8 +163,8 @@ fn unpack(tree: &Path) -> Result<()> {
     }
     fs::remove_dir_all(&debs)?;
 
-    // Where rustup's toolchains have the C library of the target too. Found there it needs no `-L` flag, which would
-    // make cargo's crate hashes, and with them the bytes of a component, depend on where this tree is.
+    // The place where rustup's toolchains have the C library of the target too. There it needs no `-L` flag, which would make
+    // cargo's crate hashes, and with them the bytes of a component, depend on the path of this tree.
     let lib = partial.join("usr/lib");
     let target = lib.join("rustlib").join(TARGET).join("lib");
     fs::create_dir_all(&target)?;
@@ -174,7 +174,7 @@ fn unpack(tree: &Path) -> Result<()> {
     fs::rename(&partial, tree).with_context(|| format!("cannot move into {}", tree.display()))
 }
 
-/// Downloads the packages, in whatever version this Debian has.
+/// Downloads the packages in the version that this Debian has.
 fn download(debs: &Path) -> Result<()> {
     let std = dependency("libstd-rust-web-dev", "libstd-rust-web-", debs)?;
     let llvm = dependency(&std, "libllvm", debs)?;
@@ -183,7 +183,7 @@ fn download(debs: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The package that `package` depends on and whose name begins with `prefix`; the full name has a version in it.
+/// The dependency of `package` whose name begins with `prefix`; the full name contains a version.
 fn dependency(package: &str, prefix: &str, folder: &Path) -> Result<String> {
     apt("apt-cache", &["depends", package], folder)?
         .lines()
@@ -193,7 +193,7 @@ fn dependency(package: &str, prefix: &str, folder: &Path) -> Result<String> {
         .with_context(|| format!("apt has no candidate for {package}"))
 }
 
-/// Debian keeps the compiler's own libraries in a folder named after the machine, as `x86_64-linux-gnu`.
+/// The folder of the compiler's own libraries, which Debian names after the machine, as in `x86_64-linux-gnu`.
 fn multiarch(lib: &Path) -> Result<PathBuf> {
     for entry in fs::read_dir(lib).with_context(|| format!("cannot read {}", lib.display()))? {
         let entry = entry?;

@@ -1,8 +1,8 @@
-//! Python environments under `target/`, made when they are not there.
+//! Python environments below `target/`, created if they are missing.
 //!
-//! One is named by a digest of what is in it, so that a changed pin makes a new one and two checkouts that share a target
-//! folder do not undo each other's. What is half done has no stamp, and is made again. A lock lets one process install at
-//! a time; who comes second finds it done.
+//! An environment is named by a digest of its content, so that a changed pin creates a new one and two checkouts can share a
+//! target folder. An incomplete one has no stamp and is created again. A lock lets one process install at a time; a second
+//! process finds the finished environment.
 
 use std::env;
 use std::ffi::OsStr;
@@ -28,13 +28,13 @@ pub(crate) struct Venv {
 // === impl Venv ===
 
 impl Venv {
-    /// The environment in `home` that `pip install INSTALL` makes. `name` says what it is, in its folder and to the user;
-    /// `pins` is what it depends on beside that.
+    /// Returns the environment in `home` that `pip install INSTALL` creates. `name` is for its folder and for messages; `pins`
+    /// is what its content depends on otherwise.
     pub(crate) fn find(home: &Path, name: &str, install: &[&OsStr], pins: &str) -> Result<Self> {
         Self::since(OLDEST, home, name, install, pins)
     }
 
-    /// The same, for what needs a newer Python than the rest.
+    /// The same, for packages that need a newer Python than the rest.
     pub(crate) fn since(
         oldest: (u32, u32),
         home: &Path,
@@ -55,7 +55,7 @@ impl Venv {
         Ok(venv)
     }
 
-    /// Where its programs are.
+    /// The folder of its programs.
     pub(crate) fn bin(&self) -> PathBuf {
         self.folder.join("bin")
     }
@@ -66,7 +66,7 @@ impl Venv {
     }
 }
 
-/// Does `install` for a folder in `home`, unless it was done.
+/// Runs `install` for a folder in `home`, unless that is done already.
 pub(crate) fn once(home: &Path, folder: &Path, install: impl FnOnce() -> Result<()>) -> Result<()> {
     fs::create_dir_all(home).with_context(|| format!("cannot create {}", home.display()))?;
     let lock = File::create(home.join("lock"))?;
@@ -82,7 +82,7 @@ pub(crate) fn once(home: &Path, folder: &Path, install: impl FnOnce() -> Result<
     fs::write(&stamp, "").with_context(|| format!("cannot write {}", stamp.display()))
 }
 
-/// A short name for what is installed.
+/// A short name for the content.
 pub(crate) fn digest(install: &[&OsStr], pins: &str) -> String {
     let mut hash = Sha256::new();
     for arg in install {
@@ -93,8 +93,7 @@ pub(crate) fn digest(install: &[&OsStr], pins: &str) -> String {
     hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A Python of this machine that is new enough: the one that everybody gets, else one that goes by its version, else one of
-/// pyenv's.
+/// Finds a Python that is new enough: `python3`, else one with its version in its name, else one of pyenv's.
 pub(crate) fn python(oldest: (u32, u32)) -> Result<PathBuf> {
     let (major, minor) = oldest;
     let script = format!("import sys; assert sys.version_info >= ({major}, {minor}), sys.version");
@@ -110,7 +109,7 @@ pub(crate) fn python(oldest: (u32, u32)) -> Result<PathBuf> {
         .with_context(|| format!("there is no Python {major}.{minor} or newer; install one"))
 }
 
-/// Every Python that pyenv has, whichever it has chosen.
+/// All Pythons that pyenv has, whichever one is active.
 fn of_pyenv() -> Vec<PathBuf> {
     let root = env::var_os("PYENV_ROOT").map(PathBuf::from);
     let root = root.or_else(|| env::home_dir().map(|home| home.join(".pyenv")));
@@ -118,7 +117,7 @@ fn of_pyenv() -> Vec<PathBuf> {
     versions.into_iter().flatten().flatten().map(|version| version.path().join("bin/python3")).collect()
 }
 
-/// The verb that an environment is for.
+/// The verb that uses an environment.
 pub(crate) fn label(home: &Path) -> String {
     home.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

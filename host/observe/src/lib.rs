@@ -1,11 +1,11 @@
-//! What the outside gets to see: logs, metrics, and the redaction that every outgoing text passes.
+//! Logs, metrics, and the redaction of every text that leaves the host.
 //!
-//! - [`scrub()`] takes out what looks like a secret, by rules.
-//! - [`Redactor`] also takes out the secrets that are known by value; [`RedactorStream`] does the same for text that
-//!   arrives in pieces.
-//! - [`logs::init`] sends events to stderr, each line scrubbed.
-//! - [`tap()`] gives events to a command that shows them itself.
-//! - [`metrics`] are numbers for Prometheus, with no word of what was said.
+//! - [`scrub()`] removes what looks like a secret, by rules.
+//! - [`Redactor`] also removes the secrets that are known by value; [`RedactorStream`] does the same for text that arrives
+//!   in pieces.
+//! - [`logs::init`] writes events to stderr, each line scrubbed.
+//! - [`tap()`] passes events to a command that displays them itself.
+//! - [`metrics`] are numbers for Prometheus, without any content of messages.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Logs: events to stderr, as text for people or as JSON for machines, every line scrubbed.
+//! Writes log events to stderr, as text for people or as JSON for machines, every line scrubbed.
 
 use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::scrub::scrub;
 
-/// How a log line looks.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// One compact line; in colour if stderr is a terminal.
@@ -18,10 +18,10 @@ pub enum Format {
     Json,
 }
 
-/// The logs could not be started.
+/// Why the logs could not be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InitError {
-    /// The filter cannot be read.
+    /// The filter cannot be parsed.
     #[error("bad log filter {filter:?}: {problem}; write one like info,talaria=debug")]
     Filter {
         /// The filter as given.
@@ -29,7 +29,7 @@ pub enum InitError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The process has its logs already.
+    /// The logs of the process were started before.
     #[error("the logs of this process were started already")]
     AlreadyStarted,
     /// The name of a format that does not exist.
@@ -40,11 +40,10 @@ pub enum InitError {
     },
 }
 
-/// Stderr behind the scrubber.
+/// A writer that scrubs every line.
 struct Scrubbed<W>(W);
 
-/// Starts the logs of this process: once, before anything is worth a line. The filter is written as in `RUST_LOG`,
-/// for example `info,talaria=debug`.
+/// Starts the logs of this process, once. The filter has the form of `RUST_LOG`, for example `info,talaria=debug`.
 pub fn init(format: Format, filter: &str) -> Result<(), InitError> {
     let filter = parse_filter(filter)?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Scrubbed(io::stderr));
@@ -84,7 +83,7 @@ impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for Scrubbed<M> {
     }
 }
 
-/// An event is written with one call, so that a secret is never cut in two here.
+/// Every event is written with one call, so no secret is split between two calls.
 impl<W: Write> Write for Scrubbed<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.write_all(scrub(&String::from_utf8_lossy(line)).as_bytes())?;

@@ -1,26 +1,26 @@
-//! Numbers for Prometheus.
+//! Metrics for Prometheus.
 //!
 //! | name | labels | is |
 //! |---|---|---|
 //! | `talaria_build_info` | `version` | always 1 |
-//! | `talaria_turns_started_total` | `executor` | turns that began to execute |
+//! | `talaria_turns_started_total` | `executor` | turns that started to execute |
 //! | `talaria_turns_ended_total` | `executor`, `state` | turns that ended, and how |
-//! | `talaria_turn_duration_seconds` | `executor` | histogram: from begin to end, waiting for the upstream included |
+//! | `talaria_turn_duration_seconds` | `executor` | histogram: from start to end, including the wait for the upstream |
 //! | `talaria_turns_under_way` | | turns queued or executing now |
 //! | `talaria_requests_refused_total` | `reason` | requests answered with 429 |
-//! | `talaria_streams_open` | | streams that are read now |
-//! | `talaria_push_deliveries_total` | `result` | tries to deliver a push |
+//! | `talaria_streams_open` | | streams that are open now |
+//! | `talaria_push_deliveries_total` | `result` | attempts to deliver a push notification |
 //! | `talaria_messages_routed_total` | `route` | messages by what chose their executor: a rule, `chosen`, `continued` or `default` |
-//! | `talaria_executor_ready` | `executor` | 1 where the last probe reached what it needs, else 0 |
-//! | `talaria_executor_quarantined` | `executor` | 1 while it takes no turns because it crashed again and again, else 0 |
+//! | `talaria_executor_ready` | `executor` | 1 if the last probe succeeded, else 0 |
+//! | `talaria_executor_quarantined` | `executor` | 1 while it takes no turns because of repeated crashes, else 0 |
 //! | `talaria_executor_stood_in_for` | `executor` | 1 while its fallback takes its turns, else 0 |
 //! | `talaria_mailbox_turns` | `state` | turns that wait for a callback, wait for their chat, ended without one, or got one late |
-//! | `talaria_mailbox_letters_bytes` | | bytes of the callbacks that are kept |
+//! | `talaria_mailbox_letters_bytes` | | bytes of the stored callbacks |
 //!
-//! Labels are closed sets: enumerations, and the names of configured executors and rules. Nothing that a caller says becomes one.
+//! Labels are closed sets: enumerations, and the names of configured executors and rules. No text of a caller becomes a label.
 //!
-//! What others count already (turns under way, open streams) is not counted twice: [`Metrics::watch`] takes a function
-//! that is asked when somebody reads. So the domain and the wire know nothing of metrics.
+//! Numbers that other crates count already (turns in progress, open streams) are not counted again: [`Metrics::watch`] takes
+//! a function that is called on every read. So neither the domain nor the wire knows of metrics.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -40,10 +40,11 @@ use prometheus_client::registry::{Registry, Unit};
 /// The media type of [`Metrics::text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper edges of the duration's buckets, in seconds: a demo's answer, a model's, an agent's, and the deadline.
+/// The upper bounds of the duration's buckets, in seconds: from the response of a demo to that of a model and of an agent, up
+/// to the deadline.
 const BUCKETS: [f64; 12] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
 
-/// The numbers of one host. Cheap to clone; all clones count the same.
+/// The metrics of one host. Cheap to clone; all clones share the counters.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
@@ -57,13 +58,13 @@ pub struct Metrics {
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TurnEnd {
-    /// Done.
+    /// It completed.
     Completed,
-    /// It asks for more.
+    /// It asks for more input.
     InputRequired,
     /// It asks the caller to authenticate somewhere.
     AuthRequired,
-    /// The agent refused.
+    /// The agent rejected it.
     Rejected,
     /// It failed, or did not survive the host.
     Failed,
@@ -71,14 +72,14 @@ pub enum TurnEnd {
     Canceled,
 }
 
-/// How a try to deliver a push ended.
+/// The result of an attempt to deliver a push notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Push {
-    /// The webhook took it.
+    /// The webhook accepted it.
     Delivered,
-    /// It did not; it is tried again, unless this was the last try.
+    /// It failed, and is retried unless this was the last attempt.
     Failed,
-    /// It will not be tried again: the address may not be called, or the receiver wants no more.
+    /// It is not retried: the address may not be called, or the receiver wants no more.
     Refused,
 }
 
@@ -89,18 +90,18 @@ pub enum Refusal {
     Connections,
     /// Too many turns.
     Turns,
-    /// Too many turns of the conversation.
+    /// Too many turns of one context.
     Conversation,
     /// The host is shutting down.
     Draining,
 }
 
-/// What a turn is to the mailbox.
+/// The state of a turn in the mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mail {
     /// It waits for its reply.
     Waiting,
-    /// It waits for its chat.
+    /// It waits for its turn in the chat.
     InLine,
     /// It ended without a reply, and one may still come.
     Unanswered,
@@ -108,35 +109,35 @@ pub enum Mail {
     Late,
 }
 
-/// What others count, at one moment.
+/// The numbers that other crates count, at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readings {
     /// Turns queued or executing.
     pub turns_under_way: usize,
-    /// Streams that are read.
+    /// Open streams.
     pub streams_open: usize,
-    /// Requests refused since the start, by reason.
+    /// Requests rejected with 429 since the start, by reason.
     pub refused: Vec<(Refusal, u64)>,
     /// The executors.
     pub executors: Vec<OneExecutor>,
     /// Messages since the start, by what chose their executor.
     pub routed: Vec<(String, u64)>,
-    /// Turns that the mailbox knows, by what they are to it.
+    /// Turns that the mailbox knows, by state.
     pub mailbox: Vec<(Mail, usize)>,
-    /// Bytes of the letters that it keeps.
+    /// Bytes of the callbacks that it stores.
     pub mailbox_bytes: usize,
 }
 
-/// How an executor fares.
+/// The state of an executor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OneExecutor {
     /// Its name.
     pub name: String,
-    /// The last probe reached what it needs.
+    /// Whether the last probe succeeded.
     pub is_ready: bool,
-    /// It crashed again and again, and takes no turns.
+    /// Whether it takes no turns because of repeated crashes.
     pub is_quarantined: bool,
-    /// Its fallback takes its turns.
+    /// Whether its fallback takes its turns.
     pub is_stood_in_for: bool,
 }
 
@@ -159,7 +160,7 @@ struct OfPush {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Label<T>(T);
 
-/// What is asked for when somebody reads, once it is there.
+/// The function that is called on every read, once it is set.
 #[derive(Clone, Default)]
 struct Live(Arc<OnceLock<Box<Read>>>);
 
@@ -168,7 +169,7 @@ type Read = dyn Fn() -> Readings + Send + Sync;
 // === impl Metrics ===
 
 impl Metrics {
-    /// Nothing counted yet, for this version of the product.
+    /// Creates the metrics of this version of the product, with nothing counted yet.
     #[must_use]
     pub fn new(version: &str) -> Self {
         let mut registry = Registry::with_prefix("talaria");
@@ -192,29 +193,29 @@ impl Metrics {
         Self { registry: Arc::new(registry), started, ended, duration, pushes, live }
     }
 
-    /// A turn began to execute. The executor's name is one of the configuration.
+    /// Counts a turn that starts to execute. The executor's name must come from the configuration.
     pub fn turn_started(&self, executor: &str) {
         self.started.get_or_create(&OfExecutor { executor: executor.to_owned() }).inc();
     }
 
-    /// A turn that began has ended.
+    /// Counts a turn that has ended.
     pub fn turn_ended(&self, executor: &str, end: TurnEnd, took: Duration) {
         let executor = executor.to_owned();
         self.ended.get_or_create(&Ended { executor: executor.clone(), state: Label(end) }).inc();
         self.duration.get_or_create(&OfExecutor { executor }).observe(took.as_secs_f64());
     }
 
-    /// A push was tried.
+    /// Counts an attempt to deliver a push notification.
     pub fn push(&self, result: Push) {
         self.pushes.get_or_create(&OfPush { result: Label(result) }).inc();
     }
 
-    /// Takes a function that reads what others count; it must not block. The first one stays.
+    /// Sets the function that reads the numbers of other crates; it must not block. Only the first call has an effect.
     pub fn watch(&self, read: impl Fn() -> Readings + Send + Sync + 'static) {
         let _ = self.live.0.set(Box::new(read));
     }
 
-    /// All of it, in the text format of [`MEDIA_TYPE`].
+    /// Returns all metrics in the text format of [`MEDIA_TYPE`].
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -344,7 +345,7 @@ impl From<Refusal> for &'static str {
 mod tests {
     use super::*;
 
-    /// Without the order of series, which is nobody's promise.
+    /// Sorts the lines, because the order of series is not promised.
     fn sorted(text: &str) -> String {
         let mut lines: Vec<_> = text.lines().collect();
         lines.sort_unstable();
@@ -387,10 +388,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_watched_is_read_when_asked_for() {
+    fn watched_numbers_are_read_on_every_request() {
         use std::sync::atomic::{AtomicUsize, Ordering};
         let metrics = Metrics::new("0");
-        assert!(!metrics.text().contains("under_way"), "nobody said what to read");
+        assert!(!metrics.text().contains("under_way"), "no function is set");
         let under_way = Arc::new(AtomicUsize::new(7));
         let read = Arc::clone(&under_way);
         metrics

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use crate::scrub::{KINDS, SHORTEST, label, rewrite, scrub_looks, scrub_private_keys};
 use crate::stream::RedactorStream;
 
-/// Takes out known secrets, wherever they stand, and everything that [`scrub`](crate::scrub()) takes out. Cheap to
-/// clone. The default knows no secrets.
+/// Removes known secrets, wherever they are, and everything that [`scrub`](crate::scrub()) removes. Cheap to clone. The
+/// default knows no secrets.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    /// Longest first, so that of two secrets where one starts with the other the whole goes.
+    /// Longest first, so that of two secrets of which one starts with the other, the whole longer one is removed.
     known: Arc<[Box<str>]>,
 }
 
 // === impl Redactor ===
 
 impl Redactor {
-    /// A redactor that knows these values. White space around a value is not part of it. Values under 8 characters are
-    /// ignored, since taking them out would shred ordinary text; so are values that are part of a label.
+    /// Creates a redactor that knows these values. White space around a value is not part of it. Values of less than 8
+    /// characters are ignored, because removing them would destroy ordinary text; so are values that are part of a label.
     pub fn new(values: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let mut known: Vec<Box<str>> = Vec::new();
         for value in values {
@@ -34,14 +34,14 @@ impl Redactor {
         Self { known: known.into() }
     }
 
-    /// The text without secrets; borrowed when there were none.
+    /// Returns the text without secrets; borrowed if there were none.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let text = scrub_private_keys(Cow::Borrowed(text));
         let text = rewrite(text, |text| self.remove_known(text));
         scrub_looks(text)
     }
 
-    /// A redactor for text that arrives in pieces.
+    /// Returns a redactor for text that arrives in pieces.
     pub fn stream(&self) -> RedactorStream {
         RedactorStream::new(self.clone())
     }
@@ -50,7 +50,7 @@ impl Redactor {
         &self.known
     }
 
-    /// Replaces known values, from the left, the longest where several start.
+    /// Replaces known values from left to right; where several start, the longest.
     pub(crate) fn remove_known<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut changed = String::new();
         let mut rest = text;
@@ -72,7 +72,7 @@ impl Redactor {
     }
 }
 
-/// How many values it knows, and no more.
+/// Shows only the number of known values.
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Redactor({} known)", self.known.len())

@@ -1,8 +1,8 @@
-//! The rules: what looks like a secret leaves as `[REDACTED:kind]`.
+//! Replaces what looks like a secret with `[REDACTED:kind]`, by rules.
 //!
 //! | rule | kind |
 //! |---|---|
-//! | PEM private keys, also cut off or with `\n` spelled out | `private_key` |
+//! | PEM private keys, also incomplete or with line breaks written as `\n` | `private_key` |
 //! | the password in `scheme://user:password@` | `password` |
 //! | the value in `NAME_API_KEY=`, `_TOKEN=`, `_KEY=`, `_SECRET=`, `_PASSWORD=`, `_CREDENTIALS=`, any case | `api_key`, `token`, … |
 //! | the value after `Bearer` | `bearer_token` |
@@ -10,12 +10,12 @@
 //! | JSON web tokens | `jwt` |
 //! | base64 from 40 characters, with upper case, lower case and digits, few slashes, not hex | `base64_blob` |
 //!
-//! Values under 8 characters stay: they are placeholders far more often than secrets. Names stay too, since
+//! Values of less than 8 characters are left: they are placeholders far more often than secrets. Names are left too, because
 //! `DB_PASSWORD=[REDACTED:password]` tells an operator where to look.
 //!
-//! The rules run one after the other, each on what the one before left, until nothing changes. Scrubbing twice is the same as once. Apart from
-//! quoted values and private keys no match reaches across a [delimiter](is_delimiter), which is what lets
-//! [`RedactorStream`](crate::RedactorStream) work on pieces.
+//! The rules run one after the other, each on the output of the one before, until nothing changes: scrubbing is idempotent.
+//! Except for quoted values and private keys, no match contains a [delimiter](is_delimiter), so
+//! [`RedactorStream`](crate::RedactorStream) can work on pieces.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -23,13 +23,13 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Match, Regex};
 
-/// Values shorter than this are left alone.
+/// Shorter values are left.
 pub(crate) const SHORTEST: usize = 8;
 
 const MARK: &str = "[REDACTED:";
 pub(crate) const PRIVATE_KEY: &str = "[REDACTED:private_key]";
 
-/// Every kind there is, so that a "secret" that is part of a label can be told from one that is not.
+/// All kinds, so that a known secret that is part of a label can be ignored.
 pub(crate) const KINDS: [&str; 24] = [
     "private_key",
     "secret",
@@ -69,41 +69,40 @@ const PROSE: [&str; 8] = [
     "security",
 ];
 
-/// What may stand between the lines of a private key: white space, or a line break spelled out as in JSON.
+/// What may be between the lines of a private key: white space, or a line break escaped as in JSON.
 pub(crate) const PEM_GAP: &str = r"(?:\s|\\+[nrt])*";
 pub(crate) const PEM_BEGIN: &str = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----";
-/// A header is a whole line, however long: its value may hold a shape that another rule shortens, and whether this is a
-/// private key must not depend on that.
+/// A header is a whole line, however long: another rule may shorten its value, and whether this is a private key must not
+/// depend on that.
 pub(crate) const PEM_HEADERS: &str =
     r"(?:(?:\s|\\+[nrt])*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash): [^\n]*)*";
 
-/// A name that says that its value is a secret.
+/// A name that marks its value as a secret.
 pub(crate) const NAME: &str = r"[A-Za-z][A-Za-z0-9_]*_(?i-u:TOKEN|KEY|SECRET|PASSWORD|CREDENTIALS)";
 
-/// Everything that ends a value without quotes, as the inside of a character class: white space, and the scripts that
-/// are written without spaces.
+/// The characters that end a value without quotes, as the inside of a character class: white space, and scripts that are
+/// written without spaces.
 const ENDS: &str = r"\s\x{E00}-\x{10FFFF}";
 
-/// How often the rules are run over a text that they change. Two rounds settle every case known; the bound keeps any
-/// other from looping.
+/// The most rounds of the rules over a text that they change. Two rounds settle every known case; the bound keeps any other
+/// from looping.
 const ROUNDS: usize = 8;
 
 static RULES: LazyLock<Option<Rules>> = LazyLock::new(|| Rules::compile().ok());
 
 struct Rules {
-    /// Matches wherever any of the others could; most text ends here.
+    /// Matches wherever any of the others could; most texts do not match it.
     any: Regex,
     private_key: Regex,
     password: Regex,
-    /// A name that says that its value is a secret, up to the value.
+    /// A name that marks its value as a secret, up to the value.
     assignment: Regex,
     bearer: Regex,
     token: Regex,
     blob: Regex,
 }
 
-/// Takes out what looks like a secret. Borrows when there is nothing to take out, which costs a few microseconds for a
-/// KiB.
+/// Removes what looks like a secret. Borrows if there is nothing to remove, which costs a few microseconds per KiB.
 ///
 /// ```
 /// assert_eq!(talaria_observe::scrub("X_TOKEN=Bearer zzzzzzzzzz"), "X_TOKEN=[REDACTED:token]");
@@ -112,19 +111,19 @@ pub fn scrub(text: &str) -> Cow<'_, str> {
     scrub_looks(scrub_private_keys(Cow::Borrowed(text)))
 }
 
-/// The first rule alone. It comes before known values are taken out, since they could break a key apart.
+/// Applies only the first rule. It runs before known values are removed, because their removal could break a key apart.
 pub(crate) fn scrub_private_keys(text: Cow<'_, str>) -> Cow<'_, str> {
     match &*RULES {
         Some(rules) if text.contains("-----BEGIN") => {
             rewrite(text, |text| rules.private_key.replace_all(text, PRIVATE_KEY))
         }
         Some(_) => text,
-        // Rules that do not compile let nothing through; a test keeps this from happening.
+        // If the rules do not compile, nothing is let through; a test ensures that they do.
         None => Cow::Borrowed("[REDACTED]"),
     }
 }
 
-/// All other rules.
+/// Applies all other rules.
 pub(crate) fn scrub_looks(text: Cow<'_, str>) -> Cow<'_, str> {
     match &*RULES {
         Some(rules) => rules.apply(text),
@@ -132,13 +131,14 @@ pub(crate) fn scrub_looks(text: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// Where a text may be cut without cutting a secret: white space, and every character from U+0E00 on. The scripts
-/// there (Thai, Chinese, Japanese, Korean, emoji) are written without spaces, and no secret is written in them.
+/// Whether a text may be split after this character without splitting a secret: white space, and every character from U+0E00
+/// on. The scripts there (Thai, Chinese, Japanese, Korean, emoji) are written without spaces, and no secret is written in
+/// them.
 pub(crate) fn is_delimiter(char: char) -> bool {
     char.is_whitespace() || char >= '\u{E00}'
 }
 
-/// Applies a step, without a copy where it changes nothing.
+/// Applies a step, without a copy if it changes nothing.
 pub(crate) fn rewrite<'a>(
     text: Cow<'a, str>,
     step: impl for<'t> FnOnce(&'t str) -> Cow<'t, str>,
@@ -195,8 +195,8 @@ impl Rules {
         })
     }
 
-    /// Until nothing changes: what a rule takes out can bring together what another one then knows. That is rare, and
-    /// each round leaves less to find.
+    /// Repeats the rules until nothing changes: a removal can create a match for another rule. That is rare, and each round
+    /// leaves less to find.
     fn apply<'a>(&self, mut text: Cow<'a, str>) -> Cow<'a, str> {
         for _ in 0..ROUNDS {
             match self.once(&text) {
@@ -260,7 +260,7 @@ impl Rules {
     }
 }
 
-/// Replaces the matches for which there is a replacement.
+/// Replaces the matches that `with` returns a replacement for.
 fn replace<'t>(rule: &Regex, text: &'t str, with: impl Fn(&Captures<'_>) -> Option<String>) -> Cow<'t, str> {
     let mut changed = String::new();
     let mut copied = 0;
@@ -290,17 +290,17 @@ fn redact_password(found: &Captures<'_>) -> Option<String> {
     (!is_label(value)).then(|| format!("{}{}@", group(found, 1), label("password")))
 }
 
-/// The kind of secret that a name says its value is.
+/// The kind of secret that a name stands for.
 fn kind_of(name: &str) -> &'static str {
     let name = name.to_ascii_lowercase();
     let kinds = ["api_key", "token", "key", "secret", "password", "credentials"];
     kinds.into_iter().find(|kind| name.ends_with(kind)).unwrap_or("secret")
 }
 
-/// The value that begins at `at`, without its quotes. A quoted one ends with its line, if not before; any other with a
-/// quote or a [delimiter](is_delimiter).
+/// Returns the value that begins at `at`, without its quotes. A quoted value ends at the end of its line at the latest, any
+/// other at a quote or a [delimiter](is_delimiter).
 ///
-/// `run` is the last value without quotes. Names in it share its end, which is thus looked for once.
+/// `run` is the last value without quotes. Names in it share its end, which is therefore searched for only once.
 fn value_at(text: &str, at: usize, run: &mut Range<usize>) -> Range<usize> {
     let rest = text.get(at..).unwrap_or_default();
     for (open, quote) in [("\\\"", '"'), ("\"", '"'), ("'", '\'')] {
@@ -371,7 +371,7 @@ fn is_blob(run: &str) -> bool {
         && slashes <= 1 + run.len() / 32
 }
 
-/// Whether a value is exactly one label, left by an earlier rule or an earlier scrubbing.
+/// Whether a value is exactly one label, left by an earlier rule or pass.
 fn is_label(value: &str) -> bool {
     value.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(']')).is_some_and(|kind| {
         kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')

@@ -1,15 +1,15 @@
 //! Redaction of text that arrives in pieces.
 //!
-//! A secret may be cut anywhere, so the tail that could still become one is held back. A cut is safe behind a
-//! [delimiter](crate::scrub::is_delimiter) unless something is open there that reaches across it: `Bearer ` or `NAME = `
-//! before its value, a quoted value before the end of its line (what is taken out can take a closing quote along, so that
-//! the quote alone does not tell), a private key before its end, a known secret that has
-//! white space in it. Then the cut moves in front of what is open.
+//! A secret may be split anywhere, so the tail that could still become one is held back. A text may be split after a
+//! [delimiter](crate::scrub::is_delimiter), unless something is open there that continues across it: `Bearer ` or `NAME = `
+//! before its value, a quoted value before the end of its line (a redaction can remove a closing quote, so the quote alone
+//! does not end it), a private key before its end, a known secret that contains white space. Then the split moves in front of
+//! what is open.
 //!
-//! **Promise:** the pieces that come out are together what [`Redactor::redact`] makes of the whole, as long as no such
-//! stretch is longer than [`HOLD`]. A longer one is let go, redacted as far as it is known: memory stays bounded, and a
-//! secret that lies across the cut may be recognised in part only. A private key is the exception: what follows it is
-//! swallowed to its end, whatever its length.
+//! **Promise:** the pieces together are what [`Redactor::redact`] makes of the whole, as long as nothing stays open for more
+//! than [`HOLD`] bytes. A longer stretch is released, redacted as far as it is known: memory stays bounded, and a secret
+//! across that split may be recognised only in part. Private keys are the exception: they are swallowed to their end, whatever
+//! their length.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -19,30 +19,30 @@ use regex::Regex;
 use crate::redactor::Redactor;
 use crate::scrub::{NAME, PEM_BEGIN, PEM_GAP, PEM_HEADERS, PRIVATE_KEY, is_delimiter, scrub_private_keys};
 
-/// The most that is held back, in bytes: a private key of 4096 bits has 3.2 KiB, tokens have far less.
+/// The most bytes that are held back: a private key of 4096 bits has 3.2 KiB, tokens have far less.
 pub(crate) const HOLD: usize = 4 * 1024;
 
-/// How far before a cut something open is looked for: what is open for longer than [`HOLD`] is let go anyway.
+/// How far before a split something open is searched for: what is open for longer than [`HOLD`] is released anyway.
 const WINDOW: usize = 2 * HOLD;
 
-/// Stands for a private key whose beginning has been let go already.
+/// Stands for a private key whose beginning has been released already.
 const OPEN_KEY: &str = "-----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAA";
 
 static OPEN: LazyLock<Option<Open>> = LazyLock::new(|| Open::compile().ok());
 
-/// Redacts a text piece by piece. Made by [`Redactor::stream`].
+/// Redacts a text piece by piece. Created by [`Redactor::stream`].
 #[derive(Debug)]
 pub struct RedactorStream {
     redactor: Redactor,
     held: String,
-    /// `held` starts with [`OPEN_KEY`], whose label is out already.
+    /// Whether `held` starts with [`OPEN_KEY`], whose label has been returned already.
     in_key: bool,
 }
 
 struct Open {
-    /// A private key that is not at its end, from its first dash to the end of the text.
+    /// An incomplete private key, from its first dash to the end of the text.
     key: Regex,
-    /// Words that make a value of what follows, at the end of the text.
+    /// At the end of the text, a name or a word whose value follows.
     value: Regex,
 }
 
@@ -53,7 +53,7 @@ impl RedactorStream {
         Self { redactor, held: String::new(), in_key: false }
     }
 
-    /// Takes the next piece and gives what is certain by now, which may be nothing.
+    /// Takes the next piece and returns what is certain by now, which may be nothing.
     pub fn push(&mut self, delta: &str) -> String {
         let seen = self.held.len();
         self.held.push_str(delta);
@@ -64,19 +64,19 @@ impl RedactorStream {
         out
     }
 
-    /// Gives the rest. The stream is then as new.
+    /// Returns the rest. The stream can then be used for another text.
     pub fn finish(&mut self) -> String {
         self.release(self.held.len())
     }
 
-    /// How many bytes are held back, and how many may be.
+    /// The number of bytes held back, and the most that may be.
     #[cfg(fuzzing)]
     #[doc(hidden)]
     pub fn held(&self) -> (usize, usize) {
         (self.held.len(), HOLD)
     }
 
-    /// Redacts and removes what is before the cut.
+    /// Removes what is before the cut, and returns it redacted.
     fn release(&mut self, cut: usize) -> String {
         let Some((before, rest)) = self.held.split_at_checked(cut) else { return String::new() };
         if before.is_empty() {
@@ -84,7 +84,7 @@ impl RedactorStream {
         }
         let redacted = self.redactor.redact(before);
         let out = match redacted.strip_prefix(PRIVATE_KEY) {
-            Some(behind) if self.in_key => behind.to_owned(),
+            Some(rest) if self.in_key => rest.to_owned(),
             _ => redacted.into_owned(),
         };
         self.in_key = false;
@@ -92,28 +92,28 @@ impl RedactorStream {
         out
     }
 
-    /// Lets go of a stretch that became too long.
+    /// Releases a stretch that became too long.
     fn relieve(&mut self, out: &mut String) {
         if let Some(start) = open_key(&self.held) {
             if !self.in_key {
                 out.push_str(&self.release(start));
                 out.push_str(PRIVATE_KEY);
             }
-            // The last characters stay: they may be the beginning of the key's last line.
+            // The last characters are kept: they may be the beginning of the key's last line.
             let tail = self.held.get(self.held.floor_char_boundary(self.held.len().saturating_sub(100))..);
             self.held = format!("{OPEN_KEY}{}", tail.unwrap_or_default());
             self.in_key = true;
             return;
         }
-        // Between tokens where there is such a place, else at the end.
+        // Between tokens if possible, else at the end.
         let soft = |char: char| is_delimiter(char) || ",;|&(){}[]<>\"'".contains(char);
         let cut = self.held.rfind(soft).filter(|at| *at >= HOLD / 2);
         let cut = cut.and_then(|at| Some(at + self.held.get(at..)?.chars().next()?.len_utf8()));
         out.push_str(&self.release(cut.unwrap_or(self.held.len())));
     }
 
-    /// The last place where nothing is open. Only what is new is searched: what was open at a place before the last
-    /// piece came is open there still.
+    /// The last position where nothing is open. Only the new part is searched: a position in the old part where something was
+    /// open before is still inside it.
     fn safe_cut(&self, seen: usize) -> usize {
         let mut end = self.held.len();
         while let Some(new) = self.held.get(seen..end)
@@ -129,8 +129,8 @@ impl RedactorStream {
         0
     }
 
-    /// Where something starts that is open at the cut. Where the text had to be rewritten to see it, the place is not
-    /// known, and the answer is just before the cut.
+    /// The start of something that is open at the cut. If the text had to be rewritten to find it, the start is not known, and
+    /// the result is just before the cut.
     fn open_before(&self, cut: usize) -> Option<usize> {
         let from = self.held.ceil_char_boundary(cut.saturating_sub(WINDOW));
         let window = self.held.get(from..cut)?;
@@ -152,8 +152,8 @@ impl RedactorStream {
         }
     }
 
-    /// Where a known secret starts whose beginning is the end of the text. Only those with a delimiter inside can be
-    /// cut by a cut behind a delimiter.
+    /// The start of a known secret of which the text ends with a part. Only secrets that contain a delimiter can be split after
+    /// one.
     fn open_known(&self, text: &str) -> Option<usize> {
         let starts = self.redactor.known().iter().flat_map(|value| {
             let cuts = value.char_indices().filter(|(_, char)| is_delimiter(*char));
@@ -163,7 +163,7 @@ impl RedactorStream {
     }
 }
 
-/// Where a private key starts that the text leaves open; the first, since a header of it may look like another.
+/// The start of the first private key that the text leaves open; a header inside it may look like another.
 fn open_key(text: &str) -> Option<usize> {
     let from = text.find("-----BEGIN ")?;
     let found = OPEN.as_ref()?.key.find(text.get(from..)?)?;

@@ -1,4 +1,4 @@
-//! The events of this process, for a command that shows them in its own way instead of as a log.
+//! The log events of this process, for a command that displays them in its own way.
 
 use std::fmt::{self, Write as _};
 
@@ -10,27 +10,27 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::logs::{self, InitError};
 use crate::scrub::scrub;
 
-/// One event.
+/// A log event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Where it comes from; `guest` for what guests write.
+    /// Its target; `guest` for log lines of guests.
     pub target: &'static str,
     /// Its level.
     pub level: tracing::Level,
-    /// The sentence, scrubbed.
+    /// The message, scrubbed.
     pub message: String,
-    /// `name=value`, one after the other, scrubbed.
+    /// The fields as `name=value`, separated by spaces, scrubbed.
     pub fields: String,
 }
 
-/// Gives every event that passes the filter to `heard`, instead of [`logs::init`]. Once in a process. `heard` must not
+/// Passes every event that the filter admits to `on_event`, in place of [`logs::init`]. Once per process. `on_event` must not
 /// block.
 ///
 /// # Errors
 /// Those of [`logs::init`].
-pub fn tap(filter: &str, heard: impl Fn(Line) + Send + Sync + 'static) -> Result<(), InitError> {
+pub fn tap(filter: &str, on_event: impl Fn(Line) + Send + Sync + 'static) -> Result<(), InitError> {
     let filter = logs::parse_filter(filter)?;
-    let tap = tracing_subscriber::registry().with(Tap(heard).with_filter(filter));
+    let tap = tracing_subscriber::registry().with(Tap(on_event).with_filter(filter));
     tap.try_init().map_err(|_already| InitError::AlreadyStarted)
 }
 
@@ -38,35 +38,35 @@ struct Tap<F>(F);
 
 impl<S: Subscriber, F: Fn(Line) + 'static> Layer<S> for Tap<F> {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut said = Said::default();
-        event.record(&mut said);
+        let mut fields = Fields::default();
+        event.record(&mut fields);
         (self.0)(Line {
             target: event.metadata().target(),
             level: *event.metadata().level(),
-            message: scrub(&said.message).into_owned(),
-            fields: scrub(&said.fields).into_owned(),
+            message: scrub(&fields.message).into_owned(),
+            fields: scrub(&fields.others).into_owned(),
         });
     }
 }
 
 #[derive(Default)]
-struct Said {
+struct Fields {
     message: String,
-    fields: String,
+    others: String,
 }
 
-impl Said {
+impl Fields {
     fn add(&mut self, field: &Field, value: fmt::Arguments<'_>) {
         if field.name() == "message" {
             let _ = self.message.write_fmt(value);
             return;
         }
-        let space = if self.fields.is_empty() { "" } else { " " };
-        let _ = write!(self.fields, "{space}{}={value}", field.name());
+        let space = if self.others.is_empty() { "" } else { " " };
+        let _ = write!(self.others, "{space}{}={value}", field.name());
     }
 }
 
-impl Visit for Said {
+impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.add(field, format_args!("{value:?}"));
     }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_comes_in_its_parts_and_scrubbed() {
+    fn an_event_is_passed_on_in_parts_and_scrubbed() {
         let lines: Arc<Mutex<Vec<Line>>> = Arc::default();
         let heard = Arc::clone(&lines);
         let tap = tracing_subscriber::registry().with(Tap(move |line| heard.lock().unwrap().push(line)));

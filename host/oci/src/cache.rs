@@ -1,9 +1,8 @@
-//! What was pulled, on disk, by its digest.
+//! The cache of pulled blobs, on disk, by digest.
 //!
-//! A file's name is what its content must hash to, and it is hashed whenever it is read: a file that somebody else
-//! changed, or that a full disk cut, is removed and pulled again. So the folder needs no trust, and two processes can share
-//! it. Files appear whole, by rename. Nothing here fails a pull: what cannot be kept is pulled again the next time, and the
-//! log says so.
+//! A file is named by its digest and hashed whenever it is read: a file that was changed, or cut off by a full disk, is removed
+//! and pulled again. So the folder need not be trusted, and two processes can share it. Files appear whole, by rename. The
+//! cache never fails a pull: a blob that cannot be cached is pulled again the next time, and the log says so.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -26,16 +25,16 @@ impl Cache {
         Self(folder.map(Arc::new))
     }
 
-    /// What has this digest, if it is there and is no larger.
+    /// Returns the blob of this digest, if it is cached and not larger than `most`.
     pub(crate) async fn get(&self, digest: &Digest, most: u64) -> Option<Bytes> {
         let path = self.path(digest)?;
         let digest = digest.clone();
         tokio::task::spawn_blocking(move || {
             let mut bytes = Vec::new();
-            // One byte more tells a larger one.
+            // One byte more reveals a larger file.
             fs::File::open(&path).ok()?.take(most.saturating_add(1)).read_to_end(&mut bytes).ok()?;
             if bytes.len() as u64 > most || Digest::of(&bytes) != digest {
-                warn!(path = %path.display(), "a file in the cache is not what its name says; it is removed");
+                warn!(path = %path.display(), "cached file does not have its digest; removing it");
                 let _ = fs::remove_file(&path);
                 return None;
             }
@@ -45,13 +44,13 @@ impl Cache {
         .ok()?
     }
 
-    /// Keeps it.
+    /// Caches a blob.
     pub(crate) async fn put(&self, digest: &Digest, bytes: Bytes) {
         let Some(path) = self.path(digest) else { return };
         let shown = path.display().to_string();
-        let kept = tokio::task::spawn_blocking(move || keep(&path, &bytes)).await;
-        if let Ok(Err(error)) = kept {
-            warn!(path = shown, %error, "what was pulled is not kept");
+        let stored = tokio::task::spawn_blocking(move || store(&path, &bytes)).await;
+        if let Ok(Err(error)) = stored {
+            warn!(path = shown, %error, "cannot cache what was pulled");
         }
     }
 
@@ -60,7 +59,7 @@ impl Cache {
     }
 }
 
-fn keep(path: &std::path::Path, bytes: &[u8]) -> io::Result<()> {
+fn store(path: &std::path::Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder)?;
     let mut draft = tempfile::NamedTempFile::new_in(folder)?;

@@ -1,23 +1,23 @@
-//! What a registry asks for with a 401: `Bearer realm="…",service="…",scope="…"`, or `Basic`.
+//! The challenge of a 401: `Bearer realm="…",service="…",scope="…"`, or `Basic`.
 
-/// How to prove oneself.
+/// How a registry wants to be authenticated to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Challenge {
-    /// With the name and the password.
+    /// With user name and password.
     Basic,
-    /// With a token that another server gives out.
+    /// With a token of another server.
     Bearer {
-        /// Where.
+        /// The URL of that server.
         realm: String,
-        /// What it must be told.
+        /// The service to name there.
         service: Option<String>,
-        /// What the token is to allow.
+        /// What the token should allow.
         scope: Option<String>,
     },
 }
 
 impl Challenge {
-    /// Reads one `WWW-Authenticate`; none where it is neither of the two.
+    /// Parses one `WWW-Authenticate`; `None` if it is neither of the two.
     pub(crate) fn read(header: &str) -> Option<Self> {
         let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
         if scheme.eq_ignore_ascii_case("basic") {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_forms_that_registries_send() {
+    fn parses_the_forms_that_registries_send() {
         let bearer = |realm: &str, service: Option<&str>, scope: Option<&str>| {
             Some(Challenge::Bearer {
                 realm: realm.into(),
@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_header_is_read_to_its_end(header in "(Bearer )?[a-z=\", \\\\ü]{0,60}") {
+        fn parsing_any_header_ends(header in "(Bearer )?[a-z=\", \\\\ü]{0,60}") {
             drop(Challenge::read(&header));
         }
     }

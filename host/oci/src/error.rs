@@ -7,69 +7,69 @@ use crate::reference::{Digest, Reference};
 /// Why a component could not be pulled.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No registry may be asked, and it is not in the cache.
+    /// It is not in the cache, and registries are not called.
     #[error("{reference} is not in the cache, and `oci.offline` is set; pull it once without")]
     Offline {
-        /// What was to be pulled.
+        /// The component to pull.
         reference: Reference,
     },
-    /// The registry does not have it, or does not say so to us.
+    /// The registry does not have it, or does not show it to us.
     #[error("{} has no {reference}; check the name and the digest", reference.registry())]
     NotFound {
-        /// What was to be pulled.
+        /// The component to pull.
         reference: Reference,
     },
-    /// The registry wants to know who asks, or does not let them.
+    /// The registry asks for credentials, or rejects them.
     #[error(
         "{} does not let us pull {reference}: {why}; set `[oci.registry.\"{}\"]` with `username` and `token`",
         reference.registry(), reference.registry()
     )]
     Denied {
-        /// What was to be pulled.
+        /// The component to pull.
         reference: Reference,
-        /// What it said.
+        /// The reason.
         why: String,
     },
-    /// The registry cannot be reached, or breaks off.
+    /// The registry cannot be reached, or its response cannot be used.
     #[error("{reference} could not be pulled: {why}")]
     Unreachable {
-        /// What was to be pulled.
+        /// The component to pull.
         reference: Reference,
-        /// The last try's reason.
+        /// The reason of the last attempt.
         why: String,
     },
-    /// It took too long.
+    /// The pull took too long.
     #[error("{reference} could not be pulled within {}s; set `oci.timeout`", limit.as_secs())]
     Late {
-        /// What was to be pulled.
+        /// The component to pull.
         reference: Reference,
         /// The bound.
         limit: Duration,
     },
-    /// What came is something else.
+    /// The registry sent other content.
     #[error("{} answered with something else for {reference}: {found} where {expected} was asked for", reference.registry())]
     Mismatch {
-        /// What was to be pulled.
+        /// The component to pull.
         reference: Reference,
-        /// What was asked for.
+        /// The digest that was asked for.
         expected: Digest,
-        /// What came.
+        /// The digest of what was received.
         found: Digest,
     },
     /// It is larger than allowed.
     #[error("{reference} is larger than {most} bytes; set `oci.max_size`")]
     TooLarge {
-        /// What was to be pulled.
+        /// The component to pull.
         reference: Reference,
         /// The bound.
         most: u64,
     },
-    /// It holds no component, or not one.
+    /// It holds no component, or several.
     #[error("{reference} holds no component: {what}")]
     Odd {
-        /// What was to be pulled.
+        /// The component to pull.
         reference: Reference,
-        /// What is there instead.
+        /// What it holds instead.
         what: String,
     },
 }

@@ -1,6 +1,6 @@
-//! Doors for the fuzz targets in `tests/fuzz`, which alone are built with `--cfg fuzzing`.
+//! Entry points for the fuzz targets in `tests/fuzz`, which alone are built with `--cfg fuzzing`.
 //!
-//! The parsers as a pull calls them. Nothing is checked here: what must hold is said by the targets.
+//! The parsers as a pull calls them. The targets assert what must hold; nothing is checked here.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use crate::challenge::Challenge;
 use crate::layout::{self, Found};
 use crate::{Digest, unpack};
 
-/// The address of the server for tokens in a `WWW-Authenticate`, if it names one.
+/// The URL of the token server in a `WWW-Authenticate`, if it names one.
 pub fn realm(header: &str) -> Option<String> {
     match Challenge::read(header)? {
         Challenge::Bearer { realm, .. } => Some(realm),
@@ -16,10 +16,10 @@ pub fn realm(header: &str) -> Option<String> {
     }
 }
 
-/// What a manifest leads to, with the sizes of layers.
+/// What a manifest refers to, with the sizes of layers.
 ///
 /// # Errors
-/// As the operator is told.
+/// As the operator sees it.
 pub fn manifest(json: &[u8]) -> Result<Vec<(Digest, Option<u64>)>, String> {
     layout::read(json).map(|found| match found {
         Found::Manifest(digest) => vec![(digest, None)],

@@ -1,4 +1,4 @@
-//! How a component lies in a registry: every way that the tools of the field push one.
+//! How a component is stored in a registry, in all forms that common tools push.
 //!
 //! | pushed by | layers |
 //! |---|---|
@@ -6,13 +6,13 @@
 //! | `wash`, `spin`, older tools | one `application/vnd.wasm.content.layer.v1+wasm` or `application/vnd.module.wasm.content.layer.v1+wasm` |
 //! | `docker build`, `buildah` | one or more `tar`, mostly gzipped, with one `.wasm` file among all |
 //!
-//! An index stands for several platforms: the entry for WebAssembly is taken, or the only one.
+//! An index lists several platforms: the entry for WebAssembly is used, or the only one.
 
 use serde::Deserialize;
 
 use crate::reference::Digest;
 
-/// What manifests may be, for `Accept`.
+/// The media types of manifests, for `Accept`.
 pub(crate) const MANIFESTS: [&str; 4] = [
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.oci.image.index.v1+json",
@@ -20,13 +20,13 @@ pub(crate) const MANIFESTS: [&str; 4] = [
     "application/vnd.docker.distribution.manifest.list.v2+json",
 ];
 
-/// More layers than this are no component's: base images have a dozen.
+/// The most layers of an image with a component; base images have a dozen.
 const LAYERS: usize = 64;
 
-/// What a manifest leads to.
+/// What a manifest refers to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Another one.
+    /// Another manifest.
     Manifest(Digest),
     /// Layers, one of which holds the component.
     Layers(Vec<Layer>),
@@ -67,7 +67,7 @@ struct Platform {
     architecture: String,
 }
 
-/// Reads a manifest or an index. The error completes "holds no component: ".
+/// Parses a manifest or an index. The error completes "holds no component: ".
 pub(crate) fn read(json: &[u8]) -> Result<Found, String> {
     let manifest: Manifest = serde_json::from_slice(json).map_err(|_| "its manifest cannot be read")?;
     if manifest.schema_version != 2 {
@@ -89,7 +89,7 @@ fn entry(entries: &[Descriptor]) -> Result<Digest, String> {
             ("wasm" | "wasm32", "wasi" | "wasip1") => 1,
             ("wasm" | "wasm32", _) => 2,
             (_, "wasip2" | "wasip1" | "wasi") => 3,
-            // Attestations lie beside images under this name.
+            // Attestations are listed beside images under this name.
             ("unknown", "unknown") => 5,
             _ => 4,
         }
@@ -115,7 +115,7 @@ fn layers(layers: &[Descriptor]) -> Result<Vec<Layer>, String> {
     if layers.is_empty() || layers.len() > LAYERS {
         return Err(format!("{} layers", layers.len()));
     }
-    // One layer of whatever type may be the file itself.
+    // A single layer of any type may be the file itself.
     if layers.len() > 1
         && let Some(odd) = layers.iter().find(|layer| !is_archive(&layer.media_type))
     {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layer_with_webassembly_is_the_component() {
+    fn the_layer_of_a_wasm_type_is_the_component() {
         for media_type in [
             "application/wasm",
             "application/vnd.wasm.content.layer.v1+wasm",
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_all_its_layers() {
+    fn an_image_yields_all_its_layers() {
         let tar = "application/vnd.oci.image.layer.v1.tar";
         let gzip = "application/vnd.docker.image.rootfs.diff.tar.gzip";
         let layers = json!([descriptor(tar, "a"), descriptor(gzip, "b"), descriptor("x.tar+gzip", "c")]);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_index_the_entry_for_webassembly_counts() {
+    fn of_an_index_the_entry_for_webassembly_is_used() {
         let entry = |os: &str, architecture: &str, name: &str| {
             let mut entry = descriptor("application/vnd.oci.image.manifest.v1+json", name);
             entry["platform"] = json!({ "os": os, "architecture": architecture });
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(
             index(json!([linux(), proof()])),
             manifest("linux"),
-            "the only one that is no attestation"
+            "the only one that is not an attestation"
         );
         assert_eq!(index(json!([descriptor("x", "bare")])), manifest("bare"));
         assert!(index(json!([linux(), entry("linux", "arm64", "arm")])).is_err());
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_manifest_is_said_to_be_none() {
+    fn rejects_what_is_not_a_manifest() {
         for json in ["", "{}", "[]", "{\"schemaVersion\":1}", "{\"schemaVersion\":2,\"layers\":[{}]}"] {
             assert!(read(json.as_bytes()).is_err(), "{json}");
         }

@@ -1,16 +1,16 @@
 //! Components from OCI registries.
 //!
-//! [`pull`] takes a [`Reference`] that names a manifest by its digest, and gives the bytes of the one component in it. What
-//! is promised: the manifest and the component are those of the digest, whoever answered; a registry that is slow, cut,
-//! wrong, huge or gone costs a bounded time and bounded memory; what was pulled once is on disk and needs no registry
-//! again.
+//! [`pull`] takes a [`Reference`] that names a manifest by its digest, and returns the bytes of the one component in it. It
+//! promises that the manifest and the component are those of the digest, whichever server sent them; that a registry which
+//! is slow, broken, wrong, huge or gone costs a bounded time and bounded memory; and that a component which was pulled once is
+//! on disk and needs no registry again.
 //!
-//! It goes from digest to digest: the manifest (or the index above it), then the layer. Each is taken from the cache
-//! if it is there and is what its name says, else from the registry, else refused. So there is no second way for a host
-//! that is offline, and a cached component never waits for a registry.
+//! A pull goes from digest to digest: the manifest (or the index above it), then the layer. Each is taken from the cache if
+//! it is there and has its digest, else from the registry, else the pull fails. So an offline host takes no separate path, and
+//! a cached component never waits for a registry.
 //!
-//! Bounds: [`Options::max_bytes`] for what is kept and unpacked, 4 MiB for a manifest, [`Options::timeout`] for the whole
-//! pull, three tries for each request that failed in passing, five redirects. Every request goes through `egress`.
+//! Bounds: [`Options::max_bytes`] for a component, packed and unpacked, 4 MiB for a manifest, [`Options::timeout`] for the
+//! whole pull, three attempts for each request that fails temporarily, five redirects. Every request goes through `egress`.
 //!
 //! Deliberately absent: pushing, tags (a tag can be moved to other code after it was reviewed), signatures (the digest is
 //! in the operator's own file), and the credential helpers of other programs.
@@ -43,59 +43,59 @@ use cache::Cache;
 use layout::{Found, MANIFESTS};
 use registry::Registry;
 
-/// The largest manifest: what registries take at most.
+/// The largest manifest, as registries limit it.
 const MANIFEST_BYTES: u64 = 4 << 20;
-/// How deep indexes may be nested. One is usual; a second is odd, and a third a trap.
+/// How deep indexes may be nested. One is usual, a second is unusual, and a third is a trap.
 const INDEXES: usize = 2;
 
-/// How to pull.
+/// How components are pulled.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What makes the requests.
+    /// The client that makes the requests.
     pub client: Egress,
-    /// The folder to keep what was pulled in; none keeps nothing.
+    /// The folder of the cache; without one nothing is cached.
     pub cache: Option<PathBuf>,
-    /// Whether no registry may be asked.
+    /// Whether to use the cache only and call no registry.
     pub offline: bool,
-    /// The largest component, packed and unpacked.
+    /// The largest component, both packed and unpacked.
     pub max_bytes: u64,
-    /// How long a pull may take.
+    /// The longest that a pull may take.
     pub timeout: Duration,
-    /// What is known of registries, by host, with the port where it has one.
+    /// How to access registries, by host, with the port if there is one.
     pub registries: BTreeMap<String, Access>,
 }
 
-/// How a registry is spoken to.
+/// How to access a registry.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// Whom it knows us as.
+    /// The credentials, if the registry needs them.
     pub credentials: Option<Credentials>,
-    /// Whether it is spoken to without TLS. One on loopback always is.
+    /// Whether to call it without TLS, as a registry on loopback always is.
     pub insecure: bool,
 }
 
-/// A name and a password, or a token in its place.
+/// A user name and a password, or a token in its place.
 #[derive(Debug, Clone)]
 pub struct Credentials {
-    /// The name.
+    /// The user name.
     pub username: String,
     /// The password, or the token.
     pub token: SecretString,
 }
 
-/// How far a pull is.
+/// The progress of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of the layer that came.
+    /// Bytes of the layer received so far.
     pub received: u64,
-    /// How many it has.
+    /// Bytes of the whole layer.
     pub total: u64,
 }
 
-/// The component that a reference names. `report` hears of what comes over the network, ten times at most.
+/// Returns the component that a reference names. `report` is called with the progress of a download, a dozen times at most.
 ///
 /// # Errors
-/// [`Error`], which names the reference and what to do.
+/// [`Error`], which names the reference and the fix.
 pub async fn pull(
     reference: &Reference,
     options: &Options,
@@ -150,7 +150,7 @@ async fn component(
     component.ok_or_else(|| source.odd("no .wasm file in its layers"))
 }
 
-/// Where the pieces come from.
+/// Where manifests and layers come from: the cache, then the registry.
 struct Source<'a> {
     reference: &'a Reference,
     offline: bool,
@@ -163,7 +163,7 @@ struct Source<'a> {
 impl Source<'_> {
     async fn manifest(&mut self, digest: &Digest) -> Result<Bytes, Error> {
         let path = format!("manifests/{digest}");
-        self.piece(digest, &path, &MANIFESTS.join(", "), MANIFEST_BYTES, None, &|_| ()).await
+        self.blob(digest, &path, &MANIFESTS.join(", "), MANIFEST_BYTES, None, &|_| ()).await
     }
 
     async fn layer(
@@ -172,11 +172,11 @@ impl Source<'_> {
         size: u64,
         report: &(dyn Fn(Progress) + Sync),
     ) -> Result<Bytes, Error> {
-        self.piece(digest, &format!("blobs/{digest}"), "*/*", size, Some(size), report).await
+        self.blob(digest, &format!("blobs/{digest}"), "*/*", size, Some(size), report).await
     }
 
-    /// What has this digest.
-    async fn piece(
+    /// Returns the blob of this digest.
+    async fn blob(
         &mut self,
         digest: &Digest,
         path: &str,

@@ -1,18 +1,18 @@
-//! What is pulled: `oci://REGISTRY/NAME[:TAG]@sha256:DIGEST`.
+//! The reference of a component: `oci://REGISTRY/NAME[:TAG]@sha256:DIGEST`.
 //!
-//! The digest is required. A tag is for people: it is read and shown, and never asked for.
+//! The digest is required. A tag is for people: it is parsed and shown, but never used for a request.
 
 use std::fmt;
 use std::str::FromStr;
 
 use sha2::{Digest as _, Sha256};
 
-/// The longest name of a repository, as the distribution specification has it.
+/// The longest name of a repository, as in the distribution specification.
 const NAME: usize = 255;
-/// The longest tag, likewise.
+/// The longest tag, as in the same specification.
 const TAG: usize = 128;
 
-/// A manifest in a registry, by its digest.
+/// A manifest in a registry, named by its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
     registry: String,
@@ -21,11 +21,11 @@ pub struct Reference {
     digest: Digest,
 }
 
-/// The SHA-256 of something, in hexadecimal.
+/// A SHA-256 digest, in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest(String);
 
-/// Why a text is no reference; says how to write it.
+/// Why a text is not a reference, and how to write one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidReference(String);
@@ -33,7 +33,7 @@ pub struct InvalidReference(String);
 // === impl Reference ===
 
 impl Reference {
-    /// The registry's host, as it was written, with its port if it has one.
+    /// The registry's host as written, with the port if there is one.
     #[must_use]
     pub fn registry(&self) -> &str {
         &self.registry
@@ -45,7 +45,7 @@ impl Reference {
         &self.digest
     }
 
-    /// Where the registry really is: Docker's answers elsewhere.
+    /// The host to call; Docker's registry has another one than its name.
     pub(crate) fn host(&self) -> &str {
         match self.registry.as_str() {
             "docker.io" | "index.docker.io" => "registry-1.docker.io",
@@ -102,7 +102,7 @@ impl FromStr for Reference {
     }
 }
 
-/// As Docker tells a registry from a part of a name: it has a dot or a port, or is `localhost`.
+/// Tells a registry from a part of a name as Docker does: it has a dot or a port, or is `localhost`.
 fn is_host(text: &str) -> bool {
     let looks = text.contains(['.', ':']) || text == "localhost";
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-:[]".contains(&byte);
@@ -146,7 +146,7 @@ impl Digest {
         Self(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// Without the name of the hash.
+    /// The digits, without the name of the hash.
     pub(crate) fn hex(&self) -> &str {
         &self.0
     }
@@ -195,12 +195,12 @@ mod tests {
             let read: Reference = format!("{text}@{DIGEST}").parse().expect(text);
             assert_eq!((read.host(), read.name()), (host, name), "{text}");
             assert_eq!(read.digest().to_string(), DIGEST);
-            assert_eq!(read.to_string().parse::<Reference>(), Ok(read), "what is shown is what is read");
+            assert_eq!(read.to_string().parse::<Reference>(), Ok(read), "the displayed form parses back");
         }
     }
 
     #[test]
-    fn what_is_wrong_comes_with_how_to_write_it() {
+    fn an_error_says_how_to_write_the_reference() {
         let error = |text: &str| text.parse::<Reference>().expect_err(text).to_string();
         let unpinned = error("oci://ghcr.io/acme/agent:v1");
         assert!(unpinned.contains("crane digest ghcr.io/acme/agent:v1"), "{unpinned}");
@@ -221,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_is_read_leaves_its_place(text in "[a-z0-9.:/@%?#\\[\\]_-]{0,40}") {
+        fn a_name_never_leaves_its_repository_and_a_host_is_only_a_host(text in "[a-z0-9.:/@%?#\\[\\]_-]{0,40}") {
             if let Ok(read) = format!("oci://{text}@{DIGEST}").parse::<Reference>() {
                 prop_assert!(!read.name().contains("..") || !read.name().split('/').any(|part| part == ".."));
                 prop_assert!(!read.host().contains(['/', '@', '?', '#', '%']));

@@ -1,31 +1,31 @@
-//! The component in a layer: the layer itself, or the `.wasm` file in a tar, gzipped or not.
+//! Finds the component in a layer: the layer itself, or the `.wasm` file in a tar, gzipped or not.
 //!
-//! What a layer is shows in its first bytes, not in what its manifest says. Nothing is written to disk: the one file is
-//! read into memory, and everything that is unpacked on the way to it counts towards the bound, so that a layer of a
-//! megabyte cannot keep a core busy with its terabyte.
+//! The first bytes of a layer say what it is, not its manifest. Nothing is written to disk: the one file is read into memory,
+//! and everything that is unpacked on the way to it counts towards the bound, so that a layer of a megabyte cannot keep a core
+//! busy with its terabyte.
 
 use std::io::{self, Read};
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 
-/// What WebAssembly begins with, component or module.
+/// The first bytes of WebAssembly, component or module.
 const WASM: &[u8] = b"\0asm";
-/// What gzip begins with.
+/// The first bytes of gzip.
 const GZIP: &[u8] = &[0x1f, 0x8b];
-/// How much may be unpacked for one component: images have other files beside it.
+/// How many times the bound may be unpacked for one component: images contain other files too.
 const RATIO: u64 = 4;
 
-/// Why nothing was found.
+/// Why a layer cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Error {
-    /// It unpacks to more than allowed.
+    /// It unpacks to more than the bound.
     TooLarge,
-    /// It cannot be unpacked, or holds several.
+    /// It cannot be unpacked, or holds several components.
     Odd(String),
 }
 
-/// The component in a layer, if there is one.
+/// Returns the component in a layer; `None` if there is none.
 pub(crate) fn component(layer: &Bytes, most: u64) -> Result<Option<Bytes>, Error> {
     if layer.starts_with(WASM) {
         return Ok(Some(layer.clone()));
@@ -81,7 +81,7 @@ fn odd(error: &io::Error) -> Error {
     }
 }
 
-/// Fails after so many bytes, where `take` would end as if that were all.
+/// Fails after a number of bytes, where `take` would just end.
 struct Bounded<R> {
     inner: R,
     left: u64,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_component_is_found_however_it_is_packed() {
+    fn finds_the_component_however_it_is_packed() {
         let long = format!("{}/plugin.wasm", "folder/".repeat(40));
         let image = tar(&[("etc/os-release", b"x".as_slice()), (&long, COMPONENT), ("b.wasm.txt", b"y")]);
         for layer in [COMPONENT.to_vec(), gzip(COMPONENT), image.clone(), gzip(&image)] {
@@ -138,20 +138,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_odd_is_told() {
+    fn rejects_several_components_and_broken_archives() {
         let two = tar(&[("a.wasm", COMPONENT), ("b.wasm", COMPONENT)]);
         assert!(matches!(unpacked(two), Err(Error::Odd(what)) if what.contains("more than one")));
         let image = gzip(&tar(&[("a.wasm", COMPONENT)]));
         let cut = image[..image.len() / 2].to_vec();
         for layer in
-            [b"#!/bin/sh\necho this is no archive, whatever its name says\n".repeat(20), cut, gzip(b"x")]
+            [b"#!/bin/sh\necho this is not an archive, whatever its name says\n".repeat(20), cut, gzip(b"x")]
         {
             assert!(matches!(unpacked(layer), Err(Error::Odd(_))));
         }
     }
 
     #[test]
-    fn a_bomb_ends_at_the_bound() {
+    fn a_decompression_bomb_stops_at_the_bound() {
         let zeros = vec![0; 8 << 20];
         assert_eq!(unpacked(gzip(&tar(&[("a.txt", &zeros), ("b.wasm", COMPONENT)]))), Err(Error::TooLarge));
         assert_eq!(unpacked(gzip(&tar(&[("a.wasm", &zeros)]))), Err(Error::TooLarge));

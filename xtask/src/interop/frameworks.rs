@@ -1,17 +1,15 @@
 //! `cargo xtask interop --frameworks`: agent frameworks against the real binary.
 //!
-//! A framework reads an answer in a way of its own, and many that pass with the SDK below them show nothing, half of it, or
-//! all of it twice. Each is therefore driven by a script in `tests/interop/frameworks` that compares the text which the
-//! framework gives to a program, to the letter; `tests/interop/framework.py` says what the scripts do. They talk to three
-//! bridges in front of one scripted agent: one that streams, one that asks and tells of its progress, one that wants a
-//! token.
+//! Each framework reads an answer in its own way, and many show nothing, half of it, or all of it twice although the SDK below
+//! them passes. So a script in `tests/interop/frameworks` drives each one and compares the text that the framework gives to a
+//! program, to the letter; `tests/interop/framework.py` documents the scripts. They call three servers in front of one
+//! scripted agent: one that streams, one that asks questions and reports progress, one that requires a token.
 //!
-//! Every framework has packages of its own below `target/interop`, all of them pinned, since no two agree on an SDK. One
-//! that cannot be installed, or that does not come to its end, fails; the others run all the same. What fails for a reason
-//! of the framework's is in [`KNOWN`]. Any other failure fails the command, and so does a known one that passes: then
-//! the list is to be corrected.
+//! Every framework has its own packages below `target/interop`, all of them pinned, because no two agree on an SDK. One that
+//! cannot be installed, or does not finish, fails; the others run nevertheless. Failures that are the framework's fault are in
+//! [`KNOWN`]. Any other failure fails the command, and so does a known one that passes: then the list must be corrected.
 //!
-//! They are no part of `cargo xtask test`: the packages are 3 GB, and take minutes to install.
+//! They are not part of `cargo xtask test`: the packages have 3 GB and take minutes to install.
 
 use std::env;
 use std::ffi::OsStr;
@@ -30,9 +28,9 @@ use crate::gate::Tally;
 use crate::node::Node;
 use crate::venv::{self, Venv};
 
-/// What the drivers say to the bridge that wants a token; `tests/interop/harness.py` has it too.
+/// The token of the server that requires one; `tests/interop/harness.py` has it too.
 const CREDENTIALS: &str = "interop-credentials";
-/// The scripted agent takes any.
+/// The scripted agent accepts any key.
 const GATEWAY_KEY: &str = "interop-gateway-key";
 
 const FRAMEWORKS: [Framework; 12] = [
@@ -50,8 +48,8 @@ const FRAMEWORKS: [Framework; 12] = [
     Framework::python("litellm"),
 ];
 
-/// What fails for a reason of the framework's: its name, with the way in which it is used where there are several; the
-/// operation; the reason.
+/// Failures that are the framework's fault: its name, with the way in which it is used if there are several; the operation;
+/// the reason.
 const KNOWN: &[(&str, &str, &str)] = &[
     (
         "crewai polling",
@@ -65,7 +63,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A framework: its files in `tests/interop/frameworks` are called by its name.
+/// A framework; its files in `tests/interop/frameworks` have its name.
 struct Framework {
     name: &'static str,
     runtime: Runtime,
@@ -78,7 +76,7 @@ enum Runtime {
     Node,
 }
 
-/// What the command line asks for.
+/// The arguments of the command.
 #[derive(Default)]
 struct Request<'a> {
     name: Option<&'a str>,
@@ -92,12 +90,12 @@ struct Upstream {
     port: u16,
 }
 
-/// The bridges that a driver talks to.
+/// The servers that a driver calls.
 struct Bridges {
     chat: Bridge,
     runs: Bridge,
     auth: Bridge,
-    /// They end before it does.
+    /// Stopped after the servers.
     _upstream: Upstream,
 }
 
@@ -166,7 +164,7 @@ impl Framework {
         Self { name, runtime: Runtime::Node }
     }
 
-    /// Runs its driver; what happened is in the results.
+    /// Runs its driver and adds the outcomes to the results.
     fn drive(&self, home: &Path, scripts: &Path, bridges: &Bridges, results: &mut Results) -> Result<()> {
         let mut command = match self.command(home, scripts) {
             Ok(command) => command,
@@ -175,7 +173,7 @@ impl Framework {
                 return Ok(());
             }
         };
-        // Frameworks leave files about.
+        // Frameworks leave files behind.
         let folder = tempfile::tempdir_in(home)?;
         command
             .arg(bridges.chat.url())
@@ -200,7 +198,7 @@ impl Framework {
         Ok(())
     }
 
-    /// Installs what it needs; the command that runs its driver.
+    /// Installs what it needs, and returns the command that runs its driver.
     fn command(&self, home: &Path, scripts: &Path) -> Result<Command> {
         let folder = scripts.join("frameworks");
         match self.runtime {
@@ -208,10 +206,10 @@ impl Framework {
                 let file = folder.join(self.name).with_extension("txt");
                 let pins =
                     fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-                // The list is whole.
+                // The list of pins is complete.
                 let install = [OsStr::new("--no-deps"), OsStr::new("-r"), file.as_os_str()];
                 let mut command = Venv::since(oldest, home, self.name, &install, &pins)?.python();
-                // Drivers are called as the packages are: their own folder must not be looked into.
+                // A driver has the name of its package, so Python must not look into the driver's folder.
                 command.arg("-P").arg(folder.join(self.name).with_extension("py"));
                 command.env("PYTHONPATH", scripts).env("PYTHONDONTWRITEBYTECODE", "1");
                 Ok(command)
@@ -220,7 +218,7 @@ impl Framework {
                 let project = folder.join(self.name);
                 let node = Node::find(home)?;
                 let installed = node.install(home, &project)?;
-                // A script must be beside its packages: that is where they are looked for.
+                // Packages are looked up beside the script.
                 let copies =
                     [(folder.join("kit.mjs"), "kit.mjs"), (project.join("driver.mjs"), "driver.mjs")];
                 for (from, name) in copies {

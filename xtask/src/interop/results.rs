@@ -1,4 +1,4 @@
-//! What became of the frameworks: as lines, as a table, and in `docs/interop.md`.
+//! The outcomes of the frameworks: as lines, as a table, and in `docs/interop.md`.
 
 use std::fmt::{self, Write as _};
 use std::fs;
@@ -12,21 +12,21 @@ use crate::gate::Tally;
 
 /// The columns of the table. An operation that a driver leaves out is not offered by its framework.
 const OPERATIONS: [&str; 7] = ["send", "stream", "progress", "turns", "approval", "file", "auth"];
-/// What stands around the table in the document.
+/// The marks around the table in the document.
 const BEGIN: &str = "<!-- `TALARIA_BLESS=1 cargo xtask interop --frameworks` writes this table. -->\n";
 const END: &str = "<!-- End of the table. -->\n";
 
-/// Every outcome, in the order in which they came.
+/// All outcomes, in the order in which they were reported.
 #[derive(Default)]
 pub(super) struct Results {
     pub(super) outcomes: Vec<Outcome>,
 }
 
-/// What became of one operation of one framework.
+/// The outcome of one operation of one framework.
 #[derive(Serialize)]
 pub(super) struct Outcome {
     name: &'static str,
-    /// With its version, and the way in which it is used where there are several.
+    /// With its version, and the way in which it is used if there are several.
     framework: String,
     operation: String,
     seconds: f64,
@@ -44,7 +44,7 @@ impl Outcome {
         Self { name, framework, operation, seconds, error, known }
     }
 
-    /// A framework that could not be installed, or whose driver did not come to its end.
+    /// The outcome of a framework that could not be installed, or whose driver did not finish.
     pub(super) fn broken(name: &'static str, why: String) -> Self {
         Self {
             name,
@@ -65,7 +65,7 @@ impl Outcome {
         }
     }
 
-    /// What is wrong with it, if it fails the command.
+    /// The problem, if this outcome fails the command.
     fn failure(&self) -> Option<String> {
         let Self { framework, operation, error, known, .. } = self;
         match (error, known) {
@@ -88,14 +88,14 @@ impl fmt::Display for Outcome {
 // === impl Results ===
 
 impl Results {
-    /// As Markdown: a framework a row, an operation a column, and below it why what fails does.
+    /// As Markdown: a row for each framework, a column for each operation, and below the reasons of failures.
     pub(super) fn table(&self) -> String {
         let mut table = format!("| framework | {} |\n", OPERATIONS.join(" | "));
         table.push_str(&"|---".repeat(OPERATIONS.len() + 1));
         table.push_str("|\n");
         let mut frameworks: Vec<&str> = Vec::new();
         for outcome in &self.outcomes {
-            // Two ways of one come in turns.
+            // The outcomes of two ways of use alternate.
             if !frameworks.contains(&outcome.framework.as_str()) {
                 frameworks.push(&outcome.framework);
             }
@@ -139,7 +139,7 @@ impl Results {
             .with_context(|| format!("cannot write {}", file.display()))
     }
 
-    /// Says what should have been otherwise, and counts it.
+    /// Prints the unexpected outcomes, and counts them.
     pub(super) fn judge(&self) -> Tally {
         let failures: Vec<_> = self.outcomes.iter().filter_map(Outcome::failure).collect();
         for failure in &failures {

@@ -1,4 +1,4 @@
-//! Lines are scrubbed, filters are read.
+//! Lines are scrubbed, filters are parsed.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ fn a_secret_in_an_event_does_not_reach_the_log() {
 }
 
 #[test]
-fn a_bad_filter_or_format_says_so() {
+fn a_bad_filter_or_format_is_named_in_the_error() {
     assert!(parse_filter("info,talaria=debug").is_ok());
     let error = parse_filter("talaria=loud").expect_err("no such level");
     assert!(matches!(&error, InitError::Filter { filter, .. } if filter == "talaria=loud"));

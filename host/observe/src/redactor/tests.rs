@@ -1,4 +1,4 @@
-//! Known values go wherever they stand.
+//! Known values are removed wherever they are.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::{Cow, Redactor};
 use crate::stream::tests::{KNOWN, texts};
 
 #[test]
-fn known_values_go_wherever_they_stand() {
+fn known_values_are_removed_wherever_they_are() {
     let redactor =
         Redactor::new(["correct horse", "correct horse battery", " hunter2hunter2\n", "short", "REDACTED"]);
     for (text, expected) in [
@@ -29,13 +29,13 @@ fn ordinary_text_is_borrowed() {
 }
 
 #[test]
-fn values_are_not_shown() {
+fn debug_shows_no_values() {
     assert_eq!(format!("{:?}", Redactor::new(["hunter2hunter2", "short"])), "Redactor(1 known)");
 }
 
 proptest! {
     #[test]
-    fn no_known_value_is_left_and_twice_is_once(text in texts()) {
+    fn no_known_value_is_left_and_redaction_is_idempotent(text in texts()) {
         let redactor = Redactor::new(KNOWN);
         let once = redactor.redact(&text).into_owned();
         for value in KNOWN {

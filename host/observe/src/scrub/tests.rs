@@ -1,4 +1,4 @@
-//! The rules: what goes, what stays, and that twice is once.
+//! The rules: what they remove, what they leave, and that a second pass changes nothing.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn the_rules_compile() {
 }
 
 #[test]
-fn secrets_go() {
+fn secrets_are_removed() {
     let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo\n4lgOEePzNm0tRgeLezV6ffAt0gun\nab==\n-----END RSA PRIVATE KEY-----";
     let cases = [
         ("PROVIDER_API_KEY=abcdefgh12345678".into(), "PROVIDER_API_KEY=[REDACTED:api_key]".into()),
@@ -67,7 +67,7 @@ fn secrets_go() {
 }
 
 #[test]
-fn ordinary_text_stays_and_is_borrowed() {
+fn ordinary_text_is_left_and_borrowed() {
     for text in [
         "",
         "The quick brown fox jumps over the lazy dog.",
@@ -101,7 +101,7 @@ fn ordinary_text_stays_and_is_borrowed() {
 }
 
 #[test]
-fn labels_stay_as_they_are() {
+fn labels_are_left_unchanged() {
     for kind in KINDS {
         let label = label(kind);
         for text in [label.clone(), format!("x{label}y"), format!("A_KEY={label}"), format!("Bearer {label}")]
@@ -112,7 +112,7 @@ fn labels_stay_as_they_are() {
 }
 
 #[test]
-fn a_blob_that_takes_the_slash_of_an_address_along_leaves_nothing_for_a_second_time() {
+fn a_blob_next_to_the_slash_of_a_url_is_removed_in_one_pass() {
     let text = "postgres://app:hunter22@db:5432/xq83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA7Kz==@";
     let once = scrub(text).into_owned();
     assert_eq!(scrub(&once), once);
@@ -120,7 +120,7 @@ fn a_blob_that_takes_the_slash_of_an_address_along_leaves_nothing_for_a_second_t
 }
 
 #[test]
-fn a_shape_inside_a_private_key_does_not_keep_the_key_readable() {
+fn another_secret_inside_a_private_key_does_not_reveal_the_key() {
     let body = "MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo";
     let long = "x".repeat(300);
     for inside in [
@@ -137,7 +137,7 @@ fn a_shape_inside_a_private_key_does_not_keep_the_key_readable() {
 }
 
 #[test]
-fn a_name_inside_the_value_of_another_hides_nothing() {
+fn a_name_inside_the_value_of_another_does_not_reveal_its_value() {
     for (text, expected) in [
         ("X_TOKEN= DB_PASSWORD=\"zzzzzzzz\"", "X_TOKEN= [REDACTED:token]\"[REDACTED:password]\""),
         ("X_TOKEN= DB_PASSWORD = \"zzzzzzzz\"", "X_TOKEN= [REDACTED:token] = \"[REDACTED:password]\""),
@@ -154,13 +154,13 @@ fn a_name_inside_the_value_of_another_hides_nothing() {
 
 proptest! {
     #[test]
-    fn twice_is_once(text in texts()) {
+    fn scrubbing_is_idempotent(text in texts()) {
         let once = scrub(&text).into_owned();
         prop_assert_eq!(scrub(&once), once.as_str());
     }
 
     #[test]
-    fn twice_is_once_for_any_text(text in "(?s).{0,80}") {
+    fn scrubbing_is_idempotent_for_any_text(text in "(?s).{0,80}") {
         let once = scrub(&text).into_owned();
         prop_assert_eq!(scrub(&once), once.as_str());
     }

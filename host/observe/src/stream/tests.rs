@@ -1,4 +1,4 @@
-//! Pieces come out as the whole would.
+//! The redacted pieces are together what the redacted whole is.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::redactor::Redactor;
 pub(crate) const KNOWN: [&str; 4] =
     ["correct horse battery", "battery staple x", "hunter2hunter2", "日本 の 秘密 です"];
 
-/// Secrets of every kind, their beginnings and ends, and what surrounds them, glued together at random.
+/// Secrets of every kind, their beginnings and ends, and surrounding text, concatenated at random.
 pub(crate) fn texts() -> impl Strategy<Value = String> {
     let secrets = prop::sample::select(vec![
         "sk-proj-abcdefghijklmnop",
@@ -104,7 +104,7 @@ fn by_char(text: &str) -> impl Iterator<Item = &str> {
 
 proptest! {
     #[test]
-    fn pieces_are_together_what_the_whole_would_be(text in texts(), cuts in prop::collection::vec(any::<usize>(), 0..20)) {
+    fn redacted_pieces_equal_the_redacted_whole(text in texts(), cuts in prop::collection::vec(any::<usize>(), 0..20)) {
         let redactor = Redactor::new(KNOWN);
         let whole = redactor.redact(&text).into_owned();
         prop_assert_eq!(stream(&redactor, pieces(&text, &cuts)), whole.as_str());
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn little_is_ever_held(text in texts(), repeat in 1usize..40) {
+    fn the_held_back_text_is_bounded(text in texts(), repeat in 1usize..40) {
         let text = text.repeat(repeat);
         let mut stream = Redactor::new(KNOWN).stream();
         for piece in pieces(&text, &(0..text.len()).step_by(37).collect::<Vec<_>>()) {
@@ -130,13 +130,13 @@ fn a_key_whose_header_looks_like_another_key_is_one_key() {
     assert_eq!(stream(&redactor, by_char(text)), redactor.redact(text));
 }
 
-/// What comes out at once, and what only at the end.
+/// What is returned at once, and what only at the end.
 fn at_once(stream: &mut RedactorStream, text: &str) -> (String, String) {
     (stream.push(text), stream.finish())
 }
 
 #[test]
-fn ordinary_text_flows_word_by_word() {
+fn ordinary_text_passes_word_by_word() {
     let mut stream = Redactor::default().stream();
     for (text, now, later) in [
         ("Hello wor", "Hello ", "wor"),
@@ -155,7 +155,7 @@ fn ordinary_text_flows_word_by_word() {
 }
 
 #[test]
-fn a_long_run_is_let_go_and_redacted() {
+fn a_long_run_is_released_and_redacted() {
     let redactor = Redactor::new(KNOWN);
     let list: String = (0..2000).map(|index| format!("{index},")).collect();
     assert_eq!(stream(&redactor, by_char(&list)), list);

@@ -1,4 +1,4 @@
-//! Every way that a component lies in a registry.
+//! Every form in which a component is stored in a registry.
 
 use std::io::Write as _;
 
@@ -26,7 +26,7 @@ fn image(files: &[(&str, &[u8])]) -> Bytes {
 const TAR: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 #[tokio::test]
-async fn artifacts_of_all_tools_and_images_give_their_component() {
+async fn finds_the_component_in_artifacts_of_all_tools_and_in_images() {
     let registry = FakeRegistry::start().await;
     let wasm = component("a");
     for media_type in [
@@ -68,11 +68,11 @@ async fn an_index_leads_to_its_manifest() {
     for _ in 0..2 {
         deep = index(json!([entry(deep.split_once('@').unwrap().1, "wasip2", "wasm")]));
     }
-    assert!(matches!(pull(&deep, &options()).await, Err(Error::Odd { .. })), "an index has a bottom");
+    assert!(matches!(pull(&deep, &options()).await, Err(Error::Odd { .. })), "indexes are nested too deeply");
 }
 
 #[tokio::test]
-async fn what_holds_no_component_is_told() {
+async fn an_artifact_without_one_component_is_an_error() {
     let registry = FakeRegistry::start().await;
     let wasm = component("a");
     for (layers, said) in [

@@ -1,4 +1,4 @@
-//! Pulling, from a registry on loopback that answers as asked, or as badly as asked.
+//! Pulls from a registry on loopback that behaves, or misbehaves, as the test says.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -7,8 +7,8 @@
     reason = "in tests a panic is the failure"
 )]
 
-mod account;
-mod kept;
+mod cache;
+mod credentials;
 mod layouts;
 mod real;
 mod trouble;
@@ -21,7 +21,7 @@ use talaria_egress::{Config, Egress};
 use talaria_fakes::soon;
 use talaria_oci::{Error, Options, Progress};
 
-/// The head of a component, and something that no other has.
+/// The head of a component, followed by a text that makes it unique.
 fn component(name: &str) -> Bytes {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
     bytes.extend_from_slice(name.as_bytes());
@@ -40,10 +40,10 @@ fn options() -> Options {
 }
 
 async fn pull(reference: &str, options: &Options) -> Result<Bytes, Error> {
-    pull_and_tell(reference, options, &|_| ()).await
+    pull_with_progress(reference, options, &|_| ()).await
 }
 
-async fn pull_and_tell(
+async fn pull_with_progress(
     reference: &str,
     options: &Options,
     report: &(dyn Fn(Progress) + Sync),

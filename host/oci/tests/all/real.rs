@@ -1,5 +1,4 @@
-//! The registry that everybody runs, as Debian packs it. `cargo xtask prepare` fetches it; without it there is nothing to
-//! test against.
+//! The usual registry, as Debian packages it. `cargo xtask prepare` installs it; the test fails without.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -26,7 +25,7 @@ impl Drop for Registry {
     }
 }
 
-/// Where `cargo xtask registry` leaves it.
+/// The program that `cargo xtask prepare` installs.
 fn program() -> Option<PathBuf> {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().nth(3).unwrap_or(Path::new("target"));
@@ -54,7 +53,7 @@ impl Registry {
                 break rest.split(['"', ' ', ',']).next().unwrap().to_owned();
             }
         };
-        // Read on, or it would wait for somebody to read.
+        // Keep reading, or the registry would block on a full pipe.
         std::thread::spawn(move || said.for_each(drop));
         Self { child, url: format!("http://{address}"), _folder: folder }
     }
@@ -85,7 +84,7 @@ impl Registry {
 
 #[tokio::test]
 async fn a_component_comes_from_a_real_registry() {
-    let program = program().expect("a docker-registry; `cargo xtask registry` fetches it");
+    let program = program().expect("docker-registry is not installed; run `cargo xtask prepare`");
     let registry = Registry::start(&program);
     let wasm = component(&"real".repeat(100_000));
     let layer = registry.blob(wasm.clone()).await;

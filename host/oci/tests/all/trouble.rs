@@ -1,4 +1,4 @@
-//! A registry that is wrong, cut, slow, huge or gone costs a bounded time, and never gives something else.
+//! A registry that is wrong, broken, slow, huge or gone costs a bounded time, and never yields another component.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,14 +10,14 @@ use talaria_egress::{Config, Egress, Names};
 use talaria_fakes::{FakeRegistry, Recorded, Reply, Stream};
 use talaria_oci::{Access, Error, Options, Progress};
 
-use crate::{component, options, pull, pull_and_tell};
+use crate::{component, options, pull, pull_with_progress};
 
 fn is_blob(request: &Recorded) -> bool {
     request.path.contains("/blobs/")
 }
 
 #[tokio::test]
-async fn bytes_that_do_not_have_the_digest_are_refused() {
+async fn rejects_bytes_that_do_not_have_the_digest() {
     let registry = FakeRegistry::start().await;
     let reference = registry.push(component("right"));
     registry.spoil(|request| {
@@ -31,11 +31,11 @@ async fn bytes_that_do_not_have_the_digest_are_refused() {
     });
     let error = pull(&reference, &options()).await.unwrap_err();
     assert!(matches!(error, Error::Mismatch { .. }), "{error}");
-    assert!(error.to_string().contains(&registry.host()), "it says who answered: {error}");
+    assert!(error.to_string().contains(&registry.host()), "the error names the registry: {error}");
 }
 
 #[tokio::test]
-async fn what_fails_in_passing_is_tried_again_and_not_for_ever() {
+async fn temporary_failures_are_retried_a_few_times() {
     for cut in [false, true] {
         let registry = FakeRegistry::start().await;
         let wasm = component("in the end");
@@ -60,7 +60,7 @@ async fn what_fails_in_passing_is_tried_again_and_not_for_ever() {
 }
 
 #[tokio::test]
-async fn a_registry_that_is_gone_or_hangs_is_told() {
+async fn a_registry_that_is_gone_or_hangs_is_an_error() {
     let registry = FakeRegistry::start().await;
     let reference = registry.push(component("a"));
     registry.spoil(|_| Some(Reply::hang()));
@@ -77,7 +77,7 @@ async fn a_registry_that_is_gone_or_hangs_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_not_for_us_is_told_apart() {
+async fn not_found_denied_and_unusable_are_different_errors() {
     let registry = FakeRegistry::start().await;
     let missing = format!("oci://{}/acme/agent@sha256:{}", registry.host(), "0".repeat(64));
     assert!(matches!(pull(&missing, &options()).await, Err(Error::NotFound { .. })));
@@ -88,11 +88,11 @@ async fn what_is_not_there_or_not_for_us_is_told_apart() {
     assert!(matches!(pull(&missing, &options()).await, Err(Error::Denied { .. })));
     registry.spoil(|_| Some(Reply::status(418, "text/plain", "tea")));
     assert!(matches!(pull(&missing, &options()).await, Err(Error::Unreachable { .. })));
-    assert_eq!(registry.requests().len(), 4, "none of these is worth another try");
+    assert_eq!(registry.requests().len(), 4, "none of these is retried");
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused_before_it_is_read() {
+async fn a_component_that_is_too_large_is_rejected_before_it_is_read() {
     let registry = FakeRegistry::start().await;
     let large = Bytes::from(vec![0; (1 << 20) + 1]);
     let reference = registry.push(large);
@@ -110,7 +110,7 @@ async fn what_is_too_large_is_refused_before_it_is_read() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_followed_without_the_credentials_and_not_round_in_circles() {
+async fn redirects_are_followed_without_credentials_and_not_for_ever() {
     let store = FakeRegistry::start().await;
     let registry = FakeRegistry::start().await;
     registry.lock("robot", "secret");
@@ -130,11 +130,11 @@ async fn a_redirect_is_followed_without_the_credentials_and_not_round_in_circles
         assert!(path.contains("/blobs/"));
         Some(Reply::status(200, "application/wasm", component("elsewhere")))
     });
-    let options = crate::account::known(&registry.host());
+    let options = crate::credentials::known(&registry.host());
     assert_eq!(pull(&reference, &options).await.unwrap(), wasm);
     let there = store.requests();
     assert_eq!(there.len(), 1);
-    assert_eq!(there[0].header("authorization"), None, "the store is somebody else's");
+    assert_eq!(there[0].header("authorization"), None, "the store belongs to somebody else");
 
     registry.spoil(|request| {
         Some(Reply::status(302, "text/plain", "").header("location", request.path.as_str()))
@@ -148,7 +148,7 @@ async fn a_redirect_is_followed_without_the_credentials_and_not_round_in_circles
 }
 
 #[tokio::test]
-async fn a_registry_elsewhere_leads_neither_here_nor_into_a_private_network() {
+async fn a_public_registry_cannot_lead_to_loopback_or_private_networks() {
     let here = FakeRegistry::start().await;
     let registry = FakeRegistry::start().await;
     let pushed = registry.push(component("elsewhere"));
@@ -193,12 +193,14 @@ async fn a_registry_elsewhere_leads_neither_here_nor_into_a_private_network() {
 }
 
 #[tokio::test]
-async fn progress_is_told_ten_times_at_most() {
+async fn progress_is_reported_about_ten_times() {
     let registry = FakeRegistry::start().await;
     let wasm = component(&"x".repeat(900_000));
     let reference = registry.push(wasm.clone());
     let told: Mutex<Vec<Progress>> = Mutex::default();
-    pull_and_tell(&reference, &options(), &|progress| told.lock().unwrap().push(progress)).await.unwrap();
+    pull_with_progress(&reference, &options(), &|progress| told.lock().unwrap().push(progress))
+        .await
+        .unwrap();
     let told = told.into_inner().unwrap();
     let total = wasm.len() as u64;
     assert_eq!(told.first(), Some(&Progress { received: 0, total }));

@@ -1,4 +1,4 @@
-//! What was pulled once needs no registry again.
+//! A component that was pulled once needs no registry again.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ async fn a_component_in_the_cache_needs_no_registry() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_what_its_name_says_is_pulled_again() {
+async fn a_cached_file_without_its_digest_is_pulled_again() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("oci");
     let kept = Options { cache: Some(cache.clone()), ..options() };
@@ -45,11 +45,11 @@ async fn a_file_that_is_not_what_its_name_says_is_pulled_again() {
     }
     let before = registry.requests().len();
     pull(&reference, &kept).await.unwrap();
-    assert_eq!(registry.requests().len(), before, "what was repaired is kept");
+    assert_eq!(registry.requests().len(), before, "the repaired files are cached");
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_written_fails_no_pull() {
+async fn a_cache_that_cannot_be_written_does_not_fail_the_pull() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a-file");
     fs::write(&file, "").unwrap();

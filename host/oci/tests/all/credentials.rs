@@ -1,4 +1,4 @@
-//! Registries that ask who pulls.
+//! Registries that ask for credentials.
 
 use talaria_fakes::{FakeRegistry, Reply};
 use talaria_oci::{Access, Credentials, Error, Options};
@@ -12,14 +12,14 @@ pub(crate) fn known(host: &str) -> Options {
 }
 
 #[tokio::test]
-async fn a_token_is_fetched_once_and_sent_along() {
+async fn a_token_is_fetched_once_and_then_sent() {
     let registry = FakeRegistry::start().await;
     registry.lock("robot", "secret");
     let wasm = component("private");
     let reference = registry.push(wasm.clone());
     assert_eq!(pull(&reference, &known(&registry.host())).await.unwrap(), wasm);
     let paths: Vec<_> = registry.requests().iter().map(|request| request.path.clone()).collect();
-    assert_eq!(paths.len(), 4, "refused, token, manifest, layer: {paths:?}");
+    assert_eq!(paths.len(), 4, "rejected, token, manifest, layer: {paths:?}");
 
     let error = pull(&reference, &options()).await.unwrap_err().to_string();
     assert!(error.contains(&format!("set `[oci.registry.\"{}\"]`", registry.host())), "{error}");
@@ -33,7 +33,7 @@ async fn a_token_is_fetched_once_and_sent_along() {
 }
 
 #[tokio::test]
-async fn a_registry_may_ask_for_the_password_itself() {
+async fn a_registry_may_ask_for_the_password() {
     let registry = FakeRegistry::start().await;
     let wasm = component("basic");
     let reference = registry.push(wasm.clone());
@@ -48,7 +48,7 @@ async fn a_registry_may_ask_for_the_password_itself() {
 }
 
 #[tokio::test]
-async fn a_server_for_tokens_that_is_odd_gets_nothing_and_gives_nothing() {
+async fn a_bad_token_server_or_token_is_an_error() {
     let registry = FakeRegistry::start().await;
     let reference = registry.push(component("a"));
     for realm in ["ftp://tokens.example/", "tokens", ""] {
