@@ -24,8 +24,6 @@ pub struct Access {
     pub needs: Option<Needs>,
     /// The secrets that it may name in headers, each bound to its destinations.
     pub secrets: Secrets,
-    /// Whether the caller may read a secret that a response repeats. A guest may not: it reads `*` in its place.
-    pub is_host: bool,
     /// The bounds of each of its calls.
     pub bounds: Bounds,
     /// Recent denials, so that the log repeats none.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use talaria_egress::{Access, Bounds, Egress, HostPattern, Request, Response, Secrets};
+use talaria_egress::{Bounds, Egress, Request, Response};
 
 use crate::config::{Config, Env};
 
@@ -126,20 +126,14 @@ impl Examination<'_> {
 
     /// Asks an address of the configuration; with a key where it is given.
     async fn get(&self, url: &str, key: Option<secrecy::SecretString>) -> Result<Response, String> {
-        let pattern: talaria_egress::Pattern =
-            format!("GET {url}").parse().map_err(|error| format!("{error}"))?;
+        let text = |error: talaria_egress::Error| error.to_string();
         let bounds = Bounds { timeout: QUESTION, response_body: 1 << 20, ..Bounds::default() };
-        let (mut secrets, mut headers) = (Secrets::new(), Vec::new());
+        let mut client = self.egress.origin_client("doctor", &url.parse().map_err(text)?).with_bounds(bounds);
         if let Some(key) = key {
-            secrets.insert("KEY", key, vec![pattern.clone()]).map_err(|error| error.to_string())?;
-            headers.push(("authorization".into(), "Bearer {secret:KEY}".into()));
+            client = client.with_bearer(key).map_err(|error| error.to_string())?;
         }
-        // The operator named the address, wherever it leads.
-        let private = vec![HostPattern::from(&pattern)];
-        let (executor, patterns) = ("doctor".into(), vec![pattern]);
-        let access = Access { executor, patterns, private, secrets, bounds, ..Access::default() };
-        let request = Request { method: "GET".into(), url: url.into(), headers, ..Request::default() };
-        self.egress.fetch(&access, request).await.map_err(|error| error.to_string())
+        let request = Request { method: "GET".into(), url: url.into(), ..Request::default() };
+        client.fetch(request).await.map_err(text)
     }
 }
 

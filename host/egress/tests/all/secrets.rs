@@ -15,15 +15,19 @@ fn with_secret(mut access: Access, name: &str, value: &str, destinations: &[&str
 
 #[tokio::test]
 async fn a_secret_is_filled_in_where_it_is_bound() {
-    let server = Server::start(echo).await;
+    let server = Server::start(|request| async move {
+        let sent = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let (key, both) = (format!("Bearer {VALUE}"), format!("{VALUE}/two{{}}"));
+        let is_filled_in = sent("authorization") == Some(&key) && sent("x-both") == Some(&both);
+        http::Response::new(body(if is_filled_in { "filled in" } else { "not filled in" }))
+    })
+    .await;
     let access = with_secret(access(&[&server.pattern()]), "KEY", VALUE, &[&server.pattern()]);
     let access = with_secret(access, "other.KEY-2", "two", &[&server.pattern()]);
-    let access = Access { is_host: true, ..access };
     let request = with_header(get(server.url("/")), "authorization", "Bearer {secret:KEY}");
     let request = with_header(request, "x-both", "{secret:KEY}/{secret:other.KEY-2}{}");
     let response = egress().fetch(&access, request).await.expect("an answer");
-    let expected = format!("authorization: Bearer {VALUE}\nx-both: {VALUE}/two{{}}\n");
-    assert!(text(&response).contains(&expected), "{}", text(&response));
+    assert_eq!(text(&response), "filled in");
 }
 
 #[tokio::test]

@@ -9,14 +9,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 use serde_json::Value;
-use talaria_egress::{Access, Egress, Request, Secrets};
+use talaria_egress::{Egress, Request};
 
 use crate::config::{Config, ExecutorName};
 
 /// The longest that loading the version before may take.
 const WITHIN: Duration = Duration::from_secs(60);
-/// The name under which the token is known to the HTTP client.
-const TOKEN: &str = "TOKEN";
 
 /// What takes turns now.
 #[derive(Debug, Serialize)]
@@ -30,19 +28,18 @@ impl RolledBack {
         let Some(token) = config.admin.token.clone() else {
             bail!("changing executors needs a token: set `admin.token`, and restart the host with it");
         };
-        let everything: talaria_egress::Pattern = format!("* {host}/*").parse().context("admin.listen")?;
-        let mut secrets = Secrets::new();
-        secrets.insert(TOKEN, token, vec![everything.clone()]).context("admin.token")?;
-        let access = Access { patterns: vec![everything], secrets, ..Access::default() };
+        let client = Egress::new(talaria_egress::Config::default())
+            .origin_client("rollback", &host.parse().context("admin.listen")?)
+            .with_bearer(token)
+            .context("admin.token")?;
         let request = Request {
             method: "POST".into(),
             url: format!("{host}/executors/{name}/rollback"),
-            headers: vec![("authorization".into(), format!("Bearer {{secret:{TOKEN}}}"))],
             timeout: Some(WITHIN),
             ..Request::default()
         };
-        let response = Egress::new(talaria_egress::Config::default())
-            .fetch(&access, request)
+        let response = client
+            .fetch(request)
             .await
             .with_context(|| format!("no host answers at {host} (`admin.listen`)"))?;
         let mut answer: Value = serde_json::from_slice(&response.body).unwrap_or_default();
