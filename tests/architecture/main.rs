@@ -22,5 +22,7 @@ mod licences;
 mod metadata;
 mod products;
 mod sources;
+mod structure;
 mod versions;
+mod words;
 mod workflows;

@@ -84,7 +84,7 @@ fn the_first_rule_whose_conditions_all_hold_takes_it() {
         principal = "platform"
         executor = "trusted"
         [[route]]
-        model = "nous*"
+        model = "acme*"
         metadata = { tier = ["gold", "1", "true"] }
         executor = "gold"
         "#,
@@ -101,13 +101,13 @@ fn the_first_rule_whose_conditions_all_hold_takes_it() {
         (Sent::new().with(json!({ "skill": "papers", "talaria/tenant": "acme" })), "skilled"),
         (Sent::new().from("platform"), "trusted"),
         (Sent::new().from("platforms"), "stable"),
-        (Sent::new().with(json!({ "model": "nous/hermes-4", "tier": "gold" })), "gold"),
-        (Sent::new().with(json!({ "model": "nous/hermes-4", "tier": 1 })), "gold"),
-        (Sent::new().with(json!({ "model": "nous/hermes-4", "tier": true })), "gold"),
-        (Sent::new().with(json!({ "model": "nous/hermes-4", "tier": ["tin", "gold"] })), "gold"),
-        (Sent::new().with(json!({ "model": "nous/hermes-4", "tier": { "gold": 1 } })), "stable"),
-        (Sent::new().with(json!({ "model": "nous/hermes-4", "tier": null })), "stable"),
-        (Sent::new().with(json!({ "model": "nous/hermes-4" })), "stable"),
+        (Sent::new().with(json!({ "model": "acme/large-4", "tier": "gold" })), "gold"),
+        (Sent::new().with(json!({ "model": "acme/large-4", "tier": 1 })), "gold"),
+        (Sent::new().with(json!({ "model": "acme/large-4", "tier": true })), "gold"),
+        (Sent::new().with(json!({ "model": "acme/large-4", "tier": ["tin", "gold"] })), "gold"),
+        (Sent::new().with(json!({ "model": "acme/large-4", "tier": { "gold": 1 } })), "stable"),
+        (Sent::new().with(json!({ "model": "acme/large-4", "tier": null })), "stable"),
+        (Sent::new().with(json!({ "model": "acme/large-4" })), "stable"),
     ] {
         let (metadata, request) = (&sent.message.metadata, &sent.metadata);
         assert_eq!(sent.executor(&routes), executor, "{metadata:?} {request:?} {:?}", sent.principal);
