@@ -60,23 +60,23 @@ type Execute<'a> = TypedFunc<(&'a wit::Turn,), (Result<wit::Outcome, wit::Failur
 type OnFault = dyn Fn(Fault) + Send + Sync;
 type OnSuccess = dyn Fn() + Send + Sync;
 
-/// A call that ended by the guest's own fault: what counts against a component. An upstream that is slow, a turn that
-/// finds no room and a failure that the guest reports in good order are none.
+/// A call that ended by the guest's own fault, which counts against its component. A slow upstream, a turn that finds no room
+/// and a failure that the guest reports itself do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// It trapped: a panic, an endless recursion, more bytes in a call than it may hand over.
     Trap,
-    /// It wanted more memory than it may have.
+    /// It asked for more memory than its limit.
     Memory,
-    /// It computed for longer than it may.
+    /// It used more CPU time than its limit.
     Cpu,
-    /// It was computing when its time was over.
+    /// It was computing when its deadline passed.
     Deadline,
-    /// What it returned does not make sense.
+    /// It returned something invalid.
     Answer,
 }
 
-/// What every call of an executor sees.
+/// What all calls of an executor share.
 pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) settings: Map<String, Value>,
@@ -107,16 +107,16 @@ pub(crate) enum End {
     Trap(String),
 }
 
-/// How long a probe may take at most, the upstream's slowness included.
+/// The deadline of a probe, waiting for the upstream included.
 const SETUP: Duration = Duration::from_secs(15);
 
-/// How long stopping an upstream may take: a cancelled caller waits for it.
+/// The deadline of a cancellation, for which the caller waits.
 const CANCEL: Duration = Duration::from_secs(5);
 
 // === impl Executor ===
 
 impl Executor {
-    /// Puts a component to work.
+    /// Makes an executor of a component.
     #[must_use]
     pub fn new(spec: Spec) -> Self {
         let Spec { name, component, settings, access, limits, wasi, callbacks } = spec;
@@ -157,7 +157,7 @@ impl Executor {
         Self { on_success: Some(Box::new(tell)), ..self }
     }
 
-    /// The same executor in a workspace: its turns are told what that is when they begin.
+    /// The same executor in a workspace, which its turns get when they begin.
     #[must_use]
     pub fn in_workspace(self, workspaces: Arc<dyn Workspaces>) -> Self {
         Self { workspaces: Some(workspaces), ..self }

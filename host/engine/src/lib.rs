@@ -1,12 +1,11 @@
 //! The WebAssembly host: the only crate that names wasmtime.
 //!
-//! It loads components that fit the contract in `wit/`, and runs each turn in a fresh instance of one, under a
-//! deadline, a CPU budget and a memory limit. A turn is a future: dropping it ends the guest wherever it waits and
-//! releases everything that it held (instance, connections, stack). One instance is never shared by two turns,
-//! since one trap would end both.
+//! It loads components that fit the contract in `wit/`, and runs each turn in a fresh instance, under a deadline, a CPU
+//! budget and a memory limit. A turn is a future: dropping it ends the guest wherever it waits and releases everything that
+//! it held (instance, connections, stack). Two turns never share an instance, since one trap would end both.
 //!
-//! What a guest can reach is what `host` links, and nothing else: the contract's imports, and a WASI 0.2 that is
-//! empty but for clocks and random numbers.
+//! A guest reaches only what `host` links: the imports of the contract, and a WASI 0.2 that is empty but for clocks and
+//! random numbers.
 
 mod cache;
 mod component;

@@ -1,14 +1,13 @@
 //! Registration and heartbeat.
 //!
-//! The promise: as long as this process lives, the platform hears of it every [`Timing::beat`], and within a second of a
-//! turn that begins or ends, whatever else is busy. So it has a thread and a runtime of its own, shares nothing with the
-//! turns but the counters, and no failure ends it: a platform that is down, slow, or answers nonsense costs a line in the
-//! log, and the next beat is tried.
+//! The promise: as long as this process lives, the platform gets a heartbeat every [`Timing::beat`], and within a second after
+//! a turn begins or ends, however busy the host is. So heartbeats have a thread and a runtime of their own and share only
+//! counters with turns. No failure ends them: if the platform is down, slow or answers nonsense, a line goes to the log and
+//! the next heartbeat is tried.
 //!
-//! A registration that fails is tried again with growing pauses; until one succeeds, every heartbeat carries the card,
-//! which is what the platform fills its registry from. A platform that answers 404 to a heartbeat has lost the workspace:
-//! it is registered again. What the platform gives (`auth_token`, `platform_inbound_secret`, `generation`) is taken from
-//! either answer.
+//! A failed registration is retried with growing delays; until one succeeds, every heartbeat carries the card, from which
+//! the platform fills its registry. A platform that answers 404 to a heartbeat has lost the workspace,
+//! which registers again. Both answers may carry `auth_token`, `platform_inbound_secret` and `generation`.
 //!
 //! **The card.** The platform is told of one that changed (`/registry/update-card`) right after the next heartbeat that
 //! gets through, which a change brings on, and again after each one until it took it. It is told once: what it was told
@@ -33,38 +32,38 @@ use crate::keys::Key;
 use crate::platform::{Platform, Unanswered};
 use crate::platform_context::PlatformContext;
 
-/// When things are done. The numbers are the platform's own runtime's; tests have shorter ones.
+/// Intervals and timeouts. The defaults are those of the platform's own runtime; tests use shorter ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
     /// The pause between two heartbeats.
     pub beat: Duration,
-    /// The shortest pause between two, however much happens.
+    /// The shortest pause between two, however many turns begin and end.
     pub least: Duration,
     /// The longest wait for an answer.
     pub timeout: Duration,
-    /// How often peers and instructions are asked for again.
+    /// The interval at which peers and instructions are fetched.
     pub refresh: Duration,
 }
 
-/// The host, seen from here.
+/// The host, as heartbeats need it.
 pub trait Host: Send + Sync + 'static {
-    /// How the executor that takes the turns is doing; none where that is not known.
+    /// The state of the default executor, if it is known.
     fn status(&self) -> Option<Status>;
 
-    /// What the platform proves itself with from now on.
+    /// Accepts this secret from the platform from now on.
     fn admit(&self, secret: &SecretString);
 }
 
-/// The executor that takes the turns.
+/// The state of the default executor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     /// Its name.
     pub executor: String,
-    /// What it owns instead of the platform, by the names on the wire.
+    /// What it does itself instead of the platform, by the names on the wire.
     pub capabilities: Vec<(&'static str, bool)>,
-    /// Silence that is normal for it.
+    /// How long it may be silent.
     pub idle_timeout_seconds: Option<u32>,
-    /// Why no turn can succeed now, if that is so.
+    /// Why no turn can succeed now, if none can.
     pub wedged: Option<String>,
     /// What else the operator should know: a fallback that took over, an executor that was refused.
     pub note: Option<String>,
@@ -75,7 +74,7 @@ pub(crate) struct Heartbeat {
     pub(crate) platform: Platform,
     pub(crate) workspace: String,
     pub(crate) parent: Option<String>,
-    /// Where the platform reaches this workspace.
+    /// The address at which the platform reaches this workspace.
     pub(crate) url: String,
     /// The card, in the shape of the registry, as it changes.
     pub(crate) card: watch::Receiver<Value>,
@@ -85,7 +84,7 @@ pub(crate) struct Heartbeat {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) surroundings: Arc<ArcSwap<PlatformContext>>,
     pub(crate) timing: Timing,
-    /// Turns true after the first try to reach the platform, however it ended.
+    /// Becomes true after the first attempt to reach the platform.
     pub(crate) tried: watch::Sender<bool>,
 }
 

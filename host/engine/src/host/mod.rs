@@ -1,9 +1,9 @@
 //! What a guest can reach: one module for each import of the contract, and one for WASI.
 //!
-//! [`Ctx`] is the state of one call. What it offers depends on why the guest was called: only a turn has a task to
-//! talk to, and `describe` has nothing at all.
+//! [`Ctx`] is the state of one call. Its imports depend on why the guest was called: only a turn has a task, and `describe`
+//! has nothing at all.
 //!
-//! Calls that nothing else tells of are events of the target `import`, at the level `trace` and without content, for
+//! Calls that nothing else logs are events of the target `import`, at the level `trace` and without content, for
 //! `talaria executor test`.
 
 pub(crate) mod callback;
@@ -63,7 +63,7 @@ pub(crate) struct Ctx {
     pub(crate) memory: Memory,
     pub(crate) cpu: Cpu,
     table: ResourceTable,
-    /// Made when the guest first asks: most turns never do.
+    /// Made when the guest first uses it, which most turns never do.
     wasi: Option<Box<WasiCtx>>,
     wasi_http: Option<Box<WasiHttpCtx>>,
     outbound: outbound::Outbound,
@@ -144,7 +144,7 @@ impl Ctx {
     }
 }
 
-/// What `wait` gives, or none when the turn is cancelled meanwhile. Outside of a turn nothing is cancelled.
+/// The result of `wait`, or `None` if the turn is cancelled meanwhile. Outside of a turn nothing is cancelled.
 async fn unless_cancelled<T>(scope: Option<&Scope>, wait: impl Future<Output = T>) -> Option<T> {
     match scope {
         Some(scope) => scope.cancelled().run_until_cancelled(wait).await,

@@ -96,7 +96,7 @@ fn a_recovered_answer_that_was_delivered_before_is_a_duplicate() {
 }
 
 #[test]
-fn a_recovered_answer_that_could_be_anybodys_is_a_notice() {
+fn an_ambiguous_recovered_answer_is_a_notice() {
     let mut replies = replies();
     replies.open("m1", "c", &task(), 1);
     replies.end("m1", "c", 2);
@@ -137,7 +137,7 @@ fn the_answer_of_a_resumed_turn_goes_to_the_only_message_that_lacks_one() {
 }
 
 #[test]
-fn the_answer_of_a_resumed_turn_that_could_be_anybodys_is_a_notice() {
+fn the_ambiguous_answer_of_a_resumed_turn_is_a_notice() {
     let mut replies = replies();
     replies.open("m1", "c", &task(), 1);
     replies.end("m1", "c", 2);
@@ -146,7 +146,7 @@ fn the_answer_of_a_resumed_turn_that_could_be_anybodys_is_a_notice() {
 }
 
 #[test]
-fn a_notice_goes_to_whoever_is_under_way_and_to_nobody_else() {
+fn a_notice_goes_only_to_the_turn_that_runs_on_its_chat() {
     let mut replies = replies();
     assert!(matches!(replies.take("c", None, "hello"), Routed::Stale(_)));
     replies.open("m1", "c", &task(), 1);
@@ -159,7 +159,7 @@ fn a_notice_goes_to_whoever_is_under_way_and_to_nobody_else() {
 }
 
 #[test]
-fn replies_and_notices_for_one_announcement_are_bounded_apart() {
+fn replies_and_notices_of_an_expectation_have_separate_bounds() {
     let limits = Limits { notices: 2, replies: 2, ..Limits::default() };
     let mut replies = Expectations::new(limits, Vec::new(), Vec::new());
     replies.open("m1", "c", &task(), 1);
@@ -178,7 +178,7 @@ fn replies_and_notices_for_one_announcement_are_bounded_apart() {
 }
 
 #[test]
-fn what_the_store_did_not_take_may_come_again() {
+fn a_callback_that_was_not_stored_may_come_again() {
     let mut replies = replies();
     replies.open("m1", "c", &task(), 1);
     let callback = callback(CallbackKind::Plain, "", Some("m1"), "hi");
@@ -192,7 +192,7 @@ fn what_the_store_did_not_take_may_come_again() {
 }
 
 #[test]
-fn bytes_are_bounded_and_what_ended_longest_ago_goes_first() {
+fn bytes_are_bounded_and_the_oldest_ended_entries_are_deleted_first() {
     let mut replies = Expectations::new(Limits { bytes: 10, ..Limits::default() }, Vec::new(), Vec::new());
     for (message, second) in [("m1", 1), ("m2", 2)] {
         replies.open(message, message, &task(), second);
@@ -208,7 +208,7 @@ fn bytes_are_bounded_and_what_ended_longest_ago_goes_first() {
 }
 
 #[test]
-fn a_chat_is_had_by_one_task_at_a_time_in_order() {
+fn one_task_at_a_time_holds_a_chat_in_order() {
     let mut replies = replies();
     let [one, two, three] = [task(), task(), task()];
     assert!(matches!(replies.acquire_chat("c", &one).unwrap(), Acquired::Now));
@@ -218,11 +218,11 @@ fn a_chat_is_had_by_one_task_at_a_time_in_order() {
     let Acquired::Queued(ticket, mut third) = replies.acquire_chat("c", &three).unwrap() else {
         panic!("three waits")
     };
-    assert!(matches!(replies.acquire_chat("c", &one).unwrap(), Acquired::Now), "who has it has it again");
     assert!(
-        matches!(replies.acquire_chat("d", &two).unwrap(), Acquired::Now),
-        "another chat is another matter"
+        matches!(replies.acquire_chat("c", &one).unwrap(), Acquired::Now),
+        "its holder acquires it again"
     );
+    assert!(matches!(replies.acquire_chat("d", &two).unwrap(), Acquired::Now), "another chat is free");
     replies.release_chat("c");
     assert!(second.try_recv().is_err(), "one has it still, once");
     replies.release_chat("c");
@@ -236,7 +236,7 @@ fn a_chat_is_had_by_one_task_at_a_time_in_order() {
 }
 
 #[test]
-fn whoever_leaves_the_line_at_the_moment_of_its_turn_passes_it_on() {
+fn a_turn_that_leaves_as_it_is_handed_the_chat_passes_it_on() {
     let mut replies = replies();
     let [one, two, three] = [task(), task(), task()];
     assert!(matches!(replies.acquire_chat("c", &one).unwrap(), Acquired::Now));
@@ -254,7 +254,7 @@ fn whoever_leaves_the_line_at_the_moment_of_its_turn_passes_it_on() {
 }
 
 #[test]
-fn a_line_is_bounded() {
+fn the_queue_of_a_chat_is_bounded() {
     let mut replies = Expectations::new(Limits { queue: 1, ..Limits::default() }, Vec::new(), Vec::new());
     assert!(matches!(replies.acquire_chat("c", &task()).unwrap(), Acquired::Now));
     let _second = replies.acquire_chat("c", &task()).unwrap();
@@ -263,7 +263,7 @@ fn a_line_is_bounded() {
 }
 
 #[test]
-fn announcements_are_bounded_and_unique() {
+fn expectations_are_bounded_and_unique() {
     let mut replies = Expectations::new(Limits { open: 2, ..Limits::default() }, Vec::new(), Vec::new());
     let me = task();
     replies.expect(&expected("m1", "", &me, 1)).unwrap();
@@ -279,7 +279,7 @@ fn announcements_are_bounded_and_unique() {
 }
 
 #[test]
-fn a_message_that_was_left_unanswered_is_to_be_stopped_before_the_next() {
+fn an_unanswered_message_must_be_stopped_before_the_next() {
     let mut replies = replies();
     assert!(!replies.open("m1", "c", &task(), 1).overtakes);
     replies.end("m1", "c", 2);
@@ -295,7 +295,7 @@ fn a_message_that_was_left_unanswered_is_to_be_stopped_before_the_next() {
 }
 
 #[test]
-fn what_was_open_before_a_restart_keeps_its_chat_for_a_while() {
+fn an_expectation_from_before_a_restart_keeps_its_chat_for_a_while() {
     let [mine, other] = [task(), task()];
     let kept = vec![expected("m1", "c", &mine, 1), expected("m2", "c", &other, 2)];
     let boot = at(100);
@@ -322,7 +322,7 @@ fn what_was_open_before_a_restart_keeps_its_chat_for_a_while() {
 }
 
 #[test]
-fn nothing_is_kept_for_ever() {
+fn everything_expires() {
     let mut replies = replies();
     for (message, answered) in [("answered", true), ("unanswered", false), ("late", false)] {
         replies.open(message, message, &task(), 1);
@@ -346,7 +346,7 @@ fn nothing_is_kept_for_ever() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded_in_number() {
+fn ended_entries_are_bounded_in_number() {
     let limits = Limits { answered: 2, unanswered: 2, ..Limits::default() };
     let mut replies = Expectations::new(limits, Vec::new(), Vec::new());
     for second in 0..5 {
@@ -367,7 +367,7 @@ fn what_is_remembered_is_bounded_in_number() {
 }
 
 #[test]
-fn everybody_is_told_that_it_closes() {
+fn closing_ends_every_wait() {
     let mut replies = replies();
     assert!(matches!(replies.acquire_chat("c", &task()).unwrap(), Acquired::Now));
     let Acquired::Queued(ticket, mut waits) = replies.acquire_chat("c", &task()).unwrap() else {

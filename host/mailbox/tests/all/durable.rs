@@ -91,7 +91,7 @@ async fn a_late_reply_is_kept_under_its_task_without_secrets() {
 }
 
 #[tokio::test]
-async fn what_is_let_go_is_gone_from_the_store_too() {
+async fn expired_entries_are_deleted_from_the_store_too() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("talaria.db");
     let store: Arc<dyn CallbackStore> = Arc::new(Sqlite::open(&file, &SqliteConfig::default()).unwrap());
@@ -153,7 +153,7 @@ impl CallbackStore for Faulty {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_makes_the_peer_come_again() {
+async fn the_peer_must_try_again_when_the_store_fails() {
     let store = Arc::new(Faulty(Memory::new(1), AtomicBool::new(false)));
     let host = Host::on(Arc::clone(&store) as _, None, Limits::default()).await;
     let mut one = host.expect("m1").await;

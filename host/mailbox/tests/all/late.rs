@@ -10,7 +10,7 @@ use talaria_turns::{CallbackStore, Callbacks as _, Timestamp};
 use crate::kit::{Host, accepted, expectation, next, soon, stale, task};
 
 #[tokio::test]
-async fn it_is_given_once_and_a_doubled_one_never() {
+async fn a_late_reply_is_delivered_and_a_repeated_one_is_not() {
     let host = Host::new().await;
     let mine = task();
     drop(host.mailbox.expect(expectation("m1", Some("c"), &mine)).await.unwrap());
@@ -30,7 +30,7 @@ async fn it_is_given_once_and_a_doubled_one_never() {
 }
 
 #[tokio::test]
-async fn what_is_not_taken_is_given_again() {
+async fn a_reply_that_is_not_accepted_is_delivered_again() {
     let host = Host::new().await;
     host.sink.too_early.store(1, SeqCst);
     host.sink.failing.store(1, SeqCst);
@@ -48,7 +48,7 @@ async fn what_is_not_taken_is_given_again() {
 }
 
 #[tokio::test]
-async fn a_restart_gives_it_again() {
+async fn a_restart_delivers_it_again() {
     let store: Arc<dyn CallbackStore> = Arc::new(Memory::new(10));
     let before = Host::on(Arc::clone(&store), None, Limits::default()).await;
     before.sink.failing.store(usize::MAX, SeqCst);
@@ -60,7 +60,7 @@ async fn a_restart_gives_it_again() {
 }
 
 #[tokio::test]
-async fn what_the_gateway_says_to_a_command_is_no_reply_to_its_task() {
+async fn an_answer_to_a_command_is_not_a_reply_to_its_task() {
     let host = Host::new().await;
     let (mine, other) = (task(), task());
     let answered = host.mailbox.expect(expectation("m1", Some("c"), &mine)).await.unwrap();

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::kit::{Host, accepted, expectation, next, soon, stale, task};
 
 #[tokio::test]
-async fn who_waits_is_woken_and_who_comes_later_finds_it() {
+async fn a_reply_wakes_a_waiting_turn_and_stays_for_a_later_one() {
     let host = Arc::new(Host::new().await);
     let mut one = host.expect("m1").await;
     let waiting = next(&mut one);
@@ -62,7 +62,7 @@ async fn one_message_of_a_chat_is_under_way_at_a_time() {
 }
 
 #[tokio::test]
-async fn who_does_not_get_a_chat_in_time_leaves_nothing_behind() {
+async fn a_turn_that_times_out_on_a_chat_leaves_nothing_behind() {
     let host = Host::new().await;
     let first = host.expect_in("c", "m1").await;
     for within in [Duration::ZERO, Duration::from_millis(20)] {
@@ -77,7 +77,7 @@ async fn who_does_not_get_a_chat_in_time_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn closing_ends_every_wait_with_a_word() {
+async fn closing_ends_every_wait_with_an_error() {
     let host = Arc::new(Host::new().await);
     let mut waiting = host.expect_in("c", "m1").await;
     let in_line = expectation("m2", Some("c"), &task());
