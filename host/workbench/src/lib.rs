@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `project` | `talaria executor new`: a project that builds and passes its own test |
 //! | `trial` | `talaria executor test`: loads the component, runs turns, cancels one |
+//! | `options` | the input of a trial |
 //! | `cassette` | the file with a trial's turns and the upstream's responses |
 //! | `cassette_server` | the HTTP server that answers from a cassette |
 //! | `callbacks` | plays a cassette's callbacks |
@@ -22,6 +23,7 @@ mod callbacks;
 mod cassette;
 mod cassette_server;
 mod learn;
+mod options;
 mod project;
 mod report;
 mod timeline;
@@ -29,7 +31,8 @@ mod trial;
 
 pub use cassette_server::Responder;
 pub use learn::{LearnedGrant, learn};
+pub use options::{TrialError, TrialOptions};
 pub use project::{Language, Project, write_project};
 pub use report::{Identity, Report, Step};
 pub use timeline::Entry;
-pub use trial::{Trial, TrialError, TrialOptions};
+pub use trial::Trial;

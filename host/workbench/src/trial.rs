@@ -5,17 +5,15 @@
 //! deadline and by [`TURN`], a cancelled turn by [`GRACE`].
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use secrecy::SecretString;
 use talaria_config::ConfigError;
 use talaria_egress::{Config as EgressConfig, Egress, StubUpstream};
-use talaria_engine::{CONTRACT, Engine, EngineConfig, EngineError, SessionKeys};
+use talaria_engine::{CONTRACT, Engine, EngineConfig};
 use talaria_executors::config::standalone;
 use talaria_executors::{Executor, ExecutorName, LoadedExecutor, Loader, Readiness};
-use talaria_observe::logs::InitError;
 use talaria_store::Memory;
 use talaria_turns::{
     Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FinalState, Message, MessageId,
@@ -28,7 +26,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::callbacks::CassetteCallbacks;
 use crate::cassette::{Cassette, CassetteTurn, ExpectedEnd};
-use crate::cassette_server::{CassetteServer, Responder};
+use crate::cassette_server::CassetteServer;
+use crate::options::{TrialError, TrialOptions};
 use crate::report::{Identity, Report, Step};
 use crate::timeline::{Timeline, short};
 
@@ -40,43 +39,6 @@ const GRACE: Duration = Duration::from_secs(5);
 const EVENTS: usize = 32;
 /// The message if neither the caller nor the cassette has one.
 const TEXT: &str = "hello";
-
-/// What to test, and with what.
-pub struct TrialOptions {
-    /// The component's file.
-    pub component: PathBuf,
-    /// The file with settings and grant; by default the `.toml` beside the component, if it exists.
-    pub config: Option<PathBuf>,
-    /// The cassette's file.
-    pub cassette: Option<PathBuf>,
-    /// The only message to send, in place of the cassette's turns.
-    pub text: Option<String>,
-    /// The folder for compiled components.
-    pub cache_dir: Option<PathBuf>,
-    /// The metadata keys that set session variables.
-    pub session_keys: SessionKeys,
-    /// Answers calls if there is no cassette.
-    pub responder: Responder,
-    /// Receives notes for a person, like the progress of a compilation.
-    pub note: fn(String),
-}
-
-/// Why a trial could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum TrialError {
-    /// A file cannot be used.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The stub upstream could not listen.
-    #[error("cannot start the stub upstream: {0}")]
-    Listen(#[from] std::io::Error),
-    /// The component's log events cannot be recorded.
-    #[error(transparent)]
-    Log(#[from] InitError),
-    /// The engine could not start.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-}
 
 /// An executor and everything around it. The stub upstream ends with the trial.
 pub struct Trial {
