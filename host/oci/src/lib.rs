@@ -110,12 +110,10 @@ async fn component(
     options: &Options,
     report: &(dyn Fn(Progress) + Sync),
 ) -> Result<Bytes, Error> {
-    let mut source = Source {
-        reference,
-        offline: options.offline,
-        cache: Cache::new(options.cache.clone()),
-        registry: Registry::new(reference, options)?,
-    };
+    let registry = Registry::new(reference, options)
+        .map_err(|error| Error::Unreachable { reference: reference.clone(), why: error.to_string() })?;
+    let mut source =
+        Source { reference, offline: options.offline, cache: Cache::new(options.cache.clone()), registry };
     let mut digest = reference.digest().clone();
     let mut depth = 0;
     let layers = loop {

@@ -67,13 +67,10 @@ struct Token {
 // === impl Registry ===
 
 impl<'a> Registry<'a> {
-    pub(crate) fn new(reference: &'a Reference, options: &'a Options) -> Result<Self, Error> {
+    /// Fails if the registry's host cannot be called at all.
+    pub(crate) fn new(reference: &'a Reference, options: &'a Options) -> Result<Self, talaria_egress::Error> {
         let access = options.registries.get(reference.registry()).cloned().unwrap_or_default();
-        let origin = |scheme: &str| {
-            let origin = format!("{scheme}://{}", reference.host()).parse::<Origin>();
-            origin
-                .map_err(|error| Error::Unreachable { reference: reference.clone(), why: error.to_string() })
-        };
+        let origin = |scheme: &str| format!("{scheme}://{}", reference.host()).parse::<Origin>();
         let secure = origin("https")?;
         let is_plain = access.insecure || is_loopback(&secure);
         let origin = if is_plain { origin("http")? } else { secure };
