@@ -1,9 +1,8 @@
-//! Secrets: named in the file, never written into it.
+//! References to secrets: a configuration file names a secret and never contains it.
 //!
-//! A secret's value comes from the environment or from a file, is read at load, and lives in a [`SecretString`] from
-//! then on: it is wiped when dropped and prints as nothing. A value is bounded, and a newline at its end is cut
-//! off, since every editor and `echo` puts one there. What cannot be read is an error that names the key, the variable
-//! or the path, and never repeats what stood there.
+//! The value comes from the environment or from a file, is read when the configuration is loaded, and is kept in a
+//! [`SecretString`], which is wiped when dropped and never printed. A value is bounded, and a newline at its end is removed,
+//! because editors and `echo` add one. Errors name the key, the variable or the path, and never quote the value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +16,7 @@ use serde::{Serialize, Serializer};
 
 use crate::env::Env;
 
-/// The longest secret, in bytes: what fits a header line of common servers.
+/// The longest secret, in bytes: what common servers accept as a header line.
 const LONGEST: u64 = 8 * 1024;
 
 /// Where a secret's value is; the file never holds the value.
@@ -25,7 +24,7 @@ const LONGEST: u64 = 8 * 1024;
 pub enum SecretRef {
     /// In an environment variable.
     Env(String),
-    /// In a file, a newline at the end aside.
+    /// In a file; a newline at its end is removed.
     File(PathBuf),
 }
 
@@ -39,7 +38,7 @@ impl<'de> Deserialize<'de> for SecretRef {
     }
 }
 
-/// A key in a reference; an unknown one is told with its own place.
+/// A key in a reference; an error about an unknown key has that key's place.
 #[derive(serde::Deserialize)]
 #[serde(field_identifier, rename_all = "lowercase")]
 enum Place {
@@ -47,7 +46,7 @@ enum Place {
     File,
 }
 
-/// Written by hand, because the derived one repeats an inline secret in its message.
+/// Written by hand, because the derived implementation quotes an inline secret in its error.
 struct Reference;
 
 impl<'de> Visitor<'de> for Reference {
@@ -115,7 +114,7 @@ impl SecretRef {
         }
     }
 
-    /// The file, if it is in one.
+    /// The path of the file, if the secret is in one.
     pub fn file(&self, base: &Path) -> Option<PathBuf> {
         match self {
             Self::Env(_) => None,
@@ -133,8 +132,8 @@ impl fmt::Display for SecretRef {
     }
 }
 
-/// Finds a secret by its name: the variable `NAME`, else the file that `NAME_FILE` names. Nothing set is `None`: many
-/// upstreams need no key, and a component asks before it relies on one.
+/// Finds a secret by its name: the variable `NAME`, else the file that `NAME_FILE` names. `None` if neither is set: many
+/// upstreams need no key, and a component asks whether it has one.
 pub fn by_name(name: &str, env: &Env<'_>) -> Result<Option<SecretString>, String> {
     if let Some(value) = env.get(name) {
         return Ok(Some(SecretString::from(value)));
@@ -146,7 +145,7 @@ pub fn by_name(name: &str, env: &Env<'_>) -> Result<Option<SecretString>, String
     }
 }
 
-/// Reads a file that holds a secret and nothing else.
+/// Reads a file that contains only a secret.
 pub fn read(path: &Path) -> Result<SecretString, String> {
     let shown = path.display();
     let mut value = String::new();

@@ -1,8 +1,8 @@
-//! A configuration file as text: read within bounds, parsed strictly, and every mistake told with its place.
+//! A configuration file as text: read within bounds, parsed strictly, every mistake reported with its place.
 //!
-//! `toml` gives the place, `serde_path_to_error` the key, serde the reason; [`explain`] turns the three into one line
-//! that names the nearest valid name. Reasons that only show later (a variable that is not set, a default that names
-//! no executor) are given their place by [`Source::at`], which looks the key up in the text again.
+//! `toml` gives the place, `serde_path_to_error` the key, serde the reason; [`explain`] combines them into one line with the
+//! nearest valid name. For a mistake that is found later (a variable that is not set, a default executor that does not
+//! exist), [`Source::at`] looks the key up in the text again.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -14,13 +14,13 @@ use toml::de::{DeTable, DeValue};
 
 use crate::schema::{self, Key};
 
-/// The largest configuration file: far more than anybody writes, far less than hurts.
+/// The largest configuration file: far more than anybody writes, and little memory.
 const LARGEST: u64 = 1024 * 1024;
 
-/// How serde begins to say that it does not know a key.
+/// The start of serde's message about an unknown key.
 const UNKNOWN_KEY: &str = "unknown field ";
 
-/// Why there is no configuration: where, and what to change.
+/// A mistake in the configuration: its place, and what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}{problem}")]
 pub struct ConfigError {
@@ -28,25 +28,25 @@ pub struct ConfigError {
     problem: String,
 }
 
-/// Where a mistake is.
+/// The place of a mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
-    /// In a file, with line and column where there is one.
+    /// In a file, with line and column if known.
     File(PathBuf, Option<(usize, usize)>),
     /// In an environment variable.
     Variable(String),
     /// In a flag.
     Flag(&'static str),
-    /// In how things fit together.
+    /// Nowhere in particular: the combination is inconsistent.
     Nowhere,
 }
 
-/// A mistake in a value, by its key; it has no place yet.
+/// A mistake in the value of a key, not located yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The key, in full: `a2a.auth.tokens[0].token`.
     pub key: String,
-    /// What is wrong and how to put it right.
+    /// What is wrong and how to fix it.
     pub what: String,
 }
 
@@ -60,7 +60,7 @@ pub struct Source {
 // === impl Source ===
 
 impl Source {
-    /// Reads a file; `None` if there is none.
+    /// Reads a file; `None` if it does not exist.
     pub fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
         let fail = |problem: String| ConfigError { place: Place::File(path.to_owned(), None), problem };
         let file = match std::fs::File::open(path) {
@@ -91,17 +91,17 @@ impl Source {
         Ok(Some(Self { path: path.to_owned(), text }))
     }
 
-    /// A text that was read elsewhere.
+    /// Wraps a text that was read elsewhere.
     pub fn of(path: PathBuf, text: &str) -> Self {
         Self { path, text: text.to_owned() }
     }
 
-    /// The file's path, as it was given.
+    /// The path of the file, as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What stands in it.
+    /// The text of the file.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -133,8 +133,8 @@ impl Source {
             let path = error.path().to_string();
             let error = error.into_inner();
             let mut start = error.span().map(|span| span.start);
-            // An element of a list has the list's span, while the path knows the element. A key that is unknown has the
-            // span of its name; where its value starts does not matter.
+            // serde reports the span of the whole list for an element, while the path names the element. For an unknown key
+            // the span is that of its name, which is the better place.
             if let (true, Some(found)) = self.find(&path)
                 && !error.message().starts_with(UNKNOWN_KEY)
             {
@@ -144,7 +144,7 @@ impl Source {
         })
     }
 
-    /// Gives a problem its place: the key's value, or the nearest table around it that is in the file.
+    /// Locates a problem: at the value of its key, else at the nearest enclosing table in the file.
     pub fn at(&self, problem: Problem) -> ConfigError {
         let (_, start) = self.find(&problem.key);
         let place = start.map(|start| self.line_and_column(start));
@@ -154,7 +154,7 @@ impl Source {
         }
     }
 
-    /// Where a key's value starts, or the last table on the way to it, and which of the two.
+    /// The start of a key's value, or of the last enclosing table that exists; `true` for the former.
     fn find(&self, key: &str) -> (bool, Option<usize>) {
         let Ok(document) = DeTable::parse(&self.text) else { return (false, None) };
         let mut value = &DeValue::Table(document.into_inner());
@@ -171,7 +171,7 @@ impl Source {
         (true, start)
     }
 
-    /// Both from 1, the column in characters.
+    /// Line and column, both from 1; the column counts characters.
     fn line_and_column(&self, offset: usize) -> (usize, usize) {
         let before = self.text.get(..offset).unwrap_or(&self.text);
         let line = before.matches('\n').count() + 1;
@@ -188,7 +188,7 @@ impl ConfigError {
         Self { place: Place::Variable(name.into()), problem: problem.into() }
     }
 
-    /// A mistake at a key, wherever that is.
+    /// A mistake at a key without a place.
     pub fn key(key: impl Into<String>, what: impl Into<String>) -> Self {
         Problem { key: key.into(), what: what.into() }.into()
     }
@@ -204,7 +204,7 @@ impl ConfigError {
     }
 }
 
-/// Where there is no file, the key alone is the place.
+/// Without a file, the key is the place.
 impl From<Problem> for ConfigError {
     fn from(problem: Problem) -> Self {
         Self { place: Place::Nowhere, problem: format!("`{}`: {}", problem.key, problem.what) }
@@ -225,10 +225,10 @@ impl fmt::Display for Place {
 
 // === explaining ===
 
-/// Serde's reason in our words.
+/// Rewords serde's message.
 fn explain(path: &str, message: &str, keys: fn() -> Vec<Key>) -> String {
     if let Some((name, known)) = unknown(message, UNKNOWN_KEY) {
-        // An enum's path ends above the key; a struct's has it.
+        // The path of an enum ends above the key; that of a struct includes it.
         let key = match path == name || path.ends_with(&format!(".{name}")) {
             true => path.to_owned(),
             false => format!("{path}.{name}"),
@@ -263,19 +263,19 @@ fn explain(path: &str, message: &str, keys: fn() -> Vec<Key>) -> String {
     }
 }
 
-/// Takes serde's "unknown field `x`, expected one of `a`, `b`" apart. A test holds serde to that form.
+/// Splits serde's "unknown field `x`, expected one of `a`, `b`". Tests fail if serde changes that form.
 fn unknown<'a>(message: &'a str, what: &str) -> Option<(&'a str, Vec<&'a str>)> {
     let mut names = message.strip_prefix(what)?.split('`').skip(1).step_by(2);
     Some((names.next()?, names.collect()))
 }
 
-/// The nearest of some names, if it is near enough to be meant.
+/// The most similar of some names, if it is similar enough to be meant.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase().replace('-', "_");
     let likeness = |known: &str| {
         let known = known.replace('-', "_");
-        // One slip (a letter too many, too few, wrong, or two swapped) is always meant; else 0.8, which takes in more
-        // slips in longer words.
+        // One typo (a letter added, missing, wrong, or two swapped) always counts; otherwise 0.8, which allows more typos in
+        // longer words.
         match strsim::osa_distance(&name, &known) {
             0..=1 => 1.0,
             _ => strsim::jaro_winkler(&name, &known),

@@ -1,7 +1,7 @@
-//! Values as they are written in the file: text with a meaning.
+//! Values of single keys, written as text.
 //!
-//! Each is parsed where it is read, so that a mistake is reported with its line, and no later code sees a
-//! half-checked string. The rule for messages: say what was expected, with an example.
+//! Each is parsed when the file is read, so that a mistake is reported with its line and no later code sees an unchecked
+//! string. Error messages say what was expected, with an example.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -33,12 +33,12 @@ pub const fn count<const N: u32>() -> NonZeroU32 {
 // === impl Size ===
 
 impl Size {
-    /// So many mebibytes.
+    /// A number of mebibytes.
     pub const fn mib(count: u64) -> Self {
         Self(count << 20)
     }
 
-    /// So many kibibytes.
+    /// A number of kibibytes.
     pub const fn kib(count: u64) -> Self {
         Self(count << 10)
     }
@@ -49,7 +49,7 @@ impl Size {
     }
 }
 
-/// Largest unit first, so that what is printed is the shortest exact form.
+/// Largest unit first, so that the shortest exact form is printed.
 const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 impl FromStr for Size {
@@ -82,12 +82,12 @@ impl fmt::Display for Size {
 // === impl Period ===
 
 impl Period {
-    /// So many seconds.
+    /// A number of seconds.
     pub const fn secs(count: u64) -> Self {
         Self(Duration::from_secs(count))
     }
 
-    /// This duration.
+    /// Wraps a duration.
     pub const fn of(duration: Duration) -> Self {
         Self(duration)
     }
@@ -116,7 +116,7 @@ impl FromStr for Period {
 
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `600s` and not `10m`: the form of the documentation.
+        // `600s` and not `10m`, as in the documentation.
         if self.0.subsec_nanos() == 0 {
             write!(f, "{}s", self.0.as_secs())
         } else {
@@ -146,7 +146,7 @@ impl FromStr for HttpUrl {
             return Err(expected(" that starts with http:// or https://"));
         }
         match uri.authority() {
-            // Credentials in an address end up in logs and in the card.
+            // Credentials in a URL would end up in logs and on the card.
             Some(authority) if authority.as_str().contains('@') => {
                 Err("an address holds no user name or password; give them as a secret".into())
             }
@@ -162,9 +162,9 @@ impl fmt::Display for HttpUrl {
     }
 }
 
-// === text in, text out ===
+// === text values ===
 
-/// Reads a string and parses it; `expected` completes "expected …" when it is something else.
+/// Deserializes a string and parses it; `expected` completes "expected …" in the error for any other type.
 pub fn from_text<'de, T, D>(deserializer: D, expected: &'static str) -> Result<T, D::Error>
 where
     T: FromStr<Err = String>,

@@ -1,7 +1,7 @@
-//! What was changed about executors, by whom: one JSON object a line, appended to `audit.jsonl` and never rewritten.
+//! The audit log of executors: who changed what, one JSON object per line, appended to `audit.jsonl` and never rewritten.
 //!
-//! A line is on disk before the change is acknowledged. A line that cannot be written is in the log instead, and the
-//! change goes on: an operator who rolls back a broken executor must not be stopped by a full disk.
+//! A line is on disk before its change is acknowledged. If a line cannot be written, the host's log has it instead and the
+//! change still happens: a full disk must not stop an operator who rolls back a broken executor.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -19,33 +19,33 @@ use crate::config::ExecutorName;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
-    /// It takes turns; nothing of that name did before.
+    /// It went into service; no version of that name was before.
     Loaded,
-    /// It takes the turns of the version before.
+    /// It replaced the version in service.
     Swapped,
-    /// It waits until its upstream answers, while the version before takes turns.
+    /// It waits until its upstream answers, while the old version stays in service.
     Waiting,
-    /// It takes no turns.
+    /// It does not go into service.
     Refused,
-    /// The version before takes turns again.
+    /// The version before it is in service again.
     RolledBack,
-    /// It crashed again and again, and takes no turns.
+    /// It crashed several times in a row and was taken out of service.
     Quarantined,
-    /// It is gone.
+    /// Its files are gone; it was taken out of service.
     Removed,
 }
 
-/// Who did it.
+/// Who made a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Who {
-    /// The host, when it started.
+    /// The host, at its start.
     Start,
-    /// Whoever changed the folder.
+    /// Somebody who changed the executors folder.
     Folder,
-    /// The host, because of what the executor did.
+    /// The host, after a probe or faults.
     Host,
-    /// The holder of a token of the operator's server.
+    /// The holder of a token of the admin server.
     #[serde(untagged)]
     Caller(String),
 }
@@ -61,10 +61,10 @@ pub struct Entry {
     pub what: What,
     /// The executor's name.
     pub executor: String,
-    /// Of the component.
+    /// The digest of the component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Of the component that took turns before.
+    /// The digest of the component that was in service before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// Why.
@@ -91,18 +91,18 @@ impl Audit {
         let mut line = serde_json::to_string(entry).unwrap_or_default();
         line.push('\n');
         let file = Arc::clone(&self.file);
-        // One write, so that a line is never torn by another's.
+        // One write, so that lines never mix.
         let written = tokio::task::spawn_blocking(move || {
             (&*file).write_all(line.as_bytes()).and_then(|()| file.sync_data())
         });
         match written.await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => warn!(%error, ?entry, "a change is not in the audit log"),
-            Err(error) => warn!(%error, ?entry, "a change is not in the audit log"),
+            Ok(Err(error)) => warn!(%error, ?entry, "change not written to the audit log"),
+            Err(error) => warn!(%error, ?entry, "change not written to the audit log"),
         }
     }
 
-    /// The last entries, oldest first. A line that is none is passed over.
+    /// The last entries, oldest first. Malformed lines are skipped.
     pub(crate) async fn last(&self, most: usize) -> io::Result<Vec<Entry>> {
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || {
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn entries_are_appended_and_survive_a_line_that_is_none() {
+    async fn reads_entries_back_and_skips_malformed_lines() {
         let folder = tempfile::tempdir().unwrap();
         let name: ExecutorName = "mine".parse().unwrap();
         for (who, what) in [(Who::Start, What::Loaded), (Who::Caller("admin".into()), What::RolledBack)] {

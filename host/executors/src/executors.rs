@@ -1,4 +1,4 @@
-//! All executors of a host: loaded, looked after, and picked from.
+//! All executors of a host: load them, maintain them, pick one for a message.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,39 +21,39 @@ use crate::route::{CHOICE, Routes, Why};
 use crate::table::Table;
 use crate::watch;
 
-/// The executors.
+/// The executors of a host.
 pub struct Executors {
     pub(crate) table: ArcSwap<Table>,
     pub(crate) routes: Arc<Routes>,
     pub(crate) loader: Loader,
-    /// Those that do not come from the folder.
+    /// The executors that do not come from the folder.
     pub(crate) fixed: BTreeMap<ExecutorName, Executor>,
     pub(crate) folder: Folder,
     /// Whether there is a callback listener, or would be in a host that serves.
     pub(crate) takes_callbacks: bool,
-    /// How components are pulled from registries.
+    /// How to pull components from registries.
     pub(crate) oci: talaria_oci::Options,
     pub(crate) builtins: Builtins,
     pub(crate) variables: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
-    /// Whoever holds it may change the table.
+    /// Its holder may change the table.
     pub(crate) changes: Mutex<ChangeLock>,
-    /// Told when a version goes into quarantine.
+    /// Notified when a version goes into quarantine.
     pub(crate) quarantined: Arc<Notify>,
-    /// Told when the table changes.
+    /// Notified when the table changes.
     pub(crate) changed: Notify,
 }
 
-/// What executors are given by the host that they run in.
+/// What the host provides to its executors.
 pub struct Services {
     /// Looks environment variables up, for secrets.
     pub variables: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
-    /// Where replies come from, for those that are granted callbacks.
+    /// Delivers callbacks, for executors that are granted them.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// The workspace that is served, where there is one.
+    /// The workspace that the host serves, if any.
     pub workspaces: Option<Arc<dyn Workspaces>>,
 }
 
-/// No turn could be taken.
+/// The default executor cannot take turns.
 #[derive(Debug, thiserror::Error)]
 #[error("the default executor `{name}` was refused: {reason}")]
 pub struct NoDefault {
@@ -64,7 +64,7 @@ pub struct NoDefault {
 // === impl Executors ===
 
 impl Executors {
-    /// Loads and probes every executor. `report` hears of what takes a while.
+    /// Loads and probes every executor. `report` is called with the progress of slow steps.
     pub async fn load(
         config: &Config,
         services: Services,
@@ -93,7 +93,7 @@ impl Executors {
         Ok(executors)
     }
 
-    /// Itself, if it can take turns.
+    /// Returns itself if the default executor, or its fallback, is in service.
     pub fn with_default(self) -> Result<Self, NoDefault> {
         let table = self.table();
         if table.stand_in(&table.default).is_some() {
@@ -104,29 +104,28 @@ impl Executors {
         Err(NoDefault { name: table.default.clone(), reason })
     }
 
-    /// Who takes turns now.
+    /// The current table.
     pub fn table(&self) -> Arc<Table> {
         self.table.load_full()
     }
 
-    /// Resolves when the table changed since the last call. For one who waits.
+    /// Resolves when the table has changed since the last call. One task may wait.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Which of them takes which messages.
+    /// The rules that pick an executor for a message.
     pub fn routes(&self) -> &Arc<Routes> {
         &self.routes
     }
 
-    /// Looks after the executors until `shutdown`: probes them every so often, follows the folder, and deals with those
-    /// that crash.
+    /// Maintains the executors until `shutdown`: probes them, follows the folder, and handles quarantines.
     pub async fn tend(self: Arc<Self>, probe_every: Duration, shutdown: CancellationToken) {
         let mut timer = interval(probe_every);
         let mut look = interval(watch::EVERY);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first ticks are now, and everything was just loaded.
+        // The first ticks are immediate, and everything was just loaded.
         timer.tick().await;
         look.tick().await;
         let probing = async {
@@ -146,7 +145,7 @@ impl Executors {
         Box::pin(shutdown.run_until_cancelled(async { tokio::join!(probing, watching) })).await;
     }
 
-    /// Probes all that take turns, or wait to, beside each other, each within the bound of a setup.
+    /// Probes all versions in service or waiting, concurrently, each within the bound of a setup.
     async fn probe(&self) {
         let table = self.table();
         let entries = table.entries.values();
@@ -156,7 +155,7 @@ impl Executors {
     }
 }
 
-/// What happens while the host runs is in its log.
+/// Reports progress to the log, while the host runs.
 pub(crate) fn log(line: String) {
     tracing::info!("{line}");
 }
@@ -176,7 +175,7 @@ impl Route for Executors {
                 let what = format!("names no executor of this host; it has {}", known.join(", "));
                 Err(NoExecutor::Refused(format!("metadata[\"{CHOICE}\"] {what}")))
             }
-            // Another one would answer what it was not made for: the rule said who.
+            // The rule named this executor; another one might not be able to answer the message.
             None => {
                 let refused = table.entry(&picked.executor).and_then(|entry| entry.refused.as_deref());
                 let (executor, reason) = (picked.executor.as_str(), refused.unwrap_or("there is none"));

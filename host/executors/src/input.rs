@@ -1,34 +1,34 @@
-//! The media types that an executor takes, as its component says of itself, and the check of a message against them.
+//! The media types that an executor takes, and the check of a message against them.
 //!
-//! A component names them in its description's metadata (`talaria/input-modes`). Text and references need no name there:
-//! every executor gets both as text. One that names nothing takes everything, because it is given the parts as they came.
-//! The check runs when the executor of a message is picked, so a message that is refused is not in the store and has
-//! reached nobody. What was accepted before a restart is not checked again.
+//! A component lists them in the metadata of its description (`talaria/input-modes`). Text and references need no entry:
+//! every executor gets both as text. A component without a list takes everything, because it gets the parts as they were
+//! sent. The check runs when the executor for a message is picked, so a rejected message is neither stored nor seen by an
+//! executor. A message that was accepted before a restart is not checked again.
 
 use serde_json::Value;
 use talaria_turns::{Content, Part, is_text_media};
 
-/// What a component's description calls the media types that it takes.
+/// The metadata key of a description for the media types that a component takes.
 const INPUT_MODES: &str = "talaria/input-modes";
 
-/// What an executor takes inline; none for everything.
+/// The media types that an executor takes inline; `None` for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InputModes(Option<Vec<String>>);
 
 impl InputModes {
-    /// Reads a description's metadata.
+    /// Reads them from the metadata of a description.
     pub fn of(metadata: Option<&str>) -> Self {
         let metadata: Value = metadata.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
         let modes = metadata.get(INPUT_MODES).and_then(Value::as_array);
         Self(modes.map(|modes| modes.iter().filter_map(Value::as_str).map(str::to_owned).collect()))
     }
 
-    /// The names, for the card.
+    /// The media types, for the card.
     pub fn names(&self) -> &[String] {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Whether an executor can use these parts. The error names the part, and what to send instead.
+    /// Checks the parts of a message. The error names the part and what to send instead.
     pub fn admit(&self, parts: &[Part]) -> Result<(), String> {
         let Some(modes) = &self.0 else { return Ok(()) };
         for (index, part) in parts.iter().enumerate() {
@@ -64,12 +64,12 @@ impl InputModes {
     }
 }
 
-/// A media type without its parameters.
+/// The media type without its parameters, in lower case.
 fn essence(media: &str) -> String {
     media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Whether a media type is one that a mode names: `text/*` names all of its kind.
+/// Whether `mode` covers a media type; `text/*` covers all texts.
 fn fits(mode: &str, media: &str) -> bool {
     let (mode, media) = (essence(mode), essence(media));
     match mode.strip_suffix('*') {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_executor_that_names_nothing_takes_everything() {
+    fn an_executor_without_a_list_takes_everything() {
         for metadata in [None, Some("{}"), Some("not JSON"), Some(r#"{"talaria/input-modes":"text/plain"}"#)]
         {
             let modes = InputModes::of(metadata);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_is_taken_and_the_rest_is_refused_by_its_place() {
+    fn listed_types_are_taken_and_others_are_rejected_by_part() {
         let modes =
             InputModes::of(Some(r#"{"talaria/input-modes":["text/*","application/json","image/png"]}"#));
         let taken = [

@@ -1,29 +1,31 @@
-//! The executors of this host: loaded, probed, swapped while turns run, and chosen from.
+//! The life of an executor: load it, probe it, swap it while turns run, roll it back, take it out of service, route to it.
 //!
-//! Each name has a [`TableEntry`]: the version that takes its turns, and what is known of a newer one that does not. Seats are
-//! replaced, never changed, in a table that whoever picks an executor reads without a lock. A turn holds the version that
-//! it began with; the last turn of an old version takes it along.
+//! Each name has a [`TableEntry`]: the version in service, and what is known of a newer one that is not. Entries are
+//! replaced, never changed, in a table that is read without a lock. A turn holds the version that it began with; an old
+//! version is dropped with its last turn.
 //!
-//! A version that is refused is named, and the host goes on with what it has; only the default executor must be there at
-//! the start, since without it no turn can be taken. An upstream that is down refuses nothing: the executor is loaded, not
-//! ready, and its turns say so, or its fallback takes them.
+//! A version that is refused is named, and the host goes on with what it has; only the default executor must load at the
+//! start, because without it no turn can be accepted. If the upstream is down the executor still loads, marked not ready:
+//! its turns fail with that reason, or its fallback takes them.
+//!
+//! This crate knows no product: which components ship with the host, and what each is given by the environment, comes in
+//! as a value ([`Builtin`]).
 //!
 //! | file | holds |
 //! |---|---|
-//! | `executors` | all of them: how they are loaded, looked after and picked from |
-//! | `table` | who takes turns, at one moment |
-//! | `config` | the sections of `talaria.toml` about executors |
-//! | `route` | which executor takes a message |
-//! | `needs` | what a component needs beside what it is granted |
-//! | `change` | every change of a entry, one at a time: at the start, from the folder, after probes and crashes |
-//! | `operator` | the changes that an operator asks for |
-//! | `watch` | what is in the folder of executors, looked at every second |
-//! | `loaded` | one version: how it is loaded, whether it is ready, how it has fared |
-//! | `input` | the media types that a version takes |
-//! | `faults` | when a version is in quarantine |
+//! | `config` | the sections of `talaria.toml` about executors; grants; built-in components |
+//! | `executors` | all executors: how they are loaded, maintained and picked |
+//! | `table` | the executors at one moment |
+//! | `change`, `change_lock` | every change of the table: at the start, from the folder, after probes and faults |
+//! | `operator` | the changes that an operator makes |
+//! | `watch` | what changed in the executors folder |
+//! | `loaded` | one version: how it is loaded, whether it is ready |
+//! | `quarantine` | after how many faults a version is taken out of service, and when it is tried again |
 //! | `versions` | the last good versions, on disk |
 //! | `audit` | who changed what |
-
+//! | `input` | the media types that a version takes |
+//! | `needs` | what a component needs, compared with its grant |
+//! | `route` | which executor takes a message, and why |
 #![forbid(unsafe_code)]
 
 mod audit;

@@ -1,7 +1,7 @@
-//! What a component needs beside what it is granted: a row for each need, and the lines that would grant what is missing.
+//! Compares what a component needs with what it is granted: one row per need, and the lines to add for what is missing.
 //!
-//! What applies is the meet of both. A need is granted if every call that it stands for is; what is granted and not needed
-//! is never used, and has no row.
+//! An executor gets only what it declares and the operator grants. A need is granted if every call that it covers is
+//! granted; a grant without a need has no row, because it has no effect.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use talaria_engine::{Component, fill_in};
 
 use crate::config::Grant;
 
-/// One need.
+/// One need of a component.
 #[derive(Debug, Serialize)]
 pub struct Need {
     kind: Kind,
     need: String,
     granted: bool,
-    /// What to add to the grant where it is not.
+    /// The line to add to the grant if it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     add: Option<String>,
 }
@@ -33,7 +33,7 @@ enum Kind {
     WasiHttp,
 }
 
-/// All needs of a component, against a grant or against none.
+/// Compares all needs of a component with a grant, or with none.
 pub fn needs(component: &Component, settings: &Map<String, Value>, grant: Option<&Grant>) -> Vec<Need> {
     let needs = &component.description().needs;
     let patterns = grant.map_or(&[][..], |grant| grant.egress.as_slice());
@@ -55,7 +55,7 @@ pub fn needs(component: &Component, settings: &Map<String, Value>, grant: Option
     egress.chain(secrets).chain(callbacks).chain(wasi_http).collect()
 }
 
-/// The lines of a grant with all that is needed, where something is missing.
+/// The lines of a grant that covers all needs; none if nothing is missing.
 pub fn lines(executor: &str, needs: &[Need]) -> Vec<String> {
     if needs.iter().all(|need| need.add.is_none()) {
         return Vec::new();
@@ -105,7 +105,7 @@ impl Need {
         Self { kind: Kind::Egress, need, granted, add }
     }
 
-    /// Describes the state. A secret that is granted but not set is not an error: the call then carries no key.
+    /// The state as text. A secret that is granted but not set is not an error: calls are then made without a key.
     fn state(&self) -> String {
         match (self.granted, self.kind, &self.add) {
             (true, ..) => "granted".into(),

@@ -1,7 +1,7 @@
-//! What an operator does to executors: reload, roll back, upload, remove, and look at what was changed.
+//! The changes that an operator makes to executors: reload, roll back, upload, remove; and the audit log of all changes.
 //!
-//! Each is one change, made by the functions of `change` while nobody else makes one. What is refused leaves everything as
-//! it was, the folder included.
+//! Each is one change under the [`ChangeLock`], made by the functions of `change`. A refused change leaves everything as it
+//! was, the folder included.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::watch;
 use crate::config::{ExecutorName, Files};
 use crate::executors::{Executors, log};
 
-/// What an operator uploads; what is absent stays as it is in the folder.
+/// An upload; a file that is absent from it stays as it is in the folder.
 #[derive(Debug, Default)]
 pub struct Upload {
     /// The component.
@@ -43,7 +43,7 @@ pub enum NotChanged {
 // === impl Executors ===
 
 impl Executors {
-    /// Reads an executor's files again, whatever was refused or rolled back before.
+    /// Reads the files of an executor again, even if that version was refused or rolled back before.
     pub async fn reload(&self, name: &ExecutorName, who: &Who) -> Result<Taken, NotChanged> {
         let mut lock = self.changes.lock().await;
         let files =
@@ -65,7 +65,7 @@ impl Executors {
         taken.map_err(NotChanged::Refused)
     }
 
-    /// Goes back to the version before the one that takes turns, and stays there until a file changes.
+    /// Goes back to the version before the one in service, and stays there until a file changes.
     pub async fn rollback(&self, name: &ExecutorName, who: &Who) -> Result<(), NotChanged> {
         let mut lock = self.changes.lock().await;
         self.go_back(&mut lock, name, who, &log).await
@@ -84,7 +84,7 @@ impl Executors {
             return Err(NotChanged::Conflict("no versions are kept; set `executors.state`".into()));
         };
         let taking = entry.current.as_ref().and_then(|loaded| loaded.content.as_ref()).map(Content::id);
-        // A version that never was ready is not kept: then the one that was is the one to go back to.
+        // A version that was never ready is not stored; then the stored current version is the one to go back to.
         let which = if kept.current(name) == taking { VersionStore::previous } else { VersionStore::current };
         let content = lock.stored(name, which).await.map_err(NotChanged::Failed)?;
         let Some(content) = content else {
@@ -100,7 +100,7 @@ impl Executors {
         Ok(())
     }
 
-    /// Loads an upload and, where it is good, writes it into the folder.
+    /// Loads an upload and, if that succeeds, writes it into the folder.
     pub async fn put(&self, name: &ExecutorName, upload: Upload, who: &Who) -> Result<Taken, NotChanged> {
         let mut lock = self.changes.lock().await;
         if self.fixed.get(name).is_some_and(|config| !is_builtin(config)) {
@@ -129,7 +129,7 @@ impl Executors {
             _ => NotChanged::Failed(error.to_string()),
         })?;
         let config = self.configure(name, content.policy.as_deref()).map_err(NotChanged::Refused)?;
-        // Tried before anything is written: what is refused leaves no trace in the folder.
+        // Loaded before anything is written, so that a refused upload leaves no trace in the folder.
         let wasm = Arc::clone(&content.wasm);
         let loaded = self.loader.load_version(config, wasm, Some(content.clone()), &log).await;
         let loaded = Arc::new(loaded.map_err(NotChanged::Refused)?);
@@ -150,7 +150,7 @@ impl Executors {
         Ok(self.settle(&lock, &loaded, who).await)
     }
 
-    /// Removes an executor's files, and takes it out of service.
+    /// Deletes the files of an executor and takes it out of service.
     pub async fn remove(&self, name: &ExecutorName, who: &Who) -> Result<(), NotChanged> {
         let lock = self.changes.lock().await;
         let files = present(Files {
@@ -184,7 +184,7 @@ impl Executors {
         Ok(())
     }
 
-    /// What was changed last, oldest first.
+    /// The last `most` changes, oldest first.
     pub async fn audit(&self, most: usize) -> Result<Vec<Entry>, NotChanged> {
         let lock = self.changes.lock().await;
         match &lock.audit {
@@ -194,7 +194,7 @@ impl Executors {
     }
 }
 
-/// The files that are there.
+/// The files that exist.
 fn present(files: Files) -> Files {
     let there = |path: &PathBuf| path.exists();
     Files { component: files.component.filter(there), policy: files.policy.filter(there) }

@@ -1,12 +1,13 @@
-//! Which executor takes a message, by names alone.
+//! Which executor takes a message.
 //!
-//! The order: what the message's metadata says, where callers may choose; else the executor that took the last turn of
-//! the task that it continues, since a task's upstream is with one executor; else the first `[[route]]` that fits; else the
-//! default. Nothing here knows whether an executor is loaded: who does, decides what becomes of a choice that is not.
+//! In this order: the executor that the message names in its metadata, if callers may choose; the executor of the last turn
+//! of the task that the message continues, because the upstream of a task belongs to one executor; the first `[[route]]`
+//! that matches; the default. Routes know names only: whether an executor is loaded is checked by
+//! [`Executors`](crate::Executors).
 //!
-//! The same message in the same conversation always goes to the same executor: a rule with a weight looks at the context
-//! id alone, not at dice, so that a choice can be explained, and a conversation does not wander. `explain` asks the same
-//! functions as [`Routes::pick`] does.
+//! The same message in the same context always goes to the same executor: a rule with a weight decides by the context id
+//! and not at random, so that a choice can be explained and a context stays with its executor. `explain` uses the same
+//! functions as [`Routes::pick`].
 
 mod explain;
 
@@ -23,14 +24,14 @@ use talaria_turns::{Asked, ContextId, Metadata, NoExecutor};
 pub use self::explain::{Explanation, Query};
 use crate::config::{Config, ExecutorName, Patterns, RouteRule};
 
-/// What a message's metadata names an executor with.
+/// The metadata key of a message that names an executor.
 pub const CHOICE: &str = "talaria/executor";
-/// What metadata names a skill with; A2A has no field for it, and callers write it in one of these ways.
+/// The metadata keys for a skill; A2A has no field for it, and callers use one of these.
 const SKILL: [&str; 3] = ["skill", "skillId", "skill_id"];
-/// What metadata names a model with.
+/// The metadata key for a model.
 const MODEL: [&str; 1] = ["model"];
 
-/// The rules, and how often each took a message.
+/// The rules, and how many messages each picked.
 #[derive(Debug)]
 pub struct Routes {
     rules: Vec<Rule>,
@@ -41,7 +42,7 @@ pub struct Routes {
     by_default: AtomicU64,
 }
 
-/// What counts messages that no rule took; no rule may have such a name.
+/// The labels for messages that no rule picked; reserved names for rules.
 pub const NOT_RULES: [&str; 3] = ["chosen", "continued", "default"];
 
 #[derive(Debug)]
@@ -51,12 +52,12 @@ struct Rule {
     taken: AtomicU64,
 }
 
-/// The executor of a message.
+/// The executor for a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picked {
     /// Its name.
     pub executor: ExecutorName,
-    /// Why this one.
+    /// Why it was picked.
     pub why: Why,
 }
 
@@ -67,13 +68,13 @@ pub enum Why {
     Chosen,
     /// It took the last turn of the same task.
     Continued,
-    /// This rule fits.
+    /// This rule matches.
     Rule(String),
-    /// No rule fits.
+    /// No rule matches.
     Default,
 }
 
-/// One condition of a rule, and what became of it.
+/// One condition of a rule, tested against a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tested {
     /// `skill`, `metadata.tier`, …
@@ -108,8 +109,7 @@ impl Routes {
         }
     }
 
-    /// The executor for a message. `is_known` says whether there is an executor of that name at all: a task whose executor
-    /// is gone is routed anew.
+    /// Picks the executor for a message. A task whose executor is not `is_known` any more is routed anew.
     pub fn pick(
         &self,
         asked: &Asked<'_>,
@@ -133,7 +133,7 @@ impl Routes {
         })
     }
 
-    /// The executor that the message names, if it may.
+    /// The executor that the message names, if callers may choose.
     fn choice(&self, asked: &Asked<'_>) -> Result<Option<ExecutorName>, NoExecutor> {
         let refused = |what: &str| NoExecutor::Refused(format!("metadata[\"{CHOICE}\"] {what}"));
         match asked.message.metadata.as_ref().and_then(|metadata| metadata.get(CHOICE)) {
@@ -143,13 +143,13 @@ impl Routes {
             }
             Some(choice) => {
                 let name = choice.as_str().ok_or_else(|| refused("must be a text"))?;
-                // Not repeated: it is the caller's, and may be anything.
+                // The name is not repeated: it comes from the caller and may be anything.
                 name.parse().map(Some).map_err(|_| refused("is no name of an executor"))
             }
         }
     }
 
-    /// Counts a message that went where it was picked for.
+    /// Counts a message that was given to the picked executor.
     pub fn count(&self, why: &Why) {
         let counter = match why {
             Why::Chosen => Some(&self.chosen),
@@ -162,7 +162,7 @@ impl Routes {
         }
     }
 
-    /// How many messages went which way.
+    /// The number of messages by the reason for their executor.
     pub fn counted(&self) -> Vec<(String, u64)> {
         let others = [&self.chosen, &self.continued, &self.by_default];
         let rules = self.rules.iter().map(|rule| (rule.label.clone(), &rule.taken));
@@ -171,7 +171,7 @@ impl Routes {
     }
 }
 
-/// What a rule is called.
+/// The label of a rule.
 pub fn label(index: usize, route: &RouteRule) -> String {
     route.name.clone().unwrap_or_else(|| format!("route[{index}]"))
 }
@@ -179,7 +179,7 @@ pub fn label(index: usize, route: &RouteRule) -> String {
 // === impl Rule ===
 
 impl Rule {
-    /// Every condition but the weight.
+    /// Tests all conditions but the weight.
     fn tests<'a>(&'a self, asked: &'a Asked<'a>) -> impl Iterator<Item = Tested> + 'a {
         let RouteRule { skill, tenant, principal, model, metadata, .. } = &self.route;
         let found = [
@@ -202,12 +202,12 @@ impl Rule {
 }
 
 fn tested(condition: &str, wanted: &Patterns, found: Vec<Cow<'_, str>>) -> Tested {
-    let matched = found.iter().any(|text| wanted.fit(text));
+    let matched = found.iter().any(|text| wanted.match_text(text));
     let found = (!found.is_empty()).then(|| found.join(", "));
     Tested { condition: condition.to_owned(), wanted: wanted.to_string(), found, matched }
 }
 
-/// The value of the first of these keys that is there: in the message's metadata, else in the request's.
+/// The value of the first of these keys in the metadata of the message, else of the request.
 fn named<'a>(asked: &Asked<'a>, keys: &[impl AsRef<str>]) -> Vec<Cow<'a, str>> {
     let places: [Option<&'a Metadata>; 2] = [asked.message.metadata.as_ref(), asked.metadata];
     let value = places
@@ -217,7 +217,7 @@ fn named<'a>(asked: &Asked<'a>, keys: &[impl AsRef<str>]) -> Vec<Cow<'a, str>> {
     value.map(texts).unwrap_or_default()
 }
 
-/// A value as what a pattern can fit: a text, a number, true or false, or any of a list of these.
+/// The texts that patterns are matched against: a text, a number, a boolean, or the elements of a list.
 fn texts(value: &Value) -> Vec<Cow<'_, str>> {
     match value {
         Value::String(text) => vec![Cow::Borrowed(text)],
@@ -227,9 +227,9 @@ fn texts(value: &Value) -> Vec<Cow<'_, str>> {
     }
 }
 
-/// Where a conversation stands among 100 for a rule's executor: from 0 up to, and without, 100.
+/// The position of a context on the scale of a weight: at least 0, below 100.
 ///
-/// The executor's name goes in, so that two rules with a weight do not take the same conversations.
+/// The name of the executor is part of the hash, so that two rules with a weight do not take the same contexts.
 fn point(route: &RouteRule, context: &ContextId) -> f64 {
     let mut hash = Sha256::new();
     hash.update(route.executor.as_str());

@@ -1,4 +1,6 @@
-//! Who takes turns, at one moment.
+//! The table of executors: for each name, the version in service and what is known of a newer one.
+//!
+//! A table never changes; a change replaces the whole table, so readers need no lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,30 +8,30 @@ use std::sync::Arc;
 use crate::config::{ExecutorName, FailMode};
 use crate::loaded::LoadedExecutor;
 
-/// Who takes turns, at one moment.
+/// The executors at one moment.
 #[derive(Clone)]
 pub struct Table {
     pub(crate) entries: BTreeMap<ExecutorName, Arc<TableEntry>>,
     pub(crate) default: ExecutorName,
 }
 
-/// The place of one executor.
+/// One executor.
 #[derive(Clone, Default)]
 pub struct TableEntry {
-    /// What takes its turns; none where nothing could be loaded.
+    /// The version in service; `None` if no version could be loaded.
     pub current: Option<Arc<LoadedExecutor>>,
-    /// A newer version, whose upstream is down while the current one is ready. It takes over when it is ready.
+    /// A newer version that is not ready while the current one is. It goes into service when it is ready.
     pub waiting: Option<Arc<LoadedExecutor>>,
     /// Why the newest version was refused.
     pub refused: Option<String>,
-    /// Who takes its turns while it is not ready, as its configuration says, or said when it could be read last.
+    /// The executor that takes its turns while it is not ready, by the last configuration that could be read.
     pub fallback: Option<ExecutorName>,
 }
 
 // === impl Table ===
 
 impl Table {
-    /// The executor that takes the turns of this one now, and its name.
+    /// The executor that takes the turns of `name` now: itself, or its fallback.
     pub fn stand_in<'a>(
         &'a self,
         name: &'a ExecutorName,
@@ -47,7 +49,7 @@ impl Table {
             Some((name, entry.current.as_ref()?))
         });
         match (own, fallback) {
-            // Where neither is ready, the first one's answer is the honest one.
+            // If neither is ready, the failure of the one that was asked for is the honest answer.
             (Some(_), Some((_, loaded))) if !loaded.is_ready() => own,
             (_, Some(fallback)) => Some(fallback),
             (own, None) => own,
@@ -59,22 +61,22 @@ impl Table {
         self.entries.iter().map(|(name, entry)| (name, &**entry))
     }
 
-    /// One executor.
+    /// The executor of that name.
     pub fn entry(&self, name: &ExecutorName) -> Option<&TableEntry> {
         self.entries.get(name).map(|entry| &**entry)
     }
 
-    /// Those that take turns.
+    /// Executors with a version in service.
     pub fn loaded(&self) -> impl Iterator<Item = (&ExecutorName, &Arc<LoadedExecutor>)> {
         self.entries.iter().filter_map(|(name, entry)| Some((name, entry.current.as_ref()?)))
     }
 
-    /// Those whose newest version was refused, and why.
+    /// Executors whose newest version was refused, and why.
     pub fn refused(&self) -> impl Iterator<Item = (&ExecutorName, &str)> {
         self.entries.iter().filter_map(|(name, entry)| Some((name, entry.refused.as_deref()?)))
     }
 
-    /// The one that takes a turn when nothing else is said.
+    /// The executor that takes a turn if no rule applies.
     pub fn default_name(&self) -> &ExecutorName {
         &self.default
     }

@@ -1,15 +1,15 @@
 //! The last good versions of executors, on disk, so that neither a restart nor a bad change loses them.
 //!
 //! ```text
-//! STATE/NAME/current        the version that last took turns and was ready
+//! STATE/NAME/current        the version that was last in service and ready
 //! STATE/NAME/previous       the one before, for a rollback
-//! STATE/NAME/passed-over    the version in the folder of executors that was rolled back from
+//! STATE/NAME/passed-over    the version in the executors folder that was rolled back
 //! STATE/NAME/VERSION.wasm   a version's component
-//! STATE/NAME/VERSION.toml   its own configuration, where it has one
+//! STATE/NAME/VERSION.toml   its own configuration, if it has one
 //! ```
 //!
-//! A version is named by a digest of both files, which is checked when it is read back. Files appear whole, by rename. Two
-//! versions are kept of each executor.
+//! The name of a version is a digest of both files, which is checked when the version is read. Files are written by rename,
+//! so they are always complete. Two versions of each executor are stored.
 
 use std::fmt;
 use std::fs;
@@ -22,24 +22,24 @@ use sha2::{Digest as _, Sha256};
 
 use crate::config::ExecutorName;
 
-/// A version: a component and its own configuration.
+/// The files of a version: a component and its own configuration.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Content {
     pub(crate) wasm: Arc<[u8]>,
     pub(crate) policy: Option<String>,
 }
 
-/// Which version.
+/// The name of a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Id(String);
 
-/// Where versions are kept.
+/// The folder with the stored versions.
 #[derive(Debug, Clone)]
 pub(crate) struct VersionStore(PathBuf);
 
 const CURRENT: &str = "current";
 const PREVIOUS: &str = "previous";
-const PASSED_OVER: &str = "passed-over";
+const SKIPPED: &str = "passed-over";
 
 // === impl Content ===
 
@@ -63,7 +63,7 @@ impl fmt::Debug for Content {
 // === impl VersionStore ===
 
 impl VersionStore {
-    /// Opens, and makes if needed, the folder.
+    /// Opens the folder; creates it if it is absent.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         Ok(Self(folder.to_owned()))
@@ -73,7 +73,7 @@ impl VersionStore {
         &self.0
     }
 
-    /// The version that last took turns and was ready.
+    /// The version that was last in service and ready.
     pub(crate) fn current(&self, name: &ExecutorName) -> Option<Id> {
         self.read(name, CURRENT)
     }
@@ -83,22 +83,22 @@ impl VersionStore {
         self.read(name, PREVIOUS)
     }
 
-    /// The version in the folder that was rolled back from.
+    /// The version in the executors folder that was rolled back, and is skipped until its files change.
     pub(crate) fn skipped(&self, name: &ExecutorName) -> Option<Id> {
-        self.read(name, PASSED_OVER)
+        self.read(name, SKIPPED)
     }
 
     pub(crate) fn set_skipped(&self, name: &ExecutorName, id: Option<&Id>) -> io::Result<()> {
         match id {
-            Some(id) => self.write(name, PASSED_OVER, id.0.as_bytes()),
-            None => match fs::remove_file(self.0.join(name.as_str()).join(PASSED_OVER)) {
+            Some(id) => self.write(name, SKIPPED, id.0.as_bytes()),
+            None => match fs::remove_file(self.0.join(name.as_str()).join(SKIPPED)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             },
         }
     }
 
-    /// Keeps a version as the current one; the one that was becomes the previous one.
+    /// Stores a version as the current one; the one before becomes the previous one.
     pub(crate) fn store(&self, name: &ExecutorName, content: &Content) -> io::Result<()> {
         let id = content.id();
         let was = self.current(name);
@@ -116,7 +116,7 @@ impl VersionStore {
         self.delete_others(name)
     }
 
-    /// A version's content, if it is there and whole.
+    /// Reads a version; an error if its files are absent or do not match its name.
     pub(crate) fn content(&self, name: &ExecutorName, id: &Id) -> io::Result<Content> {
         let file = |extension: &str| self.0.join(name.as_str()).join(format!("{}.{extension}", id.0));
         let wasm = fs::read(file("wasm"))?.into();
@@ -127,12 +127,12 @@ impl VersionStore {
         };
         let content = Content { wasm, policy };
         if content.id() != *id {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "what was kept has changed on disk"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the stored files have changed on disk"));
         }
         Ok(content)
     }
 
-    /// Forgets an executor.
+    /// Deletes all versions of an executor.
     pub(crate) fn delete(&self, name: &ExecutorName) -> io::Result<()> {
         match fs::remove_dir_all(self.0.join(name.as_str())) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -166,7 +166,7 @@ impl VersionStore {
     }
 }
 
-/// Writes a file that appears whole, or not at all.
+/// Writes a file completely, or not at all.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut draft = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("")))?;
     draft.write_all(bytes)?;
@@ -184,50 +184,50 @@ mod tests {
     }
 
     #[test]
-    fn two_versions_are_kept_and_come_back_as_they_were() {
+    fn stores_two_versions_and_reads_them_back() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = VersionStore::open(&folder.path().join("a/b")).unwrap();
+        let versions = VersionStore::open(&folder.path().join("a/b")).unwrap();
         let name: ExecutorName = "mine".parse().unwrap();
-        assert_eq!(kept.current(&name), None);
-        let versions = [content("1", None), content("2", Some("x = 1")), content("2", Some("x = 2"))];
-        for version in &versions {
-            kept.store(&name, version).unwrap();
-            kept.store(&name, version).unwrap();
+        assert_eq!(versions.current(&name), None);
+        let all = [content("1", None), content("2", Some("x = 1")), content("2", Some("x = 2"))];
+        for version in &all {
+            versions.store(&name, version).unwrap();
+            versions.store(&name, version).unwrap();
         }
-        let [first, second, third] = versions;
-        assert_eq!(kept.current(&name), Some(third.id()));
-        assert_eq!(kept.previous(&name), Some(second.id()));
-        assert_eq!(kept.content(&name, &second.id()).unwrap(), second);
-        assert!(kept.content(&name, &first.id()).is_err(), "only two are kept");
-        kept.delete(&name).unwrap();
-        kept.delete(&name).unwrap();
-        assert_eq!(kept.current(&name), None);
+        let [first, second, third] = all;
+        assert_eq!(versions.current(&name), Some(third.id()));
+        assert_eq!(versions.previous(&name), Some(second.id()));
+        assert_eq!(versions.content(&name, &second.id()).unwrap(), second);
+        assert!(versions.content(&name, &first.id()).is_err(), "only two are stored");
+        versions.delete(&name).unwrap();
+        versions.delete(&name).unwrap();
+        assert_eq!(versions.current(&name), None);
     }
 
     #[test]
-    fn a_version_that_was_changed_on_disk_is_not_given_back() {
+    fn rejects_a_version_that_was_changed_on_disk() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = VersionStore::open(folder.path()).unwrap();
+        let versions = VersionStore::open(folder.path()).unwrap();
         let name: ExecutorName = "mine".parse().unwrap();
         let version = content("1", None);
-        kept.store(&name, &version).unwrap();
+        versions.store(&name, &version).unwrap();
         let Id(id) = version.id();
         fs::write(folder.path().join(format!("mine/{id}.toml")), "memory = 1").unwrap();
-        assert!(kept.content(&name, &version.id()).is_err());
+        assert!(versions.content(&name, &version.id()).is_err());
         fs::write(folder.path().join("mine/current"), "../../etc").unwrap();
-        assert_eq!(kept.current(&name), None);
+        assert_eq!(versions.current(&name), None);
     }
 
     #[test]
-    fn what_is_passed_over_is_remembered_until_it_is_not() {
+    fn remembers_the_skipped_version_until_it_is_cleared() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = VersionStore::open(folder.path()).unwrap();
+        let versions = VersionStore::open(folder.path()).unwrap();
         let name: ExecutorName = "mine".parse().unwrap();
         let id = content("1", None).id();
-        kept.set_skipped(&name, None).unwrap();
-        kept.set_skipped(&name, Some(&id)).unwrap();
-        assert_eq!(kept.skipped(&name), Some(id));
-        kept.set_skipped(&name, None).unwrap();
-        assert_eq!(kept.skipped(&name), None);
+        versions.set_skipped(&name, None).unwrap();
+        versions.set_skipped(&name, Some(&id)).unwrap();
+        assert_eq!(versions.skipped(&name), Some(id));
+        versions.set_skipped(&name, None).unwrap();
+        assert_eq!(versions.skipped(&name), None);
     }
 }

@@ -1,12 +1,11 @@
-//! The folder of executors, looked at every second.
+//! Finds changes in the executors folder, once a second.
 //!
-//! Two looks in a row must find the same files (device, inode, size, times) before they are read, so that a file that is
-//! being written is not taken half; and every [`DIGEST_EVERY`] everything is read and digested whatever the file system
-//! says. What has the digests of what was tried last is no news, whether that was taken or refused, so that everything is
-//! logged once.
+//! Files are read when two looks in a row find the same metadata (device, inode, size, times), so that a file is not read
+//! while it is being written. Every [`DIGEST_EVERY`] all files are read and digested, whatever their metadata says. A
+//! version whose digest is that of the version tried last is not reported again, whether it was taken or refused.
 //!
-//! Why not `notify`: it watches what a path leads to, and a Kubernetes volume is swapped two symbolic links above; network,
-//! overlay and bind mounts tell it nothing at all. A few calls of `stat` a second find every change on every file system.
+//! Why not `notify`: it watches the inode behind a path, and Kubernetes swaps a volume two symbolic links above; network,
+//! overlay and bind mounts send no events at all. A few calls of `stat` a second find every change on every file system.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
@@ -19,91 +18,87 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::versions::{Content, Id};
-use talaria_config::ConfigError;
+use talaria_config::{ConfigError, Settled};
 
 use crate::config::{ExecutorName, Files, Folder};
 
-/// How often the folder is looked at.
+/// How often to look.
 pub(super) const EVERY: Duration = Duration::from_secs(1);
 
-/// How often everything in it is read and digested.
+/// How often all files are read and digested.
 const DIGEST_EVERY: Duration = Duration::from_secs(30);
 
-/// The largest component that is read; the engine says what is too large.
+/// The largest component that is read; the engine's own limit is lower.
 const LARGEST: u64 = 256 << 20;
 
-/// The largest configuration of one executor.
+/// The largest configuration file of one executor.
 const LARGEST_POLICY: u64 = 1 << 20;
 
-/// What is known of the folder.
+/// What the last looks found.
 #[derive(Default)]
 pub(super) struct Watch {
     executors: BTreeMap<ExecutorName, Looked>,
-    /// What was said, so that it is said once.
-    told: BTreeSet<String>,
+    /// Problems that were logged, so that each is logged once.
+    logged: BTreeSet<String>,
 }
 
-/// What was found of one executor.
+/// What the last look found of one executor.
 #[derive(Default)]
 struct Looked {
-    stamp: Stamp,
-    /// Since when the files have been as they are; none while that is not known.
+    stamp: Settled<Stamp>,
+    /// When the files were last read; `None` while they change.
     digested: Option<Instant>,
-    /// What was tried last.
+    /// The version that was tried last.
     tried: Option<Id>,
     is_gone: bool,
 }
 
-/// What tells one content of the files from another, most of the time.
+/// The metadata that changes with the content of a file, on most file systems.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Stamp {
     component: Option<[i64; 7]>,
     policy: Option<[i64; 7]>,
 }
 
-/// What changed.
+/// A change in the folder.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// It is there, with this content.
+    /// The executor is new or has changed.
     Present(ExecutorName, Content),
-    /// It is there and cannot be read.
+    /// Its files cannot be read.
     Unreadable(ExecutorName, String),
-    /// It is gone.
+    /// Its files are gone.
     Gone(ExecutorName),
 }
 
 // === impl Watch ===
 
 impl Watch {
-    /// One look. At the first one what is there is taken as it is.
+    /// Looks once. The first look does not wait for a second one.
     pub(super) fn look(&mut self, folder: &Folder, is_first: bool) -> Vec<Change> {
         let listing = match folder.list() {
             Ok(listing) => listing,
             Err(error) => {
-                self.tell_problem(&error);
+                self.log_problem(&error);
                 return Vec::new();
             }
         };
         for skipped in listing.skipped.iter().filter(|_| !is_first) {
-            self.tell(skipped);
+            self.log(skipped);
         }
         let mut changes = Vec::new();
         for (name, files) in &listing.executors {
             match (&files.component, &files.policy) {
                 (Some(_), _) => changes.extend(self.look_at(name, files, is_first)),
                 (None, Some(policy)) => {
-                    self.tell(&format!(
-                        "{} waits for {}",
-                        policy.display(),
-                        folder.component(name).display()
-                    ));
+                    self.log(&format!("{} waits for {}", policy.display(), folder.component(name).display()));
                 }
                 (None, None) => {}
             }
         }
         let is_there =
             |name: &ExecutorName| listing.executors.get(name).is_some_and(|files| files.component.is_some());
-        // Gone twice in a row, so that a file that is replaced by hand is not dropped in between.
+        // Gone in two looks in a row, so that replacing a file by hand does not remove its executor.
         self.executors.retain(|name, looked| {
             let is_there = is_there(name);
             if !is_there && looked.is_gone {
@@ -116,12 +111,12 @@ impl Watch {
         changes
     }
 
-    /// What was tried last of an executor in the folder.
+    /// The version of an executor that was tried last.
     pub(super) fn tried(&self, name: &ExecutorName) -> Option<&Id> {
         self.executors.get(name)?.tried.as_ref()
     }
 
-    /// This was tried: the same is no news.
+    /// Records a version as tried; it is not reported again.
     pub(super) fn was_tried(&mut self, name: &ExecutorName, id: Id) {
         self.executors.entry(name.clone()).or_default().tried = Some(id);
     }
@@ -129,12 +124,13 @@ impl Watch {
     fn look_at(&mut self, name: &ExecutorName, files: &Files, is_first: bool) -> Option<Change> {
         let looked = self.executors.entry(name.clone()).or_default();
         let stamp = Stamp::of(files);
-        if stamp != looked.stamp {
-            looked.stamp = stamp;
+        if is_first {
+            looked.stamp = Settled::new(stamp);
+        } else if looked.stamp.see(stamp).is_some() {
             looked.digested = None;
-            if !is_first {
-                return None;
-            }
+        }
+        if !looked.stamp.is_settled() {
+            return None;
         }
         if looked.digested.is_some_and(|at| at.elapsed() < DIGEST_EVERY) {
             return None;
@@ -151,21 +147,21 @@ impl Watch {
             }
             Err(error) => {
                 let error = error.to_string();
-                let is_news = self.told.insert(error.clone());
-                is_news.then(|| Change::Unreadable(name.clone(), error))
+                let is_new = self.logged.insert(error.clone());
+                is_new.then(|| Change::Unreadable(name.clone(), error))
             }
         }
     }
 
-    fn tell(&mut self, what: &str) {
-        if self.told.insert(what.to_owned()) {
+    fn log(&mut self, what: &str) {
+        if self.logged.insert(what.to_owned()) {
             info!("{what}");
         }
     }
 
-    fn tell_problem(&mut self, error: &ConfigError) {
-        if self.told.insert(error.to_string()) {
-            warn!(%error, "the folder of executors is not followed; what is loaded stays");
+    fn log_problem(&mut self, error: &ConfigError) {
+        if self.logged.insert(error.to_string()) {
+            warn!(%error, "cannot list the executors folder; loaded executors stay");
         }
     }
 }
@@ -190,7 +186,7 @@ impl Stamp {
     }
 }
 
-/// The content of an executor's files.
+/// Reads the files of an executor.
 pub(super) fn read(files: &Files) -> io::Result<Content> {
     let wasm = match &files.component {
         Some(path) => read_component(path)?,
@@ -207,7 +203,7 @@ pub(super) fn read_component(path: &Path) -> io::Result<Vec<u8>> {
     read_bounded(path, LARGEST)
 }
 
-/// The text of an executor's own configuration, where there is one.
+/// Reads the configuration file of an executor, if there is one.
 pub(super) fn read_policy(path: &Path) -> io::Result<Option<String>> {
     match read_bounded(path, LARGEST_POLICY) {
         Ok(bytes) => {
@@ -219,11 +215,11 @@ pub(super) fn read_policy(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// A regular file's bytes; a pipe or a device would hold up the look.
+/// Reads a regular file; a pipe or a device would block.
 fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
         if !path.metadata()?.is_file() {
-            return Err(io::Error::other("is no regular file"));
+            return Err(io::Error::other("is not a regular file"));
         }
         let mut bytes = Vec::new();
         std::fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;

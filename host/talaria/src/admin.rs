@@ -1,25 +1,26 @@
-//! The operator's server: is it alive, is it ready, what has it counted.
+//! The admin server: health, readiness, metrics, and changes of executors.
 //!
 //! | route | answers |
 //! |---|---|
 //! | `GET /healthz` | 200 as soon as it listens, which is before the executors are loaded |
-//! | `GET /readyz` | 200 where a turn would be taken and could succeed, else 503; JSON that says why |
+//! | `GET /readyz` | 200 if a turn would be accepted and could succeed, else 503; JSON says why |
 //! | `GET /metrics` | the numbers of [`talaria_observe::metrics`] |
-//! | `GET /mailbox` | how many turns wait for callbacks, and the replies that came late |
-//! | `GET /push/undelivered` | pushes that were given up |
-//! | `POST /push/undelivered/{task}/{id}/retry` | tries one again |
-//! | `GET /executors`, `GET /executors/{name}` | the executors: version, readiness, who stands in |
-//! | `PUT /executors/{name}` | loads an upload and lets it take over |
+//! | `GET /mailbox` | the number of turns that wait for callbacks, and late replies |
+//! | `GET /push/undelivered` | push notifications that were given up |
+//! | `POST /push/undelivered/{task}/{id}/retry` | retries one |
+//! | `GET /executors`, `GET /executors/{name}` | the executors: version, readiness, fallback |
+//! | `PUT /executors/{name}` | loads an upload and puts it into service |
 //! | `DELETE /executors/{name}` | takes one out of service |
 //! | `POST /executors/{name}/reload`, `…/rollback` | reads its files again; goes back to the version before |
-//! | `GET /audit` | what was changed about executors, by whom |
+//! | `GET /audit` | the changes of executors, and who made them |
 //!
-//! It listens on loopback unless told otherwise, and beyond loopback only with a token. With a token every route but
-//! `/healthz` needs it, and without one nothing about executors can be changed. Without one, whoever can open a socket on this machine may ask; a page in the operator's browser
-//! can do that too, so a request that names a foreign host or origin is refused.
+//! The server listens on loopback by default, and beyond loopback only with a token. If a token is configured, every route
+//! but `/healthz` needs it; without one, executors cannot be changed. Without a token everybody who can open a socket on
+//! this machine may read; so may a page in the operator's browser, therefore requests with a foreign host or origin are
+//! rejected.
 //!
-//! A port that the operator chose and that is taken ends the start, as any wrong configuration does. The default port
-//! is a convenience: where it is taken, a warning says so and the bridge does its work without.
+//! If a configured port is taken, the start fails, as with any bad configuration. If the default port is taken, a warning
+//! says so and the host works without the admin server.
 
 mod executors;
 mod health;
@@ -55,7 +56,7 @@ use undelivered::NotRetried;
 use crate::config;
 use talaria_executors::Executors;
 
-/// A probe, a scraper and an operator need a few; the public server has the rest.
+/// A few connections are enough for a probe, a scraper and an operator.
 const LIMITS: talaria_listen::Limits = talaria_listen::Limits {
     connections: 64,
     busy: StatusCode::TOO_MANY_REQUESTS,
@@ -63,7 +64,7 @@ const LIMITS: talaria_listen::Limits = talaria_listen::Limits {
     grace: Duration::from_secs(1),
 };
 
-/// What the routes show.
+/// The state behind the routes.
 pub(crate) struct Admin {
     auth: Auth,
     metrics: Metrics,
@@ -81,7 +82,7 @@ struct Host {
 
 type Reply = Response<Full<Bytes>>;
 
-/// Listens where the configuration says. An address that nobody chose may be taken: that is a warning.
+/// Binds the configured address. If the default address is taken, the inner error is a warning.
 pub(crate) async fn bind(config: &config::Admin) -> anyhow::Result<Result<TcpListener, String>> {
     let at = config.listen;
     match TcpListener::bind(at).await {
@@ -103,7 +104,7 @@ impl Admin {
         Ok(Self { auth: Auth::new(token.into_iter().collect()), metrics, host: OnceLock::new() })
     }
 
-    /// The host is up; from now on it is shown.
+    /// Shows the host from now on.
     pub(crate) fn show(
         &self,
         health: Arc<Health>,
@@ -123,7 +124,7 @@ impl Admin {
         talaria_listen::serve(listener, LIMITS, Arc::new(AtomicU64::new(0)), shutdown, handle).await;
     }
 
-    /// Answers one request; its body is read where an executor is uploaded.
+    /// Answers one request. Only uploads have a body.
     async fn handle<B: Upload>(&self, request: Request<B>) -> Reply {
         let (request, body) = request.into_parts();
         let route = Route::of(request.uri.path());
@@ -138,7 +139,7 @@ impl Admin {
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         let (route, status) = (route.name(), reply.status().as_u16());
         if reply.status().is_client_error() {
-            info!(route, status, "admin request refused");
+            info!(route, status, "admin request rejected");
         } else {
             debug!(route, status, "admin request");
         }
@@ -187,7 +188,7 @@ impl Admin {
         }
     }
 
-    /// The refusal, where one is due: cheapest first, and nothing is told to strangers.
+    /// The rejection of a request, if any. The cheapest check comes first, and strangers learn nothing.
     fn refuse(&self, route: &Route<'_>, request: &http::request::Parts) -> Option<Reply> {
         if is_foreign(request, self.auth.is_required()) {
             let message = "call it by its address, without an Origin of another site; \
@@ -216,8 +217,8 @@ impl Admin {
     }
 }
 
-/// Whether a browser on this machine was led here by a page from elsewhere: by a name that points to this machine, or by
-/// a request across sites. A token tells strangers apart, so with one the name does not matter.
+/// Whether a page from elsewhere sent a browser on this machine here, by a name that resolves to this machine or by a
+/// cross-site request. With a token the name does not matter.
 fn is_foreign(request: &http::request::Parts, has_token: bool) -> bool {
     let named = match (request.uri.authority(), host(&request.headers)) {
         (Some(authority), _) => Some(authority.as_str()),
@@ -235,7 +236,7 @@ fn host(headers: &HeaderMap) -> Option<&str> {
     headers.get(HOST).map(|host| host.to_str().unwrap_or_default())
 }
 
-/// `127.0.0.1:8001`, `[::1]`, `localhost`: what nobody else's name server can answer for.
+/// Whether an authority needs no name server: `127.0.0.1:8001`, `[::1]`, `localhost`.
 fn is_address(authority: &str) -> bool {
     if authority.parse::<SocketAddr>().is_ok() {
         return true;
@@ -246,7 +247,7 @@ fn is_address(authority: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
 }
 
-/// What only the store can be blamed for. The operator may read its words.
+/// A failure of the store. The operator may read its text.
 fn unavailable(error: &dyn std::error::Error) -> Reply {
     failure(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", &error.to_string())
 }

@@ -1,254 +1,224 @@
-//! The running product: bound, loaded, served, drained.
+//! The running product, from bound ports to a drained stop.
 //!
-//! The order is the promise: the ports are bound before anything slow, so that a taken one fails at once, and the
-//! operator's server answers from then on; executors are loaded and probed before the first request is read; on the way
-//! out no new turn is taken, those under way get a grace, and their callers get an answer before the sockets close.
+//! Each phase has one job, and nothing is spawned outside of [`Bound::run`]:
+//!
+//! | | phase | then `run` starts |
+//! |---|---|---|
+//! | 1 | `bind`: every port, so that a taken one ends the start at once | the admin server, which answers from here on; the demo gateway |
+//! | 2 | `load` opens the store, the workspace and the mailbox | the supervised gateway, and waits until it is up |
+//! | 3 | `load` loads and probes the executors | |
+//! | 4 | `wire` builds turns and server, and connects them | interrupted turns, background tasks, contact with the platform |
+//! | 5 | | the public server: the first request is read |
+//!
+//! On the way out no new turn is accepted, running turns get a grace period, and their callers get an answer before the
+//! sockets close. A stop that is requested before phase 5 ends the process at once: no turn has been accepted.
 
-use std::fmt;
-use std::net::SocketAddr;
+mod banner;
+mod bind;
+mod load;
+mod upkeep;
+mod wire;
+
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use secrecy::ExposeSecret as _;
-use serde::Serialize;
-use talaria_a2a::{CardConfig, Counts, ReplyAs, Server, Token};
-use talaria_egress::Webhooks;
+use talaria_a2a::Server;
+use talaria_executors::Executors;
 use talaria_hermes::demo;
 use talaria_hermes::gateway::{CurrentWorkspace, Supervisor};
-use talaria_mailbox::{Listener, Mailbox};
-use talaria_observe::Redactor;
-use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
-use talaria_store::{Memory, Sqlite, SqliteConfig};
-use talaria_turns::{
-    CallbackStore, Callbacks, Courier, HookLimits, Limits, Route, Store, StreamAs, Timestamp, Turns,
-};
+use talaria_mailbox::Mailbox;
+use talaria_turns::{Store, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::admin::{self, Admin, Health};
-use crate::card::{self, Renewal};
-use crate::config::{self, Callback, Config, PLATFORM, Push, Reply, StoreUrl, Stream};
-use crate::metered::{Metered, TurnMetrics};
-use crate::output;
-use crate::push::Post;
-use crate::tokens::Watch;
-use crate::workspace::{self, late::LateReplies};
-use talaria_executors::route::Routes;
-use talaria_executors::{Executors, Readiness, Services, Table};
+pub(crate) use banner::Banner;
+pub(crate) use bind::Bound;
 
-/// How long turns under way may go on after a signal. Below the 30 s that container platforms wait before they kill.
+use load::{CallbackServer, Opened};
+
+use crate::admin::{Admin, Health};
+use crate::card::Renewal;
+use crate::config::Config;
+use crate::tokens::Watch;
+use crate::workspace::late::LateReplies;
+use crate::{output, workspace};
+
+/// How long running turns may go on after a stop is requested. Below the 30 s after which container platforms kill.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// How long before the end of the grace those are told that wait for replies: time for them to say so.
+/// How long before the end of the grace period the mailbox closes, so that turns that wait for callbacks can still answer.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
-/// How often old tasks are looked for.
-const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// The tasks of this process, and the tokens that end them.
+#[derive(Clone, Default)]
+struct Tasks {
+    tracker: TaskTracker,
+    /// No new turns are accepted.
+    draining: CancellationToken,
+    shutdown: CancellationToken,
+}
 
-/// Everything, ready to run.
-pub(crate) struct App {
+/// Everything, connected and ready to start.
+struct App {
+    config: Config,
     listener: TcpListener,
     server: Server,
+    admin: Arc<Admin>,
+    store: Arc<dyn Store>,
+    turns: Turns,
+    executors: Arc<Executors>,
+    mailbox: Option<Mailbox>,
+    callbacks: Option<CallbackServer>,
+    workspace: Option<workspace::WorkspaceService>,
+    health: Arc<Health>,
+    card: Renewal,
+    tokens: Option<Watch>,
+    banner: Banner,
+    tasks: Tasks,
+}
+
+/// Everything runs but the public server.
+struct Started {
+    listener: TcpListener,
+    server: Server,
+    banner: Banner,
+    running: Running,
+}
+
+/// What a stop needs.
+struct Running {
     turns: Turns,
     mailbox: Option<Mailbox>,
     workspace: Option<workspace::WorkspaceService>,
-    tracker: TaskTracker,
-    /// No more turns are taken.
-    draining: CancellationToken,
-    shutdown: CancellationToken,
-    banner: Banner,
+    tasks: Tasks,
 }
 
-/// What is where, for whoever started it.
-#[derive(Debug, Serialize)]
-pub(crate) struct Banner {
-    url: String,
-    card: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    admin: Option<String>,
-    executors: Vec<Line>,
-    refused: Vec<Refused>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    callback: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    demo_gateway: Option<String>,
-    warnings: Vec<String>,
+// === impl Bound ===
+
+impl Bound {
+    /// Starts everything and serves until `stop`, then drains. `on_up` gets the banner just before the first request is
+    /// read.
+    pub(crate) async fn run(
+        self,
+        env: fn(&str) -> Option<String>,
+        demo: bool,
+        stop: impl Future<Output = ()>,
+        on_up: impl FnOnce(&Banner) -> std::io::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut stop = pin!(stop);
+        let start = Box::pin(async {
+            let app = self.build(env, demo, Tasks::default()).await?;
+            app.start().await
+        });
+        let started = tokio::select! {
+            started = start => started?,
+            // A gateway may take minutes to come up; a stop does not wait for it.
+            () = &mut stop => return Ok(()),
+        };
+        let Started { listener, server, banner, running } = started;
+        on_up(&banner)?;
+        running.tasks.tracker.spawn(server.serve(listener, running.tasks.shutdown.clone()));
+        stop.await;
+        running.drain().await;
+        Ok(())
+    }
+
+    /// Phases 2 to 4, and what must run between them.
+    async fn build(
+        mut self,
+        env: fn(&str) -> Option<String>,
+        demo: bool,
+        tasks: Tasks,
+    ) -> anyhow::Result<App> {
+        let Tasks { tracker, shutdown, .. } = &tasks;
+        if let Some(listener) = self.admin_listener.take() {
+            tracker.spawn(Arc::clone(&self.admin).serve(listener, shutdown.clone()));
+        }
+        let mut demo_gateway = None;
+        if demo {
+            let gateway = demo::start(tracker, shutdown.clone()).await?;
+            self.config.use_gateway(&gateway.base_url, gateway.api_key.clone())?;
+            demo_gateway = Some(gateway.base_url);
+        }
+        let opened = Opened::open(&self.config, self.callback_listener.take()).await?;
+        start_gateway(&self.config, &tasks).await;
+        let executors = opened.load(&self.config, env).await?;
+        App::wire(self, opened, executors, demo_gateway, tasks)
+    }
 }
 
-#[derive(Debug, Serialize)]
-struct Line {
-    name: String,
-    default: bool,
-    readiness: Readiness,
-    /// Who takes its turns while it is not ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stand_in: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Refused {
-    name: String,
-    reason: String,
+/// Starts the gateway that this process supervises, if any, and waits until it is up or its time is over.
+async fn start_gateway(config: &Config, Tasks { tracker, shutdown, .. }: &Tasks) {
+    let Some(gateway) = config.gateway.clone().filter(|_| !config.is_smoke()) else { return };
+    let assembly = config.workspace.as_ref().map(|workspace| Arc::clone(&workspace.assembly));
+    let workspace = assembly
+        .map(|assembly| -> CurrentWorkspace { Arc::new(move || Arc::clone(&assembly.current().workspace)) });
+    let mut supervisor = Supervisor::new(gateway, workspace, output::note);
+    supervisor.up().await;
+    tracker.spawn(supervisor.run(shutdown.clone()));
 }
 
 // === impl App ===
 
 impl App {
-    /// Binds, loads and probes.
-    pub(crate) async fn build(
-        mut config: Config,
-        env: fn(&str) -> Option<String>,
-        demo: bool,
-    ) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(config.a2a.listen).await.with_context(|| {
-            format!("cannot listen on {}; choose another with --listen", config.a2a.listen)
-        })?;
-        let bound = listener.local_addr()?;
-        let (tracker, shutdown, draining) =
-            (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
-        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-        let admin = Arc::new(Admin::new(&config.admin, metrics.clone())?);
-        let admin_url = match admin::bind(&config.admin).await? {
-            Ok(listener) => {
-                let url = format!("http://{}", listener.local_addr()?);
-                tracker.spawn(Arc::clone(&admin).serve(listener, shutdown.clone()));
-                Some(url)
-            }
-            Err(warning) => {
-                config.warnings.push(warning);
-                None
-            }
-        };
-        let gateway = if demo {
-            let gateway = demo::start(&tracker, shutdown.clone()).await?;
-            config.use_gateway(&gateway.base_url, gateway.api_key.clone())?;
-            Some(gateway.base_url)
-        } else {
-            None
-        };
-        let callback = match &config.callback {
-            Some(callback) => Some(TcpListener::bind(callback.listen).await.with_context(|| {
-                format!(
-                    "cannot listen for callbacks on {}; choose another address with `callback.listen`",
-                    callback.listen
-                )
-            })?),
-            None => None,
-        };
-        let keep = usize::try_from(config.limits.tasks.get())?;
-        let (store, letters): (Arc<dyn Store>, Arc<dyn CallbackStore>) = match &config.store {
-            StoreUrl::Memory => both(Arc::new(Memory::new(keep))),
-            StoreUrl::Sqlite(path) => both(Arc::new(
-                Sqlite::open(path, &SqliteConfig::default())
-                    .with_context(|| format!("cannot open the store {}", path.display()))?,
-            )),
-        };
-        let forgets = matches!(config.store, StoreUrl::Memory);
-        let open = |workspace| workspace::WorkspaceService::open(workspace, Arc::clone(&store), forgets);
-        let workspace = config.workspace.as_ref().map(open).transpose()?;
-        let (mailbox, listener_of_callbacks) = match (&config.callback, callback) {
-            (Some(callback), Some(listener)) => {
-                let (mailbox, serving) = open_mailbox(callback, listener, letters, &shutdown).await?;
-                (Some(mailbox), Some(serving))
-            }
-            _ => (None, None),
-        };
-        if let Some(gateway) = config.gateway.clone().filter(|_| !config.is_smoke()) {
-            let assembly = config.workspace.as_ref().map(|workspace| Arc::clone(&workspace.assembly));
-            let workspace = assembly.map(|assembly| -> CurrentWorkspace {
-                Arc::new(move || Arc::clone(&assembly.current().workspace))
-            });
-            let mut supervisor = Supervisor::new(gateway, workspace, output::note);
-            // Before the executors are probed, so that they find it.
-            supervisor.up().await;
-            tracker.spawn(supervisor.run(shutdown.clone()));
+    /// Resumes interrupted turns, and starts everything but the public server.
+    async fn start(self) -> anyhow::Result<Started> {
+        let Self { config, turns, executors, mailbox, workspace, store, server, card, tasks, .. } = self;
+        let Tasks { tracker, shutdown, .. } = &tasks;
+        if let Some(CallbackServer { listener, server, .. }) = self.callbacks {
+            tracker.spawn(server.serve(listener, shutdown.clone()));
         }
-        let callbacks = mailbox.clone().map(|mailbox| Arc::new(mailbox) as Arc<dyn Callbacks>);
-        let services =
-            Services { variables: config.variables(env), callbacks, workspaces: config.workspaces() };
-        let executors = Executors::load(&config.executors, services, &output::note).await?.with_default()?;
-        let executors = Arc::new(executors);
-        let mut banner = Banner::new(&config, bound, &executors.table(), admin_url, gateway);
-        let limits = Limits {
-            turns: usize::try_from(config.limits.turns.get())?,
-            // Beyond loopback strangers may call; in a workspace only its platform does.
-            trusts_chosen_contexts: bound.ip().is_loopback() || config.workspace.is_some(),
-            ..Limits::default()
-        };
-        if let Some((url, serving)) = listener_of_callbacks {
-            banner.callback = Some(url);
-            tracker.spawn(serving);
-        }
-        let (courier, delivery) = pushing(&config, metrics.clone());
-        let route = Arc::clone(&executors) as Arc<dyn Route>;
-        let mut turns = Turns::builder(Arc::clone(&store), route, limits)
-            .courier(courier, delivery)
-            .observer(Arc::new(TurnMetrics(metrics.clone())));
-        if let Some(workspace) = &workspace {
-            turns = turns.observer(Arc::clone(&workspace.pulse) as _);
-        }
-        let turns = turns.build();
-        let (resumed, failed) = turns.recover().await.context("cannot take up the turns of before")?;
+        let (resumed, failed) = turns.recover().await.context("cannot resume interrupted turns")?;
         if resumed + failed > 0 {
-            info!(resumed, failed, "took up the turns that the last stop interrupted");
+            info!(resumed, failed, "resumed the turns that the last stop interrupted");
         }
-        let routes = Arc::clone(executors.routes());
         if let Some(mailbox) = &mailbox {
-            let heirs = LateReplies {
+            let late_replies = LateReplies {
                 turns: turns.clone(),
                 store: Arc::clone(&store),
                 initiative: workspace.as_ref().and_then(|workspace| workspace.initiative.clone()),
                 tracker: tracker.clone(),
                 shutdown: shutdown.clone(),
             };
-            tracker.spawn(mailbox.clone().tend(heirs, shutdown.clone()));
+            tracker.spawn(mailbox.clone().tend(late_replies, shutdown.clone()));
         }
         tracker.spawn(Arc::clone(&executors).tend(config.executors.probe_every, shutdown.clone()));
-        let health = Arc::new(Health::new(Arc::clone(&executors), Arc::clone(&store), draining.clone()));
-        admin.show(Arc::clone(&health), turns.clone(), Arc::clone(&executors), mailbox.clone());
-        tracker.spawn(forget(store, config.keep_for, keep, shutdown.clone()));
-        tracker.spawn(fail_stuck(turns.clone(), config.limits.stuck_after.get(), shutdown.clone()));
-        let (first, url) = (config.a2a.card.current(), config.a2a.public_url(bound));
-        let card = card::with_modes(first.clone(), &executors.table());
-        let mut server = Server::new(server_config(&config, bound, card)?, turns.clone());
-        let source = config.a2a.card.clone();
-        let card = Renewal::new(source, first, url.clone(), Arc::clone(&executors), server.card());
-        let registry = card.registry();
+        self.admin.show(self.health, turns.clone(), Arc::clone(&executors), mailbox.clone());
+        let keep = usize::try_from(config.limits.tasks.get())?;
+        tracker.spawn(upkeep::delete_old(store, config.keep_for, keep, shutdown.clone()));
+        let stuck_after = config.limits.stuck_after.get();
+        tracker.spawn(upkeep::fail_stuck(turns.clone(), stuck_after, shutdown.clone()));
+        let (registry, url) = (card.registry(), config.a2a.public_url(self.listener.local_addr()?));
         tracker.spawn(card.run(shutdown.clone()));
-        if let Some(watch) = Watch::new(&config.a2a.tokens, server.auth()) {
-            tracker.spawn(watch.run(shutdown.clone()));
+        if let Some(tokens) = self.tokens {
+            tracker.spawn(tokens.run(shutdown.clone()));
         }
         if let Some(workspace) = &workspace {
-            let pages = workspace.pages(&executors, server.auth());
-            server = server.with_extra_routes(pages);
             let of = (&executors, server.auth());
-            workspace.start(registry, &url, of, (&tracker, &shutdown)).await?;
+            workspace.start(registry, &url, of, (tracker, shutdown)).await?;
         }
-        let (counts, counted, letters) = (server.counts(), turns.clone(), mailbox.clone());
-        metrics.watch(move || readings(&counted, &counts, &health, &routes, letters.as_ref()));
-        Ok(Self { listener, server, turns, mailbox, workspace, tracker, draining, shutdown, banner })
+        let running = Running { turns, mailbox, workspace, tasks };
+        Ok(Started { listener: self.listener, server, banner: self.banner, running })
     }
+}
 
-    /// What is where.
-    pub(crate) fn banner(&self) -> &Banner {
-        &self.banner
-    }
+// === impl Running ===
 
-    /// Serves until `stop`, then drains.
-    pub(crate) async fn run(self, stop: impl Future<Output = ()>) {
-        self.tracker.spawn(self.server.serve(self.listener, self.shutdown.clone()));
-        stop.await;
-        self.draining.cancel();
+impl Running {
+    /// Ends within [`GRACE`], with an answer for every caller.
+    async fn drain(self) {
+        self.tasks.draining.cancel();
         info!(under_way = self.turns.under_way(), grace = ?GRACE, "shutting down");
         let snapshot = self.workspace.as_ref().map(|workspace| (workspace, workspace.pulse.read()));
-        // Now, in case the grace is not granted, and with everything that was said at the end.
+        // Written twice: now, in case the process is killed during the grace period, and at the end with the last replies.
         if let Some((workspace, reading)) = &snapshot {
             workspace.snapshot(reading).await;
         }
-        // Whoever waits for a reply hears in time that none will come, and says so in its own words.
+        // Closing the mailbox ends the waits for callbacks, so that those turns can still answer.
         let last_call = async {
             tokio::time::sleep(GRACE.saturating_sub(LAST_CALL)).await;
             if let Some(mailbox) = &self.mailbox {
@@ -261,208 +231,13 @@ impl App {
             never = last_call => never,
         };
         if failed > 0 {
-            warn!(failed, "turns did not end within the grace");
+            warn!(failed, "turns did not end within the grace period");
         }
         if let Some((workspace, reading)) = &snapshot {
             workspace.snapshot(reading).await;
         }
-        self.shutdown.cancel();
-        self.tracker.close();
-        self.tracker.wait().await;
-    }
-}
-
-/// A store is two things.
-fn both<S: Store + CallbackStore>(store: Arc<S>) -> (Arc<dyn Store>, Arc<dyn CallbackStore>) {
-    (Arc::clone(&store) as _, store)
-}
-
-/// The mailbox, where it is to be posted to, and what serves it.
-async fn open_mailbox(
-    config: &Callback,
-    listener: TcpListener,
-    letters: Arc<dyn CallbackStore>,
-    shutdown: &CancellationToken,
-) -> anyhow::Result<(Mailbox, (String, impl Future<Output = ()> + use<>))> {
-    let limits = talaria_mailbox::Limits::default();
-    let reply_url = config.reply_url(listener.local_addr()?);
-    let secrets = config.secret.iter().map(|secret| secret.expose_secret());
-    let redactor = Redactor::new(secrets);
-    let setup =
-        talaria_mailbox::Config { reply_url: reply_url.clone(), wire: config.wire(), limits, redactor };
-    let mailbox = Mailbox::open(letters, setup).await.context("cannot read the replies of before")?;
-    let serving = Listener::new(mailbox.clone());
-    Ok((mailbox, (reply_url, serving.serve(listener, shutdown.clone()))))
-}
-
-/// What the parts have counted by themselves.
-fn readings(
-    turns: &Turns,
-    server: &Counts,
-    health: &Health,
-    routes: &Routes,
-    mailbox: Option<&Mailbox>,
-) -> Readings {
-    let refused = turns.refused();
-    let mail = mailbox.map(Mailbox::counts).unwrap_or_default();
-    Readings {
-        turns_under_way: turns.under_way(),
-        streams_open: server.streams_open(),
-        refused: vec![
-            (Refusal::Connections, server.connections_rejected()),
-            (Refusal::Turns, refused.busy),
-            (Refusal::Conversation, refused.lane_full),
-            (Refusal::Draining, refused.draining),
-        ],
-        executors: health.executors(),
-        routed: routes.counted(),
-        mailbox: vec![
-            (Mail::Waiting, mail.waiting),
-            (Mail::InLine, mail.in_line),
-            (Mail::Unanswered, mail.unanswered),
-            (Mail::Late, mail.late),
-        ],
-        mailbox_bytes: mail.bytes,
-    }
-}
-
-/// Forgets old tasks, now and then, until `shutdown`.
-async fn forget(store: Arc<dyn Store>, keep_for: Duration, keep: usize, shutdown: CancellationToken) {
-    let mut now_and_then = tokio::time::interval(FORGET_EVERY);
-    while shutdown.run_until_cancelled(now_and_then.tick()).await.is_some() {
-        let before = Timestamp::now().before(keep_for);
-        match store.forget(before, keep).await {
-            Ok(0) => {}
-            Ok(tasks) => info!(tasks, "old tasks were forgotten"),
-            Err(error) => warn!(%error, "old tasks were not forgotten"),
-        }
-    }
-}
-
-/// Fails tasks that nothing happens to any more, now and then, until `shutdown`.
-async fn fail_stuck(turns: Turns, after: Duration, shutdown: CancellationToken) {
-    let mut now_and_then = tokio::time::interval(FORGET_EVERY.min(after));
-    while shutdown.run_until_cancelled(now_and_then.tick()).await.is_some() {
-        match turns.fail_stuck(after).await {
-            Ok(0) => {}
-            Ok(tasks) => warn!(tasks, ?after, "tasks that nothing happened to ended as failed"),
-            Err(error) => warn!(%error, "tasks that hang were not looked for"),
-        }
-    }
-}
-
-/// Who takes pushes to their webhooks, and how hard it tries.
-fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn Courier>, HookLimits) {
-    let Push { allow_private, timeout, tries, pause } = &config.push;
-    let webhooks = Webhooks::new(talaria_egress::Config::default(), *allow_private);
-    let courier = Arc::new(Metered::new(Arc::new(Post(webhooks.with_timeout(timeout.get()))), metrics));
-    (courier, HookLimits { tries: tries.get(), pause: pause.get(), ..HookLimits::default() })
-}
-
-fn server_config(
-    config: &Config,
-    bound: SocketAddr,
-    card: CardConfig,
-) -> anyhow::Result<talaria_a2a::Config> {
-    let tokens = config.a2a.tokens.iter().map(|token| Token::new(token.name.clone(), token.token.clone()));
-    let mut server = talaria_a2a::Config::new(config.a2a.public_url(bound));
-    server.card = card;
-    server.card_signer = config.a2a.card_signer.clone();
-    server.tokens = tokens.collect::<Result<_, _>>()?;
-    server.awaited = config.a2a.platform_calls.then(|| PLATFORM.to_owned());
-    server.reply = match config.a2a.reply {
-        Reply::Auto => ReplyAs::Auto,
-        Reply::Message => ReplyAs::Message,
-        Reply::Task => ReplyAs::Task,
-    };
-    let stream_as = |stream| match stream {
-        Stream::Status => StreamAs::Status,
-        Stream::Artifact => StreamAs::Artifact,
-        Stream::Whole => StreamAs::Whole,
-    };
-    server.stream = stream_as(config.a2a.stream);
-    let chosen = |token: &config::Token| Some((token.name.clone(), stream_as(token.stream?)));
-    server.caller_streams = config.a2a.tokens.iter().filter_map(chosen).collect();
-    server.url_follows = config.a2a.url.is_none();
-    server.trusted_proxies.clone_from(&config.a2a.trusted_proxies);
-    server.cors.clone_from(&config.a2a.cors);
-    server.limits.body = usize::try_from(config.a2a.max_body.bytes())?;
-    Ok(server)
-}
-
-// === impl Banner ===
-
-impl Banner {
-    fn new(
-        config: &Config,
-        bound: SocketAddr,
-        executors: &Table,
-        admin: Option<String>,
-        demo_gateway: Option<String>,
-    ) -> Self {
-        let url = config.a2a.public_url(bound);
-        Self {
-            card: format!("{}/.well-known/agent-card.json", url.trim_end_matches('/')),
-            url,
-            admin,
-            executors: executors
-                .loaded()
-                .map(|(name, loaded)| Line {
-                    name: name.as_str().to_owned(),
-                    default: name == executors.default_name(),
-                    readiness: loaded.readiness(),
-                    stand_in: executors
-                        .stand_in(name)
-                        .filter(|(other, _)| *other != name)
-                        .map(|(other, _)| other.as_str().to_owned()),
-                })
-                .collect(),
-            refused: executors
-                .refused()
-                .map(|(name, reason)| Refused { name: name.as_str().to_owned(), reason: reason.to_owned() })
-                .collect(),
-            callback: None,
-            demo_gateway,
-            warnings: config.warnings.clone(),
-        }
-    }
-}
-
-impl fmt::Display for Banner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, card, admin, executors, refused, callback, demo_gateway, warnings } = self;
-        writeln!(f, "Talaria {} serves A2A at {url}", env!("CARGO_PKG_VERSION"))?;
-        writeln!(f, "  card      {card}")?;
-        if let Some(admin) = admin {
-            writeln!(f, "  admin     {admin} (/healthz, /readyz, /metrics)")?;
-        }
-        for Line { name, default, readiness, stand_in } in executors {
-            let default = if *default { " (default)" } else { "" };
-            let stand_in = stand_in.as_ref().map(|other| format!("; {other} takes its turns"));
-            writeln!(f, "  executor  {name}{default}: {readiness}{}", stand_in.unwrap_or_default())?;
-        }
-        for Refused { name, reason } in refused {
-            writeln!(f, "  refused   {name}: {reason}")?;
-        }
-        if let Some(url) = callback {
-            writeln!(f, "  callbacks {url}")?;
-        }
-        if let Some(gateway) = demo_gateway {
-            writeln!(f, "  gateway   {gateway} (built in, for the demo)")?;
-        }
-        for warning in warnings {
-            writeln!(f, "  warning   {warning}")?;
-        }
-        let url = url.trim_end_matches('/');
-        let program = std::env::args().next().unwrap_or_else(|| "talaria".into());
-        write!(
-            f,
-            r#"
-Try it in another terminal:
-  {program} send {url} "hello"
-or
-  curl -s {url}/ -H 'content-type: application/json' -H 'a2a-version: 1.0' -d '{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{{"messageId":"m1","role":"ROLE_USER","parts":[{{"text":"hello"}}]}}}}}}'
-"#
-        )
+        self.tasks.shutdown.cancel();
+        self.tasks.tracker.close();
+        self.tasks.tracker.wait().await;
     }
 }

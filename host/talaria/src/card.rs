@@ -1,16 +1,16 @@
-//! The agent card, followed: what is served and what the platform is told are what the configuration, the workspace's
-//! files and the executors say now.
+//! Keeps the agent card up to date: the served card, and the one in the platform's registry, follow the configuration, the
+//! workspace's files and the executors.
 //!
-//! Executors tell of every change of their table. Files are looked at every second, as everywhere in this product, and a
-//! change of them counts once two looks in a row found the same, so that nobody is told of a file that is half written or
-//! is being replaced. The card is made again, and signed, only where it says something else.
+//! Executors notify of every change of their table. Files are read every second, and a change counts when two reads in a row
+//! find the same, so that a file is never used while it is being written or replaced. The card is made and signed again only
+//! if its content changes.
 //!
-//! A `config.yaml` that turns bad counts as it was when it was good, and a skill that cannot be read is left out with a
-//! warning, as for the prompt. A file system that hangs holds up the next look and nothing else: one look at a time, off
-//! the threads that serve.
+//! If `config.yaml` becomes invalid, its last valid content counts; a skill that cannot be read is left out with a warning,
+//! as in the prompt. A file system that hangs delays only the next read: there is one read at a time, off the threads that
+//! serve.
 //!
-//! Whether streams are offered is the operator's and the workspace's to say, not the executors': one that emits no deltas
-//! is streamed all the same, in larger pieces.
+//! The operator and the workspace decide whether the card offers streaming, not the executors: an executor that emits no
+//! deltas is streamed too, in larger pieces.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use talaria_a2a::{CardConfig, LiveCard, Skill};
+use talaria_config::Settled;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -25,33 +26,25 @@ use tracing::{info, warn};
 use crate::config::Card;
 use talaria_executors::{Executors, Table};
 
-/// How often files are looked at.
+/// How often files are read.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What a component's description calls the media types that it answers with.
+/// The metadata key of a description for the media types that a component answers with.
 const OUTPUT_MODES: &str = "talaria/output-modes";
 
-/// Renews the card.
+/// Renews the card when its sources change.
 pub(crate) struct Renewal {
-    /// None where no file counts.
+    /// `None` if no file is part of the card.
     source: Option<Card>,
     executors: Arc<Executors>,
     served: LiveCard,
-    /// In the shape of the registry, for the platform.
+    /// The card in the shape of the platform's registry.
     registry: watch::Sender<Value>,
     url: String,
-    files: Settling,
+    files: Settled<CardConfig>,
 }
 
-/// What the files say.
-struct Settling {
-    /// What was found twice.
-    settled: CardConfig,
-    /// What the last look found, where that is something else.
-    found: Option<CardConfig>,
-}
-
-/// The card with what executors take and answer with beside text, as they say of themselves.
+/// Adds the media types that the executors declare to a card.
 pub(crate) fn with_modes(mut card: CardConfig, executors: &Table) -> CardConfig {
     let add = |modes: &mut Vec<String>, mode: &str| {
         if !modes.iter().any(|known| known == mode) {
@@ -72,7 +65,7 @@ pub(crate) fn with_modes(mut card: CardConfig, executors: &Table) -> CardConfig 
     card
 }
 
-/// The card in the shape of the registry, which is that of A2A 0.3, shortened.
+/// The card in the shape of the platform's registry: a shortened A2A 0.3 card.
 fn registry(card: &CardConfig, url: &str) -> Value {
     let skill = |skill: &Skill| json!({ "id": skill.id, "name": skill.name, "description": skill.description, "tags": skill.tags });
     json!({
@@ -88,7 +81,7 @@ fn registry(card: &CardConfig, url: &str) -> Value {
 // === impl Renewal ===
 
 impl Renewal {
-    /// Of a card that is served at `url`, and was `first` when the server was made.
+    /// Renews the card of a server at `url`, which started with the card `first`.
     pub(crate) fn new(
         source: Card,
         first: CardConfig,
@@ -98,10 +91,10 @@ impl Renewal {
     ) -> Self {
         let registry = watch::Sender::new(registry(&first, &url));
         let source = source.follows_files().then_some(source);
-        Self { source, executors, served, registry, url, files: Settling { settled: first, found: None } }
+        Self { source, executors, served, registry, url, files: Settled::new(first) }
     }
 
-    /// What the platform is to be told, from now on.
+    /// The card for the platform's registry, and its changes.
     pub(crate) fn registry(&self) -> watch::Receiver<Value> {
         self.registry.subscribe()
     }
@@ -118,10 +111,10 @@ impl Renewal {
             tokio::select! {
                 found = &mut look => {
                     match found {
-                        Some(found) => self.files.look(found),
+                        Some(found) => drop(self.files.see(found)),
                         None => {
                             self.source = None;
-                            warn!("the card does not follow the workspace's files any more; restart for that");
+                            warn!("cannot follow the workspace's files any more; restart to follow them again");
                         }
                     }
                     look.set(self::look(self.source.clone()));
@@ -133,60 +126,22 @@ impl Renewal {
     }
 
     fn renew(&self) {
-        let card = with_modes(self.files.settled.clone(), &self.executors.table());
-        let told = registry(&card, &self.url);
+        let card = with_modes(self.files.get().clone(), &self.executors.table());
+        let listed = registry(&card, &self.url);
         if self.served.renew(card) {
-            info!("the card changed");
+            info!("agent card changed");
         }
         self.registry.send_if_modified(|before| {
-            let is_new = *before != told;
-            *before = told;
+            let is_new = *before != listed;
+            *before = listed;
             is_new
         });
     }
 }
 
-// === impl Settling ===
-
-impl Settling {
-    fn look(&mut self, found: CardConfig) {
-        if found == self.settled {
-            self.found = None;
-        } else if self.found.as_ref() == Some(&found) {
-            (self.settled, self.found) = (found, None);
-        } else {
-            self.found = Some(found);
-        }
-    }
-}
-
-/// What the files say in a while; none where looking at them went wrong.
+/// Reads the files after a pause; `None` if that panicked.
 async fn look(source: Option<Card>) -> Option<CardConfig> {
     let Some(source) = source else { return std::future::pending().await };
     tokio::time::sleep(EVERY).await;
     tokio::task::spawn_blocking(move || source.current()).await.ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_count_when_two_looks_in_a_row_found_the_same() {
-        let card = |name: &str| CardConfig { name: name.into(), ..CardConfig::default() };
-        let mut files = Settling { settled: card("a"), found: None };
-        // What was found, and what counts then.
-        for (found, counts) in [
-            ("half", "a"),
-            ("b", "a"),
-            ("b", "b"),
-            ("gone for a moment", "b"),
-            ("b", "b"),
-            ("gone for a moment", "b"),
-            ("gone for a moment", "gone for a moment"),
-        ] {
-            files.look(card(found));
-            assert_eq!(files.settled.name, counts, "{found}");
-        }
-    }
 }

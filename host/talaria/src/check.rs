@@ -1,7 +1,7 @@
-//! `talaria check`: everything that `serve` would do before its port opens, and what came of it.
+//! `talaria check`: does everything that `serve` does before its port opens, and reports the result.
 //!
-//! Each executor with what its component says it needs beside what the operator grants, and the exact line to add
-//! for what is missing. Exit code 0 if every executor is ready, 1 if one is not.
+//! For each executor the report compares the needs of its component with its grant, and shows the exact line to add for what
+//! is missing. Exit code 0 if every executor is ready, 1 if not.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::config::{Config, ExecutorName};
 use talaria_executors::needs::{self, Need};
 use talaria_executors::{Executor, LoadedExecutor, Readiness, Table};
 
-/// What came of it.
+/// The report.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     config: Option<String>,
@@ -28,7 +28,7 @@ struct Checked {
     component: Option<Identity>,
     #[serde(flatten)]
     verdict: Verdict,
-    /// Who takes its turns as long as it is so.
+    /// The executor that takes its turns meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
     stand_in: Option<String>,
     needs: Vec<Need>,
@@ -80,7 +80,7 @@ impl Report {
     }
 }
 
-/// The name of another executor that takes this one's turns.
+/// The executor that takes the turns of this one, if that is another.
 fn stand_in(executors: &Table, name: &ExecutorName) -> Option<String> {
     let (other, _) = executors.stand_in(name)?;
     (other != name).then(|| other.as_str().to_owned())

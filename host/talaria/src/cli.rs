@@ -1,7 +1,7 @@
-//! The command line: what can be asked for, in words that a newcomer can live from.
+//! The command line and its help.
 //!
-//! Nothing is done here. A command line that cannot be understood ends with 64, like any other bad configuration, and
-//! not with clap's 2; asking for help or the version is a success.
+//! This module only parses. A bad command line ends with exit code 64, like any other bad configuration, and not with clap's
+//! 2; `--help` and `--version` succeed.
 
 mod executor;
 

@@ -1,10 +1,10 @@
 //! `talaria doctor`: what is wrong with this machine, and what to do about it.
 //!
-//! Each check asks one question that an operator would otherwise find by reading logs, and answers with a finding and a
-//! fix. Nothing is changed, nothing is started, and every question has a bound. A bridge that runs already is recognised
-//! by its card, so that its port counts as taken by the right one.
+//! Each check answers one question that an operator would otherwise answer by reading logs, with a finding and a fix.
+//! Nothing is changed or started, and every question has a time limit. A running host is recognised by its card, so that
+//! its own port does not count as taken.
 //!
-//! Exit code: 0 where nothing is wrong, 2 where something should be known, 1 where something does not work.
+//! Exit code: 0 if nothing is wrong, 2 with warnings, 1 with failures.
 
 mod gateway;
 mod machine;

@@ -1,4 +1,4 @@
-//! `talaria executor`: look at executors and their components without serving, and roll one of a running host back.
+//! `talaria executor`: shows executors and their components without serving, and rolls back an executor of a running host.
 
 mod rollback;
 
@@ -46,14 +46,14 @@ pub(crate) struct Inspected {
     digest: String,
     contract: &'static str,
     streaming: bool,
-    /// Whether it shows what its upstream remembers.
+    /// Whether it can show the transcript of its upstream.
     transcript: bool,
     settings_schema: Value,
-    /// The executor whose grant it is put against; none where no executor has this component.
+    /// The executor whose grant is compared; `None` if no executor has this component.
     #[serde(skip_serializing_if = "Option::is_none")]
     executor: Option<String>,
     needs: Vec<Need>,
-    /// The lines to add where something is missing.
+    /// The lines to add if something is missing.
     add: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for List {
 // === impl Inspected ===
 
 impl Inspected {
-    /// A component by its file, or by the name of an executor, and its needs against the grant that it has.
+    /// Inspects a component, by its file or by the name of an executor, and compares its needs with its grant.
     pub(crate) async fn new(config: &Config, executors: &Table, file: &str) -> anyhow::Result<Self> {
         let path = Path::new(file);
         let is_it = |loaded: &LoadedExecutor| match &loaded.config.component {
@@ -131,7 +131,7 @@ impl Inspected {
         };
         let engine = Engine::new(&engine, Egress::new(talaria_egress::Config::default()))?;
         let component = Component::load(&engine, wasm, |_| ()).await.with_context(|| file.to_owned())?;
-        // Settings that it cannot do without are not there yet.
+        // Required settings may be absent: no executor is configured yet.
         let settings = component.settings(&Map::new()).unwrap_or_default();
         let needs = needs::needs(&component, &settings, None);
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("NAME");

@@ -16,7 +16,6 @@ mod tokens;
 mod workspace;
 
 use std::path::Path;
-use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ use talaria_observe::logs;
 use talaria_workbench::{Trial, TrialError, TrialOptions};
 use tokio::runtime::{Builder, Runtime};
 
-use app::App;
+use app::Bound;
 use cli::{
     Check, Cli, Command, EXIT_USAGE, Executor, ExecutorNew, ExecutorTest, Explain, LogFormat, RouteCommand,
     Send, Serve, Workspace,
@@ -74,14 +73,9 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
     logs::init(log_format, &serve.log.filter)?;
     let config = Config::load(&Overrides::from(serve), &env)?;
     runtime()?.block_on(async {
-        let mut stop = pin!(stop_requested().context("cannot listen for signals")?);
-        let app = tokio::select! {
-            app = Box::pin(App::build(config, env, serve.demo)) => app?,
-            // A gateway may take minutes to come up; nobody should have to wait for that to stop.
-            () = &mut stop => return Ok(ExitCode::SUCCESS),
-        };
-        output::print(format, app.banner())?;
-        app.run(stop).await;
+        let stop = stop_requested().context("cannot listen for signals")?;
+        let bound = Bound::bind(config).await?;
+        bound.run(env, serve.demo, stop, |banner| output::print(format, banner)).await?;
         Ok(ExitCode::SUCCESS)
     })
 }

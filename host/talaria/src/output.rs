@@ -1,8 +1,8 @@
-//! How commands speak: a result is a value that prints as text or as JSON, on standard output, and nothing else does.
+//! The output of commands: a result is a value that prints as text or as JSON, and only results go to standard output.
 //!
-//! Notes for people (progress, ids, warnings) go to standard error. A reader that goes away (`| head`) is no failure.
-//! Text from elsewhere is printed to a terminal without its control characters, which could move the cursor, set the
-//! title or retype a command; into a pipe it goes as it came.
+//! Notes for people (progress, ids, warnings) go to standard error. A reader that closes the pipe (`| head`) is not an
+//! error. Text from elsewhere is printed to a terminal without control characters, which could move the cursor, set the
+//! title or retype a command; a pipe gets it unchanged.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -31,7 +31,7 @@ pub(crate) fn print(format: Format, report: &impl Report) -> io::Result<()> {
     write(&mut stdout.lock(), terminal, format, report)
 }
 
-/// Prints a note for people on standard error. There is nobody to tell when that fails.
+/// Prints a note for people on standard error. A failure to print is ignored.
 pub(crate) fn note(text: impl Display) {
     let stderr = io::stderr();
     let text = text.to_string();

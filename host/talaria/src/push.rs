@@ -1,7 +1,7 @@
-//! The courier: takes pushes from `turns` to the caller's webhooks, in the words of `a2a`, through `egress`.
+//! Sends push notifications of `turns` to webhooks, encoded by `a2a`, through `egress`.
 //!
-//! What is worth trying again is decided here. A receiver that answers, but not with success, may be in the middle of
-//! a deployment; one that says it is gone, or whose address may not be called, will not change its mind.
+//! This module decides which failures are retried. A receiver that answers with an error may be in the middle of a
+//! deployment, so that is retried; a receiver that is gone, or whose address may not be called, is not.
 
 use async_trait::async_trait;
 use talaria_a2a::Notification;

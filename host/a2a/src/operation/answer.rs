@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use talaria_turns::{Hook, Message, Task, TaskId};
 
@@ -11,7 +11,7 @@ use super::Addressed;
 use crate::update_stream::UpdateStream;
 
 /// How a blocking send is answered if its turn returned only text. A send that names a task is answered with that task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplyAs {
     /// With the text, as a message; a failure with the task.

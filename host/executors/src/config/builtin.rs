@@ -1,7 +1,7 @@
-//! Components that ship with the host, and what each is given without being configured.
+//! Components that ship with the host, and what each gets without configuration.
 //!
-//! The host that is built on this crate says which these are. Everything here is a value, so that this crate knows of no
-//! upstream: settings come from the environment through [`Preset::overrides`] and [`Preset::settle`].
+//! Everything here is a value that the host provides, so this crate knows no upstream. The calls that a component may make
+//! are not part of it: they follow from the component's own needs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,35 +15,35 @@ use super::name::ExecutorName;
 /// A component that ships with the host.
 #[derive(Debug, Clone)]
 pub struct Builtin {
-    /// The name behind `builtin:`, and of the executor that has it by itself.
+    /// The name after `builtin:`, and that of the executor that has this component without configuration.
     pub name: &'static str,
     /// The component.
     pub wasm: &'static [u8],
-    /// Whether its executor is loaded without being named anywhere.
+    /// Whether its executor is loaded even if the configuration does not name it.
     pub is_always_loaded: bool,
-    /// What it is given.
+    /// What it gets without configuration.
     pub preset: Preset,
 }
 
-/// What an executor with a built-in component is given where its section says nothing.
+/// What an executor with a built-in component gets where its section is silent.
 #[derive(Clone, Default)]
 pub struct Preset {
-    /// Settings that go before those of the section, for the executor of the component's name only, whatever component
-    /// that has.
+    /// Settings that take precedence over the section, for the executor of the component's name only, whichever component
+    /// it has.
     pub overrides: Map<String, Value>,
     /// Completes and checks the settings.
     pub settle: Option<Settle>,
-    /// The secrets that it is granted, by name.
+    /// The names of the secrets that it is granted.
     pub secrets: Vec<String>,
-    /// Whether it receives replies out of band.
+    /// Whether it receives callbacks; must be known before a component is loaded, because the listener is bound first.
     pub callbacks: bool,
-    /// How long a turn may take.
+    /// The deadline of a turn.
     pub deadline: Option<Duration>,
-    /// What takes the turns of the executor of the component's name while that is not ready.
+    /// The fallback of the executor of the component's name.
     pub fallback: Option<ExecutorName>,
 }
 
-/// Completes the settings of an executor, and checks them. Keys in problems start at `settings`.
+/// Completes and checks the settings of an executor. Keys in problems start with `settings`.
 pub type Settle = Arc<dyn Fn(&ExecutorName, &mut Map<String, Value>) -> Result<(), Problem> + Send + Sync>;
 
 /// The components that ship with the host.
@@ -53,7 +53,7 @@ pub struct Builtins(Arc<[Builtin]>);
 // === impl Builtins ===
 
 impl Builtins {
-    /// These.
+    /// Makes the list.
     pub fn new(builtins: Vec<Builtin>) -> Self {
         Self(builtins.into())
     }

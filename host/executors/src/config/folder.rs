@@ -1,9 +1,9 @@
-//! The folder of executors: `NAME.wasm`, and beside it `NAME.toml` with the keys of `[executor.NAME]`.
+//! The executors folder: `NAME.wasm`, and beside it `NAME.toml` with the keys of `[executor.NAME]`.
 //!
-//! What is in the folder may change while the host runs, so a mistake there is a mistake of one executor, not of the
-//! configuration: [`Folder::executor`] tells it with its line, as in the main file, and everything else goes on. Files
-//! whose names cannot be an executor's are skipped and told of; other files, and those that begin with a dot, are nobody's
-//! business. The number of executors is bounded, so that a wrong path (`/tmp`) does not load a disk.
+//! The folder may change while the host runs, so a mistake in it affects one executor only: [`Folder::executor`] reports it
+//! with its line, as in the main file, and all other executors carry on. A file whose name cannot be an executor's is
+//! skipped with a warning; files with other extensions, and hidden files, are ignored. The number of executors is bounded,
+//! so that a wrong path (`/tmp`) does not load everything on a disk.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,17 +14,17 @@ use super::name::ExecutorName;
 use super::section::{Executor, ExecutorSection, Resolver};
 use talaria_config::{ConfigError, Env, Problem, Source};
 
-/// More executors than this in one folder is a mistake.
+/// The most executors in one folder; more is a wrong path.
 const MOST: usize = 256;
 
-/// The folder, and what an executor in it is read against.
+/// The folder, and what resolving an executor in it needs.
 #[derive(Debug, Clone)]
 pub struct Folder {
     /// The folder itself.
     pub path: PathBuf,
-    /// Where relative paths start.
+    /// The folder that relative paths start from.
     pub base: PathBuf,
-    /// The components that ship with the host, which have names and settings of their own.
+    /// The components that ship with the host.
     pub builtins: Builtins,
     /// The main file's sections, for components in the folder that have no file of their own.
     pub sections: BTreeMap<ExecutorName, ExecutorSection>,
@@ -32,12 +32,12 @@ pub struct Folder {
     pub main: Option<Source>,
 }
 
-/// What is in the folder.
+/// The content of the folder.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// The files of each executor.
     pub executors: BTreeMap<ExecutorName, Files>,
-    /// What was skipped, and why.
+    /// The files that were skipped, and why.
     pub skipped: Vec<String>,
 }
 
@@ -53,17 +53,17 @@ pub struct Files {
 // === impl Folder ===
 
 impl Folder {
-    /// Where the component of an executor is, or would be.
+    /// The path of an executor's component.
     pub fn component(&self, name: &ExecutorName) -> PathBuf {
         self.path.join(format!("{name}.wasm"))
     }
 
-    /// Where its own configuration is, or would be.
+    /// The path of an executor's own configuration.
     pub fn policy(&self, name: &ExecutorName) -> PathBuf {
         self.path.join(format!("{name}.toml"))
     }
 
-    /// What is there now. A folder that does not exist is empty.
+    /// Lists the folder. A folder that does not exist is empty.
     pub fn list(&self) -> Result<Listing, ConfigError> {
         let unreadable =
             |error: io::Error| ConfigError::file(&self.path, format!("cannot be listed: {error}"));
@@ -99,8 +99,7 @@ impl Folder {
         Ok(listing)
     }
 
-    /// An executor whose component is in the folder, and whose own file has this text. What has no effect, or one that
-    /// should be known, is added to `warnings`.
+    /// Resolves an executor whose component is in the folder; `policy` is the text of its own file.
     pub fn executor(
         &self,
         name: &ExecutorName,
@@ -136,7 +135,7 @@ impl Folder {
     }
 }
 
-/// A problem in the main file, or nowhere.
+/// Locates a problem in the main file, if there is one.
 fn place(main: Option<&Source>, problem: Problem) -> ConfigError {
     match main {
         Some(main) => main.at(problem),

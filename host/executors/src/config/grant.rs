@@ -1,8 +1,9 @@
 //! `[executor.NAME.grant]`: what an executor may do, as written and as it applies.
 //!
-//! Everything is off or small unless it is granted, and every number has a ceiling, so that no line of a file can take the
-//! machine away from the other executors. What a built-in component implies by its settings counts as granted by name:
-//! a gateway that the operator points it at may be on loopback or in a private network.
+//! Everything is off or small unless it is granted, and every number has a ceiling, so that no configuration lets one
+//! executor starve the others. A built-in component is trusted: where its section grants no calls, it gets the calls in its
+//! own needs, with its settings filled in, when it is loaded. The hosts of these calls may have private addresses, because
+//! the operator named them in the settings. No other component gets anything that is not written.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -26,18 +27,18 @@ use talaria_config::{Period, Problem, Size, count};
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "executor.NAME.grant")]
 pub struct GrantSection {
-    /// The calls that it may make: method, address, and `*` at the end for everything below.
+    /// The calls that it may make: method, URL, and `*` at the end for everything below.
     ///
-    /// Default: what the settings of a built-in component imply; nothing for any other
+    /// Default: the calls that a built-in component declares, with its settings filled in; nothing for any other
     ///
     /// Example: `egress = ["POST https://api.example.com/v1/*"]`
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
     pub egress: Option<Vec<Pattern>>,
-    /// The host names in `egress` that may lead to loopback or into a private network, such as those of a compose file or of
+    /// The host names in `egress` that may resolve to loopback or private addresses, such as those of a compose file or of
     /// Kubernetes. An address in `egress`, and `localhost`, need no entry here.
     ///
-    /// Default: the hosts that the settings of a built-in component imply; none for any other
+    /// Default: the hosts of the calls that a built-in component declares; none for any other
     ///
     /// Example: `private = ["gateway", "*.svc.cluster.local"]`
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,29 +53,29 @@ pub struct GrantSection {
     /// Example: `secrets = ["MODEL_KEY", { name = "SEARCH_KEY", to = ["https://search.example.com/*"] }]`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets: Option<Vec<SecretGrant>>,
-    /// Lets it receive replies out of band, at the address of `[callback]`.
+    /// Lets it receive callbacks, at the address of `[callback]`.
     ///
     /// Default: `true` for `builtin:plugin-callback`; `false` for any other
     ///
     /// Example: `callbacks = true`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callbacks: Option<bool>,
-    /// Lets it make the calls of `egress` by `wasi:http` too, which is how `fetch` of JavaScript calls.
+    /// Lets it make the calls in `egress` through `wasi:http` too, as `fetch` in JavaScript does.
     ///
     /// Example: `wasi_http = true`
     pub wasi_http: bool,
-    /// Random numbers that nobody can guess. Without it there are some that are good for hash tables, not for keys.
+    /// Unpredictable random numbers. Without it, random numbers are good enough for hash tables, not for keys.
     ///
     /// Default: `true` for built-in components; `false` for any other
     ///
     /// Example: `random = true`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub random: Option<bool>,
-    /// Clocks as precise as the machine's. Without it they tell milliseconds.
+    /// Clocks with the precision of the machine. Without it, their precision is a millisecond.
     ///
     /// Example: `precise_clock = true`
     pub precise_clock: bool,
-    /// A folder that it can read, and not change, as `/data`; a path, relative to this file.
+    /// A folder that it can read, but not change, as `/data`; a path, relative to this file.
     ///
     /// Default: none
     ///
@@ -85,35 +86,35 @@ pub struct GrantSection {
     ///
     /// Example: `memory = "128MiB"`
     pub memory: Size,
-    /// How long one turn may compute, waiting aside; at most `3600s`.
+    /// The CPU time of one turn, without waiting; at most `3600s`.
     ///
     /// Example: `cpu = "10s"`
     pub cpu: Period,
-    /// How many calls one turn may make; at most `1000000`.
+    /// The number of calls that one turn may make; at most `1000000`.
     ///
     /// Example: `calls = 20`
     pub calls: NonZeroU32,
-    /// How many calls of one turn may be open at once; at most `1000`.
+    /// The number of calls of one turn that may be open at once; at most `1000`.
     ///
     /// Example: `connections = 2`
     pub connections: NonZeroU32,
-    /// How many bytes of bodies one turn may receive; at most `4GiB`.
+    /// The number of body bytes that one turn may receive; at most `4GiB`.
     ///
     /// Example: `bytes_in = "16MiB"`
     pub bytes_in: Size,
-    /// How many bytes of bodies one turn may send; at most `4GiB`.
+    /// The number of body bytes that one turn may send; at most `4GiB`.
     ///
     /// Example: `bytes_out = "1MiB"`
     pub bytes_out: Size,
-    /// How many log lines it may write a second, all its turns together; at most `10000`. Others are dropped and counted.
+    /// The number of log lines per second, over all its turns; at most `10000`. Further lines are dropped and counted.
     ///
     /// Example: `log_lines = 10`
     pub log_lines: NonZeroU32,
-    /// How many bytes of log lines it may write a second; at most `16MiB`.
+    /// The number of bytes of log lines per second; at most `16MiB`.
     ///
     /// Example: `log_bytes = "16KiB"`
     pub log_bytes: Size,
-    /// How much it may remember of one conversation; at most `64MiB`.
+    /// How much state it may store per context; at most `64MiB`.
     ///
     /// Example: `state = "64KiB"`
     pub state: Size,
@@ -124,17 +125,17 @@ pub struct GrantSection {
 pub struct Grant {
     /// The calls that it may make.
     pub egress: Vec<Pattern>,
-    /// The names that may lead into a private network.
+    /// The host names that may resolve to private addresses.
     pub private: Vec<HostPattern>,
-    /// The secrets that may be filled in, each with its destinations; one that is not set is there without a value.
+    /// The secrets that may be filled in, each with its destinations; a secret that is not set has no value.
     pub secrets: Secrets,
-    /// Whether it may receive replies out of band.
+    /// Whether it may receive callbacks.
     pub callbacks: bool,
-    /// What of WASI it has.
+    /// The parts of WASI that it gets.
     pub wasi: Wasi,
-    /// What it may use; those of the section around the grant are not in it.
+    /// Its limits, without those that are keys of the executor's section.
     limits: Limits,
-    /// What the needs of a built-in component fill in when it is loaded.
+    /// What is filled in from the needs of a built-in component when it is loaded.
     open: Open,
 }
 
@@ -143,11 +144,11 @@ pub struct Grant {
 struct Open {
     egress: bool,
     private: bool,
-    /// Secrets that may go wherever the executor may call, which is not known yet.
+    /// Secrets towards every call of the executor; the calls are not known yet.
     secrets: Vec<(String, SecretString)>,
 }
 
-/// Ceilings. Memory: the size of a slot in the engine's pool.
+/// The ceilings. Memory: the size of a slot in the engine's pool.
 const MEMORY: Size = Size::mib(256);
 const CPU: Period = Period::secs(3600);
 const CALLS: u32 = 1_000_000;
@@ -156,7 +157,7 @@ const BYTES: Size = Size::mib(4096);
 const LOG_LINES: u32 = 10_000;
 const LOG_BYTES: Size = Size::mib(16);
 const STATE: Size = Size::mib(64);
-/// A day: a turn that waits longer is not one that somebody waits for.
+/// One day: nobody waits longer for a turn.
 pub(super) const DEADLINE: Period = Period::secs(24 * 3600);
 /// Turns of one executor, running or waiting.
 pub(super) const TURNS: u32 = 100_000;
@@ -186,8 +187,8 @@ impl Default for GrantSection {
 }
 
 impl GrantSection {
-    /// What applies, but for the secrets. `builtin` is the component's preset where it is built in. Keys in problems start
-    /// below the executor's section.
+    /// Checks the section and makes a grant, still without secrets. `builtin` is the preset of a built-in component. Keys
+    /// in problems are relative to the executor's section.
     pub(super) fn settle(self, builtin: Option<&Preset>, folder: &Path) -> Result<Grant, Problem> {
         at_most("memory", self.memory, MEMORY)?;
         at_most("cpu", self.cpu, CPU)?;
@@ -262,12 +263,12 @@ fn number(count: NonZeroU32) -> usize {
 }
 
 impl Grant {
-    /// How much memory one turn may use.
+    /// The memory that one turn may use, in bytes.
     pub fn memory(&self) -> usize {
         self.limits.memory
     }
 
-    /// Grants a secret towards `to`, or, where that is empty, towards everything that the executor may call.
+    /// Grants a secret towards `to`, or, if that is empty, towards every call that the executor may make.
     pub(super) fn insert_secret(
         &mut self,
         name: &str,
@@ -283,15 +284,15 @@ impl Grant {
         Ok(())
     }
 
-    /// Leaves calls and secrets to the needs of the component again, but for this one secret.
+    /// Discards the written calls and secrets: the calls follow from the component's needs, with this one secret.
     pub(super) fn reopen(&mut self, name: &str, value: SecretString) -> Result<(), InvalidSecret> {
         (self.egress, self.private, self.secrets) = (Vec::new(), Vec::new(), Secrets::new());
         self.open = Open { egress: true, private: true, secrets: Vec::new() };
         self.insert_secret(name, value, Vec::new())
     }
 
-    /// Fills in what is left to the component: the calls in its needs, the hosts of these calls, and its secrets towards
-    /// them. An operator's component gets nothing by this.
+    /// Fills in what the section leaves to a built-in component: the calls in its needs, their hosts, and its secrets
+    /// towards them. For any other component this does nothing.
     pub fn fill_in(&mut self, needs: &[String], settings: &Map<String, Value>) {
         let needed = patterns(needs, settings);
         let open = std::mem::take(&mut self.open);
@@ -302,19 +303,19 @@ impl Grant {
             self.egress = needed;
         }
         for (name, value) in open.secrets {
-            // It was valid when it was granted.
+            // The secret was checked when it was granted.
             let _ = self.secrets.insert(name, value, self.egress.clone());
         }
     }
 }
 
-/// The calls that a component needs. A need that names a setting without a value is a call that cannot be made.
+/// The calls that a component needs. A need with a setting that has no value is left out.
 fn patterns(needs: &[String], settings: &Map<String, Value>) -> Vec<Pattern> {
     needs.iter().filter_map(|need| fill_in(need, settings).ok()?.parse().ok()).collect()
 }
 
 impl Executor {
-    /// What its component may use.
+    /// The limits of its component.
     pub fn limits(&self) -> Limits {
         Limits {
             deadline: self.deadline,
@@ -324,7 +325,7 @@ impl Executor {
         }
     }
 
-    /// What this component of it may reach: what it needs, as far as it is granted.
+    /// What its component may reach: what it needs, if that is granted.
     pub fn access(&self, component: &Component, settings: &Map<String, Value>) -> Arc<Access> {
         let needs = &component.description().needs;
         Arc::new(Access {
@@ -342,5 +343,5 @@ impl Executor {
     }
 }
 
-/// The default deadline of a turn; the Python bridge had the same.
+/// The default deadline of a turn, which is that of the Python bridge.
 pub(super) const TURN: Duration = Duration::from_secs(600);

@@ -1,16 +1,15 @@
 //! The configuration of executors.
 //!
-//! The sections are shapes of `talaria.toml`, exactly as written, and part of its reference. [`Resolver`] makes an
-//! [`Executor`] of a section: with its grant and its secrets, and with what its component is given by itself where that is
-//! built in.
+//! The sections have the shape of `talaria.toml`, exactly as written, and are part of its reference. A [`Resolver`] makes an
+//! [`Executor`] from a section: with its grant, its secrets, and the preset of its component if that is built in.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `section` | `[executor.NAME]`, and the executor that becomes of it |
+//! | `section` | `[executor.NAME]`, and the executor that it configures |
 //! | `grant`, `secret` | `[executor.NAME.grant]`: what an executor may do |
-//! | `builtin` | the components that ship with the host, and what they are given without being configured |
-//! | `folder` | executors that are dropped into a folder |
-//! | `standalone` | one executor without the rest, for a command that tries it |
+//! | `builtin` | the components that ship with the host, and their presets |
+//! | `folder` | the executors folder |
+//! | `standalone` | one executor by itself, for `talaria executor test` |
 //! | `rule` | `[[route]]`: which executor takes which messages |
 //! | `name` | names of executors, and references to components |
 
@@ -38,28 +37,28 @@ pub use secret::SecretGrant;
 pub use section::{Executor, ExecutorSection, FailMode, Resolver};
 pub use standalone::standalone;
 
-/// Everything that is configured about executors.
+/// The configuration of all executors of a host.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The executors of the main file, and built-in ones.
     pub fixed: BTreeMap<ExecutorName, Executor>,
-    /// Where operators drop others, at any time.
+    /// The folder where operators add others at any time.
     pub folder: Folder,
-    /// Where the last good versions of executors are kept; `None` is nowhere.
+    /// The folder for the last good versions and the audit log; `None` to store neither.
     pub state: Option<PathBuf>,
-    /// The executor that takes a turn when nothing else is said.
+    /// The executor that takes a turn if no rule applies.
     pub default: ExecutorName,
     /// Whether a message may name its executor.
     pub caller_may_choose: bool,
-    /// Which executor takes which messages, the first rule that fits.
+    /// The rules; the first that matches a message picks its executor.
     pub routes: Vec<RouteRule>,
-    /// How often executors are probed again.
+    /// How often executors are probed.
     pub probe_every: Duration,
     /// The WebAssembly engine.
     pub engine: EngineConfig,
     /// The session variables that executors are given.
     pub session_keys: SessionKeys,
-    /// How components are pulled.
+    /// How to pull components from registries.
     pub oci: talaria_oci::Options,
     /// Whether there is a callback listener, or would be in a host that serves.
     pub takes_callbacks: bool,

@@ -1,4 +1,4 @@
-//! Names of executors, and references to components, as they are written.
+//! Names of executors and references to components, as written.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,27 +7,27 @@ use std::str::FromStr;
 use talaria_config::text_value;
 use talaria_oci::{InvalidReference, Reference};
 
-/// The name of an executor: a file name, a metric's label and a key in the file at once.
+/// The name of an executor, which is also a file name, a metric label and a key in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecutorName(String);
 
-/// What takes the turns of an executor that is not ready; written as its name, or `none`.
+/// The fallback of an executor; written as a name, or `none`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fallback {
-    /// Nothing: they say that it is not ready.
+    /// No fallback: turns fail while the executor is not ready.
     None,
     /// This executor.
     To(ExecutorName),
 }
 
-/// Where a component's bytes come from.
+/// Where a component comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ComponentRef {
-    /// A component that ships with the host, by its name; whether there is one is checked when the section is resolved.
+    /// Built in, by its name. A [`Resolver`](super::Resolver) checks that it exists.
     Builtin(String),
     /// A `.wasm` file.
     File(PathBuf),
-    /// In a registry, by its digest.
+    /// A registry, by digest.
     Oci(Reference),
 }
 
@@ -56,7 +56,7 @@ impl FromStr for ExecutorName {
             Ok(Self(text.to_owned()))
         } else {
             Err(format!(
-                "`{text}` is no name for an executor; use lower-case letters, digits and hyphens, at most 64, such as `my-agent`"
+                "`{text}` is not a valid executor name; use lower-case letters, digits and hyphens, at most 64, such as `my-agent`"
             ))
         }
     }

@@ -1,7 +1,7 @@
 //! `[[route]]`: which executor takes which messages.
 //!
-//! All conditions of a rule must hold; one that is left out always holds. The section is the rule: what is checked here
-//! is each value by itself; whether the executor is there is checked by the one who loads the whole file.
+//! All conditions of a rule must hold; a condition that is left out always holds. Parsing checks each value; whether the
+//! executor exists is checked with the whole file.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,15 +18,15 @@ use super::name::ExecutorName;
 #[serde(deny_unknown_fields, expecting = "a table like { skill = \"…\", executor = \"…\" }")]
 #[schemars(rename = "route")]
 pub struct RouteRule {
-    /// What the rule is called where it is explained and counted.
+    /// The name of the rule in explanations and metrics.
     ///
-    /// Default: its place in the file: `route[0]`
+    /// Default: its position in the file: `route[0]`
     ///
     /// Example: `name = "papers"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The skill that the message names in its metadata, or else the request in its: `skill`, `skillId` or `skill_id`. `*`
-    /// stands for any text, here and below.
+    /// The skill in the metadata of the message, else in that of the request: `skill`, `skillId` or `skill_id`. `*` matches
+    /// any text, here and below.
     ///
     /// Default: any
     ///
@@ -47,22 +47,22 @@ pub struct RouteRule {
     /// Example: `principal = "platform"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<Patterns>,
-    /// The model that the message asks for: `model` in its metadata, or else in the request's.
+    /// The model that the message asks for: `model` in its metadata, else in that of the request.
     ///
     /// Default: any
     ///
     /// Example: `model = "nousresearch/*"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Patterns>,
-    /// Other metadata of the message, or else of the request: each key with the values that fit.
+    /// Other metadata of the message, else of the request: each key with the values that match.
     ///
     /// Default: any
     ///
     /// Example: `metadata = { tier = ["gold", "silver"] }`
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, Patterns>,
-    /// How many of 100 conversations the rule takes; the others go on to the next rule. Which they are is fixed by
-    /// their context ids: a conversation stays where it is, and a larger weight only adds others.
+    /// The percentage of contexts that the rule takes; the others go on to the next rule. The context id decides, so a
+    /// context stays with its executor, and a larger weight only adds contexts.
     ///
     /// Default: all
     ///
@@ -75,18 +75,18 @@ pub struct RouteRule {
     pub executor: ExecutorName,
 }
 
-/// Texts in which `*` stands for any text; one of them must fit.
+/// Patterns in which `*` matches any text; one of them must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patterns(Vec<String>);
 
-/// How many of 100; from 0 to 100.
+/// A percentage of contexts, from 0 to 100.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Weight(f64);
 
 // === impl RouteRule ===
 
 impl RouteRule {
-    /// Whether it takes every message that comes to it.
+    /// Whether it matches every message.
     pub fn takes_all(&self) -> bool {
         let Self { name: _, skill, tenant, principal, model, metadata, weight, executor: _ } = self;
         skill.is_none()
@@ -101,18 +101,18 @@ impl RouteRule {
 // === impl Patterns ===
 
 impl Patterns {
-    /// Whether the text fits one of them.
-    pub fn fit(&self, text: &str) -> bool {
+    /// Whether one of them matches the text.
+    pub fn match_text(&self, text: &str) -> bool {
         self.0.iter().any(|pattern| fits(pattern, text))
     }
 
-    /// Those that stand for one text only.
+    /// The patterns without `*`.
     pub fn plain(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str).filter(|pattern| !pattern.contains('*'))
     }
 }
 
-/// Each piece between two stars is looked for behind the one before, so the time is that of reading the text once.
+/// Searches for each piece between two stars after the one before, so the text is read once.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(head) else { return false };
@@ -192,7 +192,7 @@ impl JsonSchema for Patterns {
 // === impl Weight ===
 
 impl Weight {
-    /// Of 100.
+    /// The percentage.
     pub fn get(self) -> f64 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! A secret in a grant: its name, and where it may go.
+//! A secret in a grant: its name and its destinations.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,12 +8,12 @@ use serde::Serialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
-/// A secret that an executor may have filled in: by name, and optionally only towards some destinations.
+/// A secret that may be filled into the calls of an executor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SecretGrant {
-    /// The name: the environment variable that holds the value, or with `_FILE` appended the path of a file that does.
+    /// Its name: the environment variable with the value or, with `_FILE` appended, with the path of a file.
     pub name: String,
-    /// The destinations; none means everything that the grant's `egress` allows.
+    /// Its destinations; empty for every call that the executor may make.
     pub to: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl<'de> Visitor<'de> for NameOrTable {
 }
 
 fn checked<E: de::Error>(name: String, to: Vec<String>) -> Result<SecretGrant, E> {
-    // Whoever wrote the value here by mistake must not read it in a log: the text is not repeated.
+    // The error does not repeat the text, which may be the secret itself.
     let fits = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
     match fits && !name.is_empty() && name.len() <= 128 {
         true => Ok(SecretGrant { name, to }),

@@ -1,8 +1,8 @@
-//! Executors: `[executor.NAME]` as written, and what becomes of it.
+//! `[executor.NAME]` as written, and the executor that it configures.
 //!
-//! A built-in executor needs no section: its settings come from its preset, and its grant is the one
-//! that its settings imply. What a section says replaces that part only. An executor of the operator's own gets exactly
-//! what its section grants: nothing, if it grants nothing.
+//! A built-in executor needs no section: its preset gives it settings and secrets, and its grant follows from the needs of
+//! its component. A key in a section replaces that part only. An executor of the operator's own gets exactly what its
+//! section grants: nothing, if it grants nothing.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -40,30 +40,30 @@ pub struct ExecutorSection {
     /// Example: `deadline = "120s"`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Period>,
-    /// How many of its turns run at once; a further one waits for its place, within its deadline. At most `100000`.
+    /// The number of its turns that run at once; further turns wait, within their deadline. At most `100000`.
     ///
     /// Example: `concurrency = 10`
     pub concurrency: NonZeroU32,
-    /// How many of its turns wait for their place; a further one fails as busy and can be tried again. At most `100000`.
+    /// The number of its turns that wait; further turns fail as busy and can be retried. At most `100000`.
     ///
     /// Example: `queue = 100`
     pub queue: NonZeroU32,
-    /// The executor that takes its turns while it is not ready; `none` for none. It takes them again by itself.
+    /// The executor that takes its turns while it is not ready; `none` for no fallback. Once ready, it takes its turns again.
     ///
-    /// Default: none; `chat-completions` for `plugin-callback` where `MOLECULE_A2A_PLATFORM_ENABLED` picked it
+    /// Default: none; `chat-completions` for `plugin-callback` if `MOLECULE_A2A_PLATFORM_ENABLED` makes that the default
     ///
     /// Example: `fallback = "chat-completions"`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Fallback>,
-    /// What happens to its turns while it is in quarantine, because it crashed again and again: `closed` fails them at once,
-    /// `fallback` hands them to the executor in `fallback`, `last-good` goes back to the version before this one.
+    /// What happens to its turns while it is in quarantine, after several crashes in a row: `closed` fails them at once,
+    /// `fallback` gives them to the executor in `fallback`, `last-good` goes back to the version before this one.
     ///
-    /// Default: `fallback` where one is named, else `closed`
+    /// Default: `fallback` if one is named, else `closed`
     ///
     /// Example: `fail_mode = "last-good"`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail_mode: Option<FailMode>,
-    /// What the component itself is told; it says what it understands. Built in: `base_url`, `model` and `system_prompt`
+    /// Settings of the component, checked against its schema. Built in: `base_url`, `model` and `system_prompt`
     /// for `chat-completions`, `hermes-runs` and `hermes`, `history` for `chat-completions` and `hermes`, and `tools` for
     /// `hermes`; `inbound_url`, `health_url`, `chat_id`, `workspace_id` and `reply_timeout_seconds` for `plugin-callback`.
     /// `HERMES_API_BASE` overrides `base_url` of `executor.chat-completions` and `executor.hermes-runs`, `OPENAI_BASE_URL`
@@ -77,7 +77,7 @@ pub struct ExecutorSection {
     pub grant: GrantSection,
 }
 
-/// What happens to the turns of an executor that is in quarantine.
+/// What happens to the turns of an executor in quarantine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailMode {
@@ -85,38 +85,38 @@ pub enum FailMode {
     Closed,
     /// The fallback takes them.
     Fallback,
-    /// The version before takes them.
+    /// The version before this one takes them.
     LastGood,
 }
 
-/// An executor, ready to be loaded.
+/// A configured executor, ready to be loaded.
 #[derive(Debug, Clone)]
 pub struct Executor {
     /// Its name.
     pub name: ExecutorName,
-    /// Its component; a path is usable as it is.
+    /// Its component; a path is not relative to the file any more.
     pub component: ComponentRef,
     /// How long a turn may take.
     pub deadline: Duration,
-    /// How many of its turns run at once.
+    /// The number of its turns that run at once.
     pub concurrency: NonZeroU32,
-    /// How many of its turns wait for their place.
+    /// The number of its turns that wait.
     pub queue: NonZeroU32,
-    /// What takes its turns while it is not ready.
+    /// The executor that takes its turns while it is not ready.
     pub fallback: Option<ExecutorName>,
     /// What happens to its turns while it is in quarantine.
     pub fail_mode: FailMode,
-    /// What the component is told, as the contract's JSON.
+    /// The settings of the component, as the JSON of the contract.
     pub settings: Map<String, Value>,
     /// What it may do.
     pub grant: Grant,
 }
 
-/// Makes executors of their sections.
+/// Makes executors from their sections.
 pub struct Resolver<'a> {
     /// The environment, for secrets.
     pub env: Env<'a>,
-    /// Where relative paths start.
+    /// The folder that relative paths start from.
     pub folder: &'a Path,
     /// The components that ship with the host.
     pub builtins: &'a Builtins,
@@ -139,7 +139,7 @@ impl Default for ExecutorSection {
     }
 }
 
-/// A free table, as JSON. What JSON does not have is refused (not-a-number) or becomes text (dates).
+/// Reads a free-form table as JSON. Dates become text; numbers that JSON lacks are rejected.
 fn settings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
     members(toml::Table::deserialize(deserializer)?).map_err(de::Error::custom)
 }
@@ -157,7 +157,9 @@ fn json(value: toml::Value) -> Result<Value, String> {
         toml::Value::String(text) => Value::String(text),
         toml::Value::Integer(number) => Value::from(number),
         toml::Value::Float(number) if number.is_finite() => Value::from(number),
-        toml::Value::Float(_) => return Err("no number that JSON has; a component is given JSON".into()),
+        toml::Value::Float(_) => {
+            return Err("JSON has no such number, and a component gets its settings as JSON".into());
+        }
         toml::Value::Boolean(flag) => Value::Bool(flag),
         toml::Value::Datetime(date) => Value::String(date.to_string()),
         toml::Value::Array(values) => Value::Array(values.into_iter().map(json).collect::<Result<_, _>>()?),
@@ -168,8 +170,8 @@ fn json(value: toml::Value) -> Result<Value, String> {
 // === impl Resolver ===
 
 impl Resolver<'_> {
-    /// Makes an executor of its section. `dropped` is its component in the folder of executors. Keys in problems start
-    /// below the section.
+    /// Makes an executor from its section. `dropped` is its component in the executors folder. Keys in problems are
+    /// relative to the section.
     pub fn resolve(
         &self,
         name: ExecutorName,
@@ -189,7 +191,7 @@ impl Resolver<'_> {
         } = section;
         let component = self.component(&name, component, dropped)?;
         let own = self.builtins.get(name.as_str()).map(|builtin| &builtin.preset);
-        // The environment goes before the file, also for a component of the operator's own under that name.
+        // The environment takes precedence, also over the settings of an operator's component of that name.
         if let Some(preset) = own {
             settings.extend(preset.overrides.clone());
         }
@@ -243,7 +245,7 @@ impl Resolver<'_> {
         Ok(Executor { name, component, deadline, concurrency, queue, fallback, fail_mode, settings, grant })
     }
 
-    /// The component of an executor.
+    /// The component: as written, else the file in the folder, else the built-in one of that name.
     fn component(
         &self,
         name: &ExecutorName,
@@ -282,8 +284,8 @@ impl Resolver<'_> {
 // === impl Executor ===
 
 impl Executor {
-    /// Points an executor with a built-in component at another upstream: `secret` is its key there, and what it may call
-    /// follows from its needs.
+    /// Points an executor with a built-in component at another upstream, with `secret` as its key there. Its grant then
+    /// follows from the needs of its component.
     pub fn point_at(&mut self, base: &HttpUrl, key: &str, secret: SecretString) -> Result<(), Problem> {
         self.settings.insert("base_url".into(), base.as_str().into());
         self.grant.reopen(key, secret).map_err(|error| problem("grant.secrets", error.to_string()))
@@ -294,7 +296,7 @@ fn problem(key: &str, what: impl Into<String>) -> Problem {
     Problem { key: key.to_owned(), what: what.into() }
 }
 
-/// Where a secret may go, as the grant says.
+/// The destinations of a secret, as written.
 fn destinations(wanted: &SecretGrant) -> Result<Vec<Pattern>, String> {
     let pattern = |to: &String| match to.contains(' ') {
         true => to.parse(),

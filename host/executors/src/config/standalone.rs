@@ -1,7 +1,7 @@
-//! One executor by itself, for a command that tries it: its own file, and nothing of this machine.
+//! One executor by itself, for `talaria executor test`: its own file, and nothing from this machine.
 //!
-//! No variable of the environment is read. Every secret that the file grants has the same made-up value, so that an
-//! executor behaves as if it had its keys, and none of them can get out.
+//! No environment variable is read. Every secret that the file grants has the same made-up value, so that the executor
+//! behaves as if it had its keys, and no real key can leak.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::name::ExecutorName;
 use super::section::{Executor, ExecutorSection, Resolver};
 use talaria_config::{ConfigError, Env, Problem, Source};
 
-/// Makes an executor of a component and its file: `own`, or the one beside the component, if there is one.
+/// Makes an executor from a component and its file: `own`, else the file beside the component, if there is one.
 pub fn standalone(
     name: ExecutorName,
     component: PathBuf,

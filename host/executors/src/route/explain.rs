@@ -1,7 +1,7 @@
-//! `talaria route explain`: which executor would take a message, and why every rule fits it or does not.
+//! `talaria route explain`: which executor would take a message, and which rules match it.
 //!
-//! Nothing is loaded or called: whether an executor is ready is not known here, so its fallback is shown beside it.
-//! Without a context id, rules with a weight are shown by their share.
+//! Nothing is loaded or called, so whether an executor is ready is not known; its fallback is shown instead. Without a
+//! context id, rules with a weight are shown by their percentage.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,10 +14,10 @@ use talaria_turns::{Asked, ContextId, Message, Metadata, Part, Principal, Role};
 use super::{CHOICE, Routes, Rule, Tested, Why, point};
 use crate::config::{Config, Executor, ExecutorName};
 
-/// A message to ask about. What is given by name goes before what the JSON of the message says.
+/// A message to explain. Fields take precedence over the JSON in `text`.
 #[derive(Debug, Clone, Default)]
 pub struct Query {
-    /// A text, or the JSON of a message or a request, whose metadata, tenant and context count.
+    /// A text, or the JSON of a message or a request with its metadata, tenant and context.
     pub text: Option<String>,
     /// The tenant of the request.
     pub tenant: Option<String>,
@@ -33,58 +33,58 @@ pub struct Query {
     pub context: Option<ContextId>,
 }
 
-/// What would happen to a message.
+/// Which executor would take a message, and why.
 #[derive(Debug, Serialize)]
 pub struct Explanation {
-    /// The conversation, where one was given.
+    /// The context, if one was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<String>,
     rules: Vec<Considered>,
-    /// Who takes it; several where that depends on the conversation.
+    /// The executors that would take it; several if the context decides.
     takes: Vec<Takes>,
-    /// Why nobody does.
+    /// Why no executor would.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<String>,
 }
 
-/// A rule.
+/// A rule, and whether it matches.
 #[derive(Debug, Serialize)]
 struct Considered {
     route: String,
     executor: String,
-    /// Whether it fits; unknown where that depends on the conversation.
+    /// Whether it matches; `None` if the context decides.
     fits: Option<bool>,
     conditions: Vec<Tested>,
     #[serde(skip_serializing_if = "Option::is_none")]
     weight: Option<Drawn>,
 }
 
-/// A rule's weight.
+/// The weight of a rule.
 #[derive(Debug, Serialize)]
 struct Drawn {
-    /// How many of 100 conversations it takes.
+    /// The percentage of contexts that the rule takes.
     weight: f64,
-    /// Where this one is among them; it is taken below the weight.
+    /// The position of this context; the rule takes it if this is below the weight.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<f64>,
 }
 
-/// An executor that takes it.
+/// An executor that would take the message.
 #[derive(Debug, Serialize)]
 struct Takes {
     executor: String,
-    /// How many of 100 conversations.
+    /// For this percentage of contexts.
     share: f64,
-    /// The rule, or what else decided.
+    /// The label of the rule, or of the other reason.
     route: String,
-    /// Who takes its turns while it is not ready.
+    /// The executor that takes its turns while it is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     fallback: Option<String>,
     #[serde(skip)]
     why: Why,
 }
 
-/// A message as the command line describes it.
+/// The message that a query describes.
 struct Described {
     message: Message,
     metadata: Metadata,
@@ -95,11 +95,11 @@ struct Described {
 // === impl Explanation ===
 
 impl Explanation {
-    /// Explains what the command line asks about.
+    /// Explains a query.
     pub fn new(config: &Config, query: &Query) -> Self {
         let routes = Routes::new(config);
         let Described { message, metadata, principal, context } = Described::read(query);
-        // Where none was given, none is looked at.
+        // Never looked at: without a context, weights are shown by their percentage.
         let no_context = ContextId::fresh();
         let asked = Asked {
             principal: &principal,
@@ -121,32 +121,32 @@ impl Explanation {
         Self { context: context.map(|context| context.as_str().to_owned()), rules, takes, refused }
     }
 
-    /// Whether somebody takes it.
+    /// Whether an executor would take it.
     pub fn is_taken(&self) -> bool {
         self.refused.is_none()
     }
 }
 
-/// The configuration of an executor, of the main file or of the folder, as it is now.
+/// The current configuration of an executor, from the main file or the folder.
 fn executor<'a>(config: &'a Config, name: &ExecutorName) -> Option<Cow<'a, Executor>> {
     let in_folder = || {
         let files = config.folder.list().ok()?.executors.remove(name)?;
         files.component?;
         let policy = files.policy.and_then(|path| std::fs::read_to_string(path).ok());
-        // Its secrets are not looked at.
+        // Its secrets do not matter here.
         config.folder.executor(name, policy.as_deref(), &|_| None, &mut Vec::new()).ok()
     };
     in_folder().map(Cow::Owned).or_else(|| config.fixed.get(name).map(Cow::Borrowed))
 }
 
-/// Who takes how much, rule by rule.
+/// The percentage of each executor, rule by rule.
 fn shares(config: &Config, routes: &Routes, considered: &[Considered]) -> Vec<Takes> {
     let mut left = 100.0;
     let mut takes = Vec::new();
     for (rule, considered) in routes.rules.iter().zip(considered) {
         let share = match (considered.fits, rule.route.weight) {
             (Some(false), _) => continue,
-            // What one rule takes does not depend on what another one left.
+            // Weights are independent: a rule takes its percentage of what the rules before it left.
             (None, Some(weight)) => left * weight.get() / 100.0,
             (Some(true) | None, _) => left,
         };
@@ -201,7 +201,7 @@ impl Takes {
 // === impl Described ===
 
 impl Described {
-    /// What the flags say goes before what the JSON of the message says.
+    /// Reads a query; its fields take precedence over the JSON in its text.
     fn read(query: &Query) -> Self {
         let text = query.text.as_deref().unwrap_or_default();
         let whole: Value = serde_json::from_str(text).ok().filter(Value::is_object).unwrap_or_default();
@@ -234,11 +234,11 @@ impl Described {
     }
 }
 
-// === in words ===
+// === as text ===
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What comes behind the first that fits is not reached.
+        // Rules after the first that matches are not reached.
         let first = self.rules.iter().position(|rule| rule.fits == Some(true));
         for (index, rule) in self.rules.iter().enumerate() {
             let verdict = match rule.fits {

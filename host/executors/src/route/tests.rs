@@ -1,4 +1,4 @@
-//! Rules, as they are written, against messages.
+//! Rules, as written in the configuration, against messages.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn routes(toml: &str) -> Routes {
     Routes::from_parts(&route, "stable".parse().expect("a name"), true)
 }
 
-/// A message, and what surrounds it.
+/// A message and the request around it.
 struct Sent {
     principal: Principal,
     message: Message,
@@ -136,7 +136,7 @@ fn a_choice_goes_before_the_task_and_the_task_before_the_rules() {
     assert!(matches!(chosen.to(&closed), Err(NoExecutor::Refused(_))));
 }
 
-/// How many of these conversations each executor gets.
+/// The number of contexts that each executor gets.
 fn spread(routes: &Routes, conversations: usize) -> BTreeMap<String, usize> {
     let mut spread = BTreeMap::new();
     for _ in 0..conversations {
@@ -170,7 +170,7 @@ fn what_was_taken_is_counted() {
     assert_eq!(counted, [("papers", 1), ("chosen", 0), ("continued", 0), ("default", 2)]);
 }
 
-/// Where the same text goes must not change with a version: conversations outlive upgrades.
+/// The executor of a context must not change with a release: contexts outlive upgrades.
 #[test]
 fn points_do_not_move() {
     let routes = routes("[[route]]\nweight = 5\nexecutor = \"canary\"");

@@ -1,7 +1,7 @@
-//! Executors, for the operator: which, in what state, and every change.
+//! Executors on the admin server: their state, their changes, and the audit log.
 //!
-//! Reading is for whoever may read the rest of this server. Changing always needs the token of `admin.token`, on loopback
-//! too: whoever may swap an executor decides what answers in the agent's name.
+//! Reading needs what the rest of this server needs. Changing always needs the token of `admin.token`, on loopback too:
+//! whoever can swap an executor decides what answers in the agent's name.
 
 use std::error::Error;
 
@@ -25,7 +25,7 @@ use talaria_executors::{
 /// The largest upload: a component of the largest size, in base64, and its configuration.
 const LARGEST: usize = 180 << 20;
 
-/// How many changes are shown.
+/// The number of changes that are shown.
 const SHOWN: usize = 1_000;
 
 /// A request's body.
@@ -42,7 +42,7 @@ struct Both {
     policy: Option<String>,
 }
 
-/// What is to be done.
+/// A change of an executor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Put,
@@ -76,7 +76,7 @@ pub(super) async fn audit(executors: &Executors) -> Reply {
     }
 }
 
-/// Changes an executor in the name of the token's holder.
+/// Changes an executor on behalf of the token's holder.
 pub(super) async fn change(
     executors: &Executors,
     change: Change,
@@ -153,7 +153,7 @@ async fn upload(headers: &HeaderMap, body: impl Upload) -> Result<executors::Upl
     }
 }
 
-/// An executor, as an operator wants to see it.
+/// Describes an executor for the operator.
 fn describe(table: &Table, name: &ExecutorName, entry: &TableEntry) -> Value {
     let stand_in = table.stand_in(name).filter(|(other, _)| *other != name);
     let mut shown = json!({

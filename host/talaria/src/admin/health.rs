@@ -1,14 +1,13 @@
-//! Whether the host can do its work.
+//! Whether the host is ready.
 //!
-//! Ready means that a turn would be taken and could succeed: the default executor reached its upstream when it was last
-//! probed, the store takes writes now, and the host is not shutting down. Other executors are told of, but one that is
-//! not ready is no reason to take the whole host out of service.
+//! Ready means that a turn would be accepted and could succeed: the last probe of the default executor passed, the store
+//! accepts writes, and the host is not shutting down. Other executors are part of the report, but they do not make the host
+//! unready.
 //!
-//! A default executor that is not ready, and whose fallback is, leaves the host ready: turns are taken and can succeed. The
-//! report says who stands in.
+//! If the default executor is not ready but its fallback is, the host is ready, and the report names the fallback.
 //!
-//! Executors are probed again on a timer, not when somebody asks: a probe goes to the upstream, and how often that
-//! happens is the operator's to say.
+//! Executors are probed on a timer and not on request: a probe calls the upstream, and the operator decides how often that
+//! happens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,24 +21,24 @@ use tokio_util::sync::CancellationToken;
 use crate::config::ExecutorName;
 use talaria_executors::{Executors, LoadedExecutor, Readiness};
 
-/// How long the store may take. A write is milliseconds; kubelet gives up after one second by default, but a store that
-/// is that slow should be told from one that is gone.
+/// How long the store may take. A write takes milliseconds; kubelet gives up after one second by default, but the log should
+/// tell a slow store from one that does not answer.
 const STORE: Duration = Duration::from_secs(2);
 
-/// What is known of the host's health.
+/// The sources of the host's health.
 pub(crate) struct Health {
     executors: Arc<Executors>,
     store: Arc<dyn Store>,
     draining: CancellationToken,
 }
 
-/// What `/readyz` says.
+/// The report of `/readyz`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) ready: bool,
     /// The executor that must be ready.
     default: String,
-    /// Who takes its turns while it is not.
+    /// The executor that takes its turns while it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     stand_in: Option<String>,
     executors: BTreeMap<String, Readiness>,
@@ -50,12 +49,12 @@ pub(crate) struct Report {
 // === impl Health ===
 
 impl Health {
-    /// As it was when the executors were loaded. `draining` says that no more turns are taken.
+    /// `draining` is cancelled when no more turns are accepted.
     pub(crate) fn new(executors: Arc<Executors>, store: Arc<dyn Store>, draining: CancellationToken) -> Self {
         Self { executors, store, draining }
     }
 
-    /// How the executors fare.
+    /// The state of the executors, for metrics.
     pub(crate) fn executors(&self) -> Vec<OneExecutor> {
         let table = self.executors.table();
         let one = |(name, loaded): (&ExecutorName, &Arc<LoadedExecutor>)| OneExecutor {
@@ -82,8 +81,8 @@ impl Health {
         Report { ready, default, stand_in, executors, store, draining }
     }
 
-    /// Whether the store takes writes: it is told to forget what was never there, which takes the same way as any
-    /// write and leaves nothing.
+    /// Whether the store accepts writes: deletes a key that does not exist, which takes the path of any write and leaves
+    /// nothing.
     async fn store(&self) -> Readiness {
         let key = StateKey {
             owner: Principal::anyone(),

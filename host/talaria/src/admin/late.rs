@@ -1,15 +1,15 @@
-//! The mailbox, for the operator: how many turns wait, and which replies came after their turns had ended.
+//! The mailbox on the admin server: the number of waiting turns, and replies that arrived after their turns had ended.
 //!
-//! At most [`LISTED`] turns, the newest first, and of each reply its first [`SHOWN`] characters: enough to know it again. The
-//! whole of it is in its task. Secrets are not in it.
+//! Lists at most [`LISTED`] turns, the newest first, with the first [`SHOWN`] characters of each reply; the whole reply is in
+//! its task. Secrets are masked.
 
 use serde_json::{Value, json};
 use talaria_mailbox::{Counts, Mailbox};
 use talaria_turns::{Late, StoreError};
 
-/// As many as an operator reads. Each is read from the store.
+/// As many as an operator reads; each is read from the store.
 const LISTED: usize = 100;
-/// Characters of a reply.
+/// The number of characters of a reply.
 const SHOWN: usize = 200;
 
 pub(super) async fn list(mailbox: Option<&Mailbox>) -> Result<Value, StoreError> {

@@ -1,36 +1,36 @@
-//! Paths of the operator's server.
+//! The paths of the admin server.
 
 use http::Method;
 
 use super::executors::Change;
 
-/// What a path asks for.
+/// A path of the admin server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route<'a> {
     Health,
     Ready,
     Metrics,
-    /// Turns that wait for callbacks, and replies that came late.
+    /// Turns that wait for callbacks, and late replies.
     Mailbox,
-    /// Pushes that were given up.
+    /// Push notifications that were given up.
     Undelivered,
-    /// One of them, to be tried again.
+    /// Retries one of them.
     Retry {
         task: &'a str,
         id: &'a str,
     },
     /// All executors.
     Executors,
-    /// One of them.
+    /// One executor.
     Executor {
         name: &'a str,
     },
-    /// One of them, to be read again or rolled back.
+    /// Reloads or rolls back an executor.
     Change {
         name: &'a str,
         change: Change,
     },
-    /// What was changed about them.
+    /// The audit log.
     Audit,
     Unknown,
 }
@@ -58,7 +58,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// What a request of this method would change about an executor.
+    /// The change that a request with this method asks for.
     pub(super) fn change(&self, method: &Method) -> Option<(Change, &'a str)> {
         match self {
             Self::Change { name, change } => Some((*change, name)),
@@ -68,7 +68,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// The methods that it takes; none where there is nothing to take.
+    /// The methods that the path accepts; empty for an unknown path.
     pub(super) fn methods(&self) -> &'static [Method] {
         match self {
             Self::Health
@@ -84,7 +84,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// As the log says it: never the path, which is the caller's text.
+    /// The name for the log; never the path, which comes from the caller.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Health => "healthz",

@@ -1,4 +1,4 @@
-//! The operator's server without a host behind it: routes, tokens, strangers.
+//! The admin server without a host behind it: routes, tokens, strangers.
 
 use secrecy::SecretString;
 

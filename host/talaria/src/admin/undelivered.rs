@@ -1,7 +1,7 @@
-//! Pushes that were given up, for the operator: which, why, and once more.
+//! Push notifications that were given up, on the admin server: the list, the reasons, and a retry.
 //!
-//! At most [`LISTED`], the newest first; what is older is tried again by its owner, or when the newer ones are gone. A
-//! webhook's query and its credentials are not shown: they are its owner's.
+//! Lists at most [`LISTED`], the newest first. The query and the credentials of a webhook are not shown: they belong to its
+//! owner.
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use talaria_turns::{HookError, Hooked, StoreError, Turns};
 /// As many as an operator reads.
 const LISTED: usize = 1000;
 
-/// Why nothing is tried again.
+/// Why there was no retry.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotRetried {
     #[error("no push of that task with that id was given up; /push/undelivered lists them")]
@@ -24,7 +24,7 @@ pub(super) async fn list(turns: &Turns) -> Result<Value, StoreError> {
     Ok(json!({ "undelivered": given_up.iter().map(entry).collect::<Vec<_>>() }))
 }
 
-/// Tries one again, from where it was. Both names are as the path has them, percent signs and all.
+/// Retries one from its cursor. Both names are percent-encoded, as in the path.
 pub(super) async fn retry(turns: &Turns, task: &str, id: &str) -> Result<(), NotRetried> {
     let decoded = |text| percent_decode_str(text).decode_utf8().map_err(|_| NotRetried::NotFound);
     let (task, id) = (decoded(task)?, decoded(id)?);

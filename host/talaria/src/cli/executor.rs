@@ -1,4 +1,4 @@
-//! `talaria executor`: what authors and operators of executors ask for.
+//! The command line of `talaria executor`, for authors and operators of executors.
 
 use std::path::PathBuf;
 

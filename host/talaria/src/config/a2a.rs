@@ -1,7 +1,7 @@
-//! The public server: where it listens, who may call, what its card says.
+//! The public server: its address, its callers, its card.
 //!
-//! Beyond loopback somebody must have said who may call, and a card that is signed must have been given its address. What
-//! would have no effect is a warning.
+//! Beyond loopback the configuration must say who may call, and a signed card needs a configured URL. Keys without effect
+//! become warnings.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -14,6 +14,7 @@ use talaria_a2a::CardSigner;
 
 use super::load::Loader;
 use super::{A2a, Card, Overrides, PLATFORM, Token, Workspace, file};
+use talaria_a2a::ReplyAs;
 use talaria_config::{ConfigError, HttpUrl};
 
 /// The port of the Python bridge.
@@ -34,7 +35,7 @@ impl Loader<'_> {
         };
         let listen = overrides.listen.or(file.listen).unwrap_or(by_default);
         let tokens = self.tokens(&file.auth)?;
-        // In a workspace the platform has a token too, so a closed server needs no other.
+        // In a workspace the platform has a token, so a closed server needs no other.
         let platform_calls = workspace.is_some() && (!tokens.is_empty() || file.auth.open == Some(false));
         if tokens.is_empty() && !platform_calls && !listen.ip().is_loopback() {
             match (file.auth.open, workspace) {
@@ -71,7 +72,7 @@ impl Loader<'_> {
         }
         let trusted_proxies = self.each("a2a.trusted_proxies", &file.trusted_proxies)?;
         let cors = self.each("a2a.cors", &file.cors)?;
-        let by_default = if workspace.is_some() { file::Reply::Message } else { file::Reply::Auto };
+        let by_default = if workspace.is_some() { ReplyAs::Message } else { ReplyAs::Auto };
         let reply = file.reply.unwrap_or(by_default);
         let file::A2a { url, stream, max_body, card, .. } = file;
         let card_signer = card.signing.as_ref().map(|signing| self.card_signer(signing)).transpose()?;
@@ -92,7 +93,7 @@ impl Loader<'_> {
         })
     }
 
-    /// The elements of a list, each read.
+    /// Parses the elements of a list.
     fn each<T: FromStr<Err: Display>>(&self, key: &str, texts: &[String]) -> Result<Vec<T>, ConfigError> {
         let read = |(index, text): (usize, &String)| {
             text.parse().map_err(|why| self.at(format!("{key}[{index}]"), format!("`{text}` {why}")))

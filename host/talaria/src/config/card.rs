@@ -1,7 +1,6 @@
-//! What the agent card says: `talaria.toml` first, the workspace's `config.yaml` and skills for what it leaves open, and
-//! last what is said where nobody says anything.
+//! The agent card: `talaria.toml` first, then the workspace's `config.yaml` and skills, then defaults.
 //!
-//! The workspace's files may change at any time, so the card is asked for when it is needed, and not kept.
+//! The files of the workspace may change at any time, so the card is computed when it is needed.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use super::file;
 #[derive(Debug, Clone)]
 pub(crate) struct Card {
     file: file::Card,
-    /// The workspace, where there is one.
+    /// The workspace, if any.
     assembly: Option<Arc<Assembly>>,
 }
 
@@ -25,7 +24,7 @@ impl Card {
         Self { file, assembly }
     }
 
-    /// What it says now. In a workspace this looks at files.
+    /// The current card. In a workspace this reads files.
     pub(crate) fn current(&self) -> CardConfig {
         let mut card = of_file(&self.file);
         if let Some(assembly) = &self.assembly {
@@ -34,7 +33,7 @@ impl Card {
         card
     }
 
-    /// Whether it can become another while the process runs.
+    /// Whether the card can change while the process runs.
     pub(crate) fn follows_files(&self) -> bool {
         self.assembly.is_some()
     }
@@ -68,7 +67,7 @@ fn of_file(file: &file::Card) -> CardConfig {
         name: file.name.clone(),
         description: file.description.clone(),
         version: file.version.clone().unwrap_or_else(|| env!("CARGO_PKG_VERSION").into()),
-        // Never empty: a card without skills is not valid.
+        // A card without skills is not valid.
         skills: file
             .skills
             .as_ref()
@@ -81,7 +80,7 @@ fn of_file(file: &file::Card) -> CardConfig {
     }
 }
 
-/// Puts in what the workspace says, where `talaria.toml` does not say otherwise.
+/// Adds what the workspace says to the keys that `talaria.toml` leaves out.
 fn describe(card: &mut CardConfig, file: &file::Card, assembled: &Assembled) {
     let (default, manifest) = (file::Card::default(), &assembled.manifest);
     if let Some(name) = manifest.name.as_ref().filter(|_| file.name == default.name) {

@@ -1,6 +1,6 @@
-//! The executors of a configuration: those of the main file and built-in ones, the folder of others, and the rules.
+//! Executors of the main file, built-in ones, the executors folder, and routing rules.
 //!
-//! Everything that names an executor must name one that is there: the default, fallbacks, and rules.
+//! The default, every fallback and every rule must name an executor that exists.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ use talaria_hermes::{BridgeEnv, PLUGIN_CALLBACK, SESSION_KEYS, builtins};
 use super::file;
 use super::load::Loader;
 
-/// The folder of executors when none is named, if it is there.
+/// The executors folder if none is configured and it exists.
 const DEFAULT_FOLDER: &str = "executors";
 
-/// Whether a good version of an executor was kept.
+/// Whether a good version of an executor is stored.
 fn is_kept(state: Option<&Path>, name: &ExecutorName) -> bool {
     state.is_some_and(|state| state.join(name.as_str()).is_dir())
 }
 
-/// The executor that takes a turn when nothing else is said: the environment before the file.
+/// The default executor: the environment takes precedence over the file.
 fn default<'a>(file: &'a file::File, bridge: &BridgeEnv) -> &'a ExecutorName {
     static PLUGIN: LazyLock<ExecutorName> = LazyLock::new(|| ExecutorName::builtin(PLUGIN_CALLBACK));
     if bridge.plugin { &PLUGIN } else { &file.executors.default }
@@ -33,7 +33,7 @@ fn default<'a>(file: &'a file::File, bridge: &BridgeEnv) -> &'a ExecutorName {
 // === impl Loader ===
 
 impl Loader<'_> {
-    /// Everything about executors, and whether one of them may receive replies out of band.
+    /// The configuration of executors, and whether one of them may receive callbacks.
     pub(super) fn executors(
         &mut self,
         file: &file::File,
@@ -98,7 +98,7 @@ impl Loader<'_> {
         self.at(key, format!("there is no executor `{name}`{hint} (known: {})", known.join(", ")))
     }
 
-    /// The rules: their executors are there, their names are their own. What can never fit is a warning.
+    /// Checks the rules: their executors exist, their names are unique. A rule that can never match is a warning.
     fn routes(&mut self, file: &file::File, executors: &BTreeSet<ExecutorName>) -> Result<(), ConfigError> {
         let mut names = HashSet::from(NOT_RULES);
         let mut last = None;
@@ -132,7 +132,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The folder of executors. One that was named must be there.
+    /// The executors folder. If it is configured, it must exist.
     fn folder_of_executors(&self, file: &file::File, builtins: &Builtins) -> Result<Folder, ConfigError> {
         let dir = file.executors.dir.as_deref();
         let path = self.folder.join(dir.unwrap_or(Path::new(DEFAULT_FOLDER)));
@@ -148,18 +148,19 @@ impl Loader<'_> {
         })
     }
 
-    /// Whether an executor of the folder is granted replies out of band, as far as that can be read.
+    /// Whether an executor in the folder is granted callbacks, if its file can be read.
     fn may_call_back(&self, folder: &Folder, name: &ExecutorName, files: &Files) -> bool {
         let policy = match &files.policy {
             Some(path) => std::fs::read_to_string(path).ok(),
             None => None,
         };
-        // What is wrong with it is told when it is loaded.
+        // A mistake in it is reported when it is loaded.
         let executor = folder.executor(name, policy.as_deref(), self.env.0, &mut Vec::new());
         executor.is_ok_and(|executor| executor.grant.callbacks)
     }
 
-    /// The executors that do not come from the folder. A section without a component is for one that does, if `is_dropped`.
+    /// The executors that do not come from the folder. A section without a component configures one that does, if
+    /// `is_dropped`.
     fn fixed(
         &mut self,
         file: &file::File,
@@ -167,12 +168,12 @@ impl Loader<'_> {
         builtins: &Builtins,
         is_dropped: impl Fn(&ExecutorName) -> bool,
     ) -> Result<BTreeMap<ExecutorName, Executor>, ConfigError> {
-        // A built-in executor that nobody asked for would only probe an upstream that nobody has.
+        // Other built-in executors load on demand: their probes would fail without an upstream.
         let always = builtins.iter().filter(|builtin| builtin.is_always_loaded);
         let mut names: Vec<_> = always.map(|builtin| ExecutorName::builtin(builtin.name)).collect();
         let is_builtin = |name: &ExecutorName| builtins.get(name.as_str()).is_some();
         names.extend(file.executor.keys().cloned());
-        // Those that are only there when somebody wants them.
+        // Built-in executors that something refers to.
         let fallbacks = file.executor.values().filter_map(|section| match &section.fallback {
             Some(Fallback::To(name)) => Some(name),
             Some(Fallback::None) | None => None,
@@ -183,7 +184,7 @@ impl Loader<'_> {
         let mut executors = BTreeMap::new();
         for name in names {
             let section = file.executor.get(&name).cloned().unwrap_or_default();
-            // A built-in one takes the turns again when what was dropped in its place is gone.
+            // A built-in executor returns to service when the file that replaced it is gone.
             let is_for_folder = section.component.is_none() && !is_builtin(&name);
             if executors.contains_key(&name) || (is_for_folder && is_dropped(&name)) {
                 continue;

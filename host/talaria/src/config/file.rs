@@ -12,8 +12,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use talaria_a2a::ReplyAs;
+use talaria_turns::StreamAs;
 
 use talaria_executors::ExecutorName;
 use talaria_executors::config::{ExecutorSection, RouteRule};
@@ -85,12 +87,13 @@ pub(crate) struct A2a {
     /// Default: `"auto"`; in a workspace (`WORKSPACE_ID` is set) `"message"`
     ///
     /// Example: `reply = "task"`
-    pub(crate) reply: Option<Reply>,
+    pub(crate) reply: Option<ReplyAs>,
     /// How a stream, or a push, tells an answer that comes in pieces. A caller may have another form by the `stream` of its
     /// token, or by naming the extension `urn:talaria:stream:FORM`; see `docs/decisions/033-stream-forms.md`.
     ///
     /// Example: `stream = "artifact"`
-    pub(crate) stream: Stream,
+    #[schemars(schema_with = "stream_schema")]
+    pub(crate) stream: StreamAs,
     /// The origins whose pages browsers let call, such as `https://app.example`. There is no wildcard.
     ///
     /// Example: `cors = ["https://app.example"]`
@@ -105,29 +108,15 @@ pub(crate) struct A2a {
     pub(crate) card: Card,
 }
 
-/// What a blocking send is answered with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Reply {
-    /// A message where text is all there is; a task where there is more, or where the turn failed.
-    Auto,
-    /// A message where text is all there is, a failure's too; else a task.
-    Message,
-    /// Always a task.
-    Task,
-}
-
-/// How an answer that comes in pieces is told.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Stream {
-    /// Pieces as messages of working statuses, then the whole as one artifact.
-    #[default]
-    Status,
-    /// Pieces as appended pieces of the artifact.
-    Artifact,
-    /// The whole as one artifact, no pieces.
-    Whole,
+/// The forms of a stream; `turns`, which owns [`StreamAs`], knows no schemas.
+fn stream_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "oneOf": [
+            { "description": "Pieces as messages of working statuses, then the whole as one artifact.", "const": "status" },
+            { "description": "Pieces as appended pieces of the artifact.", "const": "artifact" },
+            { "description": "The whole as one artifact, no pieces.", "const": "whole" },
+        ],
+    })
 }
 
 /// `[a2a.auth]`
@@ -168,7 +157,8 @@ pub(crate) struct Token {
     ///
     /// Example: `stream = "whole"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) stream: Option<Stream>,
+    #[schemars(schema_with = "stream_schema")]
+    pub(crate) stream: Option<StreamAs>,
 }
 
 /// `[a2a.card]`
@@ -500,7 +490,7 @@ impl Default for A2a {
             url: None,
             trusted_proxies: Vec::new(),
             reply: None,
-            stream: Stream::default(),
+            stream: StreamAs::default(),
             cors: Vec::new(),
             max_body: Size::mib(16),
             auth: Auth::default(),

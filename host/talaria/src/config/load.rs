@@ -1,7 +1,7 @@
-//! Putting file, environment and flags together, and checking that they fit.
+//! Combines file, environment and flags, and checks that they are consistent.
 //!
-//! The order of precedence is here and nowhere else, but for the card's, which is in `card`. The first thing that does not fit ends the loading; what has no
-//! effect, or an effect that is easily overlooked, becomes a warning.
+//! The order of precedence is decided here only, except for the card, which has its own in `card`. The first problem ends
+//! the loading; a key without effect, or with an effect that is easily overlooked, becomes a warning.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -14,31 +14,31 @@ use talaria_hermes::gateway::Prepared;
 use super::value::StoreUrl;
 use super::{Admin, Config, Overrides, Workspace, cache_dir, file};
 
-/// The one beside it.
+/// The default port of the admin server.
 const DEFAULT_ADMIN_PORT: u16 = 8001;
 
-/// One loading.
+/// The state of one loading.
 pub(super) struct Loader<'a> {
     /// The file, if there is one.
     pub(super) source: Option<Source>,
-    /// Where relative paths start.
+    /// The folder that relative paths start from.
     pub(super) folder: PathBuf,
     /// The environment.
     pub(super) env: Env<'a>,
-    /// What has been noted so far.
+    /// The warnings so far.
     pub(super) warnings: Vec<String>,
 }
 
-/// Where tasks are kept when nothing is said.
+/// The default file of the store.
 const DEFAULT_STORE: &str = "talaria.db";
 
-/// How the folder beside the store's file ends, where versions of executors are kept.
+/// The extension of the folder for versions of executors, beside the file of the store.
 const STATE: &str = "executors";
 
 // === impl Loader ===
 
 impl Loader<'_> {
-    /// Reads the rest and checks it all.
+    /// Reads the rest and checks everything.
     pub(super) fn load(
         mut self,
         file: file::File,
@@ -101,7 +101,7 @@ impl Loader<'_> {
         }
     }
 
-    /// A token that a caller can send.
+    /// Reads a token; an error if it cannot be sent in a header.
     pub(super) fn bearer(&self, key: &str, reference: &SecretRef) -> Result<SecretString, ConfigError> {
         let secret = reference.resolve(&self.folder, &self.env).map_err(|what| self.at(key, what))?;
         if !secret.expose_secret().bytes().all(|byte| byte.is_ascii_graphic()) {

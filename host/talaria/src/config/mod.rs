@@ -1,21 +1,21 @@
-//! Configuration: flags before environment before file before defaults, checked once, before any port opens.
+//! The configuration: flags before environment before file before defaults, checked once, before any port opens.
 //!
-//! [`Config::load`] is the only way in. It either gives a configuration that fits together, with warnings for what has
-//! no effect, or a [`ConfigError`] that names the place, the key and the fix; the caller prints it and exits with 64.
-//! Nothing later reads the main file again. Secrets are read here and live in [`SecretString`]s. The files of tokens are
-//! read again by `tokens`, and the folder of executors, with the secrets that they are granted, by `executors`.
+//! [`Config::load`] is the only entry point. It returns a consistent configuration, with warnings about keys that have no
+//! effect, or a [`ConfigError`] with the place, the key and the fix; the caller prints it and exits with 64. The main file
+//! is not read again. Secrets are read here and kept in [`SecretString`]s. `tokens` reads files with tokens again, and
+//! `talaria_executors` reads the executors folder and its secrets again.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `file` | the shape of `talaria.toml`, which is also its reference |
-//! | `executors` | executors, their folder, and the rules |
-//! | `a2a` | the public server, who may call it |
-//! | `card` | what the agent card says |
+//! | `executors` | executors, their folder, and routing rules |
+//! | `a2a` | the public server and its callers |
+//! | `card` | the agent card |
 //! | `callback` | the listener for out-of-band replies, and how upstreams post |
-//! | `oci` | `[oci]`: the registries that components come from |
-//! | `workspace` | the workspace that is served, where there is one |
-//! | `load` | putting these together |
-//! | `value` | what single values mean |
+//! | `oci` | `[oci]`: registries of components |
+//! | `workspace` | the workspace that is served, if any |
+//! | `load` | combines and checks all of them |
+//! | `value` | values of single keys |
 
 mod a2a;
 mod callback;
@@ -33,14 +33,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
-use talaria_a2a::{CardSigner, Network, Origin};
+use talaria_a2a::{CardSigner, Network, Origin, ReplyAs};
 use talaria_hermes::gateway::{KEY, Prepared};
 use talaria_hermes::{BridgeEnv, CHAT_COMPLETIONS, point_at};
-use talaria_turns::Workspaces;
+use talaria_turns::{StreamAs, Workspaces};
 
 pub(crate) use callback::Callback;
 pub(crate) use card::Card;
-pub(crate) use file::{Limits, Push, Reply, Stream};
+pub(crate) use file::{Limits, Push};
 pub(crate) use talaria_config::secret::{by_name as secret_by_name, read as read_secret};
 pub(crate) use talaria_config::{ConfigError, Env, HttpUrl, Period, Size, Source};
 pub(crate) use talaria_executors::ExecutorName;
@@ -49,49 +49,49 @@ pub(crate) use workspace::Workspace;
 
 use load::Loader;
 
-/// The name of the caller that the workspace's platform is.
+/// The caller name of the workspace's platform.
 pub(crate) const PLATFORM: &str = "workspace-platform";
 
-/// The file that is read when none is named, if it is there.
+/// The file that is read if no file is named and it exists.
 const DEFAULT_FILE: &str = "talaria.toml";
 
-/// What the command line adds.
+/// The flags that override the configuration.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides {
     /// `--config`: the file; it must exist.
     pub(crate) file: Option<PathBuf>,
     /// `--listen`.
     pub(crate) listen: Option<SocketAddr>,
-    /// `--demo`: nothing is left behind unless the file says so.
+    /// `--demo`: the store is in memory unless the file says otherwise.
     pub(crate) demo: bool,
 }
 
-/// Everything that the product is told.
+/// The whole configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
     /// The public server.
     pub(crate) a2a: A2a,
-    /// The operator's server.
+    /// The admin server.
     pub(crate) admin: Admin,
-    /// The workspace that is served, if there is one.
+    /// The workspace that is served, if any.
     pub(crate) workspace: Option<Workspace>,
-    /// The gateway that is started and kept up, if one is.
+    /// The gateway that this process supervises, if any.
     pub(crate) gateway: Option<talaria_hermes::gateway::Config>,
     /// Push notifications.
     pub(crate) push: Push,
-    /// The callback listener, if there is to be one.
+    /// The callback listener, if an executor may receive callbacks.
     pub(crate) callback: Option<Callback>,
     /// Where tasks are kept.
     pub(crate) store: StoreUrl,
     /// How long a task is kept after it ended.
     pub(crate) keep_for: Duration,
-    /// Executors, and which of them takes which messages.
+    /// Executors and routing rules.
     pub(crate) executors: talaria_executors::Config,
-    /// How much is taken on at once.
+    /// How much work is accepted at once.
     pub(crate) limits: Limits,
-    /// What was said without effect, or with an effect that should be known. For the operator, one sentence each.
+    /// Warnings for the operator, one sentence each: keys without effect, and risky choices.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -100,58 +100,58 @@ pub(crate) struct Config {
 pub(crate) struct A2a {
     /// The address to listen on.
     pub(crate) listen: SocketAddr,
-    /// What the card says, if it was said; see [`A2a::public_url`].
+    /// The URL on the card, if configured; see [`A2a::public_url`].
     pub(crate) url: Option<HttpUrl>,
-    /// Who may say where others sent their requests.
+    /// The proxies whose forwarding headers are trusted.
     pub(crate) trusted_proxies: Vec<Network>,
-    /// The origins whose pages may call.
+    /// The origins that may call from a browser.
     pub(crate) cors: Vec<Origin>,
-    /// What a blocking send is answered with.
-    pub(crate) reply: Reply,
-    /// How an answer that comes in pieces is told.
-    pub(crate) stream: Stream,
+    /// How a blocking send is answered.
+    pub(crate) reply: ReplyAs,
+    /// The form of a streamed answer.
+    pub(crate) stream: StreamAs,
     /// The largest request body.
     pub(crate) max_body: Size,
-    /// The callers with a token; none means that everybody may call.
+    /// The callers with a token; if empty, everybody may call.
     pub(crate) tokens: Vec<Token>,
-    /// Whether the platform of the workspace is a caller with a token, which comes when it is registered with.
+    /// Whether the workspace's platform is a caller; its token arrives with the registration.
     pub(crate) platform_calls: bool,
-    /// The name that others call this machine by, where that is known.
+    /// The host name of this machine, if known.
     pub(crate) hostname: Option<String>,
-    /// What the agent card says.
+    /// The agent card.
     pub(crate) card: Card,
-    /// Signs it, where that is wanted.
+    /// Signs the card, if configured.
     pub(crate) card_signer: Option<CardSigner>,
 }
 
-/// The operator's server.
+/// The admin server.
 #[derive(Debug, Clone)]
 pub(crate) struct Admin {
     /// The address to listen on.
     pub(crate) listen: SocketAddr,
-    /// Whether the operator chose that address.
+    /// Whether the address was configured.
     pub(crate) chosen: bool,
-    /// What every path but the one for health asks for; always there beyond loopback.
+    /// The token for every path but `/healthz`; required beyond loopback.
     pub(crate) token: Option<SecretString>,
 }
 
-/// A caller.
+/// A caller with a token.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
-    /// Who calls.
+    /// Its name.
     pub(crate) name: String,
-    /// With what.
+    /// Its token.
     pub(crate) token: SecretString,
-    /// How it is told an answer that comes in pieces, where not as everybody.
-    pub(crate) stream: Option<Stream>,
-    /// The file that it was read from, where it was.
+    /// The form of its streams, if not the default.
+    pub(crate) stream: Option<StreamAs>,
+    /// The file of the token, if it comes from one.
     pub(crate) file: Option<PathBuf>,
 }
 
 // === impl Config ===
 
 impl Config {
-    /// Reads and checks everything. `env` is the process's environment, or a test's.
+    /// Reads and checks the whole configuration. `env` looks environment variables up.
     pub(crate) fn load(
         overrides: &Overrides,
         env: &dyn Fn(&str) -> Option<String>,
@@ -159,7 +159,7 @@ impl Config {
         Self::load_in(Path::new(""), overrides, env)
     }
 
-    /// The same, with another working directory.
+    /// Loads the configuration with another working directory.
     fn load_in(
         directory: &Path,
         overrides: &Overrides,
@@ -181,7 +181,7 @@ impl Config {
         if let (Some(section), None) = (&file.gateway, &bridge.api_base) {
             bridge.api_base = format!("http://127.0.0.1:{}/v1", section.port).parse().ok();
         }
-        // Whoever reads the key gets the one that the gateway will have.
+        // Executors get the key that the gateway will have.
         let key = gateway.as_ref().map(|gateway| gateway.key.clone());
         let keyed = |name: &str| match &key {
             Some(key) if name == KEY => Some(key.expose_secret().to_owned()),
@@ -191,7 +191,7 @@ impl Config {
         loader.load(file, gateway, &bridge, overrides)
     }
 
-    /// Looks a variable up as executors see it: the key of a gateway that this process starts may be in no variable.
+    /// The environment as executors see it, with the key of a supervised gateway, which may be in no variable.
     pub(crate) fn variables(
         &self,
         env: fn(&str) -> Option<String>,
@@ -203,18 +203,18 @@ impl Config {
         })
     }
 
-    /// The workspace that is served, as executors see it.
+    /// The workspace, for executors.
     pub(crate) fn workspaces(&self) -> Option<Arc<dyn Workspaces>> {
         let workspace = self.workspace.as_ref()?;
         Some(Arc::clone(&workspace.assembly) as _)
     }
 
-    /// Whether only the image is tried: nobody is called, and no gateway is started.
+    /// Whether this is a smoke test of the image: nothing is called, and no gateway is started.
     pub(crate) fn is_smoke(&self) -> bool {
         self.workspace.as_ref().is_some_and(|workspace| workspace.smoke)
     }
 
-    /// Points `chat-completions` at a gateway: what `--demo` does with the gateway that it started.
+    /// Points `chat-completions` at another gateway, for `--demo`.
     pub(crate) fn use_gateway(&mut self, base_url: &str, key: SecretString) -> Result<(), ConfigError> {
         let base: HttpUrl = base_url.parse().map_err(|what: String| ConfigError::flag("--demo", what))?;
         match self.executors.fixed.get_mut(&ExecutorName::builtin(CHAT_COMPLETIONS)) {
@@ -227,7 +227,7 @@ impl Config {
 // === impl A2a ===
 
 impl A2a {
-    /// The address that the card tells callers to use, given the one that was bound.
+    /// The URL on the card, given the bound address.
     pub(crate) fn public_url(&self, bound: SocketAddr) -> String {
         match &self.url {
             Some(url) => url.to_string(),
@@ -239,7 +239,7 @@ impl A2a {
     }
 }
 
-/// Where compiled components are kept when nothing is said.
+/// The default folder for compiled components.
 pub(crate) fn cache_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     // Relative values are ignored, as the XDG base directory specification asks.
     let absolute = |name: &str| Env(env).get(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -247,7 +247,7 @@ pub(crate) fn cache_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf>
     Some(base.join("talaria"))
 }
 
-/// An address to call, given the one that was bound: "every address" is none.
+/// The address to call for a bound address: loopback, if all addresses are bound.
 fn callable(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -9,7 +9,7 @@ use talaria_config::{Env, Period, Problem, SecretRef, Size};
 use talaria_egress::Egress;
 use talaria_oci::{Access, Credentials, Options};
 
-/// Whom a registry knows us as when only a token is given; most do not look at it.
+/// The user name if only a token is configured; most registries ignore it.
 const USERNAME: &str = "talaria";
 
 /// `[oci]`
@@ -17,7 +17,7 @@ const USERNAME: &str = "talaria";
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "oci")]
 pub(crate) struct Oci {
-    /// Asks no registry: a component must be in the cache, below `engine.cache_dir`. `TALARIA_OCI_OFFLINE` overrides it.
+    /// Contacts no registry: a component must be in the cache, below `engine.cache_dir`. `TALARIA_OCI_OFFLINE` overrides it.
     ///
     /// Example: `offline = true`
     pub(crate) offline: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Oci {
     ///
     /// Example: `timeout = "300s"`
     pub(crate) timeout: Period,
-    /// What is known of registries, by host, with the port where it has one.
+    /// The registries, by host, with the port if it has one.
     pub(crate) registry: BTreeMap<String, Registry>,
 }
 
@@ -40,20 +40,20 @@ pub(crate) struct Oci {
 pub(crate) struct Registry {
     /// The name that goes with the token.
     ///
-    /// Default: `talaria`; most registries look at the token alone
+    /// Default: `talaria`; most registries only check the token
     ///
     /// Example: `username = "robot"`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) username: Option<String>,
-    /// Where the token, or the password, is: an environment variable or a file. It is sent to this registry and to the server
-    /// that it names for tokens, nowhere else.
+    /// Where the token, or the password, is: an environment variable or a file. It is sent only to this registry and to the token server
+    /// that it names.
     ///
-    /// Default: none, which is enough for what everybody may pull
+    /// Default: none, which is enough for public components
     ///
     /// Example: `token = { env = "GHCR_TOKEN" }`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<SecretRef>,
-    /// Speaks to it without TLS. A registry on loopback is always spoken to so.
+    /// Connects without TLS. Registries on loopback are always contacted without TLS.
     ///
     /// Example: `insecure = true`
     pub(crate) insecure: bool,
@@ -73,7 +73,7 @@ impl Default for Oci {
 // === impl Oci ===
 
 impl Oci {
-    /// How to pull. Relative paths start at `folder`; what is pulled is kept below `cache_dir`.
+    /// Reads credentials and makes the options for pulling. Pulled components are cached below `cache_dir`.
     pub(super) fn resolve(
         &self,
         folder: &Path,

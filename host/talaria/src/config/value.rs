@@ -1,7 +1,4 @@
-//! Values as they are written in the file: text with a meaning.
-//!
-//! Each is parsed where it is read, so that a mistake is reported with its line, and no later code sees a
-//! half-checked string. The rule for messages: say what was expected, with an example.
+//! The URL of the store, as written in the file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,10 +6,10 @@ use std::str::FromStr;
 
 use talaria_config::text_value;
 
-/// Where tasks are kept.
+/// The store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreUrl {
-    /// In this process; gone when it ends.
+    /// In memory; lost when the process ends.
     Memory,
     /// In a file.
     Sqlite(PathBuf),
@@ -24,7 +21,7 @@ impl FromStr for StoreUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // The address may hold a password: name the kind only.
+        // The URL may hold a password, so errors quote only its kind.
         match text.split_once(':') {
             Some(("memory", "")) => Ok(Self::Memory),
             Some(("sqlite", "")) => Err("names no file; use \"sqlite:talaria.db\"".into()),

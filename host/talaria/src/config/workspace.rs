@@ -1,8 +1,8 @@
-//! The workspace that this process serves, where `WORKSPACE_ID` says that it serves one.
+//! The workspace that this process serves, if `WORKSPACE_ID` is set.
 //!
-//! The environment says which and where, the workspace's folder says what it is. A folder that is not there yet is a
-//! warning, since the platform may mount it late; a `config.yaml` that cannot be used ends the start, as any other
-//! configuration that cannot be used does.
+//! The environment names the workspace and its folder; the folder describes it. A folder that does not exist yet is a
+//! warning, because the platform may mount it late; a bad `config.yaml` ends the start, as any other bad configuration
+//! does.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use secrecy::SecretString;
 use talaria_config::{ConfigError, Env, HttpUrl, secret};
 use talaria_workspace::{Assembly, Places, is_id};
 
-/// Where the folder is when nothing is said.
+/// The default folder.
 const FOLDER: &str = "/configs";
 
-/// Where plugins are that workspaces share.
+/// The folder of plugins that workspaces share.
 const SHARED_PLUGINS: &str = "/plugins";
 
 /// The workspace.
@@ -26,11 +26,11 @@ pub(crate) struct Workspace {
     pub(crate) platform_url: HttpUrl,
     /// `PARENT_ID`: the workspace that it belongs to.
     pub(crate) parent: Option<String>,
-    /// `MOLECULE_WORKSPACE_TOKEN`: what it proves itself with before there is a file.
+    /// `MOLECULE_WORKSPACE_TOKEN`: its token, until the platform has given it one in a file.
     pub(crate) token: Option<SecretString>,
     /// `AGENT_SNAPSHOT_PATH`.
     pub(crate) snapshot: PathBuf,
-    /// `MOLECULE_SMOKE_MODE`: nobody is called, since only the image is tried.
+    /// `MOLECULE_SMOKE_MODE`: a smoke test of the image; nothing is called.
     pub(crate) smoke: bool,
     /// `HOSTNAME`: the name that the platform calls it by.
     pub(crate) hostname: Option<String>,
@@ -39,7 +39,7 @@ pub(crate) struct Workspace {
 // === impl Workspace ===
 
 impl Workspace {
-    /// Reads it; none where there is none.
+    /// Reads the workspace settings; `None` unless `WORKSPACE_ID` is set.
     pub(super) fn read(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Option<Self>, ConfigError> {
         let Some(id) = id(env, "WORKSPACE_ID")? else { return Ok(None) };
         let folder = env.get("WORKSPACE_CONFIG_PATH").or_else(|| env.get("CONFIGS_DIR"));
@@ -96,7 +96,7 @@ fn id_or_none(env: &Env<'_>, name: &str) -> Result<Option<String>, ConfigError> 
 
 fn platform_url(env: &Env<'_>) -> Result<HttpUrl, ConfigError> {
     const NAME: &str = "PLATFORM_URL";
-    // As the platform's own runtime finds it: a container sees its host under a name.
+    // Found as the platform's own runtime finds it: in a container the host has a name.
     let in_docker = || env.get("DOCKER_VERSION").is_some() || Path::new("/.dockerenv").exists();
     let url = env.get(NAME).unwrap_or_else(|| {
         let host = if in_docker() { "host.docker.internal" } else { "localhost" };

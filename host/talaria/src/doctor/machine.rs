@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use super::{Examination, header, json};
 use crate::config::StoreUrl;
 
-/// How far clocks may be apart before tokens and logs disagree.
+/// The largest difference between two clocks that is not reported.
 const SKEW: Duration = Duration::from_secs(60);
 
 impl Examination<'_> {

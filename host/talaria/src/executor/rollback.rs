@@ -1,7 +1,7 @@
-//! `talaria executor rollback`: asks the host that runs to go back to the version before.
+//! `talaria executor rollback`: asks the running host to go back to the version before.
 //!
-//! The host alone knows which version takes turns, so this is a call to its operator's server, with the address and the
-//! token of the same configuration.
+//! Only the host knows which version is in service, so this calls its admin server, with the address and the token of the
+//! same configuration.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use talaria_egress::{Egress, Request};
 
 use crate::config::{Config, ExecutorName};
 
-/// The longest that loading the version before may take.
+/// The longest that loading a version may take.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// What takes turns now.
+/// The version that is in service now.
 #[derive(Debug, Serialize)]
 pub(crate) struct RolledBack {
     executor: Value,

@@ -57,7 +57,7 @@ impl Desk {
     }
 
     fn told(&self, at: usize) -> &str {
-        self.watch.files[at].told.as_deref().unwrap_or_default()
+        self.watch.files[at].logged.as_deref().unwrap_or_default()
     }
 }
 
@@ -114,7 +114,7 @@ fn what_cannot_be_a_token_keeps_the_last_good_one() {
     assert!(desk.knows("alice", "a1") && desk.told(0).contains("cannot be read"), "{}", desk.told(0));
     fs::create_dir(desk.folder.path().join("alice")).unwrap();
     desk.look();
-    assert!(desk.knows("alice", "a1") && desk.told(0).contains("no regular file"), "{}", desk.told(0));
+    assert!(desk.knows("alice", "a1") && desk.told(0).contains("not a regular file"), "{}", desk.told(0));
     fs::remove_dir(desk.folder.path().join("alice")).unwrap();
     desk.write("alice", "a1");
     desk.look();

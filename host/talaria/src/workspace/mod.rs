@@ -1,8 +1,7 @@
-//! The workspace bridge in this binary: everything of `talaria-workspace`, put between the server and the executors.
+//! Connects `talaria-workspace` with the server and the executors, if `WORKSPACE_ID` is set.
 //!
-//! It is there only where `WORKSPACE_ID` is set, and `app` knows three moments of it: [`WorkspaceService::open`] before anything
-//! else reads the workspace, [`WorkspaceService::start`] when turns can be taken, [`WorkspaceService::snapshot`] when the process is told to
-//! stop. None of them can end the process.
+//! `app` calls [`Bridge::open`] before anything else reads the workspace, [`Bridge::start`] when turns can be accepted, and
+//! [`Bridge::snapshot`] when a stop is requested.
 
 pub(crate) mod late;
 mod pages;

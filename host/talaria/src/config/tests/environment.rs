@@ -1,7 +1,9 @@
 //! Every variable of the Python bridge.
 
 use super::{Given, egress};
-use crate::config::{Config, ExecutorName, Reply};
+use talaria_a2a::ReplyAs;
+
+use crate::config::{Config, ExecutorName};
 use secrecy::ExposeSecret as _;
 
 fn chat(config: &Config) -> &talaria_executors::Executor {
@@ -278,9 +280,9 @@ fn a_workspace_is_open_and_says_so() {
              `a2a.auth.open = true` to agree",
         ]
     );
-    assert_eq!(config.a2a.reply, Reply::Message, "the platform reads the parts of a message, failures too");
+    assert_eq!(config.a2a.reply, ReplyAs::Message, "the platform reads the parts of a message, failures too");
     let told = Given::file("[a2a]\nreply = \"auto\"").variable("WORKSPACE_ID", "w").load();
-    assert_eq!(told.a2a.reply, Reply::Auto);
+    assert_eq!(told.a2a.reply, ReplyAs::Auto);
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn the_folder_holds_executors() {
     let listed = config.executors.folder.list().expect("it can be listed").executors;
     assert_eq!(listed.keys().map(ExecutorName::as_str).collect::<Vec<_>>(), ["dropped", "lost", "plain"]);
     assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
-    assert!(config.warnings[0].contains("Bad_Name.wasm is skipped: `Bad_Name` is no name for an executor"));
+    assert!(config.warnings[0].contains("Bad_Name.wasm is skipped: `Bad_Name` is not a valid executor name"));
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn bad_values_say_how_to_write_them() {
     );
     assert_eq!(
         error("[executor.Loud]\n"),
-        "talaria.toml:1:11: `executor.Loud`: `Loud` is no name for an executor; \
+        "talaria.toml:1:11: `executor.Loud`: `Loud` is not a valid executor name; \
          use lower-case letters, digits and hyphens, at most 64, such as `my-agent`"
     );
     assert_eq!(
@@ -107,7 +107,7 @@ fn bad_values_say_how_to_write_them() {
     );
     assert_eq!(
         error("[executor.conformance.settings]\nx = nan"),
-        "talaria.toml:1:1: `executor.conformance.settings`: `x`: no number that JSON has; a component is given JSON"
+        "talaria.toml:1:1: `executor.conformance.settings`: `x`: JSON has no such number, and a component gets its settings as JSON"
     );
     assert_eq!(
         error("[executor.chat-completions.settings]\nbase_url = 1"),

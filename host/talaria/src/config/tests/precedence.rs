@@ -8,7 +8,10 @@ use secrecy::ExposeSecret;
 use super::{Given, egress};
 use talaria_executors::ComponentRef;
 
-use crate::config::{ExecutorName, Reply, StoreUrl, Stream};
+use talaria_a2a::ReplyAs;
+use talaria_turns::StreamAs;
+
+use crate::config::{ExecutorName, StoreUrl};
 
 fn name(text: &str) -> ExecutorName {
     text.parse().expect("a name")
@@ -20,7 +23,7 @@ fn nothing_at_all_is_a_configuration() {
     assert_eq!(config.file, None);
     assert_eq!(config.a2a.listen.to_string(), "127.0.0.1:8000");
     assert_eq!(config.a2a.public_url(config.a2a.listen), "http://127.0.0.1:8000");
-    assert_eq!((config.a2a.reply, config.a2a.stream), (Reply::Auto, Stream::Status));
+    assert_eq!((config.a2a.reply, config.a2a.stream), (ReplyAs::Auto, StreamAs::Status));
     assert_eq!(config.a2a.max_body.bytes(), 16 << 20);
     assert!(config.a2a.tokens.is_empty());
     assert_eq!(config.a2a.card.current().skills.len(), 1, "a card without skills is not valid");
@@ -103,7 +106,7 @@ fn the_file_goes_before_the_defaults() {
         [limits]\nturns = 9";
     let given = Given::file(file).variable("XDG_CACHE_HOME", "/unused");
     let config = given.load();
-    assert_eq!(config.a2a.reply, Reply::Task);
+    assert_eq!(config.a2a.reply, ReplyAs::Task);
     assert_eq!(config.a2a.max_body.bytes(), 1 << 20);
     let executor = &config.executors.fixed[&name("chat-completions")];
     assert_eq!(executor.component, ComponentRef::Builtin("chat-completions".into()));

@@ -1,0 +1,54 @@
+//! Phase 1: binds every port, before anything slow, so that a taken port ends the start at once.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use talaria_observe::metrics::Metrics;
+use tokio::net::TcpListener;
+
+use crate::admin::{self, Admin};
+use crate::config::Config;
+
+/// The configuration, and the sockets that it asks for.
+pub(crate) struct Bound {
+    pub(super) config: Config,
+    pub(super) listener: TcpListener,
+    pub(super) admin: Arc<Admin>,
+    /// `None` if the default port is taken; a warning says so.
+    pub(super) admin_listener: Option<TcpListener>,
+    pub(super) admin_url: Option<String>,
+    pub(super) callback_listener: Option<TcpListener>,
+    pub(super) metrics: Metrics,
+}
+
+impl Bound {
+    /// Binds the public server, the admin server and the callback listener.
+    pub(crate) async fn bind(mut config: Config) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(config.a2a.listen).await.with_context(|| {
+            format!("cannot listen on {}; choose another with --listen", config.a2a.listen)
+        })?;
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+        let admin = Arc::new(Admin::new(&config.admin, metrics.clone())?);
+        let admin_listener = match admin::bind(&config.admin).await? {
+            Ok(listener) => Some(listener),
+            Err(warning) => {
+                config.warnings.push(warning);
+                None
+            }
+        };
+        let admin_url = match &admin_listener {
+            Some(listener) => Some(format!("http://{}", listener.local_addr()?)),
+            None => None,
+        };
+        let callback_listener = match &config.callback {
+            Some(callback) => Some(TcpListener::bind(callback.listen).await.with_context(|| {
+                format!(
+                    "cannot listen for callbacks on {}; choose another address with `callback.listen`",
+                    callback.listen
+                )
+            })?),
+            None => None,
+        };
+        Ok(Self { config, listener, admin, admin_listener, admin_url, callback_listener, metrics })
+    }
+}

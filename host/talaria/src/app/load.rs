@@ -1,0 +1,93 @@
+//! Phases 2 and 3: opens the store and what reads it, then loads and probes the executors.
+//!
+//! They are two phases because a gateway that this process starts must be up between them: the store is opened first, so
+//! that a store that does not open ends the start before a process is started, and executors are probed last, so that they
+//! find their gateway.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use secrecy::ExposeSecret as _;
+use talaria_executors::{Executors, Services};
+use talaria_mailbox::{Listener, Mailbox};
+use talaria_observe::Redactor;
+use talaria_store::{Memory, Sqlite, SqliteConfig};
+use talaria_turns::{CallbackStore, Callbacks, Store};
+use tokio::net::TcpListener;
+
+use crate::config::{Callback, Config, StoreUrl};
+use crate::{output, workspace};
+
+/// The store, and what reads it.
+pub(super) struct Opened {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) workspace: Option<workspace::WorkspaceService>,
+    pub(super) callbacks: Option<CallbackServer>,
+}
+
+/// The mailbox, and the listener that fills it.
+pub(super) struct CallbackServer {
+    pub(super) mailbox: Mailbox,
+    /// Where upstreams are told to post.
+    pub(super) url: String,
+    pub(super) listener: TcpListener,
+    pub(super) server: Listener,
+}
+
+impl Opened {
+    /// Opens the store, the workspace and the mailbox.
+    pub(super) async fn open(config: &Config, callbacks: Option<TcpListener>) -> anyhow::Result<Self> {
+        let (store, stored): (Arc<dyn Store>, Arc<dyn CallbackStore>) = match &config.store {
+            StoreUrl::Memory => both(Arc::new(Memory::new(usize::try_from(config.limits.tasks.get())?))),
+            StoreUrl::Sqlite(path) => both(Arc::new(
+                Sqlite::open(path, &SqliteConfig::default())
+                    .with_context(|| format!("cannot open the store {}", path.display()))?,
+            )),
+        };
+        let is_volatile = matches!(config.store, StoreUrl::Memory);
+        let open = |workspace| workspace::WorkspaceService::open(workspace, Arc::clone(&store), is_volatile);
+        let workspace = config.workspace.as_ref().map(open).transpose()?;
+        let callbacks = match (&config.callback, callbacks) {
+            (Some(callback), Some(listener)) => Some(CallbackServer::open(callback, listener, stored).await?),
+            _ => None,
+        };
+        Ok(Self { store, workspace, callbacks })
+    }
+
+    /// Loads and probes the executors; an error if the default executor cannot take turns.
+    pub(super) async fn load(
+        &self,
+        config: &Config,
+        env: fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Arc<Executors>> {
+        let mailbox = self.callbacks.as_ref().map(|callbacks| callbacks.mailbox.clone());
+        let services = Services {
+            variables: config.variables(env),
+            callbacks: mailbox.map(|mailbox| Arc::new(mailbox) as Arc<dyn Callbacks>),
+            workspaces: config.workspaces(),
+        };
+        let executors = Executors::load(&config.executors, services, &output::note).await?;
+        Ok(Arc::new(executors.with_default()?))
+    }
+}
+
+impl CallbackServer {
+    async fn open(
+        config: &Callback,
+        listener: TcpListener,
+        stored: Arc<dyn CallbackStore>,
+    ) -> anyhow::Result<Self> {
+        let limits = talaria_mailbox::Limits::default();
+        let url = config.reply_url(listener.local_addr()?);
+        let redactor = Redactor::new(config.secret.iter().map(|secret| secret.expose_secret()));
+        let setup = talaria_mailbox::Config { reply_url: url.clone(), wire: config.wire(), limits, redactor };
+        let mailbox = Mailbox::open(stored, setup).await.context("cannot read the stored callbacks")?;
+        let server = Listener::new(mailbox.clone());
+        Ok(Self { mailbox, url, listener, server })
+    }
+}
+
+/// One store, as the two traits that it implements.
+fn both<S: Store + CallbackStore>(store: Arc<S>) -> (Arc<dyn Store>, Arc<dyn CallbackStore>) {
+    (Arc::clone(&store) as _, store)
+}

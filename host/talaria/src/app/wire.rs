@@ -1,0 +1,148 @@
+//! Phase 4: builds turns, server and everything beside them, and connects them. Nothing runs yet.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use talaria_a2a::{CardConfig, Counts, Server, Token};
+use talaria_egress::Webhooks;
+use talaria_executors::Executors;
+use talaria_executors::route::Routes;
+use talaria_mailbox::Mailbox;
+use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
+use talaria_turns::{Courier, HookLimits, Limits, Route, Turns};
+
+use super::banner::Banner;
+use super::bind::Bound;
+use super::load::Opened;
+use super::{App, Tasks};
+use crate::admin::Health;
+use crate::card::{self, Renewal};
+use crate::config::{self, Config, PLATFORM, Push};
+use crate::metered::{Metered, TurnMetrics};
+use crate::push::Post;
+use crate::tokens::Watch;
+
+impl App {
+    /// Connects what was bound, opened and loaded. `demo_gateway` is the address of the demo gateway.
+    pub(super) fn wire(
+        bound: Bound,
+        opened: Opened,
+        executors: Arc<Executors>,
+        demo_gateway: Option<String>,
+        tasks: Tasks,
+    ) -> anyhow::Result<Self> {
+        let Bound { config, listener, admin, admin_url, metrics, .. } = bound;
+        let Opened { store, workspace, callbacks } = opened;
+        let address = listener.local_addr()?;
+        let limits = Limits {
+            turns: usize::try_from(config.limits.turns.get())?,
+            // Beyond loopback strangers may call; in a workspace only its platform does.
+            trusts_chosen_contexts: address.ip().is_loopback() || config.workspace.is_some(),
+            ..Limits::default()
+        };
+        let (courier, delivery) = pushing(&config, metrics.clone());
+        let mut turns = Turns::builder(Arc::clone(&store), Arc::clone(&executors) as Arc<dyn Route>, limits)
+            .courier(courier, delivery)
+            .observer(Arc::new(TurnMetrics(metrics.clone())));
+        if let Some(workspace) = &workspace {
+            turns = turns.observer(Arc::clone(&workspace.pulse) as _);
+        }
+        let turns = turns.build();
+        let health = Health::new(Arc::clone(&executors), Arc::clone(&store), tasks.draining.clone());
+        let health = Arc::new(health);
+        let (first, url) = (config.a2a.card.current(), config.a2a.public_url(address));
+        let card = card::with_modes(first.clone(), &executors.table());
+        let mut server = Server::new(server_config(&config, address, card)?, turns.clone());
+        let source = config.a2a.card.clone();
+        let card = Renewal::new(source, first, url, Arc::clone(&executors), server.card());
+        let tokens = Watch::new(&config.a2a.tokens, server.auth());
+        if let Some(workspace) = &workspace {
+            let pages = workspace.pages(&executors, server.auth());
+            server = server.with_extra_routes(pages);
+        }
+        let mailbox = callbacks.as_ref().map(|callbacks| callbacks.mailbox.clone());
+        let (counts, counted, routes) = (server.counts(), turns.clone(), Arc::clone(executors.routes()));
+        let (watched, mail) = (Arc::clone(&health), mailbox.clone());
+        metrics.watch(move || readings(&counted, &counts, &watched, &routes, mail.as_ref()));
+        let mut banner = Banner::new(&config, address, &executors.table(), admin_url, demo_gateway);
+        banner.callback = callbacks.as_ref().map(|callbacks| callbacks.url.clone());
+        Ok(Self {
+            config,
+            listener,
+            server,
+            admin,
+            store,
+            turns,
+            executors,
+            mailbox,
+            callbacks,
+            workspace,
+            health,
+            card,
+            tokens,
+            banner,
+            tasks,
+        })
+    }
+}
+
+/// The numbers that the parts count themselves.
+fn readings(
+    turns: &Turns,
+    server: &Counts,
+    health: &Health,
+    routes: &Routes,
+    mailbox: Option<&Mailbox>,
+) -> Readings {
+    let refused = turns.refused();
+    let mail = mailbox.map(Mailbox::counts).unwrap_or_default();
+    Readings {
+        turns_under_way: turns.under_way(),
+        streams_open: server.streams_open(),
+        refused: vec![
+            (Refusal::Connections, server.connections_rejected()),
+            (Refusal::Turns, refused.busy),
+            (Refusal::Conversation, refused.lane_full),
+            (Refusal::Draining, refused.draining),
+        ],
+        executors: health.executors(),
+        routed: routes.counted(),
+        mailbox: vec![
+            (Mail::Waiting, mail.waiting),
+            (Mail::InLine, mail.in_line),
+            (Mail::Unanswered, mail.unanswered),
+            (Mail::Late, mail.late),
+        ],
+        mailbox_bytes: mail.bytes,
+    }
+}
+
+/// Sends push notifications, and the limits of its retries.
+fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn Courier>, HookLimits) {
+    let Push { allow_private, timeout, tries, pause } = &config.push;
+    let webhooks = Webhooks::new(talaria_egress::Config::default(), *allow_private);
+    let courier = Arc::new(Metered::new(Arc::new(Post(webhooks.with_timeout(timeout.get()))), metrics));
+    (courier, HookLimits { tries: tries.get(), pause: pause.get(), ..HookLimits::default() })
+}
+
+fn server_config(
+    config: &Config,
+    bound: SocketAddr,
+    card: CardConfig,
+) -> anyhow::Result<talaria_a2a::Config> {
+    let tokens = config.a2a.tokens.iter().map(|token| Token::new(token.name.clone(), token.token.clone()));
+    let mut server = talaria_a2a::Config::new(config.a2a.public_url(bound));
+    server.card = card;
+    server.card_signer = config.a2a.card_signer.clone();
+    server.tokens = tokens.collect::<Result<_, _>>()?;
+    server.awaited = config.a2a.platform_calls.then(|| PLATFORM.to_owned());
+    server.reply = config.a2a.reply;
+    server.stream = config.a2a.stream;
+    let chosen = |token: &config::Token| Some((token.name.clone(), token.stream?));
+    server.caller_streams = config.a2a.tokens.iter().filter_map(chosen).collect();
+    server.url_follows = config.a2a.url.is_none();
+    server.trusted_proxies.clone_from(&config.a2a.trusted_proxies);
+    server.cors.clone_from(&config.a2a.cors);
+    server.limits.body = usize::try_from(config.a2a.max_body.bytes())?;
+    Ok(server)
+}
