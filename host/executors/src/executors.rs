@@ -34,7 +34,7 @@ pub struct Executors {
     /// How to pull components from registries.
     pub(crate) oci: talaria_oci::Options,
     pub(crate) builtins: Builtins,
-    pub(crate) variables: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    pub(crate) variables: Variables,
     /// Its holder may change the table.
     pub(crate) changes: Mutex<ChangeLock>,
     /// Notified when a version goes into quarantine.
@@ -43,10 +43,13 @@ pub struct Executors {
     pub(crate) changed: Notify,
 }
 
+/// Looks environment variables up.
+pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 /// What the host provides to its executors.
 pub struct Services {
     /// Looks environment variables up, for secrets.
-    pub variables: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    pub variables: Variables,
     /// Delivers callbacks, for executors that are granted them.
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The workspace that the host serves, if any.

@@ -48,7 +48,7 @@ pub use change::Taken;
 pub use config::{
     Builtin, Builtins, ComponentRef, Config, Executor, ExecutorName, FailMode, Fallback, Grant, Preset,
 };
-pub use executors::{Executors, NoDefault, Services};
+pub use executors::{Executors, NoDefault, Services, Variables};
 pub use input::InputModes;
 pub use loaded::{LoadedExecutor, Loader, Readiness};
 pub use operator::{NotChanged, Upload};

@@ -111,7 +111,7 @@ impl Bound {
     ) -> anyhow::Result<()> {
         let mut stop = pin!(stop);
         let start = Box::pin(async {
-            let app = self.build(env, demo, Tasks::default()).await?;
+            let app = Box::pin(self.build(env, demo, Tasks::default())).await?;
             app.start().await
         });
         let started = tokio::select! {

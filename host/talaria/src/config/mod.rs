@@ -192,10 +192,7 @@ impl Config {
     }
 
     /// The environment as executors see it, with the key of a supervised gateway, which may be in no variable.
-    pub(crate) fn variables(
-        &self,
-        env: fn(&str) -> Option<String>,
-    ) -> Arc<dyn Fn(&str) -> Option<String> + Send + Sync> {
+    pub(crate) fn variables(&self, env: fn(&str) -> Option<String>) -> talaria_executors::Variables {
         let key = self.gateway.as_ref().map(|gateway| gateway.settings.key.clone());
         Arc::new(move |name| match &key {
             Some(key) if name == KEY => Some(key.expose_secret().to_owned()),
