@@ -7,7 +7,8 @@ async fn by_id(id: &str) -> talaria_rig::Ran {
     let rig = Rig::new("conformance").await;
     let turn = rig.turn("hello");
     let id: MessageId = id.parse().unwrap();
-    rig.execute(Turn { message: talaria_turns::Message { id, ..turn.message.clone() }, ..turn }).await
+    rig.execute(Turn { message: talaria_turns::Message { id, ..(*turn.message).clone() }.into(), ..turn })
+        .await
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod resumed;
 mod stopped;
 mod thousand;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -35,8 +36,8 @@ async fn rig(plugin: &FakePlugin, mail: &MailHost) -> Rig {
 
 /// A turn with this metadata in its message.
 fn with_metadata(turn: Turn, metadata: Value) -> Turn {
-    let message = Message { metadata: metadata.as_object().cloned(), ..turn.message };
-    Turn { message, ..turn }
+    let message = Message { metadata: metadata.as_object().cloned(), ..(*turn.message).clone() };
+    Turn { message: Arc::new(message), ..turn }
 }
 
 /// A turn under way: its signals and its end.
@@ -72,7 +73,7 @@ impl Running {
     }
 
     /// Waits for the next question; returns its text and the sender for the answer.
-    async fn question(&mut self) -> (String, tokio::sync::oneshot::Sender<Message>) {
+    async fn question(&mut self) -> (String, tokio::sync::oneshot::Sender<Arc<Message>>) {
         match self.next().await {
             Said::Ask { parts, answer } => (text(&parts), answer),
             said => panic!("not a question: {said:?}"),
@@ -102,6 +103,6 @@ fn text(parts: &[Part]) -> String {
     }
 }
 
-fn says(text: &str) -> Message {
-    Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) }
+fn says(text: &str) -> Arc<Message> {
+    Arc::new(Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) })
 }

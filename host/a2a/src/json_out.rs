@@ -7,9 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::Value;
-use talaria_turns::{Metadata, Timestamp};
-
-use crate::operation::REPLY_AS;
+use talaria_turns::{Metadata, Timestamp, keys};
 
 /// An object that is being written.
 pub(crate) struct Object<M>(M);
@@ -79,13 +77,13 @@ impl Serialize for TimestampOut {
 impl<'a> TaskMetadata<'a> {
     /// `None` if nothing is left for the caller.
     pub(crate) fn of(metadata: &'a Metadata) -> Option<Self> {
-        metadata.keys().any(|name| name != REPLY_AS).then_some(Self(metadata))
+        metadata.keys().any(|name| name != keys::REPLY).then_some(Self(metadata))
     }
 }
 
 impl Serialize for TaskMetadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().filter(|(name, _)| *name != REPLY_AS))
+        serializer.collect_map(self.0.iter().filter(|(name, _)| *name != keys::REPLY))
     }
 }
 
@@ -100,7 +98,7 @@ impl<T: Serialize> Serialize for MetadataEntry<T> {
 impl Serialize for NoteOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = Object::begin(serializer)?;
-        object.field(&format!("talaria/{}", self.0), self.1)?;
+        object.field(&keys::note(self.0), self.1)?;
         object.end()
     }
 }

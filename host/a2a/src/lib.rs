@@ -61,7 +61,7 @@ mod version;
 pub use auth::{Auth, InvalidToken, NotRenewed, Token};
 pub use card::{CardConfig, Extension, Provider, Skill};
 pub use live_card::LiveCard;
-pub use operation::{ReplyAs, TENANT};
+pub use operation::ReplyAs;
 pub use origin::{InvalidNetwork, InvalidOrigin, Network, Origin};
 pub use push::Notification;
 pub use server::{Config, Counts, ExtraRoutes, Limits, Server};

@@ -1,6 +1,6 @@
 //! The form of a streamed answer: the log stores one form, and each caller chooses how events are rendered.
 //!
-//! - **Statuses** (the default): a chunk of the answer is the message of a WORKING status, marked by [`CHUNK`]; the whole
+//! - **Statuses** (the default): a chunk of the answer is the message of a WORKING status, marked by [`keys::CHUNK`]; the whole
 //!   answer follows as one artifact.
 //! - **Artifacts**: a chunk of the answer is an appended piece of its artifact, marked in the same way. A chunk cannot be known
 //!   to be the last one before the turn ends, so the end of the turn adds a last piece, which is usually an empty text. The
@@ -8,20 +8,15 @@
 //! - **Whole**: no chunks; the answer is one artifact at the end.
 //!
 //! Many clients take the text of any status for the answer. So a status that is neither a question nor the end carries no text
-//! but the answer's: progress of the executor is sent as metadata ([`PROGRESS`]), and tool activity always is. Callers that
+//! but the answer's: progress of the executor is sent as metadata ([`keys::STATUS`]), and tool activity always is. Callers that
 //! chose artifacts know the difference and get progress as text.
 //!
 //! The rendering depends on the event and the form alone, not on earlier events. A stream that resumes in the middle
 //! therefore sends the same as one that was never interrupted, and a reader costs no more than a cursor.
 
-use talaria_turns::{Artifact, Content, Event, Message, Metadata, Part, State, Status, StreamAs};
+use talaria_turns::{Artifact, Content, Event, Metadata, Part, State, Status, StreamAs};
 
 use crate::update_stream::StreamEvent;
-
-/// In the metadata of a status's message or of an artifact update: this is a chunk of the answer.
-pub(crate) const CHUNK: &str = "talaria/chunk";
-/// In the metadata of a status: the progress that the executor reports.
-pub(crate) const PROGRESS: &str = "talaria/status";
 
 /// What a client gets of an event.
 pub(crate) enum Rendered<'a> {
@@ -109,10 +104,8 @@ impl StreamEvent {
 
 /// Returns the text of a status if it reports progress.
 fn progress(status: &Status) -> Option<&str> {
-    let Status { state: State::Working, message: Some(Message { parts, .. }), .. } = status else {
-        return None;
-    };
-    match parts.as_slice() {
+    let Status { state: State::Working, message: Some(message), .. } = status else { return None };
+    match message.parts.as_slice() {
         [Part { content: Content::Text(text), .. }] => Some(text),
         _ => None,
     }

@@ -1,11 +1,13 @@
 //! Between the domain's nouns and the contract's. What comes from a guest is scrubbed here.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::Value;
 use talaria_observe::Redactor;
 use talaria_turns::{
     Content, FailureKind, FinalState, Message, Metadata, Outcome, Part, Role, Turn, Usage, Workspace,
+    message_text,
 };
 use tokio::time::Instant;
 
@@ -35,9 +37,9 @@ pub(crate) fn turn(
     wit::Turn {
         task_id: turn.task.to_string(),
         context_id: turn.context.to_string(),
-        message: message(turn.message),
-        text: turn.text,
-        history: turn.history.into_iter().map(message).collect(),
+        message: message(&turn.message),
+        text: message_text(&turn.message.parts),
+        history: turn.history.iter().map(|earlier| message(earlier)).collect(),
         workspace,
         session,
         principal: turn.principal.name().map(|name| wit::Principal { name: name.to_owned(), metadata: None }),
@@ -45,7 +47,7 @@ pub(crate) fn turn(
         streaming: turn.streaming,
         budget_ms: millis(deadline.saturating_duration_since(Instant::now())),
         checkpoint: turn.checkpoint,
-        metadata: turn.metadata.map(text_of),
+        metadata: turn.metadata.as_deref().map(text_of),
     }
 }
 
@@ -54,34 +56,36 @@ pub(crate) fn workspace(workspace: &Workspace) -> wit::Workspace {
     wit::Workspace { id, model, system_prompt, tools, metadata: None }
 }
 
-pub(crate) fn message(message: Message) -> wit::Message {
+pub(crate) fn message(message: &Message) -> wit::Message {
     wit::Message {
         id: message.id.to_string(),
         role: match message.role {
             Role::User => wit::Role::User,
             Role::Agent => wit::Role::Agent,
         },
-        parts: message.parts.into_iter().map(part).collect(),
-        metadata: message.metadata.map(text_of),
+        parts: message.parts.iter().map(part).collect(),
+        metadata: message.metadata.as_ref().map(text_of),
     }
 }
 
-fn part(part: Part) -> wit::Part {
+fn part(part: &Part) -> wit::Part {
     wit::Part {
-        content: match part.content {
-            Content::Text(text) => wit::Content::Text(text),
+        content: match &part.content {
+            Content::Text(text) => wit::Content::Text(text.clone()),
             Content::Data(data) => wit::Content::Data(data.to_string()),
-            Content::Uri(uri) => wit::Content::Uri(uri),
-            Content::Bytes(bytes) => wit::Content::Bytes(bytes),
+            Content::Uri(uri) => wit::Content::Uri(uri.clone()),
+            Content::Bytes(bytes) => wit::Content::Bytes(bytes.clone()),
         },
-        media_type: part.media_type,
-        filename: part.filename,
-        metadata: part.metadata.map(text_of),
+        media_type: part.media_type.clone(),
+        filename: part.filename.clone(),
+        metadata: part.metadata.as_ref().map(text_of),
     }
 }
 
-fn text_of(metadata: Metadata) -> String {
-    Value::Object(metadata).to_string()
+/// Encodes metadata as JSON.
+fn text_of(metadata: &Metadata) -> String {
+    // The keys are strings, so this cannot fail.
+    serde_json::to_string(metadata).unwrap_or_default()
 }
 
 // === from the guest ===
@@ -120,9 +124,9 @@ pub(crate) fn parts(parts: Vec<wit::Part>, redactor: &Redactor) -> Result<Vec<Pa
         .map(|part| {
             Ok(Part {
                 content: match part.content {
-                    wit::Content::Text(text) => Content::Text(redactor.redact(&text).into_owned()),
+                    wit::Content::Text(text) => Content::Text(redacted(text, redactor)),
                     wit::Content::Data(data) => Content::Data(json("part.data", &data, redactor)?),
-                    wit::Content::Uri(uri) => Content::Uri(redactor.redact(&uri).into_owned()),
+                    wit::Content::Uri(uri) => Content::Uri(redacted(uri, redactor)),
                     wit::Content::Bytes(bytes) => Content::Bytes(bytes),
                 },
                 media_type: part.media_type,
@@ -131,6 +135,14 @@ pub(crate) fn parts(parts: Vec<wit::Part>, redactor: &Redactor) -> Result<Vec<Pa
             })
         })
         .collect()
+}
+
+/// Removes secrets from a text, which is copied only if there are any.
+pub(crate) fn redacted(text: String, redactor: &Redactor) -> String {
+    if let Cow::Owned(redacted) = redactor.redact(&text) {
+        return redacted;
+    }
+    text
 }
 
 pub(crate) fn part_size(part: &wit::Part) -> usize {
@@ -167,7 +179,7 @@ pub(crate) fn json(field: &str, text: &str, redactor: &Redactor) -> Result<Value
 fn scrub(value: &mut Value, redactor: &Redactor, depth: usize) -> bool {
     match value {
         Value::String(text) => {
-            if let std::borrow::Cow::Owned(scrubbed) = redactor.redact(text) {
+            if let Cow::Owned(scrubbed) = redactor.redact(text) {
                 *text = scrubbed;
             }
         }

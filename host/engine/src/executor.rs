@@ -270,7 +270,7 @@ impl Executor {
         }
         Failure {
             kind: convert::failure_kind(failure.kind),
-            message: self.shared.redactor.redact(&failure.message).into_owned(),
+            message: convert::redacted(failure.message, &self.shared.redactor),
             retryable: failure.retryable,
         }
     }

@@ -42,7 +42,7 @@ const PLATFORM: &str = "a2a";
 impl Session {
     /// The session of a turn.
     pub(crate) fn of(turn: &Turn, keys: SessionKeys) -> Self {
-        let places = [turn.message.metadata.as_ref(), turn.metadata.as_ref()];
+        let places = [turn.message.metadata.as_ref(), turn.metadata.as_deref()];
         let find = |(name, member): &(&'static str, &str)| {
             let found = places.iter().flatten().find_map(|metadata| keys.find(metadata, name, member))?;
             Some((*name, found))
@@ -92,6 +92,8 @@ impl SessionKeys {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
     use talaria_turns::{ContextId, Message, Part, Principal, Role, TaskId};
 
@@ -108,17 +110,16 @@ mod tests {
         Turn {
             task: TaskId::fresh(),
             context: ContextId::fresh(),
-            message: Message {
+            message: Arc::new(Message {
                 role: Role::User,
                 metadata: metadata(message),
                 ..Message::agent(vec![Part::text("hi")])
-            },
-            text: "hi".into(),
-            history: Vec::new(),
+            }),
+            history: Arc::default(),
             principal: Principal::named("alice"),
             streaming: false,
             async_delivery: true,
-            metadata: metadata(request),
+            metadata: metadata(request).map(Arc::new),
             checkpoint: None,
         }
     }

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use talaria_egress::Egress;
 use talaria_engine::{Engine, EngineError};
+use talaria_turns::keys::EXECUTOR;
 use talaria_turns::{Asked, Callbacks, NoExecutor, Route, Workspaces};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{MissedTickBehavior, interval};
@@ -17,7 +18,7 @@ use tracing::warn;
 use crate::change_lock::ChangeLock;
 use crate::config::{Builtins, Config, Executor, ExecutorName, Folder};
 use crate::loaded::{LoadedExecutor, Loader};
-use crate::route::{CHOICE, Routes, Why};
+use crate::route::{Routes, Why};
 use crate::table::Table;
 use crate::watch;
 
@@ -176,7 +177,7 @@ impl Route for Executors {
             None if picked.why == Why::Chosen => {
                 let known: Vec<_> = table.loaded().map(|(name, _)| name.as_str()).collect();
                 let what = format!("names no executor of this host; it has {}", known.join(", "));
-                Err(NoExecutor::Refused(format!("metadata[\"{CHOICE}\"] {what}")))
+                Err(NoExecutor::Refused(format!("metadata[\"{EXECUTOR}\"] {what}")))
             }
             // The rule named this executor; another one might not be able to answer the message.
             None => {

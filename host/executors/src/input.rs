@@ -6,10 +6,8 @@
 //! executor. A message that was accepted before a restart is not checked again.
 
 use serde_json::Value;
+use talaria_turns::keys::INPUT_MODES;
 use talaria_turns::{Content, Part, is_text_media};
-
-/// The metadata key of a description for the media types that a component takes.
-const INPUT_MODES: &str = "talaria/input-modes";
 
 /// The media types that an executor takes inline; `None` for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

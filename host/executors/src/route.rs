@@ -18,14 +18,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use talaria_a2a::TENANT;
+use talaria_turns::keys::{EXECUTOR, TENANT};
 use talaria_turns::{Asked, ContextId, Metadata, NoExecutor};
 
 pub use self::explain::{Explanation, Query};
 use crate::config::{Config, ExecutorName, Patterns, RouteRule};
 
-/// The metadata key of a message that names an executor.
-pub const CHOICE: &str = "talaria/executor";
 /// The metadata keys for a skill; A2A has no field for it, and callers use one of these.
 const SKILL: [&str; 3] = ["skill", "skillId", "skill_id"];
 /// The metadata key for a model.
@@ -135,8 +133,8 @@ impl Routes {
 
     /// The executor that the message names, if callers may choose.
     fn choice(&self, asked: &Asked<'_>) -> Result<Option<ExecutorName>, NoExecutor> {
-        let refused = |what: &str| NoExecutor::Refused(format!("metadata[\"{CHOICE}\"] {what}"));
-        match asked.message.metadata.as_ref().and_then(|metadata| metadata.get(CHOICE)) {
+        let refused = |what: &str| NoExecutor::Refused(format!("metadata[\"{EXECUTOR}\"] {what}"));
+        match asked.message.metadata.as_ref().and_then(|metadata| metadata.get(EXECUTOR)) {
             None => Ok(None),
             Some(_) if !self.caller_may_choose => {
                 Err(refused("is not allowed: callers may not choose the executor here"))

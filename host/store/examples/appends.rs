@@ -15,8 +15,8 @@ use talaria_turns::{
 };
 
 const QUESTION: &str =
-    "What do you know about the sandals of Hermes, and who made them? Two sentences will do.";
-const ANSWER: &str = "The talaria were winged sandals of imperishable gold that carried Hermes over sea and land \
+    "What do you know about the sandals of Perseus, and who made them? Two sentences will do.";
+const ANSWER: &str = "The talaria were winged sandals of imperishable gold that carried Perseus over sea and land \
                       as fast as a bird. Hephaestus is said to have made them.";
 
 #[tokio::main]
@@ -94,13 +94,13 @@ async fn measure<S: Store>(
 /// As the bridge does it: accept the message once, begin, answer.
 async fn turn(store: &dyn Store, owner: &Principal) -> Result<(), StoreError> {
     let key = TaskKey { owner: owner.clone(), task: TaskId::fresh() };
-    let message = Message { role: Role::User, ..Message::agent(vec![Part::text(QUESTION)]) };
+    let message = Arc::new(Message { role: Role::User, ..Message::agent(vec![Part::text(QUESTION)]) });
     let (once, context) = (Once::of(&message, None, None), ContextId::fresh());
-    let accepted = Event::Accepted { message, executor: "chat-completions".into(), metadata: None };
+    let accepted = Event::Accepted { message, executor: "echo".into(), metadata: None };
     let onto = Onto::Nothing { context: &context, host_made: true };
-    store.write(&key, onto, &[accepted], Some(&once)).await?;
+    store.write(&key, onto, &[Arc::new(accepted)], Some(&once)).await?;
     store.append(&key, 1, &[Event::moved(State::Working)]).await?;
-    let artifact = Artifact::new(REPLY, vec![Part::text(ANSWER)]);
+    let artifact = Arc::new(Artifact::new(REPLY, vec![Part::text(ANSWER)]));
     let reply = Event::Artifact { artifact, append: false, last: true };
     store.append(&key, 2, &[reply, Event::ended(State::Completed, Vec::new(), None)]).await
 }

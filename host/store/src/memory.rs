@@ -1,14 +1,17 @@
 //! Tasks in memory.
 //!
-//! Bounded by the number of tasks: at the bound the task that ended longest ago is forgotten, with its events. Tasks
-//! that have not ended are never forgotten, so a store full of them refuses the next. What executors remember is
+//! The store keeps events and folds them into a task when the task is read, as the SQLite store does; a live task is
+//! folded by the domain, not here. For each task it keeps the few values that lists and checks need.
+//!
+//! The number of tasks is bounded: at the bound, the task that ended longest ago is deleted with its events. Tasks that
+//! have not ended are never deleted, so a store that is full of them rejects the next one. The values of executors are
 //! bounded in the same way, oldest first.
 //!
-//! One lock, held for a map access at a time. A list looks at every task under it, which the bound on tasks bounds
-//! too: an order that is kept up to date would cost every append what only a list needs.
+//! There is one lock, held for one map access at a time. A list looks at every task under it, which the bound on tasks
+//! bounds too: an index would cost every append what only lists need.
 
 mod callbacks;
-mod conversations;
+mod contexts;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -23,10 +26,10 @@ use talaria_turns::{
 
 use crate::{append_of, number};
 
-/// A store that is gone with the process.
+/// A store that ends with the process.
 pub struct Memory {
     bound: usize,
-    // Held for a map access at a time, never across an await.
+    // Held for one map access at a time, never across an await.
     inner: Mutex<Inner>,
     letters: Mutex<callbacks::Kept>,
 }
@@ -34,41 +37,54 @@ pub struct Memory {
 #[derive(Default)]
 struct Inner {
     tasks: HashMap<TaskKey, Record>,
-    /// Tasks that ended, longest ago first.
+    /// The tasks that ended, longest ago first.
     ended: BTreeMap<Ended, TaskKey>,
-    /// Appends so far, to all tasks.
+    /// The number of appends so far, to all tasks.
     appends: u64,
-    /// What was taken in once, and by which task.
+    /// The messages that were accepted once, and their tasks.
     accepted: HashMap<(Principal, Once), TaskId>,
-    conversations: conversations::Conversations,
+    contexts: contexts::Contexts,
     state: HashMap<StateKey, Arc<[u8]>>,
-    /// Keys of `state`, in the order in which they were first set.
+    /// The keys of `state`, in the order in which they were first set.
     state_order: VecDeque<StateKey>,
 }
 
+/// A task: its events, and what is asked of it often.
 struct Record {
-    task: Arc<Task>,
-    /// What it took in once.
+    context: ContextId,
+    created_at: Timestamp,
+    state: State,
+    /// The time of the status.
+    status_at: Timestamp,
+    /// The messages that it accepted once.
     accepted: Vec<Once>,
     events: Vec<Arc<Event>>,
-    /// Where in `events` each append begins, its number among all, and when it was.
-    appends: Vec<(usize, u64, Timestamp)>,
-    /// In the order of their ids.
+    appends: Vec<Append>,
+    /// The push configurations, ordered by id.
     hooks: Vec<Hooked>,
 }
 
+#[derive(Clone, Copy)]
+struct Append {
+    /// The index of its first event in the events of the task.
+    begin: usize,
+    /// The number among all appends.
+    number: u64,
+    at: Timestamp,
+}
+
 /// When a task ended, then its id and its owner, so that no two are equal.
-type Ended = (Timestamp, Box<str>, Principal);
+type Ended = (Timestamp, TaskId, Principal);
 
 impl Memory {
-    /// A store for at most `bound` tasks, and as many values of executors.
+    /// Makes a store for at most `bound` tasks, and as many values of executors.
     #[must_use]
     pub fn new(bound: usize) -> Self {
         Self { bound: bound.max(1), inner: Mutex::default(), letters: Mutex::default() }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Each change is complete before the next statement, so a panic elsewhere left nothing half done.
+        // No statement under the lock leaves a change half done, so the data is good even after a panic.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -79,7 +95,7 @@ impl Store for Memory {
         &self,
         key: &TaskKey,
         onto: Onto<'_>,
-        events: &[Event],
+        events: &[Arc<Event>],
         once: Option<&Once>,
     ) -> Result<(), StoreError> {
         let mut inner = self.inner();
@@ -103,7 +119,8 @@ impl Store for Memory {
     }
 
     async fn task(&self, key: &TaskKey) -> Result<Option<Arc<Task>>, StoreError> {
-        Ok(self.inner().tasks.get(key).map(|record| Arc::clone(&record.task)))
+        let inner = self.inner();
+        inner.tasks.get(key).map(|record| record.fold(key)).transpose()
     }
 
     async fn events(&self, key: &TaskKey, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
@@ -129,19 +146,20 @@ impl Store for Memory {
 
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
         let inner = self.inner();
-        let mine = inner.tasks.iter().filter(|(key, _)| key.owner == *owner).map(|(_, record)| &record.task);
-        let fits: Vec<&Arc<Task>> = mine.filter(|task| fits(task, query)).collect();
-        let total = fits.len();
-        let mut rest: Vec<&Arc<Task>> = match &query.after {
-            None => fits,
-            Some(after) => fits.into_iter().filter(|task| order(task) > place_order(after)).collect(),
-        };
-        rest.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
-        let more = rest.len() > query.limit;
-        rest.truncate(query.limit);
-        let tasks: Vec<Arc<Task>> = rest.into_iter().cloned().collect();
-        let last = tasks.last().filter(|_| more);
-        let next = last.map(|task| Place { at: task.status.at, task: task.id.clone() });
+        let fits = |(key, record): &(&TaskKey, &Record)| key.owner == *owner && record.fits(query);
+        let mut found: Vec<(&TaskKey, &Record)> = inner.tasks.iter().filter(fits).collect();
+        let total = found.len();
+        if let Some(Place { at, task }) = &query.after {
+            found.retain(|(key, record)| order(record.status_at, &key.task) > order(*at, task));
+        }
+        found.sort_unstable_by(|(a, first), (b, second)| {
+            order(first.status_at, &a.task).cmp(&order(second.status_at, &b.task))
+        });
+        let is_last = found.len() <= query.limit;
+        found.truncate(query.limit);
+        let next = found.last().filter(|_| !is_last);
+        let next = next.map(|(key, record)| Place { at: record.status_at, task: key.task.clone() });
+        let tasks = found.into_iter().map(|(key, record)| record.fold(key)).collect::<Result<_, _>>()?;
         Ok(Page { tasks, next, total })
     }
 
@@ -149,10 +167,10 @@ impl Store for Memory {
         Ok(self.inner().accepted.get(&(owner.clone(), once.clone())).cloned())
     }
 
-    async fn recall(&self, recall: &Recall) -> Result<Vec<Message>, StoreError> {
+    async fn recall(&self, recall: &Recall) -> Result<Vec<Arc<Message>>, StoreError> {
         let inner = self.inner();
         let mut found = Recollection::new(recall);
-        for task in inner.conversations.tasks(recall) {
+        for task in inner.contexts.tasks(recall) {
             let key = TaskKey { owner: recall.owner.clone(), task: task.clone() };
             if let Some(record) = inner.tasks.get(&key) {
                 found.add(task, record.events.iter().map(AsRef::as_ref), Extent::Whole);
@@ -166,19 +184,19 @@ impl Store for Memory {
 
     async fn unfinished(&self) -> Result<Vec<TaskKey>, StoreError> {
         let inner = self.inner();
-        let unfinished = inner
-            .tasks
-            .iter()
-            .filter(|(_, record)| !record.task.pending.is_empty() && !record.task.status.state.is_terminal());
-        Ok(unfinished.map(|(key, _)| key.clone()).collect())
+        let mut unfinished = Vec::new();
+        for (key, record) in inner.tasks.iter().filter(|(_, record)| !record.state.is_terminal()) {
+            if !record.fold(key)?.pending.is_empty() {
+                unfinished.push(key.clone());
+            }
+        }
+        Ok(unfinished)
     }
 
     async fn stuck(&self, before: Timestamp) -> Result<Vec<TaskKey>, StoreError> {
         let inner = self.inner();
-        let stuck = inner.tasks.iter().filter(|(_, record)| {
-            let status = &record.task.status;
-            !status.state.is_terminal() && status.at < before
-        });
+        let is_stuck = |record: &Record| !record.state.is_terminal() && record.status_at < before;
+        let stuck = inner.tasks.iter().filter(|(_, record)| is_stuck(record));
         Ok(stuck.map(|(key, _)| key.clone()).collect())
     }
 
@@ -195,7 +213,7 @@ impl Store for Memory {
         }
         if !left.is_empty() {
             for (key, record) in &inner.tasks {
-                left.remove(&(key.owner.clone(), record.task.context.clone()));
+                left.remove(&(key.owner.clone(), record.context.clone()));
             }
             let gone = |key: &StateKey| left.contains(&(key.owner.clone(), key.context.clone()));
             inner.state.retain(|key, _| !gone(key));
@@ -286,8 +304,7 @@ impl Store for Memory {
     async fn open_hooks(&self) -> Result<Vec<Hooked>, StoreError> {
         let inner = self.inner();
         let open = |record: &Record, hooked: &Hooked| {
-            let Task { version, status, .. } = &*record.task;
-            hooked.given_up.is_none() && (hooked.cursor < *version || !status.state.is_terminal())
+            hooked.given_up.is_none() && (hooked.cursor < record.version() || !record.state.is_terminal())
         };
         let open =
             inner.tasks.values().flat_map(|record| record.hooks.iter().filter(|hooked| open(record, hooked)));
@@ -307,19 +324,40 @@ impl Store for Memory {
 // === impl Record ===
 
 impl Record {
-    /// Events with this number or a greater one.
+    /// The number of events.
+    fn version(&self) -> u64 {
+        self.events.len() as u64
+    }
+
+    /// Folds the events into the task.
+    fn fold(&self, key: &TaskKey) -> Result<Arc<Task>, StoreError> {
+        let mut task = Task::new(key.task.clone(), self.context.clone());
+        task.status.at = self.created_at;
+        for event in &self.events {
+            task.apply(event)?;
+        }
+        Ok(Arc::new(task))
+    }
+
+    fn fits(&self, query: &Query) -> bool {
+        query.context.as_ref().is_none_or(|context| *context == self.context)
+            && query.state.is_none_or(|state| state == self.state)
+            && query.since.is_none_or(|since| self.status_at >= since)
+    }
+
+    /// Returns the events with this number or a greater one.
     fn since<'a>(&'a self, key: &'a TaskKey, first: u64) -> impl Iterator<Item = Logged> + 'a {
-        let from = self.appends.partition_point(|(_, append, _)| *append < append_of(first));
+        let from = self.appends.partition_point(|append| append.number < append_of(first));
         let appends = self.appends.get(from..).unwrap_or_default().iter().enumerate();
-        let each = move |(nth, (begin, append, at)): (usize, &(usize, u64, Timestamp))| {
-            let end = self.appends.get(from + nth + 1).map_or(self.events.len(), |(next, ..)| *next);
-            let (begin, append, at) = (*begin, *append, *at);
+        let each = move |(nth, append): (usize, &Append)| {
+            let end = self.appends.get(from + nth + 1).map_or(self.events.len(), |next| next.begin);
+            let Append { begin, number: append, at } = *append;
             let events = self.events.get(begin..end).unwrap_or_default().iter().enumerate();
             events.map(move |(place, event)| Logged {
                 number: number(append, place),
                 at,
                 key: key.clone(),
-                context: self.task.context.clone(),
+                context: self.context.clone(),
                 entry: Entry { sequence: (begin + place + 1) as u64, event: Arc::clone(event) },
             })
         };
@@ -336,7 +374,7 @@ impl Inner {
         key: &TaskKey,
         context: &ContextId,
         host_made: bool,
-        events: &[Event],
+        events: &[Arc<Event>],
         bound: usize,
     ) -> Result<(), StoreError> {
         State::Submitted.check(events)?;
@@ -349,68 +387,62 @@ impl Inner {
             };
             self.remove(&oldest);
         }
+        let now = Timestamp::now();
         let record = Record {
-            task: Arc::new(Task::new(key.task.clone(), context.clone())),
+            context: context.clone(),
+            created_at: now,
+            state: State::Submitted,
+            status_at: now,
             accepted: Vec::new(),
             events: Vec::new(),
             appends: Vec::new(),
             hooks: Vec::new(),
         };
         self.tasks.insert(key.clone(), record);
-        self.conversations.join(key, context, host_made);
+        self.contexts.add(key, context, host_made);
         self.append(key, 0, events)
     }
 
     /// All or nothing.
-    fn append(&mut self, key: &TaskKey, expected: u64, events: &[Event]) -> Result<(), StoreError> {
+    fn append(&mut self, key: &TaskKey, expected: u64, events: &[Arc<Event>]) -> Result<(), StoreError> {
         let record = self.tasks.get_mut(key).ok_or(StoreError::NotFound)?;
-        let actual = record.task.version;
+        let actual = record.version();
         if actual != expected {
             return Err(StoreError::Conflict { expected, actual });
         }
-        record.task.status.state.check(events)?;
-        let was_terminal = record.task.status.state.is_terminal();
-        // A copy only if somebody still reads the version before.
-        let task = Arc::make_mut(&mut record.task);
+        let state = record.state.check(events)?;
+        let was_terminal = std::mem::replace(&mut record.state, state).is_terminal();
         for event in events {
-            task.apply(event)?;
+            if let Event::Status { status, .. } = &**event {
+                record.status_at = status.at;
+            }
         }
         if !events.is_empty() {
             self.appends += 1;
-            record.appends.push((record.events.len(), self.appends, Timestamp::now()));
+            let (begin, number) = (record.events.len(), self.appends);
+            record.appends.push(Append { begin, number, at: Timestamp::now() });
         }
-        record.events.extend(events.iter().cloned().map(Arc::new));
-        if record.task.status.state.is_terminal() && !was_terminal {
-            let ended = (record.task.status.at, key.task.as_str().into(), key.owner.clone());
-            self.ended.insert(ended, key.clone());
+        record.events.extend(events.iter().cloned());
+        if state.is_terminal() && !was_terminal {
+            self.ended.insert((record.status_at, key.task.clone(), key.owner.clone()), key.clone());
         }
         Ok(())
     }
 
-    /// Forgets a task and what it took in; gives the conversation that it belonged to.
+    /// Deletes a task and the messages that it accepted. Returns its context.
     fn remove(&mut self, key: &TaskKey) -> Option<ContextId> {
         let record = self.tasks.remove(key)?;
         for once in record.accepted {
             self.accepted.remove(&(key.owner.clone(), once));
         }
-        self.conversations.leave(key, &record.task.context);
-        Some(record.task.context.clone())
+        self.contexts.remove(key, &record.context);
+        Some(record.context)
     }
 }
 
-fn fits(task: &Task, query: &Query) -> bool {
-    query.context.as_ref().is_none_or(|context| *context == task.context)
-        && query.state.is_none_or(|state| state == task.status.state)
-        && query.since.is_none_or(|since| task.status.at >= since)
-}
-
-/// What a list is sorted by.
-fn order(task: &Task) -> (Reverse<Timestamp>, Reverse<&str>) {
-    (Reverse(task.status.at), Reverse(task.id.as_str()))
-}
-
-fn place_order(place: &Place) -> (Reverse<Timestamp>, Reverse<&str>) {
-    (Reverse(place.at), Reverse(place.task.as_str()))
+/// The order of a list.
+fn order(status_at: Timestamp, task: &TaskId) -> (Reverse<Timestamp>, Reverse<&TaskId>) {
+    (Reverse(status_at), Reverse(task))
 }
 
 #[cfg(test)]

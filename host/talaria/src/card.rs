@@ -19,6 +19,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use talaria_a2a::{CardConfig, LiveCard, Skill};
 use talaria_config::Settled;
+use talaria_turns::keys::OUTPUT_MODES;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -28,9 +29,6 @@ use talaria_executors::{Executors, Table};
 
 /// How often files are read.
 const EVERY: Duration = Duration::from_secs(1);
-
-/// The metadata key of a description for the media types that a component answers with.
-const OUTPUT_MODES: &str = "talaria/output-modes";
 
 /// Renews the card when its sources change.
 pub(crate) struct Renewal {

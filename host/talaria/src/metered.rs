@@ -124,7 +124,7 @@ mod tests {
     fn incoming(text: &str) -> Incoming {
         Incoming {
             principal: Principal::anyone(),
-            message: Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) },
+            message: Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) }.into(),
             task: None,
             context: None,
             streaming: false,

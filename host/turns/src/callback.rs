@@ -1,8 +1,8 @@
-//! Replies that come out of band, seen from a turn and from a store.
+//! Callbacks: replies that an upstream sends by a request of its own, as turns and stores see them.
 //!
-//! An upstream may answer by a request of its own, long after the one that asked it was acknowledged. A turn says
-//! beforehand which reply it expects ([`Callbacks::expect`]) and then waits for it ([`Awaited::next`]). Where the
-//! reply comes in is not known here; where expectations and replies are kept is [`CallbackStore`].
+//! Such a reply may arrive long after the upstream acknowledged the request. A turn first declares which reply it expects
+//! ([`Callbacks::expect`]) and then waits for it ([`Awaited::next`]). How the reply arrives is not known here; [`CallbackStore`]
+//! stores expectations and replies.
 
 use std::time::Duration;
 
@@ -18,65 +18,65 @@ pub struct Expectation {
     pub task: TaskKey,
     /// The executor that runs the turn.
     pub executor: Box<str>,
-    /// The message that it answers, by the id that the upstream is given.
+    /// The id that the upstream has for the message to be answered.
     pub message: Box<str>,
-    /// The upstream's chat that the message belongs to. Of one chat, one task at a time expects something.
+    /// The upstream's chat that the message belongs to. Only one task at a time expects replies of a chat.
     pub chat: Option<Box<str>>,
-    /// How long to wait for the chat; none waits for as long as it takes.
+    /// How long to wait until the chat is free; `None` waits without a limit.
     pub within: Option<Duration>,
 }
 
-/// Something that came for a turn.
+/// A reply that arrived for a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// Its media type.
+    /// The media type.
     pub content_type: String,
-    /// Its body.
+    /// The body.
     pub body: Vec<u8>,
 }
 
 /// Why there is no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum CallbackError {
-    /// Another turn expects it, or this one already.
+    /// The reply is expected already, by this turn or another.
     #[error("a reply to message {0} is expected already")]
     Duplicate(Box<str>),
     /// The chat was not free in time.
     #[error("chat {0} is busy with another message")]
     ChatBusy(Box<str>),
-    /// A bound is reached; the text says which.
+    /// A bound is reached; the text names it.
     #[error("{0}")]
     Full(String),
-    /// The host is shutting down. The words are those that callers of the Python bridge know.
+    /// The host is shutting down. Callers read this text; it never changes.
     #[error("executor shutting down")]
     Closing,
-    /// The store did not take it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Takes replies in for turns.
+/// Receives replies for turns.
 #[async_trait]
 pub trait Callbacks: Send + Sync + 'static {
-    /// Announces a reply; when this returns, the announcement survives the end of the process. The same task may
-    /// announce the same reply again after a restart: it gets what came meanwhile.
+    /// Declares that a reply is expected; when this returns, the expectation survives the end of the process. After a
+    /// restart the same task may expect the same reply again; it gets what arrived meanwhile.
     async fn expect(&self, expected: Expectation) -> Result<Box<dyn Awaited>, CallbackError>;
 }
 
-/// A reply that was announced. Dropping it withdraws the announcement.
+/// A reply that is expected. Dropping it withdraws the expectation.
 #[async_trait]
 pub trait Awaited: Send + Sync + 'static {
-    /// Where the upstream must post it.
+    /// The address that the upstream must send the reply to.
     fn reply_url(&self) -> &str;
 
-    /// Whether the upstream may still be at work on an earlier message of the chat, whose turn ended without a reply.
+    /// Whether the upstream may still be working on an earlier message of the chat, whose turn ended without a reply.
     fn overtakes(&self) -> bool;
 
-    /// The next thing that comes for the turn. Dropping the future loses nothing.
+    /// Waits for the next reply. Dropping the future loses nothing.
     async fn next(&mut self) -> Result<Delivery, CallbackError>;
 }
 
-/// A reply that came after its turn had ended.
+/// A reply that arrived after its turn had ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Late {
     /// The task.
@@ -85,11 +85,11 @@ pub struct Late {
     pub chat: Option<Box<str>>,
     /// The message that it answers.
     pub message: Box<str>,
-    /// Which of the replies to that message it is, 0 for the first.
+    /// The index among the replies to that message.
     pub place: usize,
-    /// When it came.
+    /// When it arrived.
     pub at: Timestamp,
-    /// What it says, without secrets.
+    /// The text, without secrets.
     pub text: String,
 }
 
@@ -109,7 +109,7 @@ pub trait LateReplySink: Send + Sync + 'static {
 pub struct ExpectedReply {
     /// The message that is to be answered; no two expected replies share one.
     pub message: Box<str>,
-    /// The chat that it belongs to.
+    /// The chat of the message.
     pub chat: Option<Box<str>>,
     /// The task.
     pub task: TaskKey,
@@ -117,7 +117,7 @@ pub struct ExpectedReply {
     pub executor: Box<str>,
     /// When it was first expected.
     pub at: Timestamp,
-    /// When it was withdrawn.
+    /// When the expectation was withdrawn.
     pub closed: Option<Timestamp>,
 }
 
@@ -130,7 +130,7 @@ pub struct StoredCallback {
     pub is_late: bool,
     /// SHA-256 of its text, to recognise a repeated one.
     pub digest: [u8; 32],
-    /// When it came.
+    /// When it arrived.
     pub at: Timestamp,
     /// The body for the turn.
     pub body: Vec<u8>,
@@ -147,7 +147,7 @@ pub struct CallbackHeader {
     pub is_late: bool,
     /// See [`StoredCallback`].
     pub digest: [u8; 32],
-    /// Bytes of its body.
+    /// The size of the body, in bytes.
     pub bytes: usize,
 }
 

@@ -1,258 +1,195 @@
-//! What executes a turn, seen from here: something with a name that takes a turn and gives an outcome.
+//! The executors of turns, as the domain sees them: each has a name, takes a turn and returns an outcome.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 
 use crate::model::{Artifact, ContextId, Message, Metadata, Part, Principal, TaskId};
-use crate::recall::Recall;
-use crate::store::{StateKey, Store, StoreError};
+use crate::scope::Scope;
 
-/// One incoming message, to be executed.
+/// An incoming message to execute. Cheap to clone: what is large is shared.
 #[derive(Debug, Clone)]
 pub struct Turn {
-    /// The task that it belongs to.
+    /// The task that the turn belongs to.
     pub task: TaskId,
-    /// The conversation that the task belongs to.
+    /// The context of the task.
     pub context: ContextId,
     /// The message to answer.
-    pub message: Message,
-    /// Its text, see [`message_text`](crate::message_text).
-    pub text: String,
-    /// Earlier messages of the task.
-    pub history: Vec<Message>,
-    /// Who sent it.
+    pub message: Arc<Message>,
+    /// The earlier messages of the task.
+    pub history: Arc<[Arc<Message>]>,
+    /// The sender of the message.
     pub principal: Principal,
-    /// Whether somebody reads the events while it runs.
+    /// Whether a client reads the events while the turn runs.
     pub streaming: bool,
-    /// Whether a result that comes after the turn can still reach the caller.
+    /// Whether a result that arrives after the turn can still reach the caller.
     pub async_delivery: bool,
     /// The request's metadata.
-    pub metadata: Option<Metadata>,
-    /// What the executor kept of the turn before a restart.
+    pub metadata: Option<Arc<Metadata>>,
+    /// The executor's checkpoint, if the turn is resumed after a restart or cancelled.
     pub checkpoint: Option<Vec<u8>>,
 }
 
-/// How a turn ends when it does not fail.
+/// How a turn ended that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinalState {
-    /// Done.
+    /// The message is answered.
     Completed,
-    /// The caller must say more.
+    /// The caller must provide more input.
     InputRequired,
     /// The caller must authenticate somewhere.
     AuthRequired,
-    /// Refused.
+    /// The executor rejects the message.
     Rejected,
 }
 
-/// Tokens that a turn consumed.
+/// The tokens that a turn used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Tokens read.
+    /// The tokens read.
     pub input_tokens: u32,
-    /// Tokens written.
+    /// The tokens written.
     pub output_tokens: u32,
 }
 
 /// The result of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// How it ended.
+    /// How the turn ended.
     pub state: FinalState,
     /// The answer, question or reason.
     pub parts: Vec<Part>,
-    /// What it cost.
+    /// The tokens that it used.
     pub usage: Option<Usage>,
-    /// For the caller.
+    /// Additional values for the caller.
     pub metadata: Option<Metadata>,
 }
 
-/// What went wrong, coarse enough to act on.
+/// The kind of a failure, coarse enough to act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The turn makes no sense to the executor.
+    /// The executor cannot make sense of the turn.
     InvalidTurn,
-    /// Its settings do not.
+    /// The executor cannot make sense of its settings.
     InvalidSettings,
-    /// The upstream answered with an error, or not at all.
+    /// The upstream responded with an error, or not at all.
     Upstream,
-    /// Policy forbids what the turn needs.
+    /// A policy denies what the turn needs.
     Denied,
-    /// It took too long.
+    /// The turn took too long.
     TimedOut,
-    /// It was cancelled.
+    /// The turn was cancelled.
     Cancelled,
-    /// No room to run it now.
+    /// There is no room for the turn now.
     Busy,
     /// A fault of the executor.
     Internal,
 }
 
-/// A turn that failed. `message` is what the caller reads.
+/// A failed turn. The caller reads `message`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What went wrong.
+    /// The kind of the failure.
     pub kind: FailureKind,
-    /// For the caller: reviewed, scrubbed.
+    /// The text for the caller, reviewed and without secrets.
     pub message: String,
     /// Whether the same turn may succeed later.
     pub retryable: bool,
 }
 
-/// Where a tool call of the upstream stands.
+/// The state of a tool call of the upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolState {
-    /// It began.
+    /// The call began.
     Started,
-    /// It ended well.
+    /// The call ended well.
     Completed,
-    /// It ended badly.
+    /// The call failed.
     Failed,
 }
 
-/// A tool call of the upstream.
+/// The progress of a tool call of the upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolProgress {
-    /// The call.
+    /// The id of the call.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// Where it stands.
+    /// The state of the call.
     pub state: ToolState,
-    /// One line for people.
+    /// A line for people.
     pub label: Option<String>,
-    /// Whatever else.
+    /// Additional values.
     pub metadata: Option<Metadata>,
 }
 
-/// What a turn says while it runs.
+/// What a turn emits while it runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Emitted {
-    /// The next piece of the answer.
+    /// The next piece of the answer's text.
     TextDelta(String),
     /// A result other than the answer.
     Artifact {
-        /// The piece.
+        /// The artifact, or a piece of it.
         artifact: Artifact,
-        /// Adds to the artifact of that id.
+        /// Whether the parts are appended to the artifact of that id.
         append: bool,
-        /// No further piece follows.
+        /// Whether this is the last piece.
         last: bool,
     },
-    /// What the agent is doing.
+    /// A line about what the agent is doing.
     Status(String),
-    /// A tool call.
+    /// The progress of a tool call.
     Tool(ToolProgress),
-    /// Anything else.
+    /// An event of the executor's own.
     Custom {
-        /// Its name.
+        /// The name.
         name: String,
-        /// What it says.
+        /// The content.
         value: serde_json::Value,
     },
 }
 
-/// Nobody takes the turn's events any more: it is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the turn is over")]
-pub struct TurnOver;
-
-/// What a turn sends to whoever runs it.
-#[derive(Debug)]
-pub enum Said {
-    /// Something for the readers. Boxed: a channel has room for 32 of these as soon as it is made, and most turns say
-    /// nothing while they wait.
-    Emitted(Box<Emitted>),
-    /// A point to go on from after a restart.
-    Checkpoint {
-        /// What the executor needs for that.
-        data: Vec<u8>,
-        /// Hears when it is kept.
-        kept: oneshot::Sender<Result<(), StoreError>>,
-    },
-    /// A question to the caller.
-    Ask {
-        /// The question.
-        parts: Vec<Part>,
-        /// Takes the answer.
-        answer: oneshot::Sender<Message>,
-    },
-}
-
-/// A question to the caller. Dropping it before the answer came withdraws it.
-#[derive(Debug)]
-pub struct Question(oneshot::Receiver<Message>);
-
-/// What a running turn may do to its task: say something, ask something, and remember something.
-#[derive(Clone)]
-pub struct Scope {
-    said: mpsc::Sender<Said>,
-    cancelled: CancellationToken,
-    store: Arc<dyn Store>,
-    owner: Principal,
-    context: ContextId,
-    executor: Box<str>,
-    past: Past,
-}
-
-/// What a turn may hear of what was said in its conversation before.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Past {
-    /// Nothing: the conversation begins with it, or nobody keeps one.
-    #[default]
-    Nothing,
-    /// What was said in it.
-    Of {
-        /// The turn's task.
-        task: TaskId,
-        /// Only if the host made the conversation's id.
-        host_made_only: bool,
-    },
-}
-
-/// Executes turns, each within a deadline of its own. Dropping the future of [`Executor::execute`] cancels the turn
-/// and releases all that it held.
+/// Executes turns, each within a deadline of its own. Dropping the future of [`Executor::execute`] stops the turn and
+/// releases everything that it held.
 #[async_trait]
 pub trait Executor: Send + Sync + 'static {
-    /// The name that it is configured under.
+    /// The name that the executor is configured under.
     fn name(&self) -> &str;
 
-    /// Executes one turn.
+    /// Executes a turn.
     async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure>;
 
-    /// Stops the upstream's work for a turn that was cancelled. Its checkpoint is in the turn.
+    /// Stops the upstream's work for a cancelled turn, which carries its checkpoint.
     async fn cancel(&self, turn: Turn) -> Result<(), Failure>;
 }
 
-/// A message that needs an executor, and what is known about it.
+/// A message that needs an executor.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// Who sends it.
+    /// The sender.
     pub principal: &'a Principal,
     /// The message.
     pub message: &'a Message,
-    /// The conversation that it belongs to.
+    /// The context that the message belongs to.
     pub context: &'a ContextId,
     /// The request's metadata.
     pub metadata: Option<&'a Metadata>,
-    /// The executor of the last turn of the task that it continues.
+    /// The executor of the last turn of the task, if the message continues one.
     pub continues: Option<&'a str>,
 }
 
 /// Why a message has no executor. The text is for the caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoExecutor {
-    /// It asks for one that it cannot have.
+    /// The message asks for an executor that it cannot have.
     #[error("{0}")]
     Refused(String),
-    /// The one that it goes to is not there.
+    /// The executor of the message is not loaded.
     #[error("{0}")]
     Unavailable(String),
-    /// It holds what the one that it goes to cannot use.
+    /// The executor of the message does not accept one of its media types.
     #[error("{0}")]
     Media(String),
     /// The executor takes no turns for now. The message becomes a task that fails with this failure.
@@ -267,150 +204,20 @@ pub enum NoExecutor {
 
 /// Chooses the executor of a turn.
 pub trait Route: Send + Sync + 'static {
-    /// The executor for this message.
+    /// Returns the executor for a message.
     ///
     /// # Errors
     /// [`NoExecutor`], with nothing changed.
     fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn Executor>, NoExecutor>;
 
-    /// The executor of this name, for a turn that it had begun before a restart.
+    /// Returns the executor of this name, to resume a turn that it had begun before a restart.
     fn named(&self, name: &str) -> Option<Arc<dyn Executor>>;
-}
-
-// === impl Scope ===
-
-impl Scope {
-    /// A scope and the receiver of what the turn says. `bound` pieces wait at most; then the turn does.
-    #[must_use]
-    pub fn new(
-        bound: usize,
-        cancelled: CancellationToken,
-        store: Arc<dyn Store>,
-        owner: Principal,
-        context: ContextId,
-        executor: &str,
-    ) -> (Self, mpsc::Receiver<Said>) {
-        let (said, receiver) = mpsc::channel(bound);
-        let past = Past::default();
-        (Self { said, cancelled, store, owner, context, executor: executor.into(), past }, receiver)
-    }
-
-    /// A turn that may hear of this.
-    #[must_use]
-    pub fn with(self, past: Past) -> Self {
-        Self { past, ..self }
-    }
-
-    /// Says it, in order; waits while the log is behind.
-    ///
-    /// # Errors
-    /// [`TurnOver`] when nobody takes it any more.
-    pub async fn emit(&self, event: Emitted) -> Result<(), TurnOver> {
-        self.said.send(Said::Emitted(Box::new(event))).await.map_err(|_| TurnOver)
-    }
-
-    /// Asks the caller and waits for the answer.
-    ///
-    /// # Errors
-    /// [`TurnOver`] when there will be none.
-    pub async fn ask(&self, parts: Vec<Part>) -> Result<Message, TurnOver> {
-        self.pose(parts).await?.answer().await
-    }
-
-    /// Asks the caller, and lets the turn go on.
-    ///
-    /// # Errors
-    /// [`TurnOver`] when nobody takes the question.
-    pub async fn pose(&self, parts: Vec<Part>) -> Result<Question, TurnOver> {
-        let (answer, answered) = oneshot::channel();
-        self.said.send(Said::Ask { parts, answer }).await.map_err(|_| TurnOver)?;
-        Ok(Question(answered))
-    }
-
-    /// Keeps a point from which the turn can be executed again.
-    ///
-    /// # Errors
-    /// The store's; a turn that is over counts as unavailable.
-    pub async fn checkpoint(&self, data: Vec<u8>) -> Result<(), StoreError> {
-        let over = || StoreError::Unavailable(TurnOver.to_string());
-        let (kept, is_kept) = oneshot::channel();
-        self.said.send(Said::Checkpoint { data, kept }).await.map_err(|_| over())?;
-        is_kept.await.map_err(|_| over())?
-    }
-
-    /// Fires when the turn is cancelled. The turn is dropped a grace later.
-    #[must_use]
-    pub fn cancelled(&self) -> &CancellationToken {
-        &self.cancelled
-    }
-
-    /// What this executor remembered of this conversation.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn state(&self, key: &str) -> Result<Option<Arc<[u8]>>, StoreError> {
-        self.store.state(&self.key(key)).await
-    }
-
-    /// How many bytes of keys and values this executor remembers of this conversation under all other keys.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn state_beside(&self, key: &str) -> Result<usize, StoreError> {
-        self.store.state_beside(&self.key(key)).await
-    }
-
-    /// Remembers; none forgets.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn set_state(&self, key: &str, value: Option<Arc<[u8]>>) -> Result<(), StoreError> {
-        self.store.set_state(&self.key(key), value).await
-    }
-
-    /// What was said in the conversation before this turn, oldest first: at most so many messages, and so many bytes.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn history(&self, messages: usize, bytes: usize) -> Result<Vec<Message>, StoreError> {
-        let Past::Of { task, host_made_only } = &self.past else { return Ok(Vec::new()) };
-        let recall = Recall {
-            owner: self.owner.clone(),
-            context: self.context.clone(),
-            present: task.clone(),
-            host_made_only: *host_made_only,
-            messages,
-            bytes,
-        };
-        self.store.recall(&recall).await
-    }
-
-    fn key(&self, key: &str) -> StateKey {
-        StateKey {
-            owner: self.owner.clone(),
-            context: self.context.clone(),
-            executor: self.executor.clone(),
-            key: key.into(),
-        }
-    }
-}
-
-// === impl Question ===
-
-impl Question {
-    /// Waits for the answer, which comes once. Giving up on the wait loses nothing.
-    ///
-    /// # Errors
-    /// [`TurnOver`] when there will be none.
-    pub async fn answer(&mut self) -> Result<Message, TurnOver> {
-        (&mut self.0).await.map_err(|_| TurnOver)
-    }
 }
 
 // === impl Failure ===
 
 impl Failure {
-    /// A failure of a kind, not worth a retry.
+    /// A failure that is not worth a retry.
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), retryable: false }

@@ -1,27 +1,29 @@
-//! The domain: tasks, the turns that move them, the log of what happened, and the store it all lives in.
+//! The domain: tasks, their turns, the log of events, and the traits of stores and executors.
 //!
-//! Everything here is version-blind and transport-blind: no HTTP, no A2A JSON, no WebAssembly. `a2a` calls
-//! [`Turns`]; `engine` implements [`Executor`]; `store` implements [`Store`].
+//! This crate knows no protocol version and no transport: no HTTP, no A2A JSON, no WebAssembly. `a2a` calls [`Turns`];
+//! `engine` implements [`Executor`]; `store` implements [`Store`].
 //!
-//! The log is the truth. A [`Task`] is what folding its [`Event`]s gives, and the sequence number of the last event
-//! is the task's version: appending names the version it builds on, so two writers cannot both win.
+//! The log is the truth. A [`Task`] is the fold of its [`Event`]s, and the sequence number of the last event is the task's
+//! version. An append names the version that it builds on, so of two concurrent writers one fails.
 #![forbid(unsafe_code)]
 
 mod callback;
 mod executor;
-mod hook;
-mod live;
+pub mod keys;
+mod lanes;
+mod live_task;
 mod model;
 mod observer;
 mod once;
-mod order;
+mod push;
 mod recall;
-mod refused;
-mod run;
+mod rejections;
+mod scope;
 mod service;
+mod shared;
 mod store;
+mod stream_as;
 mod task;
-mod tell;
 mod text;
 mod workspace;
 
@@ -30,25 +32,26 @@ pub use callback::{
     Late, LateReplySink, StoredCallback,
 };
 pub use executor::{
-    Asked, Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Past, Question, Route,
-    Said, Scope, ToolProgress, ToolState, Turn, TurnOver, Usage,
+    Asked, Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Route, ToolProgress,
+    ToolState, Turn, Usage,
 };
-pub use hook::{
-    Again, Authentication, Courier, Credential, GivenUp, Hook, HookError, HookLimits, Hooked, News, Tells,
-    Undelivered,
-};
-pub use live::Reader;
+pub use live_task::Reader;
 pub use model::{
     Artifact, Content, ContextId, HookId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfHook,
     OfMessage, OfTask, Part, Principal, Role, TaskId, Timestamp,
 };
 pub use observer::{TurnEnd, TurnObserver};
 pub use once::Once;
+pub use push::{
+    Again, Authentication, Courier, Credential, GivenUp, Hook, HookError, HookLimits, Hooked, News, Tells,
+    Undelivered,
+};
 pub use recall::{Extent, Recall, Recollection};
-pub use refused::Refused;
+pub use rejections::Refused;
+pub use scope::{Past, Question, Said, Scope, TurnOver};
 pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns, TurnsBuilder};
 pub use store::{Begin, Entry, Logged, Onto, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
+pub use stream_as::StreamAs;
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
-pub use tell::StreamAs;
 pub use text::{is_text_media, message_text};
 pub use workspace::{Workspace, Workspaces};

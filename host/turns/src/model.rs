@@ -1,20 +1,21 @@
-//! The nouns of A2A that every version shares.
+//! The data types of A2A that all its versions share.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// An object with whatever else belongs to a thing.
+/// A JSON object for additional values.
 pub type Metadata = Map<String, Value>;
 
-/// An id from outside: 1 to [`Id::MAX`] bytes, no control characters.
+/// An id from outside: 1 to [`Id::MAX`] bytes without control characters. Cheap to clone.
 ///
-/// `K` keeps the ids of tasks, contexts, messages and hooks apart.
+/// `K` keeps the ids of tasks, contexts, messages and push configurations apart.
 pub struct Id<K> {
-    text: Box<str>,
+    text: Arc<str>,
     kind: std::marker::PhantomData<fn() -> K>,
 }
 
@@ -27,44 +28,43 @@ pub enum OfContext {}
 /// Marks the id of a message.
 #[derive(Debug)]
 pub enum OfMessage {}
-/// Marks the id of a hook.
+/// Marks the id of a push configuration.
 #[derive(Debug)]
 pub enum OfHook {}
 
-/// A task's id; made by the host.
+/// The id of a task; made by the host.
 pub type TaskId = Id<OfTask>;
-/// A context's id; made by the host, or chosen by the caller.
+/// The id of a context; made by the host or chosen by the caller.
 pub type ContextId = Id<OfContext>;
-/// A message's id; chosen by its sender.
+/// The id of a message; chosen by its sender.
 pub type MessageId = Id<OfMessage>;
-/// A hook's id within its task; made by the host, or chosen by the caller.
+/// The id of a push configuration within its task; made by the host or chosen by the caller.
 pub type HookId = Id<OfHook>;
 
-/// Why a text is no id.
+/// Why a text is not a valid id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
-    /// There is nothing in it.
+    /// The text is empty.
     #[error("must not be empty")]
     Empty,
-    /// It is over the bound.
+    /// The text is longer than [`Id::MAX`].
     #[error("must not be longer than {} bytes", Id::<OfTask>::MAX)]
     TooLong,
-    /// It would break a log line or a header.
+    /// The text has control characters, which would break a log line or a header.
     #[error("must not hold control characters")]
     Control,
 }
 
-/// Who a task belongs to: the authenticated caller, or everybody where the host is open.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Principal(Box<str>);
+/// The owner of a task: an authenticated caller, or everybody if the host is open. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Principal(Arc<str>);
 
-/// A moment, in milliseconds since 1970.
+/// A point in time, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(u64);
 
-/// Who speaks.
+/// The sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -74,13 +74,13 @@ pub enum Role {
     Agent,
 }
 
-/// What a part holds.
+/// The content of a part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
     /// Plain text.
     Text(String),
-    /// Any JSON value.
+    /// A JSON value.
     Data(Value),
     /// A file by reference.
     Uri(String),
@@ -92,15 +92,15 @@ pub enum Content {
 /// One piece of a message or an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// The piece itself.
+    /// The content.
     pub content: Content,
-    /// Media type.
+    /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
-    /// File name.
+    /// The file name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,
-    /// Whatever else.
+    /// Additional values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
 }
@@ -108,40 +108,40 @@ pub struct Part {
 /// One message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// The sender's id for it.
+    /// The id that its sender chose.
     pub id: MessageId,
-    /// Who speaks.
+    /// The sender.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub parts: Vec<Part>,
-    /// Whatever else.
+    /// Additional values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
     /// URIs of the extensions that the message uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<String>,
-    /// Other tasks that it refers to.
+    /// Other tasks that the message refers to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reference_task_ids: Vec<String>,
 }
 
-/// A result, or a piece of one.
+/// A result of a task, or a piece of one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Artifact {
-    /// Its id within the task.
+    /// The id within the task.
     pub id: String,
-    /// Name for people.
+    /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// One sentence.
+    /// A sentence about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What it holds.
+    /// The content.
     pub parts: Vec<Part>,
-    /// Whatever else.
+    /// Additional values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
-    /// URIs of the extensions that it uses.
+    /// URIs of the extensions that the artifact uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<String>,
 }
@@ -149,28 +149,33 @@ pub struct Artifact {
 // === impl Id ===
 
 impl<K> Id<K> {
-    /// Longest id, in bytes. Ids are keys and log fields; UUIDs have 36.
+    /// The longest id, in bytes. Ids are keys and log fields; a UUID has 36.
     pub const MAX: usize = 256;
 
-    /// A fresh one. Version 7, so that ids made later sort later.
+    /// Makes a new id: a UUID of version 7, so that newer ids sort after older ones.
     #[must_use]
     pub fn fresh() -> Self {
-        Self::trusted(uuid::Uuid::now_v7().to_string())
+        Self::of_uuid(uuid::Uuid::now_v7())
     }
 
-    /// A fresh one that knowing others does not help to guess: version 7 counts up within a millisecond.
+    /// Makes a new id that cannot be guessed from others. UUIDs of version 7 can: they count up within a millisecond.
     #[must_use]
     pub fn unguessable() -> Self {
-        Self::trusted(uuid::Uuid::new_v4().to_string())
+        Self::of_uuid(uuid::Uuid::new_v4())
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    fn trusted(text: impl Into<Box<str>>) -> Self {
+    fn of_uuid(uuid: uuid::Uuid) -> Self {
+        let mut buffer = uuid::Uuid::encode_buffer();
+        Self::trusted(&*uuid.hyphenated().encode_lower(&mut buffer))
+    }
+
+    fn trusted(text: impl Into<Arc<str>>) -> Self {
         Self { text: text.into(), kind: std::marker::PhantomData }
     }
 }
@@ -206,7 +211,7 @@ impl<'de, K> Deserialize<'de> for Id<K> {
 
 impl<K> Clone for Id<K> {
     fn clone(&self) -> Self {
-        Self::trusted(self.text.clone())
+        Self { text: Arc::clone(&self.text), kind: std::marker::PhantomData }
     }
 }
 
@@ -217,6 +222,18 @@ impl<K> PartialEq for Id<K> {
 }
 
 impl<K> Eq for Id<K> {}
+
+impl<K> PartialOrd for Id<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K> Ord for Id<K> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.text.cmp(&other.text)
+    }
+}
 
 impl<K> std::hash::Hash for Id<K> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
@@ -239,19 +256,19 @@ impl<K> fmt::Debug for Id<K> {
 // === impl Principal ===
 
 impl Principal {
-    /// A named caller.
+    /// The caller of this name.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self(name.into())
     }
 
-    /// Everybody, where the host asks for no token. No named caller can have this name: it is empty.
+    /// Everybody, on a host that asks for no token. Its name is empty, which no named caller's is.
     #[must_use]
     pub fn anyone() -> Self {
         Self("".into())
     }
 
-    /// The caller's name; none for [`Principal::anyone`].
+    /// Returns the caller's name; `None` for [`Principal::anyone`].
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         (!self.0.is_empty()).then_some(&*self.0)
@@ -261,36 +278,36 @@ impl Principal {
 // === impl Timestamp ===
 
 impl Timestamp {
-    /// This moment.
+    /// The current time.
     #[must_use]
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// As long before this one.
+    /// The time that lies this long before.
     #[must_use]
     pub fn before(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// From milliseconds since 1970.
+    /// The time this many milliseconds after the start of 1970.
     #[must_use]
     pub fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the milliseconds since the start of 1970.
     #[must_use]
     pub fn millis(self) -> u64 {
         self.0
     }
 }
 
-/// RFC 3339, UTC, with milliseconds: `2026-11-16T01:52:58.686Z`.
+/// RFC 3339 in UTC, with milliseconds: `2026-11-16T01:52:58.686Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // humantime prints the years up to 9999 and refuses others; the clamp keeps the promise to print.
+        // humantime fails for years after 9999, and `Display` must not fail.
         let millis = self.0.min(253_402_300_799_999);
         write!(f, "{}", humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(millis)))
     }
@@ -305,13 +322,13 @@ impl Part {
         Self::new(Content::Text(text.into()))
     }
 
-    /// A part of any content, with nothing else said about it.
+    /// A part with this content and no other field set.
     #[must_use]
     pub fn new(content: Content) -> Self {
         Self { content, media_type: None, filename: None, metadata: None }
     }
 
-    /// Whether it is plain text.
+    /// Whether the part is plain text.
     #[must_use]
     pub fn is_text(&self) -> bool {
         matches!(self.content, Content::Text(_))
@@ -321,7 +338,7 @@ impl Part {
 // === impl Artifact ===
 
 impl Artifact {
-    /// One with nothing else said about it.
+    /// An artifact with these parts and no other field set.
     #[must_use]
     pub fn new(id: impl Into<String>, parts: Vec<Part>) -> Self {
         Self { id: id.into(), name: None, description: None, parts, metadata: None, extensions: Vec::new() }
@@ -331,11 +348,22 @@ impl Artifact {
 // === impl Message ===
 
 impl Message {
-    /// Something that the agent says.
+    /// A message of the agent, with a new id.
     #[must_use]
     pub fn agent(parts: Vec<Part>) -> Self {
+        Self::of_agent(MessageId::fresh(), parts)
+    }
+
+    /// The answer of a task as a message. The id is derived from the task's, so that it is the same each time.
+    #[must_use]
+    pub(crate) fn reply(task: &TaskId, parts: Vec<Part>) -> Self {
+        let id = format!("reply-{task}").parse().unwrap_or_else(|_| MessageId::fresh());
+        Self::of_agent(id, parts)
+    }
+
+    fn of_agent(id: MessageId, parts: Vec<Part>) -> Self {
         Self {
-            id: MessageId::fresh(),
+            id,
             role: Role::Agent,
             parts,
             metadata: None,
@@ -345,7 +373,7 @@ impl Message {
     }
 }
 
-/// Bytes as text, four characters for three of them.
+/// Stores bytes as base64 text.
 pub(crate) mod base64_text {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;

@@ -1,27 +1,27 @@
-//! What makes two messages the same message.
+//! The identity of a message that is sent again.
 //!
-//! A client that lost a connection sends its message again, with the same id. Ids alone do not decide: some clients count
-//! from 1 in every conversation. So a message is known by its id and a digest of all that its sender wrote: who speaks, the
-//! parts, the metadata, and the context and task that it named, or that it named none. The order of keys in an object does
-//! not count, since a client may write its JSON anew for the second try. What came with the request beside the message
-//! (its metadata, a hook) does not count either: that may differ from one try to the next.
+//! A client that lost its connection sends its message again, with the same id. The id alone does not identify a message:
+//! some clients count from 1 in every context. So a message is identified by its id and a digest of everything that its
+//! sender wrote: the role, the parts, the metadata, and the context and task that it named, or that it named none. The
+//! order of keys in an object does not count, because a client may encode its JSON again. What came with the request
+//! beside the message (metadata, a push configuration) does not count either, because it may differ between tries.
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::model::{Content, ContextId, Message, MessageId, Metadata, Part, Role, TaskId};
 
-/// A message that a caller may have sent before.
+/// Identifies a message that a caller may have sent before.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Once {
-    /// The caller's id for it.
+    /// The id that the caller chose.
     pub message: MessageId,
     /// SHA-256 of what the caller wrote.
     pub digest: [u8; 32],
 }
 
 impl Once {
-    /// The message, as it was sent to this task or context.
+    /// The identity of a message that was sent to this task or context.
     #[must_use]
     pub fn of(message: &Message, task: Option<&TaskId>, context: Option<&ContextId>) -> Self {
         let mut hash = Hash(Sha256::new());
@@ -44,7 +44,7 @@ impl Once {
     }
 }
 
-/// Everything goes in with its kind and its length, so that no two different messages run together.
+/// Hashes each value with its kind and its length, so that different messages cannot give the same input.
 struct Hash(Sha256);
 
 impl Hash {
@@ -110,7 +110,7 @@ impl Hash {
         }
     }
 
-    /// As deep as the value, whose depth was bounded when it was read.
+    /// Recurses as deep as the value, whose depth was bounded when it was read.
     fn value(&mut self, value: &Value) {
         match value {
             Value::Null => self.tag(0),
@@ -150,17 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_keys_does_not_make_another_message() {
+    fn the_order_of_keys_does_not_change_the_identity() {
         let one = message(&json!({ "a": 1, "b": { "c": [true, null], "d": "x" } }), vec![Part::text("hi")]);
         let two = message(&json!({ "b": { "d": "x", "c": [true, null] }, "a": 1 }), vec![Part::text("hi")]);
         assert_eq!(Once::of(&one, None, None), Once::of(&two, None, None));
     }
 
     #[test]
-    fn whatever_the_sender_wrote_otherwise_makes_another_message() {
+    fn everything_that_the_sender_wrote_counts() {
         let (task, context): (TaskId, ContextId) = ("t".parse().unwrap(), "t".parse().unwrap());
         let plain = message(&Value::Null, vec![Part::text("hi")]);
-        let told = [
+        let identities = [
             Once::of(&plain, None, None),
             Once::of(&plain, Some(&task), None),
             Once::of(&plain, None, Some(&context)),
@@ -173,8 +173,8 @@ mod tests {
             Once::of(&Message { extensions: vec!["hi".into()], ..plain.clone() }, None, None),
             Once::of(&Message { reference_task_ids: vec!["hi".into()], ..plain }, None, None),
         ];
-        for (at, one) in told.iter().enumerate() {
-            for other in &told[at + 1..] {
+        for (at, one) in identities.iter().enumerate() {
+            for other in &identities[at + 1..] {
                 assert_ne!(one, other);
             }
         }

@@ -1,70 +1,71 @@
-//! What a conversation remembers: what was said in its earlier turns, for upstreams that keep nothing themselves.
+//! The earlier messages of a context, for executors whose upstreams keep no history.
 //!
-//! Nothing is kept for this. It is read from the log when a turn asks for it, so a turn that does not ask costs nothing,
-//! and memory lasts as long as its tasks do. A folded [`Task`](crate::Task) would not do: it has the answer of its last
-//! turn only, and it does not tell a question from a line about progress.
+//! Nothing is stored for this. The messages are read from the log when a turn asks for them, so a turn that does not ask
+//! costs nothing, and the messages last as long as their tasks. The folded [`Task`](crate::Task) would not do: it has only
+//! the answer of its last turn, and does not distinguish a question from a line about progress.
 //!
-//! **A turn is remembered when it ended well**: the message, the questions of the agent that were answered, the answers, and
-//! the reply. A turn that failed, was cancelled or was refused leaves nothing, neither its message nor what was said of it:
-//! an error's text would be read as the agent's opinion, and its sender was told and sends the message again, which would
-//! then be there twice. If the reply comes late after all, the turn is remembered with it. The turn that asks and those
-//! that wait behind it are not over, so they are not in it.
+//! **Which turns.** A turn that ended well is included: its message, the agent's questions that were answered, the
+//! answers, and the reply. A turn that failed, was cancelled or was rejected is left out with its message. A model would
+//! read the text of the error as the agent's opinion; and the sender, who saw the error, sends the message again, so it
+//! would be there twice. If the reply arrives late after all, the turn is included with it. The turn that asks and those
+//! that wait behind it have not ended, so they are not included.
 //!
-//! **Order.** Tasks in the order in which they were created, and last the one that the present turn belongs to.
+//! **Order.** The tasks in the order in which they were created, but the task of the present turn last.
 //!
-//! **Bounds.** Messages, bytes, tasks that are looked at and bytes that are read for it. The newest stay; what lies
-//! before the first message that does not fit is left out, so that there are no holes. A file that does not fit is
-//! replaced by its name.
+//! **Bounds.** The messages, their bytes, the tasks that are looked at, and the bytes that are read from the log. The
+//! newest messages are kept; everything before the first one that does not fit is left out, so that there are no gaps. A
+//! file that does not fit is replaced by its name.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::model::{Artifact, Content, ContextId, Message, Part, Principal, Role, TaskId};
+use crate::model::{Artifact, Content, ContextId, Message, Part, Principal, TaskId};
 use crate::task::{Event, REPLY, State};
 
-/// What is asked of a conversation's memory.
+/// A request for the earlier messages of a context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recall {
-    /// Whose conversation.
+    /// The owner of the context.
     pub owner: Principal,
-    /// Which one.
+    /// The context.
     pub context: ContextId,
-    /// The task of the turn that asks. It is told last.
+    /// The task of the turn that asks. Its messages come last.
     pub present: TaskId,
-    /// Tell nothing of a conversation whose id a caller chose.
+    /// Whether the messages may be read only if the host made the context's id.
     pub host_made_only: bool,
     /// At most so many messages.
     pub messages: usize,
-    /// At most so many bytes, counted by what the parts hold.
+    /// At most so many bytes of content.
     pub bytes: usize,
 }
 
 impl Recall {
-    /// Tasks that are looked at. Most hold two messages; this leaves room for a stretch of failures between them.
+    /// The tasks that are looked at. Most have two messages; this leaves room for a series of failures between them.
     pub const TASKS: usize = 1_000;
-    /// Bytes of events that are read, where reading costs by the byte. Some tens of milliseconds of parsing.
+    /// The bytes of events that are read, if a store has to parse them: some tens of milliseconds.
     pub const READ: usize = 8 << 20;
 }
 
-/// What a message costs beside what its parts hold.
+/// The bytes that a message counts beside its content.
 const OVERHEAD: usize = 64;
 
-/// Gathers what is remembered, from the newest task to the oldest.
+/// Collects messages, from the newest task to the oldest.
 pub struct Recollection {
     /// Oldest first.
-    found: VecDeque<Message>,
+    found: VecDeque<Arc<Message>>,
     messages: usize,
     bytes: usize,
     tasks: usize,
 }
 
-/// What a store has of a task's events.
+/// Which events of a task a store provides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// All of them.
     Whole,
-    /// The last ones, of a task that has as many turns which are not over.
+    /// The last ones.
     Tail {
-        /// Turns that are not over.
+        /// The turns of the task that have not ended.
         pending: usize,
     },
 }
@@ -72,57 +73,57 @@ pub enum Extent {
 // === impl Recollection ===
 
 impl Recollection {
-    /// Nothing yet.
+    /// An empty collection.
     #[must_use]
     pub fn new(recall: &Recall) -> Self {
         Self { found: VecDeque::new(), messages: recall.messages, bytes: recall.bytes, tasks: Recall::TASKS }
     }
 
-    /// Whether an older task could add anything.
+    /// Whether an older task could add messages.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.messages > 0 && self.tasks > 0
     }
 
-    /// Adds a task that is older than those before, by its events in their order.
+    /// Adds a task that is older than those added before. `events` are in their order.
     pub fn add<'a>(&mut self, task: &TaskId, events: impl IntoIterator<Item = &'a Event>, extent: Extent) {
         self.tasks = self.tasks.saturating_sub(1);
-        let mut told = Told::default();
-        // The turn that the first events of a tail belong to began before it.
+        let mut read = TaskMessages::default();
+        // The first events of a tail belong to a turn that began before the tail.
         let mut is_known = extent == Extent::Whole;
         for event in events {
             if is_known {
-                told.hear(task, event);
+                read.apply(task, event);
             }
             is_known |= matches!(event, Event::Status { ends_turn: true, .. });
         }
         if let Extent::Tail { pending } = extent {
-            // Where more turns waited at its beginning, answers would be told of the wrong messages.
-            if told.turns.len() != pending {
-                told.messages.clear();
+            // If more turns waited at the beginning of the tail, answers would be put beside the wrong messages.
+            if read.turns.len() != pending {
+                read.messages.clear();
             }
             self.tasks = 0;
         }
-        for message in told.messages.into_iter().rev() {
+        for message in read.messages.into_iter().rev() {
             if !self.keep(message) {
                 return;
             }
         }
     }
 
-    /// What was found, oldest first.
+    /// Returns the messages, oldest first.
     #[must_use]
-    pub fn messages(self) -> Vec<Message> {
+    pub fn messages(self) -> Vec<Arc<Message>> {
         self.found.into()
     }
 
-    /// False when there is no room for it, nor for anything older.
-    fn keep(&mut self, mut message: Message) -> bool {
+    /// Keeps a message. Returns false if there is no room for it, nor for anything older.
+    fn keep(&mut self, mut message: Arc<Message>) -> bool {
         if self.messages == 0 {
             return false;
         }
         if size(&message) > self.bytes {
-            message.parts.iter_mut().for_each(name_only);
+            Arc::make_mut(&mut message).parts.iter_mut().for_each(name_only);
         }
         let size = size(&message);
         if size > self.bytes {
@@ -145,7 +146,7 @@ fn size(message: &Message) -> usize {
     parts.sum::<usize>() + OVERHEAD
 }
 
-/// A file becomes a line that names it.
+/// Replaces a file by a line with its name.
 fn name_only(part: &mut Part) {
     if let Content::Bytes(_) = part.content {
         let kind = part.media_type.as_deref().unwrap_or("a file");
@@ -154,28 +155,28 @@ fn name_only(part: &mut Part) {
     }
 }
 
-/// What was said in one task so far.
+/// The messages of one task, read from its events.
 #[derive(Default)]
-struct Told {
-    messages: Vec<Message>,
-    /// What was said in the turns that are not over.
-    turns: VecDeque<Vec<Message>>,
-    question: Option<Message>,
+struct TaskMessages {
+    messages: Vec<Arc<Message>>,
+    /// The messages of the turns that have not ended.
+    turns: VecDeque<Vec<Arc<Message>>>,
+    question: Option<Arc<Message>>,
     reply: Option<Artifact>,
-    /// The turn that failed last.
-    failed: Vec<Message>,
+    /// The messages of the turn that failed last.
+    failed: Vec<Arc<Message>>,
 }
 
-// === impl Told ===
+// === impl TaskMessages ===
 
-impl Told {
-    fn hear(&mut self, task: &TaskId, event: &Event) {
+impl TaskMessages {
+    fn apply(&mut self, task: &TaskId, event: &Event) {
         match event {
-            Event::Accepted { message, .. } => self.turns.push_back(vec![message.clone()]),
+            Event::Accepted { message, .. } => self.turns.push_back(vec![Arc::clone(message)]),
             Event::Answered(message) => {
                 if let Some(turn) = self.turns.front_mut() {
                     turn.extend(self.question.take());
-                    turn.push(message.clone());
+                    turn.push(Arc::clone(message));
                 }
             }
             Event::Artifact { artifact, append, .. } if artifact.id == REPLY => self.reply(artifact, *append),
@@ -210,24 +211,21 @@ impl Told {
         }
     }
 
-    /// A piece of the answer, or all of it.
+    /// Takes a piece of the answer, or all of it.
     fn reply(&mut self, artifact: &Artifact, append: bool) {
         if !append {
             self.reply = None;
         }
         let reply = self.reply.get_or_insert_with(|| Artifact::new(REPLY, Vec::new()));
-        // Without the marks for whoever watched it come, so that the pieces of a text are one.
+        // Without the metadata that marks the pieces of a stream, so that they are joined into one text.
         let pieces = artifact.parts.iter().map(|part| Part { metadata: None, ..part.clone() });
         pieces.for_each(|part| reply.push(&part));
     }
 }
 
-/// What the agent said, with the id that its answer has as a message.
-fn agent(task: &TaskId, parts: Vec<Part>) -> Option<Message> {
-    let id = format!("{REPLY}-{task}").parse().ok();
-    let message = Message { role: Role::Agent, ..Message::agent(parts) };
-    let message = Message { id: id.unwrap_or_else(|| message.id.clone()), ..message };
-    (!message.parts.is_empty()).then_some(message)
+/// A message of the agent, with the id that the answer of the task has as a message.
+fn agent(task: &TaskId, parts: Vec<Part>) -> Option<Arc<Message>> {
+    (!parts.is_empty()).then(|| Arc::new(Message::reply(task, parts)))
 }
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
-//! Turns: accepted, written down, executed apart from the request that brought them.
+//! The service: it accepts messages, stores them, and runs their turns apart from the requests that brought them.
 //!
-//! [`Turns::send`] returns when the message is in the store and its turn is on its way. Whoever hangs up afterwards
-//! changes nothing: the turn runs in the tracker, not in the request. What bounds it: the number of turns that are
-//! queued or under way ([`Limits::turns`]), those of one conversation ([`Limits::lane`]), the executor's own deadline,
-//! and [`Turns::drain`] at the end.
+//! [`Turns::send`] returns when the message is in the store and its turn is scheduled. If the client disconnects after
+//! that, the turn carries on: it runs in a tracked task, not in the request. Bounds: the turns that wait or run
+//! ([`Limits::turns`]), those of one context ([`Limits::lane`]), the executor's own deadline, and [`Turns::drain`] at the
+//! end.
 //!
-//! Turns of one conversation run one after the other. A message to a task that is working waits for its turn, and the
-//! task is not over before it was answered. A message to a task that asks goes to the turn that asked. A message that
+//! The turns of one context run one after the other. A message to a task that is working waits for its turn, and the task
+//! does not end before that message is answered. A message to a task that asks goes to the turn that asked. A message that
 //! was sent before (same caller, id and content, to the same context and task) is not executed again: its sender gets the
-//! first answer. Callers without a name cannot be told apart, so for them every message is new.
+//! task of the first. Callers without a name cannot be told apart, so each of their messages is new.
 
 mod accept;
 mod error;
-mod hooks;
 mod late;
+mod push;
 mod recovery;
+mod run;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,58 +25,58 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::executor::Route;
-use crate::hook::{Courier, Hook, HookLimits, Outbox};
-use crate::live::{Hub, Live, Reader};
+use crate::lanes::Lanes;
+use crate::live_task::{LiveTask, LiveTasks, Reader};
 use crate::model::{ContextId, Message, Metadata, Principal, TaskId};
 use crate::observer::TurnObserver;
-use crate::order::Order;
-use crate::refused::{self, Refused};
+use crate::push::{Courier, Hook, HookLimits, Outbox};
+use crate::rejections::{self, Refused};
 use crate::store::{Page, Query, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
 
 pub use error::{CancelError, FollowError, SendError};
 
-/// Bounds of the service.
+/// The bounds of the service.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Turns queued or under way at once; one more is refused. The default is what one engine pool holds.
+    /// The turns that may wait or run at once; one more is rejected. The default is what one pool of the engine holds.
     pub turns: usize,
-    /// Turns queued or under way in one conversation; one more is refused.
+    /// The turns of one context that may wait or run at once; one more is rejected.
     pub lane: usize,
-    /// Messages that a task's history may hold; the next one is refused.
+    /// The messages that the history of a task may hold; the next one is rejected.
     pub history: usize,
-    /// Whether turns of callers without a name hear what was said in a conversation whose id a caller chose. Such callers
-    /// share one owner: where strangers can call, whoever guesses such an id would read along.
+    /// Whether turns of callers without a name may read the earlier messages of a context whose id a caller chose. Such
+    /// callers share one owner, so on a host that strangers can reach, anybody who guesses such an id could read along.
     pub trusts_chosen_contexts: bool,
 }
 
-/// A message on its way in.
+/// A message to accept.
 #[derive(Debug, Clone)]
 pub struct Incoming {
-    /// Who sends it.
+    /// The sender.
     pub principal: Principal,
     /// The message.
-    pub message: Message,
-    /// The task that it continues.
+    pub message: Arc<Message>,
+    /// The task that the message continues.
     pub task: Option<TaskId>,
-    /// The conversation that it belongs to; inferred from the task, or made.
+    /// The context that the message belongs to. Without one it is taken from the task, or made.
     pub context: Option<ContextId>,
-    /// Whether somebody will read the events while it runs.
+    /// Whether a client reads the events while the turn runs.
     pub streaming: bool,
-    /// Whether a result that comes late can still reach the caller: it does not wait for the answer in its request, or it
-    /// is told by a hook. A hook that the task has already counts by itself.
+    /// Whether a late result can still reach the caller: its request does not wait for the answer, or it brings a push
+    /// configuration. Push configurations that the task already has count without this.
     pub async_delivery: bool,
     /// The request's metadata.
-    pub metadata: Option<Metadata>,
-    /// Where the caller wants to be told what happens to the task.
+    pub metadata: Option<Arc<Metadata>>,
+    /// Where the caller wants push notifications about the task.
     pub hook: Option<Hook>,
 }
 
-/// A turn that is on its way.
+/// A message that was accepted.
 pub struct Accepted {
-    /// The task, as it was when the turn was accepted.
+    /// The task, as it was when the message was accepted.
     pub task: Arc<Task>,
-    live: Arc<Live>,
+    live: Arc<LiveTask>,
 }
 
 /// The service. Cheap to clone.
@@ -85,18 +86,18 @@ pub struct Turns(Arc<Inner>);
 struct Inner {
     store: Arc<dyn Store>,
     route: Arc<dyn Route>,
-    hub: Hub,
+    tasks: LiveTasks,
     outbox: Option<Arc<Outbox>>,
-    order: Order,
+    lanes: Lanes,
     limits: Limits,
     room: Arc<Semaphore>,
-    refused: refused::Counter,
+    rejections: rejections::Counter,
     observers: Arc<[Arc<dyn TurnObserver>]>,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
 
-/// Puts a service together.
+/// Builds a [`Turns`] service.
 pub struct TurnsBuilder {
     store: Arc<dyn Store>,
     route: Arc<dyn Route>,
@@ -105,8 +106,9 @@ pub struct TurnsBuilder {
     observers: Vec<Arc<dyn TurnObserver>>,
 }
 
-/// How long a cancel waits for the turn to end: the grace of a run, and some.
+/// How long a cancel waits for the turn to end: longer than the grace period of a cancelled turn.
 const CANCEL: Duration = Duration::from_secs(10);
+
 impl Default for Limits {
     fn default() -> Self {
         Self { turns: 1_000, lane: 100, history: 1_000, trusts_chosen_contexts: true }
@@ -130,19 +132,19 @@ impl TurnsBuilder {
         self
     }
 
-    /// The service.
+    /// Builds the service.
     #[must_use]
     pub fn build(self) -> Turns {
         let Self { store, route, limits, outbox, observers } = self;
         Turns(Arc::new(Inner {
-            hub: Hub::new(Arc::clone(&store)),
+            tasks: LiveTasks::new(Arc::clone(&store)),
             outbox,
-            order: Order::new(limits.lane),
+            lanes: Lanes::new(limits.lane),
             store,
             route,
             limits,
             room: Arc::new(Semaphore::new(limits.turns)),
-            refused: refused::Counter::default(),
+            rejections: rejections::Counter::default(),
             observers: observers.into(),
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -153,12 +155,15 @@ impl TurnsBuilder {
 // === impl Accepted ===
 
 impl Accepted {
-    /// Waits until the task is terminal or asks for something, and returns it as it is then.
+    /// Waits until the task is terminal or interrupted, and returns it.
     pub async fn settled(self) -> Arc<Task> {
-        self.live.until(State::is_settled).await
+        let Self { task, live } = self;
+        // Not held while this waits: an append would have to copy it.
+        drop(task);
+        live.until(State::is_settled).await
     }
 
-    /// Reads what happens after [`Accepted::task`].
+    /// Returns a reader of the events after [`Accepted::task`].
     #[must_use]
     pub fn reader(&self) -> Reader {
         self.live.reader(self.task.version)
@@ -168,24 +173,24 @@ impl Accepted {
 // === impl Turns ===
 
 impl Turns {
-    /// A service on a store and a way to choose executors. It has no hooks.
+    /// A service without push notifications and observers.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, route: Arc<dyn Route>, limits: Limits) -> Self {
         Self::builder(store, route, limits).build()
     }
 
-    /// Begins to put a service together, for one with push notifications or observers.
+    /// Begins to build a service with push notifications or observers.
     #[must_use]
     pub fn builder(store: Arc<dyn Store>, route: Arc<dyn Route>, limits: Limits) -> TurnsBuilder {
         TurnsBuilder { store, route, limits, outbox: None, observers: Vec::new() }
     }
 
-    /// Accepts a message: when this returns, it is in the store and its turn is on its way.
+    /// Accepts a message: when this returns, the message is in the store and its turn is scheduled.
     ///
     /// # Errors
     /// [`SendError`], with nothing changed.
     pub async fn send(&self, incoming: Incoming) -> Result<Accepted, SendError> {
-        self.accept(incoming).await.inspect_err(|error| self.0.refused.note(error))
+        self.accept(incoming).await.inspect_err(|error| self.0.rejections.note(error))
     }
 
     async fn accept(&self, incoming: Incoming) -> Result<Accepted, SendError> {
@@ -198,59 +203,56 @@ impl Turns {
         }
         let room =
             Arc::clone(&inner.room).try_acquire_owned().map_err(|_| SendError::Busy(inner.limits.turns))?;
-        // Written down and executed in one tracked task: a caller that goes away between the two leaves no task behind
-        // that nobody runs.
+        // One tracked task stores and executes the message. If the client disconnects between the two, the turn still
+        // runs.
         let (accept, accepted) = oneshot::channel();
-        let life = Arc::clone(inner).live_and_end(incoming, room, accept);
-        inner.tracker.spawn(life);
+        inner.tracker.spawn(Arc::clone(inner).accept_and_run(incoming, room, accept));
         accepted.await.unwrap_or(Err(SendError::Draining))
     }
 
-    /// The task that the same message was accepted into before, if it was.
+    /// Returns the task that accepted the same message before, if one did.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's error.
     pub async fn sent_before(&self, incoming: &Incoming) -> Result<Option<TaskId>, StoreError> {
         self.0.sent_before(incoming).await
     }
 
-    /// A task of this caller.
+    /// Returns a task of this caller.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] where there is none, or where it belongs to somebody else.
+    /// [`StoreError::NotFound`] if there is no such task, or if it belongs to another caller.
     pub async fn task(&self, owner: &Principal, task: &TaskId) -> Result<Arc<Task>, StoreError> {
         Ok(self.0.live(owner, task).await?.task())
     }
 
-    /// Tasks of this caller.
+    /// Lists tasks of this caller.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's error.
     pub async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
         self.0.store.list(owner, query).await
     }
 
-    /// Cancels a task: its turn is ended, its upstream told.
+    /// Cancels a task: stops its turn and the upstream's work.
     ///
     /// # Errors
-    /// [`CancelError::Over`] where it is over already, cancelled or otherwise.
+    /// [`CancelError::Over`] if the task has already ended, by a cancel or otherwise.
     pub async fn cancel(&self, owner: &Principal, task: &TaskId) -> Result<Arc<Task>, CancelError> {
         let live = self.0.live(owner, task).await?;
         let before = live.task().status.state;
         if before.is_terminal() {
             return Err(CancelError::Over { task: task.clone(), state: before });
         }
-        if live.is_under_way() {
+        if live.has_turns() {
             live.cancel.cancel();
             let _ = tokio::time::timeout(CANCEL, live.until(State::is_terminal)).await;
         }
         let ended = live
-            .append(|task| {
-                let over = task.status.state.is_terminal();
-                Ok::<_, StoreError>(if over {
-                    vec![]
-                } else {
-                    vec![Event::ended(State::Canceled, vec![], None)]
+            .append_if(|task| {
+                Ok::<_, StoreError>(match task.status.state.is_terminal() {
+                    true => vec![],
+                    false => vec![Event::ended(State::Canceled, vec![], None)],
                 })
             })
             .await?;
@@ -260,11 +262,11 @@ impl Turns {
         }
     }
 
-    /// Follows a task: as it is now, and a reader of what comes. `after` is the last event that the caller has; with it,
-    /// the reader begins right behind it.
+    /// Follows a task: returns it as it is now, and a reader of the events to come. With `after`, the last event that the
+    /// caller has, the reader begins with the event after that.
     ///
     /// # Errors
-    /// [`FollowError`] where there is nothing to follow.
+    /// [`FollowError`] if there is nothing to follow.
     pub async fn follow(
         &self,
         owner: &Principal,
@@ -284,26 +286,27 @@ impl Turns {
         Ok((now, live.reader(cursor)))
     }
 
-    /// Turns queued or under way.
+    /// Returns the number of turns that wait or run.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.0.tracker.len()
     }
 
-    /// Messages that there was no room for.
+    /// Returns the number of messages that were rejected for lack of room.
     #[must_use]
     pub fn refused(&self) -> Refused {
-        self.0.refused.read()
+        self.0.rejections.read()
     }
 
-    /// Takes no more turns and waits for those under way; after `grace` ends them as failed. Returns how many.
+    /// Takes no more turns and waits for the running ones; fails those that have not ended after `grace`. Returns how
+    /// many it failed.
     pub async fn drain(&self, grace: Duration) -> usize {
         self.0.tracker.close();
         let mut left = 0;
         if tokio::time::timeout(grace, self.0.tracker.wait()).await.is_err() {
             left = self.0.tracker.len();
             self.0.stop.cancel();
-            // What is left is one append a turn.
+            // Each turn that is left makes one more append.
             let _ = tokio::time::timeout(Duration::from_secs(5), self.0.tracker.wait()).await;
         }
         if let Some(outbox) = &self.0.outbox {
@@ -316,8 +319,8 @@ impl Turns {
 // === impl Inner ===
 
 impl Inner {
-    async fn live(&self, owner: &Principal, task: &TaskId) -> Result<Arc<Live>, StoreError> {
+    async fn live(&self, owner: &Principal, task: &TaskId) -> Result<Arc<LiveTask>, StoreError> {
         let key = TaskKey { owner: owner.clone(), task: task.clone() };
-        self.hub.get(&key).await?.ok_or(StoreError::NotFound)
+        self.tasks.get(&key).await?.ok_or(StoreError::NotFound)
     }
 }

@@ -1,198 +1,206 @@
-//! A task is what its events add up to.
+//! Tasks and the events that they are made of.
 //!
-//! [`Task::apply`] is the only way a task changes, and it refuses what is not legal: terminal is final, and nothing
-//! goes back to submitted. One thing can still be added to a task that failed, and changes nothing that was said of it:
-//! the reply that came too late ([`Event::Late`]). A store that folds with it cannot hold a task in a state that no log explains.
+//! [`Task::apply`] is the only way to change a task, and it rejects events that are not legal: a terminal state is final,
+//! and no task goes back to submitted. The one event that a failed task still takes is a reply that arrived too late
+//! ([`Event::Late`]); it leaves the status as it is. Every store folds events with this function, so no store can hold a
+//! task in a state that its log does not explain.
+//!
+//! Messages and artifacts are shared: an event and the tasks that it was folded into hold the same `Arc`.
 
+use std::borrow::Borrow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::keys;
 use crate::model::{Artifact, Content, ContextId, Message, Metadata, Part, TaskId, Timestamp, base64_text};
+use crate::shared;
 
-/// Where a task stands.
+/// The state of a task, as A2A defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// Accepted, not begun.
+    /// Accepted; its turn has not begun.
     Submitted,
-    /// A turn runs.
+    /// A turn is running.
     Working,
-    /// The caller must say more.
+    /// The caller must provide more input.
     InputRequired,
     /// The caller must authenticate somewhere.
     AuthRequired,
-    /// Done.
+    /// Ended well.
     Completed,
-    /// Broken.
+    /// Ended with an error.
     Failed,
-    /// Stopped by the caller.
+    /// Cancelled by the caller.
     Canceled,
-    /// Refused by the executor.
+    /// Rejected by the executor.
     Rejected,
 }
 
-/// A state, since when, and what the agent says about it.
+/// A state, with its time and the message that the agent attached to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Where the task stands.
+    /// The state.
     pub state: State,
-    /// What the agent says about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<Message>,
-    /// Since when.
+    /// The message that the agent attached.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "shared::option")]
+    pub message: Option<Arc<Message>>,
+    /// When the status was set.
     pub at: Timestamp,
 }
 
-/// One thing that happened to a task. Events are appended, never changed.
+/// Something that happened to a task. Events are appended and never changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
-    /// A message of the caller joined the task, and a turn of this executor will answer it.
+    /// A message of the caller was added to the task; a turn of this executor answers it.
     Accepted {
         /// The message.
-        message: Message,
-        /// Who takes the turn.
+        #[serde(with = "shared")]
+        message: Arc<Message>,
+        /// The executor of the turn.
         executor: Box<str>,
         /// The request's metadata.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        metadata: Option<Metadata>,
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "shared::option")]
+        metadata: Option<Arc<Metadata>>,
     },
-    /// The caller answered what the turn under way asked.
-    Answered(Message),
-    /// The task moved, or said something while it stays where it is.
+    /// The caller answered a question of the running turn.
+    Answered(#[serde(with = "shared")] Arc<Message>),
+    /// The status of the task changed. The state may be the same as before, with a new message.
     Status {
-        /// Where to.
+        /// The new status.
         status: Status,
-        /// Joins the task's metadata.
+        /// Merged into the task's metadata.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         metadata: Option<Metadata>,
-        /// Whether the turn under way is over with it.
+        /// Whether the running turn ends with this event.
         #[serde(default)]
         ends_turn: bool,
     },
-    /// A point from which the turn under way can be executed again.
+    /// A point from which the running turn can be resumed.
     Checkpoint(#[serde(with = "base64_text")] Vec<u8>),
     /// A result, or a piece of one.
     Artifact {
-        /// The piece.
-        artifact: Artifact,
-        /// Adds to the artifact of that id instead of replacing it.
+        /// The artifact, or the piece.
+        #[serde(with = "shared")]
+        artifact: Arc<Artifact>,
+        /// Whether the parts are appended to the artifact of that id; otherwise they replace it.
         append: bool,
-        /// No further piece follows.
+        /// Whether this is the last piece.
         last: bool,
     },
-    /// The whole of an answer that came in pieces before. Its first part is the text that the pieces add up to; parts
-    /// after it are new. Follows the pieces wherever a turn ends, so whoever was told no pieces is told this.
-    Whole(Artifact),
-    /// The reply to a turn that had failed by the time it came. Leaves the status as it is.
-    Late(Artifact),
-    /// Something to watch and forget: tool progress, an executor's own events. Leaves the task as it is.
+    /// The whole of an answer that was streamed before. The first part is the text that the pieces add up to; other parts
+    /// are new. It follows the pieces whenever a turn ends, for readers that were not sent the pieces.
+    Whole(#[serde(with = "shared")] Arc<Artifact>),
+    /// The reply to a turn that had failed before the reply arrived. Leaves the status as it is.
+    Late(#[serde(with = "shared")] Arc<Artifact>),
+    /// Progress to report but not to keep: tool calls, an executor's own events. Leaves the task as it is.
     Note {
-        /// Its name.
+        /// The name.
         name: String,
-        /// What it says.
+        /// The content.
         value: serde_json::Value,
     },
 }
 
-/// A task, as of `version`.
+/// A task at a version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Task {
-    /// Its id.
+    /// The id.
     pub id: TaskId,
-    /// The conversation that it belongs to.
+    /// The context that the task belongs to.
     pub context: ContextId,
-    /// Sequence number of the last event in it; 0 before the first.
+    /// The sequence number of the last event that was applied; 0 before the first.
     pub version: u64,
-    /// Where it stands.
+    /// The status.
     pub status: Status,
-    /// Messages, oldest first. What the agent said with a status joins when the next status comes.
-    pub history: Vec<Message>,
-    /// Results, in the order of their first pieces.
-    pub artifacts: Vec<Artifact>,
-    /// Whatever else.
+    /// The messages, oldest first. The message of a status is added when the next status replaces it.
+    #[serde(with = "shared::list")]
+    pub history: Vec<Arc<Message>>,
+    /// The results, in the order of their first pieces.
+    #[serde(with = "shared::list")]
+    pub artifacts: Vec<Arc<Artifact>>,
+    /// Additional values.
     pub metadata: Metadata,
-    /// Who took the last turn; its next message goes there too.
+    /// The executor of the last turn, which also gets the next message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executor: Option<Box<str>>,
-    /// Turns that are not over, oldest first: where in the history their messages are, and who takes them.
+    /// The turns that have not ended, oldest first.
     pub pending: VecDeque<Pending>,
-    /// Where in the history the answers are that the turn under way got to its questions since its checkpoint.
+    /// The answers that the running turn got since its checkpoint, as indexes into the history.
     pub answers: Vec<usize>,
-    /// Where the turn under way can be executed again from.
+    /// The point from which the running turn can be resumed.
     pub checkpoint: Option<Checkpoint>,
 }
 
-/// A turn that is not over.
+/// A turn that has not ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
-    /// Where in the history its message is.
+    /// The index of its message in the history.
     pub message: usize,
-    /// Who takes it.
+    /// Its executor.
     pub executor: Box<str>,
     /// The request's metadata.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Metadata>,
-    /// When it began first; a restart does not change that.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "shared::option")]
+    pub metadata: Option<Arc<Metadata>>,
+    /// When it began; a restart does not change that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Timestamp>,
 }
 
-/// What an executor needs to go on from where it was.
+/// What an executor needs in order to resume a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Checkpoint(#[serde(with = "base64_text")] pub Vec<u8>);
 
-/// An event that the task's state does not allow.
+/// An event that the state of the task does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a task that is {from} takes no further events")]
 pub struct IllegalMove {
-    /// Where the task stands.
+    /// The state of the task.
     pub from: State,
-    /// Where it should have gone; none for an event that is not a move.
+    /// The state in the event; `None` if the event has none.
     pub to: Option<State>,
 }
 
-/// The id of the artifact that holds a turn's answer.
+/// The id of the artifact that holds the answer of a turn.
 pub const REPLY: &str = "reply";
-
-/// What the metadata of a bare message says when its turn failed.
-const STATE: &str = "talaria/state";
 
 // === impl State ===
 
 impl State {
-    /// No further event.
+    /// Whether the task has ended.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
     }
 
-    /// Waiting for the caller.
+    /// Whether the task waits for its caller.
     #[must_use]
     pub fn is_interrupted(self) -> bool {
         matches!(self, Self::InputRequired | Self::AuthRequired)
     }
 
-    /// Terminal or interrupted: a blocking send answers now.
+    /// Whether a blocking send is answered in this state: the task is terminal or interrupted.
     #[must_use]
     pub fn is_settled(self) -> bool {
         self.is_terminal() || self.is_interrupted()
     }
 
-    /// Whether a task may go from here to there. Staying is a move: a status may say something new.
+    /// Whether a task in this state may change to `to`. It may also stay as it is, with a new message.
     #[must_use]
     pub fn may_become(self, to: Self) -> bool {
         !self.is_terminal() && (to != Self::Submitted || self == Self::Submitted)
     }
 
-    /// The state after `events`, one after the other.
+    /// Returns the state that a task in this state has after `events`.
     ///
     /// # Errors
-    /// [`IllegalMove`] for the first that is not legal.
-    pub fn check(self, events: &[Event]) -> Result<Self, IllegalMove> {
-        events.iter().try_fold(self, |from, event| {
+    /// [`IllegalMove`] for the first event that is not legal.
+    pub fn check(self, events: &[impl Borrow<Event>]) -> Result<Self, IllegalMove> {
+        events.iter().map(Borrow::borrow).try_fold(self, |from, event: &Event| {
             let to = event.state();
             let after = to.unwrap_or(from);
             let is_legal = match event {
@@ -219,32 +227,37 @@ impl std::fmt::Display for State {
     }
 }
 
+// === impl Status ===
+
+impl Status {
+    fn now(state: State, parts: Vec<Part>) -> Self {
+        let message = (!parts.is_empty()).then(|| Arc::new(Message::agent(parts)));
+        Self { state, message, at: Timestamp::now() }
+    }
+}
+
 // === impl Event ===
 
 impl Event {
-    /// A move that says nothing.
+    /// A status without a message.
     #[must_use]
     pub fn moved(state: State) -> Self {
         Self::said(state, Vec::new())
     }
 
-    /// A move with what the agent says about it; no parts, no message.
+    /// A status with a message of the agent; without a message if there are no parts.
     #[must_use]
     pub fn said(state: State, parts: Vec<Part>) -> Self {
-        let message = (!parts.is_empty()).then(|| Message::agent(parts));
-        let status = Status { state, message, at: Timestamp::now() };
-        Self::Status { status, metadata: None, ends_turn: state.is_terminal() }
+        Self::Status { status: Status::now(state, parts), metadata: None, ends_turn: state.is_terminal() }
     }
 
-    /// The same, and the turn under way is over with it.
+    /// A status that ends the running turn.
     #[must_use]
     pub fn ended(state: State, parts: Vec<Part>, metadata: Option<Metadata>) -> Self {
-        let message = (!parts.is_empty()).then(|| Message::agent(parts));
-        Self::Status { status: Status { state, message, at: Timestamp::now() }, metadata, ends_turn: true }
+        Self::Status { status: Status::now(state, parts), metadata, ends_turn: true }
     }
 
-    /// Whether it is told to those who follow the task. A caller's own message, its answer to a question and a
-    /// checkpoint are not.
+    /// Whether readers of the task are sent this event. They are not sent messages of the caller, nor checkpoints.
     #[must_use]
     pub fn is_shown(&self) -> bool {
         match self {
@@ -257,13 +270,13 @@ impl Event {
         }
     }
 
-    /// Whether it is a piece of the answer: of its text as it comes, not of an artifact that the executor made.
+    /// Whether this is a piece of a streamed answer, not of an artifact that the executor made.
     #[must_use]
     pub fn is_chunk(&self) -> bool {
         matches!(self, Self::Artifact { artifact, last: false, .. } if artifact.id == REPLY)
     }
 
-    /// The state that the task is in after it, if it says one.
+    /// Returns the state in this event, if it has one.
     #[must_use]
     pub fn state(&self) -> Option<State> {
         match self {
@@ -276,14 +289,14 @@ impl Event {
 // === impl Task ===
 
 impl Task {
-    /// A task that was just submitted: version 0, nothing in it.
+    /// A task that was just submitted, at version 0.
     #[must_use]
     pub fn new(id: TaskId, context: ContextId) -> Self {
         Self {
             id,
             context,
             version: 0,
-            status: Status { state: State::Submitted, message: None, at: Timestamp::now() },
+            status: Status::now(State::Submitted, Vec::new()),
             history: Vec::new(),
             artifacts: Vec::new(),
             metadata: Metadata::new(),
@@ -294,7 +307,7 @@ impl Task {
         }
     }
 
-    /// Folds one event in and counts it.
+    /// Applies an event, which gets the next version.
     ///
     /// # Errors
     /// [`IllegalMove`], with the task unchanged.
@@ -309,16 +322,17 @@ impl Task {
                     begun: None,
                 });
                 self.executor = Some(executor.clone());
-                self.history.push(message.clone());
+                self.history.push(Arc::clone(message));
             }
             Event::Answered(message) => {
                 self.answers.push(self.history.len());
-                self.history.push(message.clone());
+                self.history.push(Arc::clone(message));
             }
             Event::Status { status, metadata, ends_turn } => {
                 let before = std::mem::replace(&mut self.status, status.clone());
                 self.history.extend(before.message);
-                self.metadata.extend(metadata.clone().unwrap_or_default());
+                self.metadata
+                    .extend(metadata.iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
                 if *ends_turn {
                     self.pending.pop_front();
                     self.answers.clear();
@@ -330,60 +344,57 @@ impl Task {
             }
             Event::Checkpoint(data) => {
                 self.checkpoint = Some(Checkpoint(data.clone()));
-                // Whoever goes on from here knows them.
+                // A turn that is resumed from the checkpoint knows these answers.
                 self.answers.clear();
             }
-            Event::Artifact { artifact, append, .. } => self.fold_artifact(artifact, *append),
-            Event::Whole(artifact) | Event::Late(artifact) => self.fold_artifact(artifact, false),
+            Event::Artifact { artifact, append, .. } => self.apply_artifact(artifact, *append),
+            Event::Whole(artifact) | Event::Late(artifact) => self.apply_artifact(artifact, false),
             Event::Note { .. } => {}
         }
         self.version += 1;
         Ok(())
     }
 
-    fn fold_artifact(&mut self, piece: &Artifact, append: bool) {
+    fn apply_artifact(&mut self, piece: &Arc<Artifact>, append: bool) {
         match self.artifacts.iter_mut().find(|known| known.id == piece.id) {
             Some(known) if append => {
+                // Copies only what is shared: the first piece, which is its event's too.
+                let known = Arc::make_mut(known);
                 for part in &piece.parts {
                     known.push(part);
                 }
             }
-            Some(known) => *known = piece.clone(),
-            None => self.artifacts.push(piece.clone()),
+            Some(known) => *known = Arc::clone(piece),
+            None => self.artifacts.push(Arc::clone(piece)),
         }
     }
 
-    /// The answer, where the turn only returned text: what a caller gets who did not ask for a task.
+    /// Returns the answer as a message, if the turn returned nothing but text. A caller that did not ask for a task gets
+    /// this.
     ///
-    /// For a failed task this is the failure's text. None while the task is not terminal, when it holds other
-    /// artifacts, or when the answer is more than text.
+    /// For a failed task it is the text of the failure. `None` while the task has not ended, if it has other artifacts,
+    /// or if the answer is more than text.
     #[must_use]
     pub fn text_reply(&self) -> Option<Message> {
         let parts = match (self.status.state, self.artifacts.as_slice()) {
-            (State::Completed, [reply]) if reply.id == REPLY => reply.parts.clone(),
-            (State::Failed, []) => self.status.message.as_ref()?.parts.clone(),
+            (State::Completed, [reply]) if reply.id == REPLY => &reply.parts,
+            (State::Failed, []) => &self.status.message.as_ref()?.parts,
             _ => return None,
         };
         if !parts.iter().all(Part::is_text) {
             return None;
         }
-        let mut message = Message::agent(parts);
-        // Derived, so that asking twice gives the same message.
-        if let Ok(id) = format!("{REPLY}-{}", self.id).parse() {
-            message.id = id;
-        }
         let mut metadata = self.metadata.clone();
         if self.status.state == State::Failed {
-            // A bare message has no state of its own.
-            metadata.insert(STATE.into(), "failed".into());
+            metadata.insert(keys::STATE.into(), "failed".into());
         }
-        message.metadata = (!metadata.is_empty()).then_some(metadata);
-        Some(message)
+        let metadata = (!metadata.is_empty()).then_some(metadata);
+        Some(Message { metadata, ..Message::reply(&self.id, parts.clone()) })
     }
 }
 
 impl Artifact {
-    /// Adds a part; text that follows text of the same kind is joined to it.
+    /// Appends a part; text is joined to text of the same kind before it.
     pub(crate) fn push(&mut self, part: &Part) {
         if let (
             Some(Part { content: Content::Text(text), media_type, filename: None, metadata: None }),
@@ -401,122 +412,4 @@ impl Artifact {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const STATES: [State; 8] = [
-        State::Submitted,
-        State::Working,
-        State::InputRequired,
-        State::AuthRequired,
-        State::Completed,
-        State::Failed,
-        State::Canceled,
-        State::Rejected,
-    ];
-
-    fn task() -> Task {
-        Task::new(TaskId::fresh(), ContextId::fresh())
-    }
-
-    fn delta(text: &str, append: bool) -> Event {
-        let artifact = Artifact::new(REPLY, vec![Part::text(text)]);
-        Event::Artifact { artifact, append, last: false }
-    }
-
-    #[test]
-    fn a_turn_began_when_it_began_first() {
-        let mut task = task();
-        let message = Message::agent(vec![Part::text("hi")]);
-        let at = |millis, ends_turn| Event::Status {
-            status: Status { state: State::Working, message: None, at: Timestamp::from_millis(millis) },
-            metadata: None,
-            ends_turn,
-        };
-        let accepted = Event::Accepted { message, executor: "echo".into(), metadata: None };
-        for event in [accepted.clone(), accepted, at(1, false), at(2, false)] {
-            task.apply(&event).unwrap();
-        }
-        let begun = |task: &Task| task.pending.iter().map(|turn| turn.begun).collect::<Vec<_>>();
-        assert_eq!(begun(&task), [Some(Timestamp::from_millis(1)), None], "a restart moves it again");
-        task.apply(&at(3, true)).unwrap();
-        assert_eq!(begun(&task), [Some(Timestamp::from_millis(3))], "the next one");
-    }
-
-    #[test]
-    fn terminal_is_final() {
-        for terminal in STATES.into_iter().filter(|state| state.is_terminal()) {
-            let mut task = task();
-            task.apply(&Event::moved(terminal)).unwrap();
-            let before = task.clone();
-            for next in STATES {
-                assert_eq!(
-                    task.apply(&Event::moved(next)),
-                    Err(IllegalMove { from: terminal, to: Some(next) }),
-                    "{terminal} must not become {next}"
-                );
-            }
-            assert!(task.apply(&delta("late", true)).is_err(), "no artifact after {terminal}");
-            assert_eq!(task, before, "a refused event changes nothing");
-        }
-    }
-
-    #[test]
-    fn only_what_failed_takes_a_late_reply_and_stays_failed() {
-        let Event::Artifact { artifact, .. } = delta("late", false) else { panic!("an artifact") };
-        let late = Event::Late(Artifact { id: "late-reply".into(), ..artifact });
-        for state in STATES {
-            let mut task = task();
-            task.apply(&Event::said(state, vec![Part::text("no reply in time")])).unwrap();
-            let before = task.clone();
-            if state == State::Failed {
-                task.apply(&late).unwrap();
-                assert_eq!(task.status, before.status);
-                assert_eq!((task.version, task.artifacts.len()), (2, 1));
-            } else {
-                assert_eq!(task.apply(&late), Err(IllegalMove { from: state, to: None }));
-                assert_eq!(task, before, "a refused event changes nothing");
-            }
-        }
-    }
-
-    #[test]
-    fn nothing_goes_back_to_submitted() {
-        for from in [State::Working, State::InputRequired, State::AuthRequired] {
-            assert!(!from.may_become(State::Submitted), "{from}");
-        }
-    }
-
-    #[test]
-    fn what_the_agent_said_with_a_status_joins_the_history_at_the_next_one() {
-        let mut task = task();
-        task.apply(&Event::said(State::InputRequired, vec![Part::text("which one?")])).unwrap();
-        assert!(task.history.is_empty());
-        task.apply(&Event::moved(State::Working)).unwrap();
-        assert_eq!(task.history[0].parts, vec![Part::text("which one?")]);
-        assert_eq!(task.status.message, None);
-    }
-
-    #[test]
-    fn deltas_add_up_to_one_text_and_every_event_counts() {
-        let mut task = task();
-        task.apply(&delta("Hel", false)).unwrap();
-        task.apply(&delta("lo", true)).unwrap();
-        assert_eq!(task.artifacts.len(), 1);
-        assert_eq!(task.artifacts[0].parts, vec![Part::text("Hello")]);
-        assert_eq!(task.version, 2);
-        task.apply(&delta("Goodbye", false)).unwrap();
-        assert_eq!(task.artifacts[0].parts, vec![Part::text("Goodbye")], "without append it replaces");
-    }
-
-    #[test]
-    fn a_reply_of_text_is_a_message_with_a_stable_id() {
-        let mut task = task();
-        task.apply(&delta("hi", false)).unwrap();
-        assert_eq!(task.text_reply(), None, "not before the end");
-        task.apply(&Event::moved(State::Completed)).unwrap();
-        let reply = task.text_reply().unwrap();
-        assert_eq!(reply.parts, vec![Part::text("hi")]);
-        assert_eq!(reply.id, task.text_reply().unwrap().id);
-    }
-}
+mod tests;

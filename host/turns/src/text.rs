@@ -1,28 +1,29 @@
-//! The text of a message, as the agents behind us have always been given it.
+//! The text of a message, in the form that agents have always been given.
 //!
-//! A part that can be read as text is never dropped from it: data parts and text files that came inline follow the words,
-//! each under its name, so that an executor that only looks at the text has them too. Images and other binary files are
-//! not in it; an executor finds them among the message's parts. A message of words and references alone has the text that
-//! it always had, to the byte.
+//! Every part that can be read as text is included: data parts and inline text files follow the text parts, each under
+//! its name, so that an executor that only reads the text has them too. Images and other binary files are not included;
+//! an executor finds them among the parts of the message. The text of a message that has only text parts and references
+//! never changes, to the byte.
 //!
-//! One exception: data of a vendor's own media type (`application/vnd.…`) beside words is for programs that know the type.
-//! Some clients send their whole conversation along in such a part, and a model that was shown it would read everything twice.
+//! There is one exception: if there is other text, data of a vendor's own media type (`application/vnd.…`) is left out. It
+//! is for programs that know the type. Some clients send their whole conversation in such a part, and a model would read
+//! everything twice.
 
 use std::fmt::Write as _;
 
 use crate::model::{Content, Part};
 
-/// Media types of files that are text, beside `text/*`.
+/// The media types of text files, beside `text/*`.
 const TEXT_MEDIA: [&str; 3] = ["application/json", "application/xml", "application/yaml"];
-/// How the media types of vendors begin.
+/// The prefix of vendors' media types.
 const VENDORS: &str = "application/vnd.";
-/// Characters of a file's name that are shown. Names come from the caller.
+/// The longest file name in the text, in characters. Names come from the caller.
 const NAME: usize = 255;
 
-/// All text parts joined with one space and trimmed; then, after a blank line, the files that came by reference; then the
-/// data parts and the text files that came inline, each after a blank line and under its name.
+/// Returns the text of a message: all text parts, joined with one space and trimmed; then, after a blank line, a list of
+/// the files by reference; then the data parts and inline text files, each after a blank line and under its name.
 ///
-/// Blank parts count as empty, so that two of them are still no prompt.
+/// White space alone counts as empty.
 #[must_use]
 pub fn message_text(parts: &[Part]) -> String {
     let mut text = String::new();
@@ -59,30 +60,30 @@ pub fn message_text(parts: &[Part]) -> String {
             }
             Content::Text(_) | Content::Uri(_) | Content::Bytes(_) => continue,
         };
-        let said = |word: &Option<String>| word.as_deref().map(shown).filter(|word| !word.is_empty());
-        let name = said(&part.filename).unwrap_or_else(|| name.to_owned());
-        let kind = said(&part.media_type).unwrap_or_else(|| kind.to_owned());
+        let given = |text: &Option<String>| text.as_deref().map(one_line).filter(|text| !text.is_empty());
+        let name = given(&part.filename).unwrap_or_else(|| name.to_owned());
+        let kind = given(&part.media_type).unwrap_or_else(|| kind.to_owned());
         let gap = if text.is_empty() { "" } else { "\n\n" };
         let _ = write!(text, "{gap}{name} ({kind}):\n{}", content.trim_end());
     }
     text
 }
 
-/// Whether an inline file of this media type is text. Parameters mean nothing.
+/// Whether an inline file of this media type is text. Parameters of the media type are ignored.
 #[must_use]
 pub fn is_text_media(media_type: &str) -> bool {
     let kind = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     kind.starts_with("text/") || TEXT_MEDIA.contains(&kind.as_str())
 }
 
-/// Whether a part is of a media type that a vendor made for its own programs.
+/// Whether the media type of a part is a vendor's own.
 fn is_vendors(part: &Part) -> bool {
     let kind = part.media_type.as_deref().unwrap_or_default().trim_start();
     kind.get(..VENDORS.len()).is_some_and(|start| start.eq_ignore_ascii_case(VENDORS))
 }
 
-/// A caller's word on one line.
-fn shown(text: &str) -> String {
+/// Puts a caller's text on one line.
+fn one_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .take(NAME)
@@ -119,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn data_of_a_vendors_own_type_is_left_out_beside_words() {
-        let kind = Some("Application/vnd.ag2.history+json".to_owned());
+    fn data_of_a_vendors_own_type_is_left_out_if_there_is_text() {
+        let kind = Some("Application/vnd.acme.history+json".to_owned());
         let history = Part { media_type: kind, ..Part::new(Content::Data(serde_json::json!(["earlier"]))) };
         assert_eq!(message_text(&[history.clone(), Part::text("now")]), "now");
         assert_eq!(
             message_text(&[history]),
-            "data (Application/vnd.ag2.history+json):\n[\"earlier\"]",
-            "a message of data alone is not empty"
+            "data (Application/vnd.acme.history+json):\n[\"earlier\"]",
+            "a message that has only data is not empty"
         );
     }
 

@@ -1,15 +1,15 @@
-//! The workspace that a host serves, seen from a turn.
+//! The workspace that a host serves, as turns see it.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-/// What turns are told of the workspace.
+/// The workspace, as a turn is given it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Workspace {
-    /// Its id.
+    /// The id.
     pub id: String,
-    /// The model that it is configured with.
+    /// The model that the workspace is configured with.
     pub model: Option<String>,
     /// The system prompt.
     pub system_prompt: Option<String>,
@@ -17,9 +17,9 @@ pub struct Workspace {
     pub tools: String,
 }
 
-/// Knows the workspace as it is now.
+/// Provides the current workspace.
 #[async_trait]
 pub trait Workspaces: Send + Sync + 'static {
-    /// Asked when a turn begins. It takes seconds at most.
+    /// Returns the workspace; called when a turn begins. Takes seconds at most.
     async fn workspace(self: Arc<Self>) -> Option<Arc<Workspace>>;
 }

@@ -211,7 +211,7 @@ impl Trial {
         };
         if is_kept && end == ExpectedEnd::Completed {
             // Later turns of this context read it through `state.history`.
-            let artifact = Artifact::new(REPLY, vec![Part::text(text.clone())]);
+            let artifact = Arc::new(Artifact::new(REPLY, vec![Part::text(text.clone())]));
             let reply = Event::Artifact { artifact, append: false, last: true };
             let _ = self.store.append(&key, 1, &[reply, Event::ended(State::Completed, vec![], None)]).await;
         }
@@ -323,7 +323,7 @@ impl Trial {
                 Said::Ask { parts, answer } => {
                     let reply = answers.next().map_or("yes", String::as_str);
                     self.timeline.note("events.ask", short(&message_text(&parts)), short(reply));
-                    let _ = answer.send(message(vec![Part::text(reply)]));
+                    let _ = answer.send(message(vec![Part::text(reply)]).into());
                 }
             }
         }
@@ -335,9 +335,8 @@ impl Trial {
         let turn = Turn {
             task: TaskId::fresh(),
             context: context.clone(),
-            text: message_text(&message.parts),
-            message,
-            history: Vec::new(),
+            message: Arc::new(message),
+            history: Arc::default(),
             principal: Principal::anyone(),
             streaming,
             async_delivery: false,

@@ -127,7 +127,7 @@ impl Transcript {
             Event::Accepted { message, .. } | Event::Answered(message) => ("user", text(message)),
             Event::Status { status, ends_turn, .. } => {
                 let answer = if *ends_turn { self.answer(logged).await? } else { String::new() };
-                let said = status.message.as_ref().map(text).unwrap_or_default();
+                let said = status.message.as_deref().map(text).unwrap_or_default();
                 match (answer.is_empty(), said.is_empty()) {
                     (true, true) => ("status", status.state.to_string()),
                     (true, false) => (if *ends_turn { "assistant" } else { "status" }, said),
@@ -218,7 +218,7 @@ fn parts(parts: &[Part]) -> String {
 mod tests {
     use secrecy::SecretString;
     use talaria_store::Memory;
-    use talaria_turns::{Artifact, ContextId, Metadata, Principal, State, TaskId, TaskKey};
+    use talaria_turns::{Artifact, ContextId, Principal, State, TaskId, TaskKey};
 
     use super::*;
 
@@ -235,11 +235,11 @@ mod tests {
 
     fn accepted(text: &str) -> Event {
         let message = Message { role: talaria_turns::Role::User, ..Message::agent(vec![Part::text(text)]) };
-        Event::Accepted { message, executor: "it".into(), metadata: None::<Metadata> }
+        Event::Accepted { message: message.into(), executor: "it".into(), metadata: None }
     }
 
     fn piece(text: &str) -> Event {
-        let artifact = Artifact::new(REPLY, vec![Part::text(text)]);
+        let artifact = Artifact::new(REPLY, vec![Part::text(text)]).into();
         Event::Artifact { artifact, append: true, last: false }
     }
 

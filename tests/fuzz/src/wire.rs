@@ -73,14 +73,14 @@ fn task(message: &Message) -> Task {
     word.id = "w".parse().expect("an id");
     let mut moved = Event::moved(State::Completed);
     if let Event::Status { status, metadata, .. } = &mut moved {
-        (status.message, *metadata) = (Some(word), message.metadata.clone());
+        (status.message, *metadata) = (Some(word.into()), message.metadata.clone());
     }
     let accepted = Event::Accepted {
-        message: message.clone(),
+        message: message.clone().into(),
         executor: "e".into(),
-        metadata: message.metadata.clone(),
+        metadata: message.metadata.clone().map(Into::into),
     };
-    for event in [accepted, Event::Artifact { artifact, append: false, last: true }, moved] {
+    for event in [accepted, Event::Artifact { artifact: artifact.into(), append: false, last: true }, moved] {
         task.apply(&event).expect("a legal move");
     }
     task

@@ -138,9 +138,7 @@ async fn images_go_along() {
     let runs = FakeRuns::start([Script::new().completed("a cat")]).await;
     let rig = rig(&runs).await;
     let image = Part { media_type: Some("image/png".into()), ..Part::new(Content::Bytes(b"png".to_vec())) };
-    let mut turn = rig.turn_of(vec![Part::text(long()), image]);
-    turn.text = long();
-    assert_eq!(rig.execute(turn).await.text(), "a cat");
+    assert_eq!(rig.execute(rig.turn_of(vec![Part::text(long()), image])).await.text(), "a cat");
     let input = &runs.submitted()[0]["input"][0];
     assert_eq!(input["content"][0]["text"].as_str().map(|text| text.chars().count()), Some(65_537));
     assert_eq!(input["content"][1]["image_url"]["url"], "data:image/png;base64,cG5n");
@@ -260,6 +258,6 @@ async fn the_tasks_own_history_goes_along_where_the_gateway_has_none() {
     let runs = FakeRuns::start([Script::new().completed("done")]).await;
     let rig = rig(&runs).await.setting("history", "session");
     let before = Message { role: Role::User, ..Message::agent(vec![Part::text("look here")]) };
-    let _ = rig.execute(Turn { history: vec![before], ..rig.turn(&long()) }).await;
+    let _ = rig.execute(Turn { history: [Arc::new(before)].into(), ..rig.turn(&long()) }).await;
     assert_eq!(runs.submitted()[0]["conversation_history"][0]["content"], "look here");
 }

@@ -1,5 +1,7 @@
 //! Images, files and data in messages and in answers.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Reply, Stream};
 use talaria_rig::Ran;
@@ -185,7 +187,7 @@ async fn an_answer_that_is_json_is_data_too_if_the_caller_accepts_it() {
     let gateway = FakeGateway::always(Reply::completion(r#"{"total": 3}"#)).await;
     let rig = rig(&gateway).await;
     assert_eq!(rig.run("hello").await.text(), r#"{"total": 3}"#);
-    let metadata = json!({ "talaria/output-modes": ["application/json"] }).as_object().cloned();
+    let metadata = json!({ "talaria/output-modes": ["application/json"] }).as_object().cloned().map(Arc::new);
     let ran = rig.execute(Turn { metadata, ..rig.turn("hello") }).await;
     let [text, data] = parts(&ran) else { panic!("{ran:?}") };
     assert_eq!(*text, Part::text(r#"{"total": 3}"#));

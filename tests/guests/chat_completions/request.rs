@@ -100,7 +100,7 @@ async fn a_blank_prompt_is_answered_without_a_call() {
     for turn in turns {
         for streaming in [false, true] {
             let ran = rig.execute(Turn { streaming, ..turn.clone() }).await;
-            assert_eq!(ran.text(), "(empty prompt — nothing to do)", "{:?}", turn.text);
+            assert_eq!(ran.text(), "(empty prompt — nothing to do)", "{:?}", turn.message);
             assert_eq!(ran.events, []);
         }
     }

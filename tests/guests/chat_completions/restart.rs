@@ -1,5 +1,7 @@
 //! Which turns are asked again after a restart of this host, and which are not.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Recorded, Reply};
 use talaria_rig::{Ran, Rig};
@@ -47,7 +49,7 @@ async fn crash(gateway: &FakeGateway, rig: &Rig, turn: &Turn) -> Option<Vec<u8>>
 
 /// Executes the turn again, as a host does that was down for that long.
 async fn resume(rig: &Rig, turn: &Turn, checkpoint: Option<Vec<u8>>, begun_ms_ago: Value) -> Ran {
-    let metadata = json!({ "talaria/begun-ms-ago": begun_ms_ago }).as_object().cloned();
+    let metadata = json!({ "talaria/begun-ms-ago": begun_ms_ago }).as_object().cloned().map(Arc::new);
     rig.execute(Turn { checkpoint, metadata, streaming: true, ..turn.clone() }).await
 }
 
@@ -61,7 +63,7 @@ async fn an_interrupted_turn_is_asked_again_with_the_same_key() {
     let rig = rig(&gateway).await.secret(KEY, "k-0123456789abcdef");
     let mut turn = rig.turn("hello");
     let earlier = Message { role: Role::User, ..Message::agent(vec![Part::text("before")]) };
-    turn.history = vec![earlier, Message::agent(vec![Part::text("yes?")])];
+    turn.history = [earlier, Message::agent(vec![Part::text("yes?")])].map(Arc::new).into();
     let kept = crash(&gateway, &rig, &turn).await;
     assert!(kept.is_some(), "it is kept before it is sent");
     let ran = resume(&rig, &turn, kept, json!(60_000)).await;

@@ -1,5 +1,7 @@
 //! Answers that are tool calls.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Reply};
 use talaria_rig::Ran;
@@ -128,7 +130,7 @@ async fn a_caller_that_accepts_json_gets_the_calls_as_data_too() {
             (json!(["text/plain"]), false),
             (json!("application/json"), false),
         ] {
-            let metadata = json!({ "talaria/output-modes": modes }).as_object().cloned();
+            let metadata = json!({ "talaria/output-modes": modes }).as_object().cloned().map(Arc::new);
             let turn = Turn { metadata, streaming, ..rig.turn("hello") };
             let parts = rig.execute(turn).await.result.unwrap().parts;
             assert_eq!(parts[0], Part::text(one.to_string()), "{modes}");
@@ -142,6 +144,6 @@ async fn a_caller_that_accepts_json_gets_the_calls_as_data_too() {
 async fn text_stays_text_whatever_the_caller_accepts() {
     let endpoint = super::polite().await;
     let rig = rig(&endpoint).await;
-    let metadata = json!({ "talaria/output-modes": ["application/json"] }).as_object().cloned();
+    let metadata = json!({ "talaria/output-modes": ["application/json"] }).as_object().cloned().map(Arc::new);
     assert_eq!(rig.execute(Turn { metadata, ..rig.turn("hello") }).await.text(), "hi");
 }

@@ -77,7 +77,7 @@ async fn the_question_has_the_command_the_reason_and_the_choices() {
                     assert_eq!(parts[1].content, Content::Data(data));
                     let word = Part::new(Content::Data(json!({ "choice": "session" })));
                     let message = talaria_turns::Message::agent(vec![word]);
-                    answer.send(message).unwrap();
+                    answer.send(message.into()).unwrap();
                 }
                 Some(Said::Emitted(_)) => {}
                 None => break,
@@ -188,9 +188,9 @@ async fn an_answer_that_comes_too_late_does_not_allow_the_next_command() {
                         while runs.asked_for() < 2 {
                             tokio::task::yield_now().await;
                         }
-                        let _ = answer.send(talaria_turns::Message::agent(vec![Part::text("yes")]));
+                        let _ = answer.send(talaria_turns::Message::agent(vec![Part::text("yes")]).into());
                     } else {
-                        let _ = answer.send(talaria_turns::Message::agent(vec![Part::text("no")]));
+                        let _ = answer.send(talaria_turns::Message::agent(vec![Part::text("no")]).into());
                     }
                 }
                 Said::Emitted(_) => {}

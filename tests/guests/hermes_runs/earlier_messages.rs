@@ -1,5 +1,7 @@
 //! The gateway does not load a session for a run, so each run is sent with the earlier messages.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use talaria_fakes::{FakeRuns, Reply, Script};
 use talaria_turns::{Message, Part, Role, Turn};
@@ -50,20 +52,21 @@ async fn another_context_is_another_session() {
 async fn the_tasks_own_history_is_sent_if_the_gateway_has_none() {
     let runs = three_turns().await;
     let rig = rig(&runs).await;
-    let before = vec![
+    let before = [
         Message { role: Role::User, ..Message::agent(vec![Part::text("look"), Part::text("here")]) },
         Message::agent(vec![Part::text("where?")]),
         Message::agent(vec![Part::text(" ")]),
     ];
+    let before: Arc<[Arc<Message>]> = before.into_iter().map(Arc::new).collect();
     let expected = [said("user", "look here"), said("assistant", "where?")];
-    let _ = rig.execute(Turn { history: before.clone(), ..rig.turn("there") }).await;
+    let _ = rig.execute(Turn { history: Arc::clone(&before), ..rig.turn("there") }).await;
     assert_eq!(history(&runs.submitted()[0]), expected);
     for reply in [
         Reply::status(404, "application/json", r#"{"error":{"code":"session_not_found"}}"#),
         Reply::status(503, "application/json", r#"{"error":{"code":"session_db_unavailable"}}"#),
     ] {
         runs.next("GET", "/messages", reply);
-        let _ = rig.execute(Turn { history: before.clone(), ..rig.turn("there") }).await;
+        let _ = rig.execute(Turn { history: Arc::clone(&before), ..rig.turn("there") }).await;
         assert_eq!(history(runs.submitted().last().unwrap()), expected);
     }
 }

@@ -24,7 +24,8 @@ fn scopes(runs: &FakeRuns) -> Vec<Option<String>> {
 
 fn choosing(turn: Turn, key: &str) -> Turn {
     let metadata = json!({ "session": { "session_key": key } });
-    Turn { message: Message { metadata: metadata.as_object().cloned(), ..turn.message }, ..turn }
+    let message = Message { metadata: metadata.as_object().cloned(), ..(*turn.message).clone() };
+    Turn { message: message.into(), ..turn }
 }
 
 #[tokio::test]

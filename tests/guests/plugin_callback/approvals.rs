@@ -1,5 +1,7 @@
 //! Commands that the gateway does not run without approval.
 
+use std::sync::Arc;
+
 use talaria_fakes::{FakePlugin, Step};
 use talaria_rig::MailHost;
 use talaria_turns::{Content, Message, Part, Turn};
@@ -11,7 +13,7 @@ async fn dangerous() -> FakePlugin {
 }
 
 /// Answers with these until the turn ends; returns the questions, the commands and the outcome.
-async fn answered(answers: Vec<Message>) -> (Vec<String>, Vec<String>, String) {
+async fn answered(answers: Vec<Arc<Message>>) -> (Vec<String>, Vec<String>, String) {
     let (plugin, mail) = (dangerous().await, MailHost::start().await);
     let rig = rig(&plugin, &mail).await;
     let mut running = Running::begin(&rig, rig.turn("clean up"));
@@ -50,7 +52,7 @@ async fn an_approval_is_a_question_and_its_answer_a_command() {
 #[tokio::test]
 async fn a_structured_answer_is_accepted() {
     let data = Part::new(Content::Data(serde_json::json!({ "choice": "session" })));
-    let answer = Message { parts: vec![Part::text("whatever"), data], ..says("") };
+    let answer = Arc::new(Message { parts: vec![Part::text("whatever"), data], ..(*says("")).clone() });
     assert_eq!(answered(vec![answer]).await.1, ["/approve session"]);
 }
 

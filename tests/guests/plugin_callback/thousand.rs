@@ -57,7 +57,7 @@ fn incoming(text: &str) -> Incoming {
     let message = Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) };
     Incoming {
         principal: Principal::anyone(),
-        message,
+        message: message.into(),
         task: None,
         context: None,
         streaming: false,

@@ -205,16 +205,15 @@ impl Rig {
         Turn {
             task: TaskId::fresh(),
             context: self.context.clone(),
-            text: message_text(&parts),
-            message: Message {
+            message: Arc::new(Message {
                 id: MessageId::fresh(),
                 role: Role::User,
                 parts,
                 metadata: None,
                 extensions: Vec::new(),
                 reference_task_ids: Vec::new(),
-            },
-            history: Vec::new(),
+            }),
+            history: Arc::default(),
             principal: Principal::anyone(),
             streaming: false,
             async_delivery: false,
@@ -226,7 +225,7 @@ impl Rig {
     /// Stores an earlier turn of the rig's context: a message and its answer.
     pub async fn said(&self, message: &str, answer: &str) {
         let turn = self.turn_of_record(message).await;
-        let artifact = Artifact::new(REPLY, vec![Part::text(answer)]);
+        let artifact = Arc::new(Artifact::new(REPLY, vec![Part::text(answer)]));
         let reply = Event::Artifact { artifact, append: false, last: true };
         let key = TaskKey { owner: turn.principal, task: turn.task };
         let events = [reply, Event::ended(State::Completed, Vec::new(), None)];
@@ -289,7 +288,7 @@ impl Rig {
                         let question = message_text(&parts);
                         let reply = Message::agent(reply(&question));
                         questions.push(question);
-                        let _ = answer.send(Message { role: Role::User, ..reply });
+                        let _ = answer.send(Arc::new(Message { role: Role::User, ..reply }));
                     }
                 }
             }

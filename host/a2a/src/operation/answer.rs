@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use talaria_turns::{Hook, Message, Task, TaskId};
+use talaria_turns::{Hook, Message, Task, TaskId, keys};
 
 use super::Addressed;
 use crate::update_stream::UpdateStream;
@@ -71,9 +71,6 @@ pub(crate) struct View {
     pub(crate) artifacts: bool,
 }
 
-/// In a task's metadata: how its executor wants a send to be answered. Never sent to the caller.
-pub(crate) const REPLY_AS: &str = "talaria/reply";
-
 // === impl View ===
 
 impl View {
@@ -83,7 +80,7 @@ impl View {
     }
 
     /// The messages to show.
-    pub(crate) fn history(&self) -> &[Message] {
+    pub(crate) fn history(&self) -> &[Arc<Message>] {
         let all = self.task.history.as_slice();
         let hidden = all.len().saturating_sub(self.history_length.unwrap_or(usize::MAX));
         all.get(hidden..).unwrap_or_default()
@@ -92,7 +89,7 @@ impl View {
 
 /// Returns how the executor wants the send to be answered, if it says so.
 pub(crate) fn reply_as(task: &Task) -> Option<ReplyAs> {
-    match task.metadata.get(REPLY_AS).and_then(Value::as_str) {
+    match task.metadata.get(keys::REPLY).and_then(Value::as_str) {
         Some("task") => Some(ReplyAs::Task),
         Some("message") => Some(ReplyAs::Message),
         _ => None,
@@ -103,7 +100,7 @@ pub(crate) fn reply_as(task: &Task) -> Option<ReplyAs> {
 pub(crate) fn message_reply(task: &Task) -> Option<Addressed> {
     let mut message = task.text_reply()?;
     if let Some(metadata) = &mut message.metadata {
-        metadata.shift_remove(REPLY_AS);
+        metadata.shift_remove(keys::REPLY);
     }
     message.metadata = message.metadata.filter(|metadata| !metadata.is_empty());
     // The caller's next message continues the context; the task is over.
@@ -119,7 +116,7 @@ mod tests {
     #[test]
     fn a_view_shows_the_last_messages() {
         let mut task = Task::new(TaskId::fresh(), ContextId::fresh());
-        task.history = ["a", "b", "c"].map(|text| Message::agent(vec![Part::text(text)])).into();
+        task.history = ["a", "b", "c"].map(|text| Arc::new(Message::agent(vec![Part::text(text)]))).into();
         let task = Arc::new(task);
         for (length, shown) in [(None, 3), (Some(0), 0), (Some(2), 2), (Some(3), 3), (Some(9), 3)] {
             let view = View::new(Arc::clone(&task), length);

@@ -10,8 +10,7 @@ mod perform;
 use talaria_turns::{ContextId, Hook, HookId, Message, Metadata, Place, State, TaskId, Timestamp};
 
 pub use self::answer::ReplyAs;
-pub(crate) use self::answer::{Answer, Listed, REPLY_AS, Reply, Sent, View, message_reply, reply_as};
-pub use self::perform::TENANT;
+pub(crate) use self::answer::{Answer, Listed, Reply, Sent, View, message_reply, reply_as};
 pub(crate) use self::perform::{Caller, Operations, Streams};
 use crate::version::Version;
 

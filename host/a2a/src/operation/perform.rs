@@ -1,10 +1,11 @@
 //! Performs operations on the domain.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_turns::{
-    CancelError, FollowError, Hook, HookId, Incoming, Principal, Query, State, StreamAs, TaskId, Turns,
+    CancelError, FollowError, Hook, HookId, Incoming, Principal, Query, State, StreamAs, TaskId, Turns, keys,
 };
 
 use super::{
@@ -45,11 +46,6 @@ pub(crate) struct Caller<'a> {
     /// The address that it sent its request to, if known.
     pub(crate) url: Option<String>,
 }
-
-/// In a turn's metadata: the tenant that the request named.
-pub const TENANT: &str = "talaria/tenant";
-/// In a turn's metadata: the media types that the caller accepts, if it names any.
-const OUTPUT_MODES: &str = "talaria/output-modes";
 
 // === impl Operations ===
 
@@ -147,16 +143,19 @@ impl Operations {
         // A caller that blocks is gone once it has its answer; the others can still read the task later.
         let async_delivery = streaming || configuration.return_immediately || configuration.push.is_some();
         if let Some(metadata) = &mut metadata {
-            metadata.shift_remove(TENANT);
-            metadata.shift_remove(OUTPUT_MODES);
+            metadata.shift_remove(keys::TENANT);
+            metadata.shift_remove(keys::OUTPUT_MODES);
         }
         if !configuration.output_modes.is_empty() {
-            metadata.get_or_insert_default().insert(OUTPUT_MODES.into(), configuration.output_modes.into());
+            metadata
+                .get_or_insert_default()
+                .insert(keys::OUTPUT_MODES.into(), configuration.output_modes.into());
         }
         if let Some(tenant) = tenant {
-            metadata.get_or_insert_default().insert(TENANT.into(), tenant.into());
+            metadata.get_or_insert_default().insert(keys::TENANT.into(), tenant.into());
         }
         let hook = configuration.push;
+        let (message, metadata) = (Arc::new(message), metadata.map(Arc::new));
         Incoming { principal, message, task, context, streaming, async_delivery, metadata, hook }
     }
 

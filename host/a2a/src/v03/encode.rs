@@ -2,14 +2,16 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use talaria_turns::{Artifact, Content, ContextId, Message, Metadata, Part, Role, State, Status, TaskId};
+use talaria_turns::{
+    Artifact, Content, ContextId, Message, Metadata, Part, Role, State, Status, TaskId, keys,
+};
 
 use super::WRAPPED;
 use crate::dialect::Dialect;
 use crate::json_out::{Base64, MetadataEntry, NoteOut, Object, Seq, TaskMetadata, TimestampOut};
 use crate::operation::{Addressed, Answer, Sent, View};
 use crate::push::{PushConfigOut, PushConfigsOut};
-use crate::stream_form::{CHUNK, PROGRESS, Piece, Rendered};
+use crate::stream_form::{Piece, Rendered};
 use crate::update_stream::{StreamEvent, StreamItem, TaskRef};
 
 /// The answer to an operation.
@@ -110,7 +112,7 @@ impl Serialize for UpdateOut<'_> {
             Rendered::Progress(status, text) => {
                 object.field("status", &SilentOut(status))?;
                 object.field("final", &false)?;
-                object.field("metadata", &MetadataEntry(PROGRESS, text))?;
+                object.field("metadata", &MetadataEntry(keys::STATUS, text))?;
             }
             Rendered::Chunk(parts) => {
                 object.field("status", &ChunkOut(self.0, parts))?;
@@ -120,7 +122,7 @@ impl Serialize for UpdateOut<'_> {
                 object.field("artifact", &ArtifactOut(artifact, parts))?;
                 object.field("append", &append)?;
                 object.field("lastChunk", &last)?;
-                object.optional("metadata", is_chunk.then_some(MetadataEntry(CHUNK, true)))?;
+                object.optional("metadata", is_chunk.then_some(MetadataEntry(keys::CHUNK, true)))?;
             }
             Rendered::Note(name, value) => {
                 object.field("status", &StateOut(*state))?;
@@ -209,7 +211,7 @@ impl Serialize for ChunkMessageOut<'_> {
         object.field("taskId", task.as_str())?;
         object.field("role", "agent")?;
         object.field("parts", &Seq(parts.iter().map(PartOut)))?;
-        object.field("metadata", &MetadataEntry(CHUNK, true))?;
+        object.field("metadata", &MetadataEntry(keys::CHUNK, true))?;
         object.end()
     }
 }

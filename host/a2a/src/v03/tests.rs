@@ -32,7 +32,8 @@ fn encodes_a_task_with_kinds_and_usage() {
         Status { state: State::Completed, message: None, at: Timestamp::from_millis(1_794_793_978_686) };
     let metadata = json!({ "talaria/reply": "task", "usage": { "input_tokens": 1 } }).as_object().cloned();
     task.apply(&Event::Status { status, metadata, ends_turn: false }).unwrap();
-    task.history.push(Message { id: "m1".parse().unwrap(), ..Message::agent(vec![Part::text("hi")]) });
+    task.history
+        .push(Arc::new(Message { id: "m1".parse().unwrap(), ..Message::agent(vec![Part::text("hi")]) }));
     let answer = Answer::Sent(Sent::Task(View::new(Arc::new(task), None)));
     assert_eq!(
         serde_json::to_string(&AnswerOut(&answer)).unwrap(),

@@ -1,13 +1,13 @@
 //! Encodes 1.0, and 0.3 as HTTP+JSON has it: two versions of one proto.
 
 use serde::{Serialize, Serializer};
-use talaria_turns::{Artifact, Content, ContextId, Message, Part, Role, State, Status, TaskId};
+use talaria_turns::{Artifact, Content, ContextId, Message, Part, Role, State, Status, TaskId, keys};
 
 use crate::dialect::Dialect;
 use crate::json_out::{Base64, MetadataEntry, NoteOut, Object, Seq, TaskMetadata, TimestampOut};
 use crate::operation::{Addressed, Answer, Listed, Sent, View};
 use crate::push::{PushConfigOut, PushConfigsOut};
-use crate::stream_form::{CHUNK, PROGRESS, Piece, Rendered};
+use crate::stream_form::{Piece, Rendered};
 use crate::update_stream::{StreamEvent, StreamItem, TaskRef};
 use crate::v03::DataOut;
 
@@ -120,14 +120,14 @@ impl Serialize for UpdateOut<'_> {
             }
             Rendered::Progress(status, text) => {
                 object.field("status", &SilentOut(proto, status))?;
-                object.field("metadata", &MetadataEntry(PROGRESS, text))?;
+                object.field("metadata", &MetadataEntry(keys::STATUS, text))?;
             }
             Rendered::Chunk(parts) => object.field("status", &ChunkOut(proto, event, parts))?,
             Rendered::Artifact(Piece { artifact, parts, append, last, is_chunk }) => {
                 object.field("artifact", &ArtifactOut(proto, artifact, parts))?;
                 object.optional("append", append.then_some(true))?;
                 object.optional("lastChunk", last.then_some(true))?;
-                object.optional("metadata", is_chunk.then_some(MetadataEntry(CHUNK, true)))?;
+                object.optional("metadata", is_chunk.then_some(MetadataEntry(keys::CHUNK, true)))?;
             }
             Rendered::Note(name, value) => {
                 object.field("status", &StateOut(proto, *state))?;
@@ -168,7 +168,7 @@ impl Serialize for TaskOut<'_> {
         }
         if !history.is_empty() {
             let message = |message| MessageOut(proto, message, Some(&task.id), Some(&task.context));
-            object.field("history", &Seq(history.iter().map(message)))?;
+            object.field("history", &Seq(history.iter().map(|earlier| message(earlier))))?;
         }
         object.optional("metadata", TaskMetadata::of(&task.metadata))?;
         object.end()
@@ -181,7 +181,7 @@ impl Serialize for StatusOut<'_> {
         let message = |message| MessageOut(proto, message, Some(task), Some(context));
         let mut object = Object::begin(serializer)?;
         object.field("state", state(proto, status.state))?;
-        object.optional("message", status.message.as_ref().map(message))?;
+        object.optional("message", status.message.as_deref().map(message))?;
         object.field("timestamp", &TimestampOut(status.at))?;
         object.end()
     }
@@ -224,7 +224,7 @@ impl Serialize for ChunkMessageOut<'_> {
         object.field("role", "ROLE_AGENT")?;
         let name = if proto == Proto::V03 { "content" } else { "parts" };
         object.field(name, &Seq(parts.iter().map(|part| PartOut(proto, part))))?;
-        object.field("metadata", &MetadataEntry(CHUNK, true))?;
+        object.field("metadata", &MetadataEntry(keys::CHUNK, true))?;
         object.end()
     }
 }

@@ -43,17 +43,17 @@ fn task() -> Task {
         metadata: None,
         extensions: Vec::new(),
     };
-    task.apply(&Event::Artifact { artifact, append: false, last: true }).unwrap();
+    task.apply(&Event::Artifact { artifact: artifact.into(), append: false, last: true }).unwrap();
     let status = Status {
         state: State::InputRequired,
-        message: Some(question),
+        message: Some(question.into()),
         at: Timestamp::from_millis(1_794_793_978_686),
     };
     let metadata = json!({ "talaria/reply": "task", "usage": { "input_tokens": 1 } }).as_object().cloned();
     task.apply(&Event::Status { status, metadata, ends_turn: false }).unwrap();
     let mut first = Message::agent(vec![Part::text("hi")]);
     (first.id, first.role) = ("m1".parse().unwrap(), talaria_turns::Role::User);
-    task.apply(&Event::Accepted { message: first, executor: "e".into(), metadata: None }).unwrap();
+    task.apply(&Event::Accepted { message: first.into(), executor: "e".into(), metadata: None }).unwrap();
     task
 }
 

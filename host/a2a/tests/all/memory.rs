@@ -36,7 +36,7 @@ impl Store for Counted {
         &self,
         key: &TaskKey,
         onto: Onto<'_>,
-        events: &[Event],
+        events: &[Arc<Event>],
         once: Option<&Once>,
     ) -> Result<(), StoreError> {
         let done = self.inner.write(key, onto, events, once).await;
@@ -71,7 +71,7 @@ impl Store for Counted {
         self.inner.accepted(owner, once).await
     }
 
-    async fn recall(&self, recall: &Recall) -> Result<Vec<Message>, StoreError> {
+    async fn recall(&self, recall: &Recall) -> Result<Vec<Arc<Message>>, StoreError> {
         self.inner.recall(recall).await
     }
 

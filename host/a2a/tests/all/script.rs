@@ -77,10 +77,11 @@ impl Executor for Script {
     }
 
     async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
-        let (word, rest) = turn.text.split_once(char::is_whitespace).unwrap_or((&turn.text, ""));
+        let text = message_text(&turn.message.parts);
+        let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((&text, ""));
         let mut outcome = Outcome {
             state: FinalState::Completed,
-            parts: vec![Part::text(format!("echo: {}", turn.text))],
+            parts: vec![Part::text(format!("echo: {text}"))],
             usage: None,
             metadata: None,
         };

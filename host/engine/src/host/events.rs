@@ -1,5 +1,6 @@
 //! `events`: what a turn says while it runs. Everything is scrubbed on the way out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_turns::{Artifact, Emitted, Message, Scope, ToolProgress, ToolState, TurnOver};
@@ -27,7 +28,10 @@ impl wit::Host for Ctx {
     }
 
     fn scrub(&mut self, text: String) -> Result<String> {
-        Ok(self.shared().map_or_else(|| text.clone(), |shared| shared.redactor.redact(&text).into_owned()))
+        Ok(match self.shared() {
+            Some(shared) => convert::redacted(text, &shared.redactor),
+            None => text,
+        })
     }
 
     async fn ask(&mut self, parts: Vec<types::Part>) -> Result<Result<types::Message, wit::Error>> {
@@ -35,7 +39,7 @@ impl wit::Host for Ctx {
             Ok((scope, mut question)) => guarded(&scope, question.answer()).await,
             Err(error) => Err(error),
         };
-        Ok(asked.map(convert::message))
+        Ok(asked.map(|answer| convert::message(&answer)))
     }
 
     async fn pose(&mut self, parts: Vec<types::Part>) -> Result<Result<Resource<Question>, wit::Error>> {
@@ -64,8 +68,8 @@ impl wit::HostQuestion for Ctx {
                 Err(_) => Ok(None),
             }
         };
-        let answer: Result<Option<Message>, wit::Error> = guarded(&scope, answer).await;
-        Ok(answer.map(|answer| answer.map(convert::message)))
+        let answer: Result<Option<Arc<Message>>, wit::Error> = guarded(&scope, answer).await;
+        Ok(answer.map(|answer| answer.map(|answer| convert::message(&answer))))
     }
 
     fn drop(&mut self, question: Resource<Question>) -> Result<()> {
@@ -125,7 +129,7 @@ impl Ctx {
             }
             wit::Event::Artifact(artifact) => convert_artifact(artifact, &shared.redactor)
                 .map_err(|why| refused(wit::ErrorKind::Invalid, why))?,
-            wit::Event::Status(text) => Emitted::Status(shared.redactor.redact(&text).into_owned()),
+            wit::Event::Status(text) => Emitted::Status(convert::redacted(text, &shared.redactor)),
             wit::Event::ToolProgress(tool) => Emitted::Tool(
                 convert_tool(tool, &shared.redactor).map_err(|why| refused(wit::ErrorKind::Invalid, why))?,
             ),

@@ -83,7 +83,7 @@ impl wit::Host for Ctx {
         let messages = history.as_ref().ok().map(Vec::len);
         tracing::trace!(target: "import", max, messages, "state.history");
         Ok(match history {
-            Ok(messages) => Ok(messages.into_iter().map(convert::message).collect()),
+            Ok(messages) => Ok(messages.iter().map(|message| convert::message(message)).collect()),
             Err(error) => {
                 tracing::warn!(%error, "a conversation could not be read");
                 Err(refused(wit::ErrorKind::Unavailable, "the store could not read the conversation"))

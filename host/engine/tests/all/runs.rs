@@ -33,9 +33,9 @@ async fn the_guest_gets_every_field_of_the_turn() {
     let turn = rig.turn("turn");
     let metadata: Metadata = json!({ "a": 1 }).as_object().cloned().unwrap();
     let turn = Turn {
-        history: vec![Message::agent(vec![Part::text("before")])],
+        history: [Arc::new(Message::agent(vec![Part::text("before")]))].into(),
         principal: Principal::named("alice"),
-        metadata: Some(metadata),
+        metadata: Some(Arc::new(metadata)),
         ..turn
     };
     let (task, context, message) =
@@ -70,9 +70,7 @@ async fn parts_of_every_kind_pass_through_unchanged() {
         },
         Part { metadata: json!({ "k": "v" }).as_object().cloned(), ..Part::text("last") },
     ];
-    let mut turn = rig.turn_of(parts.clone());
-    turn.text = "parts".into();
-    assert_eq!(rig.execute(turn).await.result.unwrap().parts, parts);
+    assert_eq!(rig.execute(rig.turn_of(parts.clone())).await.result.unwrap().parts, parts);
 }
 
 #[tokio::test]

@@ -23,8 +23,8 @@ const NAMES: [&str; 11] = [
 ];
 
 fn with(turn: Turn, metadata: Value) -> Turn {
-    let message = Message { metadata: metadata.as_object().cloned(), ..turn.message };
-    Turn { message, ..turn }
+    let message = Message { metadata: metadata.as_object().cloned(), ..(*turn.message).clone() };
+    Turn { message: Arc::new(message), ..turn }
 }
 
 #[tokio::test]

@@ -8,10 +8,10 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use talaria_a2a::TENANT;
+use talaria_turns::keys::{EXECUTOR, TENANT};
 use talaria_turns::{Asked, ContextId, Message, Metadata, Part, Principal, Role};
 
-use super::{CHOICE, Routes, Rule, Tested, Why, point};
+use super::{Routes, Rule, Tested, Why, point};
 use crate::config::{Config, Executor, ExecutorName};
 
 /// A message to explain. Fields take precedence over the JSON in `text`.
@@ -112,9 +112,10 @@ impl Explanation {
             routes.rules.iter().map(|rule| Considered::new(rule, &asked, context.as_ref())).collect();
         let (takes, refused) = match routes.choice(&asked) {
             Err(refused) => (Vec::new(), Some(refused.to_string())),
-            Ok(Some(name)) if executor(config, &name).is_none() => {
-                (Vec::new(), Some(format!("metadata[\"{CHOICE}\"] names no executor of this configuration")))
-            }
+            Ok(Some(name)) if executor(config, &name).is_none() => (
+                Vec::new(),
+                Some(format!("metadata[\"{EXECUTOR}\"] names no executor of this configuration")),
+            ),
             Ok(Some(name)) => (vec![Takes::new(config, &name, 100.0, Why::Chosen)], None),
             Ok(None) => (shares(config, &routes, &rules), None),
         };

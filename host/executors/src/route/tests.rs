@@ -126,10 +126,10 @@ fn a_choice_goes_before_the_task_and_the_task_before_the_rules() {
     );
     sent.continues = Some("gone");
     assert_eq!(sent.executor(&routes), "everything", "a task whose executor is gone is routed anew");
-    let chosen = Sent { continues: Some("before"), ..Sent::new().with(json!({ CHOICE: "mine" })) };
+    let chosen = Sent { continues: Some("before"), ..Sent::new().with(json!({ EXECUTOR: "mine" })) };
     assert_eq!(chosen.to(&routes).unwrap(), Picked { executor: "mine".parse().unwrap(), why: Why::Chosen });
     for bad in [json!(7), json!(""), json!("../../etc"), json!(null)] {
-        let refused = Sent::new().with(json!({ CHOICE: bad.clone() })).to(&routes);
+        let refused = Sent::new().with(json!({ EXECUTOR: bad.clone() })).to(&routes);
         assert!(matches!(refused, Err(NoExecutor::Refused(_))), "{bad}");
     }
     let closed = Routes::from_parts(&[], "stable".parse().unwrap(), false);

@@ -1,5 +1,7 @@
-//! Doors for the fuzz targets in `tests/fuzz`, which alone are built with `--cfg fuzzing`: the JSON in the file's rows,
-//! without the file.
+//! Entry points for the fuzz targets in `tests/fuzz`, the only code that is built with `--cfg fuzzing`: the JSON in the
+//! rows of the file, without the file.
+
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use talaria_turns::{Event, StoreError};
@@ -7,15 +9,16 @@ use talaria_turns::{Event, StoreError};
 use super::read;
 use super::write::Change;
 
-/// Events as they are written.
+/// Encodes events as an append does.
 ///
 /// # Errors
-/// As an append has it.
+/// Those of an append.
 pub fn write(events: &[Event]) -> Result<String, StoreError> {
-    Change::of(events, None).map(|change| change.json)
+    let events: Vec<Arc<Event>> = events.iter().cloned().map(Arc::new).collect();
+    Change::of(&events, None).map(|change| change.json)
 }
 
-/// What is read from a row; none where it is refused.
+/// Decodes the JSON of a row; `None` if it is rejected.
 pub fn read<T: DeserializeOwned>(json: &[u8]) -> Option<T> {
     read::parse(json).ok()
 }

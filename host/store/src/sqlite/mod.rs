@@ -243,7 +243,7 @@ impl Store for Sqlite {
         &self,
         key: &TaskKey,
         onto: Onto<'_>,
-        events: &[Event],
+        events: &[Arc<Event>],
         once: Option<&Once>,
     ) -> Result<(), StoreError> {
         let (key, change) = (key.clone(), Change::of(events, once)?);
@@ -287,7 +287,7 @@ impl Store for Sqlite {
         self.look_ups.read(move |connection| read::accepted(connection, &owner, &once)).await
     }
 
-    async fn recall(&self, recall: &Recall) -> Result<Vec<Message>, StoreError> {
+    async fn recall(&self, recall: &Recall) -> Result<Vec<Arc<Message>>, StoreError> {
         let recall = recall.clone();
         self.readers.read(move |connection| recall::read(connection, &recall)).await
     }

@@ -1,8 +1,10 @@
-//! What is read for a conversation's memory: the events of its newest tasks, as far as they are asked for.
+//! Reads the earlier messages of a context, from the events of its newest tasks.
 //!
-//! Two bounds of [`Recall`] apply here: the tasks that are looked at, and the bytes of events that are read. A conversation
-//! of ten thousand tasks costs what its newest ones cost: an index gives them from the newest on. Where the bytes run out
-//! within a task, its last events are read and nothing older.
+//! Two bounds of [`Recall`] apply here: the tasks that are looked at, and the bytes of events that are read. A context of
+//! ten thousand tasks costs what its newest ones cost, because an index returns them from the newest on. If the bytes run
+//! out within a task, its last events are read and nothing older.
+
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use talaria_turns::{Event, Extent, Message, Recall, Recollection, TaskId};
@@ -11,7 +13,7 @@ use super::fault::Fault;
 use super::read::{bytes, parse};
 use super::write::{integer, natural};
 
-/// A task's row, as far as it matters here.
+/// The columns of a task that matter here.
 struct Found {
     row: i64,
     id: TaskId,
@@ -25,7 +27,7 @@ impl Found {
     }
 }
 
-pub(super) fn read(connection: &Connection, recall: &Recall) -> Result<Vec<Message>, Fault> {
+pub(super) fn read(connection: &Connection, recall: &Recall) -> Result<Vec<Arc<Message>>, Fault> {
     let (owner, context) = (recall.owner.name().unwrap_or_default(), recall.context.as_str());
     let mut found = Recollection::new(recall);
     let mut room = Recall::READ;
@@ -37,7 +39,7 @@ pub(super) fn read(connection: &Connection, recall: &Recall) -> Result<Vec<Messa
             Ok((Found::read(row), row.get::<_, bool>(3)?))
         })
         .optional()?;
-    // A task knows whether the host made the id of its conversation, whichever of its tasks came first.
+    // Every task of a context has the mark that the host made the context's id.
     let Some((present, host_made)) = present else { return Ok(Vec::new()) };
     if recall.host_made_only && !host_made {
         return Ok(Vec::new());
@@ -58,7 +60,7 @@ pub(super) fn read(connection: &Connection, recall: &Recall) -> Result<Vec<Messa
     Ok(found.messages())
 }
 
-/// Adds what was said in one task; the bytes that it takes are no longer in the room.
+/// Adds the messages of one task, and takes the bytes that were read off `room`.
 fn add(
     connection: &Connection,
     found: &mut Recollection,

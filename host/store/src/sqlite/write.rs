@@ -68,8 +68,9 @@ pub(super) struct Change {
 // === impl Change ===
 
 impl Change {
-    pub(super) fn of(events: &[Event], once: Option<&Once>) -> Result<Self, StoreError> {
-        let json = serde_json::to_string(events)
+    pub(super) fn of(events: &[Arc<Event>], once: Option<&Once>) -> Result<Self, StoreError> {
+        let plain: Vec<&Event> = events.iter().map(AsRef::as_ref).collect();
+        let json = serde_json::to_string(&plain)
             .map_err(|error| StoreError::Unavailable(format!("an event cannot be written: {error}")))?;
         let mut change = Self {
             count: events.len() as u64,
@@ -82,7 +83,7 @@ impl Change {
         };
         let (more, least) = &mut change.turns;
         for event in events {
-            match event {
+            match &**event {
                 Event::Accepted { .. } => (*more, *least) = (*more + 1, *least + 1),
                 Event::Status { status, ends_turn, .. } => {
                     change.status_at = Some(status.at);

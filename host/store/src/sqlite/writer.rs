@@ -158,6 +158,8 @@ impl Thread {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use talaria_turns::{ContextId, TaskKey};
 
     use super::*;
@@ -173,7 +175,7 @@ mod tests {
 
     fn create(key: &TaskKey, size: usize) -> Job {
         let context = ContextId::fresh();
-        let change = Change::of(&[note(&"x".repeat(size))], None).unwrap();
+        let change = Change::of(&[Arc::new(note(&"x".repeat(size)))], None).unwrap();
         Job {
             write: Write::Create { key: key.clone(), context, host_made: false, change },
             answer: oneshot::channel().0,

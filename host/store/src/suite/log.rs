@@ -110,13 +110,13 @@ pub(crate) async fn events_are_read_back_unchanged(store: Arc<dyn Store>) {
     let events = [
         accepted("m1"),
         Event::Status {
-            status: Status { state: State::InputRequired, message: Some(said), at },
+            status: Status { state: State::InputRequired, message: Some(said.into()), at },
             metadata: metadata.clone(),
             ends_turn: false,
         },
-        Event::Answered(message("m3", Role::User, "yes")),
+        Event::Answered(message("m3", Role::User, "yes").into()),
         Event::Checkpoint((0..=255).rev().collect()),
-        Event::Artifact { artifact: artifact.clone(), append: false, last: true },
+        Event::Artifact { artifact: artifact.clone().into(), append: false, last: true },
         Event::Note { name: "it".into(), value },
     ];
     let key = create(&*store, "", &events[..2]).await;

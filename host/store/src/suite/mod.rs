@@ -87,6 +87,11 @@ pub(crate) fn message(id: &str, role: Role, text: &str) -> Message {
     Message { id, role, ..Message::agent(vec![Part::text(text)]) }
 }
 
+/// Shares events, as a write takes them.
+pub(crate) fn shared(events: &[Event]) -> Vec<Arc<Event>> {
+    events.iter().cloned().map(Arc::new).collect()
+}
+
 /// Returns the identity of a message.
 pub(crate) fn once(id: &str) -> Once {
     Once { message: id.parse().unwrap(), digest: [0; 32] }
@@ -94,7 +99,8 @@ pub(crate) fn once(id: &str) -> Once {
 
 pub(crate) fn accepted(id: &str) -> Event {
     let metadata = serde_json::json!({ "n": 1.5, "of": ["it", null] }).as_object().cloned();
-    Event::Accepted { message: message(id, Role::User, "do it"), executor: "worker".into(), metadata }
+    let message = message(id, Role::User, "do it").into();
+    Event::Accepted { message, executor: "worker".into(), metadata: metadata.map(Arc::new) }
 }
 
 /// Returns a status with a given time.
@@ -104,7 +110,7 @@ pub(crate) fn status(state: State, at: u64, ends_turn: bool) -> Event {
 }
 
 pub(crate) fn delta(text: &str) -> Event {
-    let artifact = Artifact::new(REPLY, vec![Part::text(text)]);
+    let artifact = Artifact::new(REPLY, vec![Part::text(text)]).into();
     Event::Artifact { artifact, append: true, last: false }
 }
 

@@ -7,7 +7,7 @@ use talaria_turns::{
     ContextId, Event, Once, Onto, Principal, Role, State, Store, StoreError, TaskId, TaskKey,
 };
 
-use super::{accepted, create, key, message, note, once, task};
+use super::{accepted, create, key, message, note, once, shared, task};
 
 /// Creates a task with a message that is accepted once.
 async fn begin(
@@ -18,7 +18,7 @@ async fn begin(
 ) -> Result<TaskKey, StoreError> {
     let key = key(owner);
     let onto = Onto::Nothing { context, host_made: false };
-    store.write(&key, onto, &[accepted(once.message.as_str())], Some(once)).await.map(|()| key)
+    store.write(&key, onto, &shared(&[accepted(once.message.as_str())]), Some(once)).await.map(|()| key)
 }
 
 fn sent(result: Result<TaskKey, StoreError>) -> TaskId {
@@ -67,7 +67,7 @@ pub(crate) async fn a_repeated_message_writes_nothing(store: Arc<dyn Store>) {
     // The same holds for an existing task, and this error takes precedence over all others.
     for (key, version) in [(&first, 1), (&other, 1), (&other, 7)] {
         let events = [accepted("m1"), Event::moved(State::Failed)];
-        let again = store.write(key, Onto::Version(version), &events, Some(&once("m1"))).await;
+        let again = store.write(key, Onto::Version(version), &shared(&events), Some(&once("m1"))).await;
         assert!(matches!(&again, Err(StoreError::Sent(task)) if *task == first.task), "{again:?}");
         assert_eq!(task(&*store, key).await.version, 1);
     }
@@ -94,8 +94,8 @@ pub(crate) async fn a_message_leads_to_the_task_that_accepted_it(store: Arc<dyn 
     let find = async |id: &str| store.accepted(&Principal::named("a"), &once(id)).await.unwrap();
     assert_eq!(find("m1").await, None);
     let first = begin(&*store, "a", &ContextId::fresh(), &once("m1")).await.unwrap();
-    let answered = [Event::Answered(message("m2", Role::User, "yes")), note("m3")];
-    store.write(&first, Onto::Version(1), &answered, Some(&once("m2"))).await.unwrap();
+    let answered = [Event::Answered(message("m2", Role::User, "yes").into()), note("m3")];
+    store.write(&first, Onto::Version(1), &shared(&answered), Some(&once("m2"))).await.unwrap();
     for id in ["m1", "m2"] {
         assert_eq!(find(id).await.as_ref(), Some(&first.task), "{id}");
     }
@@ -110,13 +110,13 @@ pub(crate) async fn a_rejected_write_accepts_no_message(store: Arc<dyn Store>) {
     let first = begin(&*store, "a", &ContextId::fresh(), &once("m1")).await.unwrap();
     let context = ContextId::fresh();
     let onto = Onto::Nothing { context: &context, host_made: true };
-    let exists = store.write(&first, onto, &[accepted("m2")], Some(&once("m2"))).await;
+    let exists = store.write(&first, onto, &shared(&[accepted("m2")]), Some(&once("m2"))).await;
     assert!(matches!(exists, Err(StoreError::Exists)), "{exists:?}");
-    let behind = store.write(&first, Onto::Version(0), &[accepted("m2")], Some(&once("m2"))).await;
+    let behind = store.write(&first, Onto::Version(0), &shared(&[accepted("m2")]), Some(&once("m2"))).await;
     assert!(matches!(behind, Err(StoreError::Conflict { .. })), "{behind:?}");
     let illegal = [accepted("m2"), Event::moved(State::Submitted), Event::moved(State::Failed), note("late")];
-    let illegal = store.write(&first, Onto::Version(1), &illegal, Some(&once("m2"))).await;
+    let illegal = store.write(&first, Onto::Version(1), &shared(&illegal), Some(&once("m2"))).await;
     assert!(matches!(illegal, Err(StoreError::Illegal(_))), "{illegal:?}");
     assert_eq!(store.accepted(&first.owner, &once("m2")).await.unwrap(), None);
-    store.write(&first, Onto::Version(1), &[accepted("m2")], Some(&once("m2"))).await.unwrap();
+    store.write(&first, Onto::Version(1), &shared(&[accepted("m2")]), Some(&once("m2"))).await.unwrap();
 }

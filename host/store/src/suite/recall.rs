@@ -6,7 +6,7 @@ use talaria_turns::{
     ContextId, Event, Message, Onto, Principal, Recall, Role, State, Store, TaskKey, Timestamp,
 };
 
-use super::{accepted, delta, key, status};
+use super::{accepted, delta, key, shared, status};
 
 fn recall(present: &TaskKey, context: &ContextId) -> Recall {
     Recall {
@@ -25,7 +25,7 @@ fn turn(id: &str, answer: &str, at: u64) -> [Event; 3] {
 }
 
 async fn said(store: &dyn Store, recall: &Recall) -> Vec<String> {
-    let line = |message: Message| match message.role {
+    let line = |message: Arc<Message>| match message.role {
         Role::User => format!("> {}", message.id),
         Role::Agent => format!("< {}", talaria_turns::message_text(&message.parts)),
     };
@@ -78,7 +78,7 @@ pub(crate) async fn the_origin_of_a_context_id_is_known_as_long_as_the_context_e
     let only = |key: &TaskKey, context: &ContextId| Recall { host_made_only: true, ..recall(key, context) };
     let begin = async |context: &ContextId, host_made: bool, events: &[Event]| {
         let key = key("");
-        store.write(&key, Onto::Nothing { context, host_made }, events, None).await.unwrap();
+        store.write(&key, Onto::Nothing { context, host_made }, &shared(events), None).await.unwrap();
         key
     };
     begin(&made, true, &turn("m1", "one", 1)).await;

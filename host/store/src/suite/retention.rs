@@ -6,7 +6,7 @@ use talaria_turns::{
     ContextId, Event, Onto, Principal, State, StateKey, Store, StoreError, TaskKey, Timestamp,
 };
 
-use super::{accepted, all, create, key, note, once, status};
+use super::{accepted, all, create, key, note, once, shared, status};
 
 /// Creates a task that ended at `at`, with a message of that name.
 async fn ended(store: &dyn Store, owner: &str, at: u64) -> TaskKey {
@@ -19,7 +19,7 @@ async fn ended(store: &dyn Store, owner: &str, at: u64) -> TaskKey {
 async fn ended_once(store: &dyn Store, owner: &str, at: u64) -> TaskKey {
     let (key, id) = (key(owner), format!("m{at}"));
     let onto = Onto::Nothing { context: &ContextId::fresh(), host_made: false };
-    store.write(&key, onto, &[accepted(&id)], Some(&once(&id))).await.unwrap();
+    store.write(&key, onto, &shared(&[accepted(&id)]), Some(&once(&id))).await.unwrap();
     end(store, &key, at).await;
     key
 }
@@ -103,7 +103,7 @@ pub(crate) async fn deletes_many(store: Arc<dyn Store>) {
             let (key, id) = (key("a"), format!("m{number}"));
             let events = [accepted(&id), status(State::Completed, 100 + number, true)];
             let onto = Onto::Nothing { context: &ContextId::fresh(), host_made: false };
-            store.write(&key, onto, &events, Some(&once(&id))).await.unwrap();
+            store.write(&key, onto, &shared(&events), Some(&once(&id))).await.unwrap();
             key
         });
     }

@@ -41,7 +41,7 @@ impl LateReplySink for LateReplies {
 
 /// Whether no peer asked: the platform names the peer in the message.
 fn is_of_a_person(task: &Task) -> bool {
-    let peer = |message: &Message| {
+    let peer = |message: &Arc<Message>| {
         let peer = message.metadata.as_ref().and_then(|metadata| metadata.get("peer_id")?.as_str());
         peer.is_some_and(|peer| !peer.is_empty())
     };

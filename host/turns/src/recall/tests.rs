@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{Metadata, Timestamp};
+use crate::model::{Metadata, Role, Timestamp};
 use crate::task::Status;
 
 fn recall(messages: usize, bytes: usize) -> Recall {
@@ -13,8 +13,8 @@ fn recall(messages: usize, bytes: usize) -> Recall {
     }
 }
 
-fn user(parts: Vec<Part>) -> Message {
-    Message { role: Role::User, ..Message::agent(parts) }
+fn user(parts: Vec<Part>) -> Arc<Message> {
+    Arc::new(Message { role: Role::User, ..Message::agent(parts) })
 }
 
 fn accepted(text: &str) -> Event {
@@ -24,28 +24,28 @@ fn accepted(text: &str) -> Event {
 fn reply(text: &str, append: bool) -> Event {
     let mut part = Part::text(text);
     part.metadata = Some(Metadata::from_iter([("mark".to_owned(), true.into())]));
-    Event::Artifact { artifact: Artifact::new(REPLY, vec![part]), append, last: false }
+    Event::Artifact { artifact: Artifact::new(REPLY, vec![part]).into(), append, last: false }
 }
 
 fn asks(text: &str) -> Event {
-    let message = Some(Message::agent(vec![Part::text(text)]));
+    let message = Some(Arc::new(Message::agent(vec![Part::text(text)])));
     let status = Status { state: State::InputRequired, message, at: Timestamp::now() };
     Event::Status { status, metadata: None, ends_turn: false }
 }
 
-fn told(recollection: Recollection) -> Vec<String> {
-    let line = |message: Message| {
+fn lines(recollection: Recollection) -> Vec<String> {
+    let line = |message: Arc<Message>| {
         let role = if message.role == Role::User { ">" } else { "<" };
         format!("{role} {}", crate::message_text(&message.parts))
     };
     recollection.messages().into_iter().map(line).collect()
 }
 
-/// What is told of one task.
+/// The messages of one task.
 fn of(events: &[Event]) -> Vec<String> {
     let mut recollection = Recollection::new(&recall(100, 10_000));
     recollection.add(&TaskId::fresh(), events, Extent::Whole);
-    told(recollection)
+    lines(recollection)
 }
 
 fn ended(state: State, text: &str) -> Event {
@@ -53,21 +53,21 @@ fn ended(state: State, text: &str) -> Event {
 }
 
 #[test]
-fn an_answer_in_pieces_is_one_message_and_lines_about_progress_are_none() {
+fn a_streamed_answer_is_one_message_and_progress_is_left_out() {
     let events = [
         accepted("my name is Ada"),
         Event::said(State::Working, vec![Part::text("thinking about names")]),
         reply("Hello ", false),
         Event::Note { name: "tool-progress".into(), value: "ls".into() },
         reply("Ada", true),
-        Event::Whole(Artifact::new(REPLY, vec![Part::text("Hello Ada")])),
+        Event::Whole(Artifact::new(REPLY, vec![Part::text("Hello Ada")]).into()),
         ended(State::Completed, "done in 3 s"),
     ];
     assert_eq!(of(&events), ["> my name is Ada", "< Hello Ada"]);
 }
 
 #[test]
-fn every_turn_of_a_task_keeps_its_own_answer() {
+fn each_turn_of_a_task_has_its_own_answer() {
     let events = [
         accepted("one"),
         reply("first", false),
@@ -84,7 +84,7 @@ fn every_turn_of_a_task_keeps_its_own_answer() {
 }
 
 #[test]
-fn a_question_is_told_where_it_was_answered() {
+fn a_question_is_included_if_it_was_answered() {
     let answered = Event::Answered(user(vec![Part::text("the red one")]));
     let events = [
         accepted("paint it"),
@@ -100,7 +100,7 @@ fn a_question_is_told_where_it_was_answered() {
 }
 
 #[test]
-fn a_turn_that_did_not_end_well_leaves_nothing() {
+fn a_turn_that_did_not_end_well_is_left_out() {
     for state in [State::Failed, State::Canceled, State::Rejected] {
         let events = [accepted("hi"), reply("par", false), ended(state, "[upstream error 500]")];
         assert!(of(&events).is_empty(), "{state}");
@@ -108,19 +108,19 @@ fn a_turn_that_did_not_end_well_leaves_nothing() {
 }
 
 #[test]
-fn a_turn_whose_reply_came_late_is_remembered_with_it() {
-    let late = Event::Late(Artifact::new("late-reply", vec![Part::text("Hello Ada")]));
+fn a_turn_whose_reply_arrived_late_is_included_with_it() {
+    let late = Event::Late(Artifact::new("late-reply", vec![Part::text("Hello Ada")]).into());
     let events = [accepted("I am Ada"), ended(State::Failed, "no reply in time"), late];
     assert_eq!(of(&events), ["> I am Ada", "< Hello Ada"]);
 }
 
 #[test]
-fn what_is_under_way_is_not_told() {
+fn turns_that_have_not_ended_are_left_out() {
     assert!(of(&[accepted("now"), reply("half an ans", false), accepted("later")]).is_empty());
 }
 
 #[test]
-fn the_newest_stay_and_there_are_no_holes() {
+fn the_newest_messages_are_kept_without_gaps() {
     let turn =
         |text: &str| [accepted(text), reply(&format!("re {text}"), false), ended(State::Completed, "")];
     let mut few = Recollection::new(&recall(3, 10_000));
@@ -128,17 +128,17 @@ fn the_newest_stay_and_there_are_no_holes() {
         few.add(&TaskId::fresh(), &turn(text), Extent::Whole);
     }
     assert!(!few.has_room());
-    assert_eq!(told(few), ["< re old", "> new", "< re new"]);
+    assert_eq!(lines(few), ["< re old", "> new", "< re new"]);
 
     let mut small = Recollection::new(&recall(100, 1_000));
     for text in ["new", &"x".repeat(2_000), "oldest"] {
         small.add(&TaskId::fresh(), &turn(text), Extent::Whole);
     }
-    assert_eq!(told(small), ["> new", "< re new"], "nothing from before what did not fit");
+    assert_eq!(lines(small), ["> new", "< re new"], "nothing from before the one that did not fit");
 }
 
 #[test]
-fn a_file_that_does_not_fit_is_told_by_its_name() {
+fn a_file_that_does_not_fit_is_replaced_by_its_name() {
     let mut file = Part::new(Content::Bytes(vec![0; 5_000]));
     file.media_type = Some("image/png".into());
     file.filename = Some("ada.png".into());
@@ -174,7 +174,7 @@ fn of_a_tail_only_what_is_certain_is_told() {
         let mut recollection = Recollection::new(&recall(10, 10_000));
         recollection.add(&TaskId::fresh(), &tail, Extent::Tail { pending });
         assert!(!recollection.has_room(), "nothing older is asked for");
-        told(recollection)
+        lines(recollection)
     };
     assert_eq!(tell(0), ["> two", "< second next?"]);
     assert!(tell(1).is_empty(), "another turn waited before the tail");

@@ -1,53 +1,47 @@
-//! A message's way into its task, and its turn's way to its end.
+//! The way of a message into its task, and of its turn to its end.
 //!
-//! Whether a message was sent before is not asked in advance: of four copies that come at once, all would hear "no". The
-//! store decides, with the write that takes the message in. Only where a message is refused for another reason (its task is
-//! over, its lane is full) is the store asked whether it is one that was taken in before, and whose sender may have that
-//! answer all the same.
+//! Whether a message was sent before is not checked in advance: four copies that arrive at once would all pass. The store
+//! decides, with the write that accepts the message. Only if a message is rejected for another reason (its task has
+//! ended, its lane is full) is the store asked whether it accepted the same message before; then its sender gets that
+//! task all the same.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
-use tracing::{Instrument as _, info_span};
 
+use super::run::{Run, Taker};
 use super::{Accepted, Incoming, Inner, SendError};
-use crate::executor::{Asked, NoExecutor, Past, Turn};
-use crate::live::Live;
+use crate::executor::{Asked, NoExecutor, Turn};
+use crate::lanes::LaneTicket;
+use crate::live_task::LiveTask;
 use crate::model::{ContextId, Message, Principal, TaskId};
 use crate::once::Once;
-use crate::order::Place;
-use crate::run::{Run, Taker};
+use crate::scope::Past;
 use crate::store::{StoreError, TaskKey};
 use crate::task::{Event, State, Task};
-use crate::text::message_text;
 
-/// What became of a message.
-enum Written {
-    /// A turn is to be run.
-    Turn(Box<Run>),
-    /// Somebody else has it: it was sent before, or it answers a question.
-    Done(Arc<Live>),
-}
+/// The task that a message went into, and the turn to run. There is no turn if the message was sent before or answers a
+/// question.
+type Written = (Arc<LiveTask>, Option<Run>);
 
 // === impl Inner ===
 
 impl Inner {
-    /// The whole life of a turn.
-    pub(super) async fn live_and_end(
+    /// Accepts a message and runs its turn.
+    pub(super) async fn accept_and_run(
         self: Arc<Self>,
         incoming: Incoming,
         room: OwnedSemaphorePermit,
         accept: oneshot::Sender<Result<Accepted, SendError>>,
     ) {
-        // A sender that hung up hears nothing; the turn goes on.
+        // If the sender has disconnected, the turn carries on.
         match self.write_down(incoming).await {
-            Ok(Written::Turn(run)) => {
-                let _ = accept.send(Ok(Accepted { task: run.live.task(), live: Arc::clone(&run.live) }));
-                let span = span(&run);
-                run.finish().instrument(span).await;
+            Ok((live, Some(run))) => {
+                let _ = accept.send(Ok(Accepted { task: live.task(), live }));
+                run.finish(&self).await;
                 drop(room);
             }
-            Ok(Written::Done(live)) => {
+            Ok((live, None)) => {
                 drop(room);
                 let _ = accept.send(Ok(Accepted { task: live.task(), live }));
             }
@@ -58,15 +52,15 @@ impl Inner {
         }
     }
 
-    /// Puts the message into its task, new or known.
-    async fn write_down(&self, incoming: Incoming) -> Result<Written, SendError> {
+    /// Writes a message into its task. One that was accepted before gives the task that it went into.
+    async fn write_down(self: &Arc<Self>, incoming: Incoming) -> Result<Written, SendError> {
         let owner = incoming.principal.clone();
         let once = once(&incoming);
-        let refused = match self.take_in(incoming, once.as_ref()).await {
+        let rejected = match self.take_in(incoming, once.as_ref()).await {
             Err(error) => error,
             written => return written,
         };
-        let known = match (&refused, &once) {
+        let known = match (&rejected, &once) {
             (SendError::Store(StoreError::Sent(task)), _) => Some(task.clone()),
             (
                 SendError::TaskOver { .. }
@@ -77,27 +71,47 @@ impl Inner {
             ) => self.store.accepted(&owner, once).await?,
             _ => None,
         };
-        let Some(task) = known else { return Err(refused) };
-        Ok(Written::Done(self.live(&owner, &task).await?))
+        let Some(task) = known else { return Err(rejected) };
+        Ok((self.live(&owner, &task).await?, None))
     }
 
-    async fn take_in(&self, mut incoming: Incoming, once: Option<&Once>) -> Result<Written, SendError> {
+    async fn take_in(
+        self: &Arc<Self>,
+        incoming: Incoming,
+        once: Option<&Once>,
+    ) -> Result<Written, SendError> {
+        match incoming.task.clone() {
+            None => self.start_task(incoming, once).await,
+            Some(task) => self.continue_task(task, incoming, once).await,
+        }
+    }
+
+    async fn start_task(&self, mut incoming: Incoming, once: Option<&Once>) -> Result<Written, SendError> {
         let hook = incoming.hook.take();
-        let Some(id) = incoming.task.clone() else {
-            let host_made = incoming.context.is_none();
-            let context = incoming.context.clone().unwrap_or_else(ContextId::unguessable);
-            let taker = self.pick(&incoming, &context, None)?;
-            let place = self.line_up(&incoming.principal, &context)?;
-            let key = TaskKey { owner: incoming.principal.clone(), task: TaskId::fresh() };
-            let first = vec![accepted(&incoming, &taker)];
-            let live = self.hub.create(key, &context, host_made, first, once).await?;
-            self.hook(&live, hook, live.task().version).await?;
-            let past = if host_made { Past::Nothing } else { self.past(&live) };
-            return Ok(self.run(live, taker, incoming, Vec::new(), past, place));
-        };
+        let host_made = incoming.context.is_none();
+        let context = incoming.context.clone().unwrap_or_else(ContextId::unguessable);
+        let taker = self.pick(&incoming, &context, None)?;
+        let ticket = self.enter_lane(&incoming.principal, &context)?;
+        let key = TaskKey { owner: incoming.principal.clone(), task: TaskId::fresh() };
+        let first = accepted(&incoming, &taker);
+        let live = self.tasks.create(key, &context, host_made, first, once).await?;
+        self.hook(&live, hook, live.task().version).await?;
+        let past = if host_made { Past::Nothing } else { self.past(&live) };
+        let turn = turn(&live, context, incoming, Arc::default());
+        let run = Run::new(&live, taker, turn, past, ticket);
+        Ok((live, Some(run)))
+    }
+
+    async fn continue_task(
+        self: &Arc<Self>,
+        id: TaskId,
+        mut incoming: Incoming,
+        once: Option<&Once>,
+    ) -> Result<Written, SendError> {
+        let hook = incoming.hook.take();
         let key = TaskKey { owner: incoming.principal.clone(), task: id.clone() };
-        let live = self.hub.get(&key).await?.ok_or_else(|| SendError::TaskNotFound(id.clone()))?;
-        // Somebody was promised to be told, whoever waits in this request.
+        let live = self.tasks.get(&key).await?.ok_or_else(|| SendError::TaskNotFound(id.clone()))?;
+        // The task may have a receiver of push notifications, even if this request waits for the answer.
         incoming.async_delivery |= self.is_told(&key).await?;
         let context = live.task().context.clone();
         if let Some(other) = incoming.context.as_ref().filter(|other| **other != context) {
@@ -106,39 +120,43 @@ impl Inner {
         if let (Some(hook), Some(outbox)) = (&hook, &self.outbox) {
             self.place_for(outbox, &live, hook).await.map_err(SendError::Hook)?;
         }
-        // Decided where nobody else can write: of two answers the first answers, the second is a turn of its own.
-        let (mut turn, mut asking, mut history) = (None, None, Vec::new());
+        // Decided while nobody else can write: the first of two answers is the answer, the second is a turn of its own.
+        let mut next: Option<(Taker, LaneTicket, Arc<[Arc<Message>]>)> = None;
+        let mut asking = None;
         let written = live.append_once(once, |task| {
             self.may_take(task)?;
+            next = None;
             let interrupted = task.status.state.is_interrupted();
             // Its turn asked and waits, here or since before a restart.
             asking = live.asking();
-            if interrupted && !task.pending.is_empty() && (asking.is_some() || !live.is_under_way()) {
-                turn = None;
-                return Ok(vec![Event::moved(State::Working), Event::Answered(incoming.message.clone())]);
+            if interrupted && !task.pending.is_empty() && (asking.is_some() || !live.has_turns()) {
+                let answer = Event::Answered(Arc::clone(&incoming.message));
+                return Ok(vec![Event::moved(State::Working), answer]);
             }
             let taker = self.pick(&incoming, &context, task.executor.as_deref())?;
             let mut events = vec![accepted(&incoming, &taker)];
-            turn = Some((taker, self.line_up(&incoming.principal, &context)?));
-            history.clone_from(&task.history);
+            let question = task.status.message.iter().filter(|_| interrupted);
+            let history = task.history.iter().chain(question).cloned().collect();
+            next = Some((taker, self.enter_lane(&incoming.principal, &context)?, history));
             if interrupted {
-                history.extend(task.status.message.clone());
                 events.insert(0, Event::moved(State::Working));
             }
             Ok::<_, SendError>(events)
         });
         let task = written.await?;
         self.hook(&live, hook, task.version).await?;
-        if let Some((taker, place)) = turn {
+        if let Some((taker, ticket, history)) = next {
             let past = self.past(&live);
-            return Ok(self.run(live, taker, incoming, history, past, place));
+            let turn = turn(&live, context, incoming, history);
+            let run = Run::new(&live, taker, turn, past, ticket);
+            return Ok((live, Some(run)));
         }
         match asking {
-            // A turn that ended meanwhile has said so in its task.
+            // If the turn ended meanwhile, its task shows that.
             Some(to) => drop(to.send(incoming.message).await),
             None => drop(self.resume(&live, &task).await?),
         }
-        Ok(Written::Done(live))
+        Ok((live, None))
     }
 
     fn pick(
@@ -147,14 +165,9 @@ impl Inner {
         context: &ContextId,
         continues: Option<&str>,
     ) -> Result<Taker, NoExecutor> {
-        let picked = self.route.pick(&Asked {
-            principal: &incoming.principal,
-            message: &incoming.message,
-            context,
-            metadata: incoming.metadata.as_ref(),
-            continues,
-        });
-        match picked {
+        let Incoming { principal, message, metadata, .. } = incoming;
+        let metadata = metadata.as_deref();
+        match self.route.pick(&Asked { principal, message, context, metadata, continues }) {
             Ok(executor) => Ok(Taker::Executor(executor)),
             Err(NoExecutor::OutOfService { executor, failure }) => {
                 Ok(Taker::OutOfService { executor, failure })
@@ -163,8 +176,8 @@ impl Inner {
         }
     }
 
-    fn line_up(&self, owner: &Principal, context: &ContextId) -> Result<Place, SendError> {
-        self.order.line_up(owner, context).map_err(|_| SendError::LaneFull(self.limits.lane))
+    fn enter_lane(&self, owner: &Principal, context: &ContextId) -> Result<LaneTicket, SendError> {
+        self.lanes.enter(owner, context).map_err(|_| SendError::LaneFull(self.limits.lane))
     }
 
     fn may_take(&self, task: &Task) -> Result<(), SendError> {
@@ -178,7 +191,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The task that the same message was accepted into before.
+    /// Returns the task that accepted the same message before.
     pub(super) async fn sent_before(&self, incoming: &Incoming) -> Result<Option<TaskId>, StoreError> {
         match once(incoming) {
             Some(once) => self.store.accepted(&incoming.principal, &once).await,
@@ -186,54 +199,29 @@ impl Inner {
         }
     }
 
-    fn run(
-        &self,
-        live: Arc<Live>,
-        taker: Taker,
-        incoming: Incoming,
-        history: Vec<Message>,
-        past: Past,
-        place: Place,
-    ) -> Written {
-        let task = live.task();
-        let turn = Turn {
-            task: task.id.clone(),
-            context: task.context.clone(),
-            text: message_text(&incoming.message.parts),
-            message: incoming.message,
-            history,
-            principal: incoming.principal,
-            streaming: incoming.streaming,
-            async_delivery: incoming.async_delivery,
-            metadata: incoming.metadata,
-            checkpoint: None,
-        };
-        Written::Turn(Box::new(self.place(live, taker, turn, past, place)))
-    }
-
-    /// What turns of a task may hear of the conversation that it joined.
-    pub(super) fn past(&self, live: &Live) -> Past {
+    /// Returns which messages of its context the turns of a task may read.
+    pub(super) fn past(&self, live: &LiveTask) -> Past {
         let TaskKey { owner, task } = &live.key;
         let host_made_only = owner.name().is_none() && !self.limits.trusts_chosen_contexts;
         Past::Of { task: task.clone(), host_made_only }
     }
+}
 
-    pub(super) fn place(&self, live: Arc<Live>, taker: Taker, turn: Turn, past: Past, place: Place) -> Run {
-        Run {
-            under_way: live.begin(),
-            live,
-            taker,
-            store: Arc::clone(&self.store),
-            observers: Arc::clone(&self.observers),
-            turn,
-            past,
-            place,
-            stop: self.stop.clone(),
-        }
+fn turn(live: &LiveTask, context: ContextId, incoming: Incoming, history: Arc<[Arc<Message>]>) -> Turn {
+    Turn {
+        task: live.key.task.clone(),
+        context,
+        message: incoming.message,
+        history,
+        principal: incoming.principal,
+        streaming: incoming.streaming,
+        async_delivery: incoming.async_delivery,
+        metadata: incoming.metadata,
+        checkpoint: None,
     }
 }
 
-/// What the message is known by. None for callers without a name: they cannot be told apart.
+/// What identifies a message that is sent again. `None` for callers without a name, who cannot be told apart.
 fn once(incoming: &Incoming) -> Option<Once> {
     let Incoming { principal, message, task, context, .. } = incoming;
     principal.name().map(|_| Once::of(message, task.as_ref(), context.as_ref()))
@@ -241,14 +229,8 @@ fn once(incoming: &Incoming) -> Option<Once> {
 
 fn accepted(incoming: &Incoming, taker: &Taker) -> Event {
     Event::Accepted {
-        message: incoming.message.clone(),
+        message: Arc::clone(&incoming.message),
         executor: taker.name().into(),
         metadata: incoming.metadata.clone(),
     }
-}
-
-/// The span that a turn runs in.
-pub(super) fn span(run: &Run) -> tracing::Span {
-    let (turn, executor) = (&run.turn, run.taker.name());
-    info_span!("turn.run", task = %turn.task, context = %turn.context, executor)
 }

@@ -1,31 +1,31 @@
-//! Why a message was not accepted, a task not cancelled or not followed.
+//! The errors of sending a message, and of cancelling and following a task.
 
 use crate::executor::NoExecutor;
-use crate::hook::HookError;
 use crate::model::{ContextId, TaskId};
+use crate::push::HookError;
 use crate::store::StoreError;
 use crate::task::State;
 
 /// Why a message was not accepted. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// There is no such task, or it belongs to somebody else.
+    /// There is no such task, or it belongs to another caller.
     #[error("no task {0}")]
     TaskNotFound(TaskId),
-    /// The task is over.
+    /// The task has ended.
     #[error("task {task} is {state} and takes no further messages")]
     TaskOver {
-        /// Which one.
+        /// The task.
         task: TaskId,
-        /// How it ended.
+        /// The state in which it ended.
         state: State,
     },
-    /// The task belongs to another conversation than the message says.
+    /// The task belongs to another context than the message names.
     #[error("task {task} belongs to another context than {context}")]
     ContextMismatch {
         /// The task.
         task: TaskId,
-        /// What the message said.
+        /// The context that the message names.
         context: ContextId,
     },
     /// The task's history is full.
@@ -36,22 +36,22 @@ pub enum SendError {
         /// The bound.
         limit: usize,
     },
-    /// There is no executor for it.
+    /// The message has no executor.
     #[error(transparent)]
     NoExecutor(#[from] NoExecutor),
-    /// Too many turns are under way.
+    /// Too many turns wait or run.
     #[error("{0} turns are under way, which is the most; try again later")]
     Busy(usize),
-    /// Too many turns wait in the conversation.
+    /// Too many turns of the context wait or run.
     #[error("{0} turns of this conversation are under way, which is the most; try again later")]
     LaneFull(usize),
     /// The host is shutting down.
     #[error("the host is shutting down")]
     Draining,
-    /// The hook that came with it cannot be set.
+    /// The push configuration that came with the message cannot be set.
     #[error(transparent)]
     Hook(HookError),
-    /// The store did not take it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -59,15 +59,15 @@ pub enum SendError {
 /// Why a task was not cancelled.
 #[derive(Debug, thiserror::Error)]
 pub enum CancelError {
-    /// It ended some other way.
+    /// The task has already ended.
     #[error("task {task} is {state} already")]
     Over {
-        /// Which one.
+        /// The task.
         task: TaskId,
-        /// How it ended.
+        /// The state in which it ended.
         state: State,
     },
-    /// The store's reason; [`StoreError::NotFound`] where there is no such task.
+    /// The store's error; [`StoreError::NotFound`] if there is no such task.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -75,25 +75,25 @@ pub enum CancelError {
 /// Why a task cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// It is over, and there is nothing after the place that was given.
+    /// The task has ended, and there are no events after the given one.
     #[error("task {task} is {state}; there is nothing to follow")]
     Over {
-        /// Which one.
+        /// The task.
         task: TaskId,
-        /// How it ended.
+        /// The state in which it ended.
         state: State,
     },
-    /// The place is not one of this task.
+    /// The task has no event of this number.
     #[error("event {after} is not one of task {task}, which has {version}")]
     NoSuchEvent {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// The place.
+        /// The number.
         after: u64,
-        /// The task's last event.
+        /// The number of the task's last event.
         version: u64,
     },
-    /// The store's reason; [`StoreError::NotFound`] where there is no such task.
+    /// The store's error; [`StoreError::NotFound`] if there is no such task.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,11 +1,12 @@
-//! Replies that came after their turns had failed.
+//! Replies that arrive after their turns have failed.
 //!
-//! Terminal is final, so nothing that was said of the task changes: the reply is added as an artifact of its own, named
-//! `late-reply`, whose metadata says when it came. Whoever gets the task sees it, hooks are told, and so is whoever
-//! follows from an earlier place. A task that ended otherwise takes none: its caller has an answer, or wants none.
+//! A terminal state is final, so the status of the task does not change: the reply is added as an artifact of its own,
+//! `late-reply`, whose metadata has the time of its arrival. Callers that get the task see it, receivers of push
+//! notifications are sent it, and so are readers that follow from an earlier event. Tasks that ended in another way take
+//! no late replies: their callers have an answer, or want none.
 //!
-//! The same reply given twice is there once, since it has one id. What bounds it is who gives it: the replies that are
-//! kept for a message.
+//! A reply that is delivered twice is added once, because its artifact has a fixed id. The number of late replies is
+//! bounded by the sender, which keeps only so many replies for a message.
 
 use std::sync::Arc;
 
@@ -15,35 +16,34 @@ use tracing::info;
 
 use super::Turns;
 use crate::callback::{Late, LateReplySink};
+use crate::keys;
 use crate::model::{Artifact, Part};
 use crate::store::StoreError;
 use crate::task::{Event, State};
 
-/// The id of a late reply's artifact; a further one has its number behind it.
+/// The id of the artifact of a late reply; further ones have a number appended.
 const LATE_REPLY: &str = "late-reply";
-/// What its metadata calls the time at which it came.
-const LATE: &str = "talaria/late";
 
 #[async_trait]
 impl LateReplySink for Turns {
     async fn deliver(&self, late: &Late) -> Result<bool, StoreError> {
-        // A task that is forgotten needs nothing more.
-        let Some(live) = self.0.hub.get(&late.task).await? else { return Ok(true) };
-        let artifact = artifact(late);
+        // If the task was deleted, there is nothing to do.
+        let Some(live) = self.0.tasks.get(&late.task).await? else { return Ok(true) };
+        let artifact = Arc::new(artifact(late));
         let (mut is_over, mut is_new) = (false, false);
-        live.append(|task| {
+        live.append_if(|task| {
             let known = task.artifacts.iter().any(|known| known.id == artifact.id);
             is_over = task.status.state.is_terminal();
             is_new = task.status.state == State::Failed && !known;
-            Ok::<_, StoreError>(is_new.then(|| Event::Late(artifact.clone())).into_iter().collect())
+            Ok::<_, StoreError>(is_new.then(|| Event::Late(Arc::clone(&artifact))).into_iter().collect())
         })
         .await?;
         if !is_new {
             return Ok(is_over);
         }
-        info!(task = %late.task.task, message = %late.message, "a late reply joined its task");
+        info!(task = %late.task.task, message = %late.message, "added a late reply to its task");
         let Some(outbox) = &self.0.outbox else { return Ok(true) };
-        // Their followers left when the task ended.
+        // The followers of the push configurations ended with the task.
         for hooked in self.0.store.hooks(&late.task).await? {
             if hooked.given_up.is_none() {
                 outbox.follow(Arc::clone(&live), hooked.hook, hooked.cursor);
@@ -58,7 +58,7 @@ fn artifact(late: &Late) -> Artifact {
         0 => LATE_REPLY.to_owned(),
         place => format!("{LATE_REPLY}-{}", place + 1),
     };
-    let metadata = json!({ LATE: late.at.to_string() });
+    let metadata = json!({ keys::LATE: late.at.to_string() });
     Artifact {
         id,
         name: Some("Late reply".into()),

@@ -1,5 +1,6 @@
 //! A message that was accepted is in the store, and its turn runs apart from whoever sent it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_turns::{Limits, Principal, Refused, SendError, State, StoreError};
@@ -32,7 +33,7 @@ async fn who_hangs_up_does_not_stop_the_turn() {
 async fn a_refused_message_makes_no_task_and_takes_no_room() {
     let (turns, executor) = service(Limits { turns: 1, ..Limits::default() });
     let mut wrong = message("hi");
-    wrong.message.metadata = choosing("nope");
+    Arc::make_mut(&mut wrong.message).metadata = choosing("nope");
     assert!(matches!(turns.send(wrong).await, Err(SendError::NoExecutor(_))));
     let mut missing = message("hi");
     missing.task = Some("no-such-task".parse().unwrap());

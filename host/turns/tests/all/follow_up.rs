@@ -145,7 +145,7 @@ async fn the_same_message_again_gets_the_first_answer() {
     assert_eq!(executor.runs.load(Ordering::SeqCst), 1);
     // The same id with other content is another message.
     let mut other = message("ho");
-    other.message.id = once.message.id.clone();
+    Arc::make_mut(&mut other.message).id = once.message.id.clone();
     other.principal = once.principal.clone();
     assert_ne!(turns.send(other).await.unwrap().settled().await.id, first.id);
     // Nobody knows who says it when nobody says who it is.

@@ -1,5 +1,6 @@
 //! An executor that does what its message says, and a service on it.
 
+use std::borrow::Borrow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -49,7 +50,7 @@ impl Executor for Scripted {
         self.runs.fetch_add(1, Ordering::SeqCst);
         self.told_later.lock().unwrap().push(turn.async_delivery);
         let done = |parts| Outcome { state: FinalState::Completed, parts, usage: None, metadata: None };
-        match turn.text.as_str() {
+        match message_text(&turn.message.parts).as_str() {
             "wait" => {
                 self.go.notified().await;
                 Ok(done(vec![Part::text("waited")]))
@@ -184,7 +185,7 @@ pub(crate) fn on(store: Arc<dyn Store>, limits: Limits) -> (Turns, Arc<Scripted>
 pub(crate) fn message(text: &str) -> Incoming {
     Incoming {
         principal: Principal::anyone(),
-        message: Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) },
+        message: Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) }.into(),
         task: None,
         context: None,
         streaming: false,
@@ -200,7 +201,7 @@ pub(crate) fn choosing(name: &str) -> Option<Metadata> {
     Some(metadata)
 }
 
-/// The text of a message's only part.
-pub(crate) fn text(message: Option<Message>) -> String {
-    talaria_turns::message_text(&message.expect("there is a message").parts)
+/// The text of a message.
+pub(crate) fn text(message: Option<impl Borrow<Message>>) -> String {
+    talaria_turns::message_text(&message.expect("a message").borrow().parts)
 }

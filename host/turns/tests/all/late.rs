@@ -7,8 +7,8 @@ use talaria_turns::{
     TaskKey, Tells, Timestamp, Turns,
 };
 
-use crate::hooks::{hook, key, numbers, service, store, with_hook};
 use crate::kit::message;
+use crate::push::{hook, key, numbers, service, store, with_hook};
 
 fn late(task: &TaskId, place: usize, text: &str) -> Late {
     Late {

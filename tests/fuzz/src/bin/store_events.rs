@@ -71,11 +71,11 @@ fn id<K>(from: &mut Unstructured<'_>) -> Result<Id<K>> {
 fn event(from: &mut Unstructured<'_>) -> Result<Event> {
     Ok(match from.int_in_range(0..=5)? {
         0 => Event::Accepted {
-            message: message(from)?,
+            message: message(from)?.into(),
             executor: text(from)?.into(),
-            metadata: maybe(from, metadata)?,
+            metadata: maybe(from, metadata)?.map(Into::into),
         },
-        1 => Event::Answered(message(from)?),
+        1 => Event::Answered(message(from)?.into()),
         2 => Event::Status {
             status: status(from)?,
             metadata: maybe(from, metadata)?,
@@ -83,7 +83,7 @@ fn event(from: &mut Unstructured<'_>) -> Result<Event> {
         },
         3 => Event::Checkpoint(from.arbitrary()?),
         4 => {
-            Event::Artifact { artifact: artifact(from)?, append: from.arbitrary()?, last: from.arbitrary()? }
+            Event::Artifact { artifact: artifact(from)?.into(), append: from.arbitrary()?, last: from.arbitrary()? }
         }
         _ => Event::Note { name: text(from)?, value: value(from, 8)? },
     })
@@ -92,7 +92,7 @@ fn event(from: &mut Unstructured<'_>) -> Result<Event> {
 fn status(from: &mut Unstructured<'_>) -> Result<Status> {
     Ok(Status {
         state: *from.choose(&STATES)?,
-        message: maybe(from, message)?,
+        message: maybe(from, message)?.map(Into::into),
         at: Timestamp::from_millis(from.arbitrary()?),
     })
 }

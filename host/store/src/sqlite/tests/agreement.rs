@@ -1,14 +1,16 @@
 //! Memory and SQLite do the same, whatever is done to them.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use talaria_turns::{
-    Artifact, ContextId, Event, Message, Once, Onto, Part, Place, Principal, Query, Recall, Role, State,
-    StateKey, Status, Store, StoreError, TaskId, TaskKey, Timestamp,
+    Artifact, ContextId, Event, Message, Metadata, Once, Onto, Part, Place, Principal, Query, Recall, Role,
+    State, StateKey, Status, Store, StoreError, TaskId, TaskKey, Timestamp,
 };
 
 use super::empty;
 use crate::Memory;
-use crate::suite::message;
+use crate::suite::{message, shared};
 
 const OWNERS: [&str; 3] = ["", "a", "b"];
 
@@ -33,21 +35,24 @@ fn state() -> impl Strategy<Value = State> {
     ]
 }
 
-fn said() -> impl Strategy<Value = Message> {
-    (0..30_u8, ".{0,9}").prop_map(|(id, text)| message(&format!("m{id}"), Role::User, &text))
+fn said() -> impl Strategy<Value = Arc<Message>> {
+    (0..30_u8, ".{0,9}").prop_map(|(id, text)| Arc::new(message(&format!("m{id}"), Role::User, &text)))
 }
 
 fn event() -> impl Strategy<Value = Event> {
     let metadata = proptest::option::of(("[a-c]", any::<f64>()).prop_map(|(key, value)| {
         let value = serde_json::Number::from_f64(value).map_or(serde_json::Value::Null, Into::into);
-        [(key, value)].into_iter().collect()
+        [(key, value)].into_iter().collect::<Metadata>()
     }));
     let status = (state(), 0..20_u64, proptest::option::of(said()), metadata.clone(), any::<bool>());
     let artifact =
         ("[a-b]|reply", proptest::collection::vec(".{0,9}".prop_map(Part::text), 0..3), any::<bool>());
     prop_oneof![
-        (said(), metadata)
-            .prop_map(|(message, metadata)| { Event::Accepted { message, executor: "it".into(), metadata } }),
+        (said(), metadata).prop_map(|(message, metadata)| Event::Accepted {
+            message,
+            executor: "it".into(),
+            metadata: metadata.map(Arc::new)
+        }),
         said().prop_map(Event::Answered),
         status.prop_map(|(state, at, message, metadata, ends_turn)| {
             let status = Status { state, message, at: Timestamp::from_millis(at) };
@@ -57,7 +62,7 @@ fn event() -> impl Strategy<Value = Event> {
         artifact.prop_map(|(id, parts, append)| {
             let artifact =
                 Artifact { id, name: None, description: None, parts, metadata: None, extensions: vec![] };
-            Event::Artifact { artifact, append, last: !append }
+            Event::Artifact { artifact: artifact.into(), append, last: !append }
         }),
         ".{0,9}".prop_map(|text| Event::Note { name: "n".into(), value: text.into() }),
     ]
@@ -107,13 +112,13 @@ async fn take(store: &dyn Store, step: &Step) -> Result<usize, StoreError> {
             all.extend(events.iter().cloned());
             let context = context(*number);
             let onto = Onto::Nothing { context: &context, host_made: at.is_multiple_of(2) };
-            store.write(&key(*owner, *task), onto, &all, once(events).as_ref()).await.map(|()| 0)
+            store.write(&key(*owner, *task), onto, &shared(&all), once(events).as_ref()).await.map(|()| 0)
         }
         Step::Append { owner, task, behind, events } => {
             let key = key(*owner, *task);
             let version = store.task(&key).await?.map_or(0, |task| task.version);
             let onto = Onto::Version(version.saturating_sub(*behind));
-            store.write(&key, onto, events, once(events).as_ref()).await.map(|()| 0)
+            store.write(&key, onto, &shared(events), once(events).as_ref()).await.map(|()| 0)
         }
         Step::Remember { owner, context, value } => {
             let value = value.as_deref().map(Into::into);

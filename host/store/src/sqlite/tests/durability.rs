@@ -15,7 +15,7 @@ use talaria_turns::{
 
 use super::{count, empty, file, open};
 use crate::sqlite::{Config, Sqlite};
-use crate::suite::{accepted, all, create, delta, key, note, once, status, task};
+use crate::suite::{accepted, all, create, delta, key, note, once, shared, status, task};
 
 #[tokio::test]
 async fn reopening_gives_everything_back() {
@@ -33,7 +33,7 @@ async fn reopening_gives_everything_back() {
         let key = key(owner);
         let (id, context) = (format!("m{number}"), ContextId::fresh());
         let onto = Onto::Nothing { context: &context, host_made: false };
-        store.write(&key, onto, &[accepted(&id)], Some(&once(&id))).await.unwrap();
+        store.write(&key, onto, &shared(&[accepted(&id)]), Some(&once(&id))).await.unwrap();
         let events: Vec<Event> = (0..number * 10).map(|delta| note(&delta.to_string())).collect();
         store.append(&key, 1, &events).await.unwrap();
         let end = if number % 3 == 0 { State::Completed } else { State::Working };
@@ -261,7 +261,7 @@ async fn a_file_of_version_1_opens_and_is_complete() {
     let ended = task(&store, &key("platform", "task-1")).await;
     assert_eq!((ended.version, ended.status.state), (4, State::Completed));
     assert_eq!(ended.status.at, Timestamp::from_millis(1_800_000_000_500));
-    assert_eq!(ended.artifacts[0].parts, vec![Part::text("Hermes.")]);
+    assert_eq!(ended.artifacts[0].parts, vec![Part::text("Hers.")]);
     assert_eq!(ended.history[0].parts, vec![Part::text("Whose sandals?")]);
     let long = task(&store, &key("", "task-2")).await;
     assert_eq!((long.version, long.status.state), (103, State::InputRequired));
@@ -280,12 +280,12 @@ async fn a_file_of_version_1_opens_and_is_complete() {
     };
     let told: Vec<_> =
         store.recall(&recall).await.unwrap().iter().map(|it| message_text(&it.parts)).collect();
-    assert_eq!(told, ["Whose sandals?", "Hermes."], "a conversation from before has a memory");
+    assert_eq!(told, ["Whose sandals?", "Hers."], "a conversation from before has a memory");
     assert!(store.recall(&Recall { host_made_only: true, ..recall }).await.unwrap().is_empty());
     let state = StateKey {
         owner: Principal::anyone(),
         context: "context-2".parse().unwrap(),
-        executor: "hermes-runs".into(),
+        executor: "writer".into(),
         key: "session".into(),
     };
     assert_eq!(store.state(&state).await.unwrap().as_deref(), Some(b"s-1".as_slice()));

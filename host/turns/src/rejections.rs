@@ -1,15 +1,15 @@
-//! How many messages there was no room for, since the start.
+//! Counts of the messages that were rejected for lack of room.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::service::SendError;
 
-/// Messages that were refused because there was no room, counted since the start.
+/// The messages that were rejected for lack of room since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// Too many turns were under way.
+    /// Too many turns were running or waiting.
     pub busy: u64,
-    /// Too many turns of the conversation were.
+    /// Too many turns of the context were.
     pub lane_full: u64,
     /// The host was shutting down.
     pub draining: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Counter {
 // === impl Counter ===
 
 impl Counter {
-    /// Counts what is a want of room; other errors are the message's own.
+    /// Counts an error if it is a lack of room.
     pub(crate) fn note(&self, error: &SendError) {
         let count = match error {
             SendError::Busy(_) => &self.busy,

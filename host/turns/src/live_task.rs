@@ -1,0 +1,346 @@
+//! Live tasks: the tasks that have a running turn or a reader, in memory for as long as that lasts.
+//!
+//! A [`LiveTask`] is the only writer of its task in this process, and readers wait on it. It holds the only fold of the
+//! task's events in this process: an append is written to the store and then applied here. The last events are in memory
+//! once for all readers, so a reader costs a cursor; a reader that is further behind reads from the store at its own pace
+//! and delays nobody. An event is in memory only if it is in the store.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::model::{ContextId, Message};
+use crate::once::Once;
+use crate::store::{Entry, Onto, Store, StoreError, TaskKey};
+use crate::task::{Event, State, Task};
+
+/// The events that are held in memory. A reader that keeps up needs no more than one append adds.
+const TAIL: usize = 256;
+/// The events that a reader which is behind reads from the store at once.
+const PAGE: usize = 100;
+/// How often an append is retried after another process wrote first.
+const CONFLICTS: usize = 5;
+
+/// Events on their way into a task. Shared by the store, the tail and, after a conflict, the next try.
+type Events = Arc<[Arc<Event>]>;
+
+/// A task that has a running turn or a reader.
+pub(crate) struct LiveTask {
+    pub(crate) key: TaskKey,
+    store: Arc<dyn Store>,
+    /// Held while an append is on its way to the store, so that appends keep their order.
+    writing: tokio::sync::Mutex<()>,
+    inner: Mutex<Inner>,
+    version: watch::Sender<u64>,
+    /// Cancels the running turn.
+    pub(crate) cancel: CancellationToken,
+}
+
+struct Inner {
+    task: Arc<Task>,
+    tail: VecDeque<Entry>,
+    /// Takes the answer while the running turn asks.
+    asking: Option<mpsc::Sender<Arc<Message>>>,
+    /// The turns that wait or run in this process.
+    turns: usize,
+}
+
+/// All live tasks.
+pub(crate) struct LiveTasks {
+    store: Arc<dyn Store>,
+    tasks: Mutex<HashMap<TaskKey, Weak<LiveTask>>>,
+}
+
+/// Reads the events of a task from a version on: each once, in order.
+pub struct Reader {
+    task: Arc<LiveTask>,
+    cursor: u64,
+    version: watch::Receiver<u64>,
+    page: VecDeque<Entry>,
+}
+
+/// A turn that waits or runs. Its task counts it until this is dropped.
+pub(crate) struct TurnCount(Arc<LiveTask>);
+
+// === impl LiveTasks ===
+
+impl LiveTasks {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, tasks: Mutex::default() }
+    }
+
+    /// Creates a task in the store, with its first events.
+    pub(crate) async fn create(
+        &self,
+        key: TaskKey,
+        context: &ContextId,
+        host_made: bool,
+        first: Event,
+        once: Option<&Once>,
+    ) -> Result<Arc<LiveTask>, StoreError> {
+        let first = Arc::new(first);
+        let onto = Onto::Nothing { context, host_made };
+        self.store.write(&key, onto, std::slice::from_ref(&first), once).await?;
+        let mut task = Task::new(key.task.clone(), context.clone());
+        task.apply(&first)?;
+        Ok(self.insert(key, Arc::new(task)))
+    }
+
+    /// Returns a task; reads it from the store unless it is live.
+    pub(crate) async fn get(&self, key: &TaskKey) -> Result<Option<Arc<LiveTask>>, StoreError> {
+        if let Some(live) = self.lock().get(key).and_then(Weak::upgrade) {
+            return Ok(Some(live));
+        }
+        let Some(task) = self.store.task(key).await? else { return Ok(None) };
+        let is_over = task.status.state.is_terminal();
+        let live = self.insert(key.clone(), Arc::clone(&task));
+        // A writer may have ended between the read and the insert; nobody would report what it wrote.
+        if !is_over && live.task().version == task.version {
+            live.refresh().await?;
+        }
+        Ok(Some(live))
+    }
+
+    /// Makes a task live, unless another caller already did; then this one joins.
+    fn insert(&self, key: TaskKey, task: Arc<Task>) -> Arc<LiveTask> {
+        let mut all = self.lock();
+        if let Some(live) = all.get(&key).and_then(Weak::upgrade) {
+            return live;
+        }
+        if all.len() >= 64 && all.len() == all.capacity() {
+            all.retain(|_, live| live.strong_count() > 0);
+        }
+        let live = Arc::new(LiveTask {
+            key: key.clone(),
+            store: Arc::clone(&self.store),
+            writing: tokio::sync::Mutex::default(),
+            version: watch::Sender::new(task.version),
+            inner: Mutex::new(Inner { task, tail: VecDeque::new(), asking: None, turns: 0 }),
+            cancel: CancellationToken::new(),
+        });
+        all.insert(key, Arc::downgrade(&live));
+        live
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TaskKey, Weak<LiveTask>>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl LiveTask ===
+
+impl LiveTask {
+    /// Returns the task as it is now.
+    pub(crate) fn task(&self) -> Arc<Task> {
+        Arc::clone(&self.lock().task)
+    }
+
+    /// Appends events, whatever the task's version, and wakes the readers.
+    pub(crate) async fn append(&self, events: Vec<Event>) -> Result<Arc<Task>, StoreError> {
+        let events: Events = events.into_iter().map(Arc::new).collect();
+        self.write(None, |_| Ok(Arc::clone(&events))).await
+    }
+
+    /// Appends the events that `decide` makes of the task, and wakes the readers. Without events nothing changes.
+    ///
+    /// If another process wrote first, the task is read again and `decide` is called again.
+    pub(crate) async fn append_if<E>(
+        &self,
+        mut decide: impl FnMut(&Task) -> Result<Vec<Event>, E>,
+    ) -> Result<Arc<Task>, E>
+    where
+        E: From<StoreError>,
+    {
+        self.write(None, |task| Ok(decide(task)?.into_iter().map(Arc::new).collect())).await
+    }
+
+    /// Like [`LiveTask::append_if`], for a message that is accepted once: [`StoreError::Sent`] if it was before.
+    pub(crate) async fn append_once<E>(
+        &self,
+        once: Option<&Once>,
+        mut decide: impl FnMut(&Task) -> Result<Vec<Event>, E>,
+    ) -> Result<Arc<Task>, E>
+    where
+        E: From<StoreError>,
+    {
+        self.write(once, |task| Ok(decide(task)?.into_iter().map(Arc::new).collect())).await
+    }
+
+    async fn write<E>(
+        &self,
+        once: Option<&Once>,
+        mut decide: impl FnMut(&Task) -> Result<Events, E>,
+    ) -> Result<Arc<Task>, E>
+    where
+        E: From<StoreError>,
+    {
+        let _writing = self.writing.lock().await;
+        let mut tries = 0;
+        loop {
+            let task = self.task();
+            let events = decide(&task)?;
+            if events.is_empty() {
+                return Ok(task);
+            }
+            let onto = Onto::Version(task.version);
+            // Dropped before the fold, which would have to copy the task otherwise.
+            drop(task);
+            match self.store.write(&self.key, onto, &events, once).await {
+                Ok(()) => return self.publish(&events).map_err(E::from),
+                Err(StoreError::Conflict { .. }) if tries < CONFLICTS => {
+                    tries += 1;
+                    let task = self.store.task(&self.key).await?.ok_or(StoreError::NotFound)?;
+                    self.catch_up(task);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Keeps appends out while the guard is held, so that a decision made meanwhile stays true.
+    pub(crate) async fn hold(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.writing.lock().await
+    }
+
+    /// Waits until the task is in a state that `fits`, and returns it.
+    pub(crate) async fn until(&self, fits: impl Fn(State) -> bool) -> Arc<Task> {
+        let mut version = self.version.subscribe();
+        loop {
+            version.mark_unchanged();
+            let fits = fits(self.lock().task.status.state);
+            // The task is not held while this waits: an append would have to copy it.
+            if fits || version.changed().await.is_err() {
+                return self.task();
+            }
+        }
+    }
+
+    /// Returns a reader of the events after `cursor`.
+    pub(crate) fn reader(self: &Arc<Self>, cursor: u64) -> Reader {
+        Reader { task: Arc::clone(self), cursor, version: self.version.subscribe(), page: VecDeque::new() }
+    }
+
+    /// Counts a turn that waits or runs, until the guard is dropped.
+    pub(crate) fn count_turn(self: &Arc<Self>) -> TurnCount {
+        self.lock().turns += 1;
+        TurnCount(Arc::clone(self))
+    }
+
+    /// Whether a turn of the task waits or runs in this process.
+    pub(crate) fn has_turns(&self) -> bool {
+        self.lock().turns > 0
+    }
+
+    /// Returns the sender that takes the answer, while the running turn asks.
+    pub(crate) fn asking(&self) -> Option<mpsc::Sender<Arc<Message>>> {
+        self.lock().asking.clone()
+    }
+
+    /// Sets the sender that takes the answer; `None` if the running turn no longer asks.
+    pub(crate) fn set_asking(&self, to: Option<mpsc::Sender<Arc<Message>>>) {
+        self.lock().asking = to;
+    }
+
+    /// Applies events that are in the store.
+    fn publish(&self, events: &[Arc<Event>]) -> Result<Arc<Task>, StoreError> {
+        let mut inner = self.lock();
+        let mut sequence = inner.task.version;
+        let task = Arc::make_mut(&mut inner.task);
+        for event in events {
+            task.apply(event)?;
+        }
+        for event in events {
+            sequence += 1;
+            inner.tail.push_back(Entry { sequence, event: Arc::clone(event) });
+        }
+        while inner.tail.len() > TAIL {
+            inner.tail.pop_front();
+        }
+        let task = Arc::clone(&inner.task);
+        drop(inner);
+        self.version.send_replace(task.version);
+        Ok(task)
+    }
+
+    /// Takes over what other processes have written since the task was read.
+    async fn refresh(&self) -> Result<(), StoreError> {
+        let _writing = self.writing.lock().await;
+        let version = self.task().version;
+        match self.store.task(&self.key).await? {
+            Some(task) if task.version > version => self.catch_up(task),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Replaces the task after another process wrote. Readers get the events in between from the store.
+    fn catch_up(&self, task: Arc<Task>) {
+        let mut inner = self.lock();
+        inner.tail.clear();
+        let version = task.version;
+        inner.task = task;
+        drop(inner);
+        self.version.send_replace(version);
+    }
+
+    /// Returns the events after `cursor`, if they are in memory.
+    fn tail(&self, cursor: u64) -> Option<VecDeque<Entry>> {
+        let inner = self.lock();
+        // The tail has no gaps, so the index is known. This runs under the lock for each reader and event.
+        let skipped = (cursor + 1).checked_sub(inner.tail.front()?.sequence)?;
+        Some(inner.tail.iter().skip(usize::try_from(skipped).ok()?).cloned().collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl TurnCount ===
+
+impl Drop for TurnCount {
+    fn drop(&mut self) {
+        self.0.lock().turns -= 1;
+    }
+}
+
+// === impl Reader ===
+
+impl Reader {
+    /// Waits for the next event; `None` once the task is terminal and everything was read.
+    ///
+    /// # Errors
+    /// The store's error.
+    pub async fn next(&mut self) -> Result<Option<Entry>, StoreError> {
+        loop {
+            if let Some(entry) = self.page.pop_front() {
+                self.cursor = entry.sequence;
+                return Ok(Some(entry));
+            }
+            self.version.mark_unchanged();
+            let (version, over) = {
+                let inner = self.task.lock();
+                (inner.task.version, inner.task.status.state.is_terminal())
+            };
+            if version <= self.cursor {
+                // The task is not held while this waits: an append would have to copy it.
+                if over || self.version.changed().await.is_err() {
+                    return Ok(None);
+                }
+                continue;
+            }
+            self.page = match self.task.tail(self.cursor) {
+                Some(tail) => tail,
+                None => self.task.store.events(&self.task.key, self.cursor, PAGE).await?.into(),
+            };
+        }
+    }
+
+    /// Returns the task as it is now, which may be ahead of what was read.
+    #[must_use]
+    pub fn task(&self) -> Arc<Task> {
+        self.task.task()
+    }
+}

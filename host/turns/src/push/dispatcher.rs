@@ -1,0 +1,229 @@
+//! Followers: each reads the log of a task for one push configuration and delivers the notifications.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use talaria_backoff::Backoff;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+
+use super::{Again, Courier, GivenUp, Hook, HookLimits, News, Tells, Undelivered};
+use crate::live_task::LiveTask;
+use crate::model::{HookId, Timestamp};
+use crate::store::{Store, TaskKey};
+
+/// How long deliveries may take when the host stops.
+const LAST: Duration = Duration::from_secs(5);
+
+/// Starts and stops followers.
+pub(crate) struct Outbox {
+    store: Arc<dyn Store>,
+    courier: Arc<dyn Courier>,
+    limits: HookLimits,
+    room: Semaphore,
+    tracker: TaskTracker,
+    /// Ends the waits for events and the pauses; deliveries that have begun are finished.
+    closing: CancellationToken,
+    following: Mutex<HashMap<(TaskKey, HookId), Following>>,
+}
+
+/// A follower that can be stopped. The number distinguishes it from one that replaced it.
+struct Following {
+    number: u64,
+    end: CancellationToken,
+}
+
+/// Delivers the notifications of one push configuration.
+struct Follower {
+    outbox: Arc<Outbox>,
+    live: Arc<LiveTask>,
+    hook: Hook,
+    cursor: u64,
+    number: u64,
+    end: CancellationToken,
+}
+
+/// The result of a delivery.
+enum Delivered {
+    Yes,
+    Never(GivenUp),
+    /// The host stops first.
+    NotNow,
+}
+
+// === impl Outbox ===
+
+impl Outbox {
+    pub(crate) fn new(store: Arc<dyn Store>, courier: Arc<dyn Courier>, limits: HookLimits) -> Self {
+        Self {
+            store,
+            courier,
+            limits,
+            room: Semaphore::new(limits.at_once.max(1)),
+            tracker: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            following: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn courier(&self) -> &dyn Courier {
+        &*self.courier
+    }
+
+    /// The push configurations that a task may have.
+    pub(crate) fn most(&self) -> usize {
+        self.limits.hooks
+    }
+
+    /// Follows a task for a push configuration from its cursor on, and stops the follower that did so before.
+    pub(crate) fn follow(self: &Arc<Self>, live: Arc<LiveTask>, hook: Hook, cursor: u64) {
+        if self.closing.is_cancelled() {
+            return;
+        }
+        let key = (live.key.clone(), hook.id.clone());
+        let end = CancellationToken::new();
+        let number = {
+            let mut following = self.following();
+            let number = following.get(&key).map_or(0, |before| before.number + 1);
+            if let Some(before) = following.insert(key, Following { number, end: end.clone() }) {
+                before.end.cancel();
+            }
+            number
+        };
+        let follower = Follower { outbox: Arc::clone(self), live, hook, cursor, number, end };
+        self.tracker.spawn(follower.run());
+    }
+
+    /// Stops the follower of a push configuration.
+    pub(crate) fn withdraw(&self, key: &TaskKey, hook: &HookId) {
+        if let Some(following) = self.following().remove(&(key.clone(), hook.clone())) {
+            following.end.cancel();
+        }
+    }
+
+    /// Finishes the deliveries that have begun, and stops. The others are made after the next start.
+    pub(crate) async fn drain(&self) {
+        self.closing.cancel();
+        self.tracker.close();
+        if tokio::time::timeout(LAST, self.tracker.wait()).await.is_err() {
+            for (_, following) in self.following().drain() {
+                following.end.cancel();
+            }
+        }
+    }
+
+    fn following(&self) -> MutexGuard<'_, HashMap<(TaskKey, HookId), Following>> {
+        self.following.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the pauses between tries. With jitter, so that deliveries that failed together are not retried together.
+    fn backoff(&self) -> Backoff {
+        Backoff::from_first(self.limits.pause).up_to(self.limits.longest_pause).with_jitter()
+    }
+}
+
+// === impl Follower ===
+
+impl Follower {
+    async fn run(mut self) {
+        let end = self.end.clone();
+        end.run_until_cancelled(self.deliver_all()).await;
+        let mut following = self.outbox.following();
+        let key = (self.live.key.clone(), self.hook.id.clone());
+        if following.get(&key).is_some_and(|now| now.number == self.number) {
+            following.remove(&key);
+        }
+    }
+
+    /// Delivers until the task has ended and everything is delivered, the configuration is given up, or the host stops.
+    async fn deliver_all(&mut self) {
+        let closing = self.outbox.closing.clone();
+        let mut reader = self.live.reader(self.cursor);
+        let mut backoff = self.outbox.backoff();
+        loop {
+            let next = tokio::select! {
+                biased;
+                next = reader.next() => next,
+                () = closing.cancelled() => return,
+            };
+            let entry = match next {
+                Ok(Some(entry)) => entry,
+                Ok(None) => return,
+                Err(error) => {
+                    warn!(%error, task = %self.live.key.task, "could not read events for push notifications");
+                    if self.pause(backoff.next_delay()).await.is_break() {
+                        return;
+                    }
+                    reader = self.live.reader(self.cursor);
+                    continue;
+                }
+            };
+            backoff.reset();
+            // An earlier notification had a task that was further on, and included this event.
+            if entry.sequence <= self.cursor || !self.hook.is_news(&entry.event) {
+                continue;
+            }
+            let task = self.live.task();
+            let (cursor, news) = match self.hook.tells {
+                Tells::Events => (entry.sequence, News::Event(task, entry)),
+                Tells::Task => (task.version, News::Task(task)),
+            };
+            let given_up = match self.deliver(&news).await {
+                Delivered::Yes => None,
+                Delivered::Never(given_up) => Some(given_up),
+                Delivered::NotNow => return,
+            };
+            if given_up.is_none() {
+                self.cursor = cursor;
+            }
+            let id = &self.hook.id;
+            let kept = self.outbox.store.move_hook(&self.live.key, id, self.cursor, given_up.as_ref()).await;
+            if let Err(error) = kept {
+                // The notification may be sent again after a restart, which at-least-once delivery allows.
+                debug!(%error, "could not store the cursor of a push configuration");
+            }
+            if given_up.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Tries until the notification is delivered or given up.
+    async fn deliver(&self, news: &News) -> Delivered {
+        let outbox = &self.outbox;
+        let mut backoff = outbox.backoff();
+        loop {
+            let room = outbox.room.acquire().await;
+            let tried = outbox.courier.deliver(&self.hook, news).await;
+            drop(room);
+            let Err(Undelivered { why, again }) = tried else { return Delivered::Yes };
+            let pause = backoff.next_delay();
+            let tries = backoff.attempts();
+            let (task, config) = (&self.live.key.task, &self.hook.id);
+            if again == Again::Never || tries >= outbox.limits.tries {
+                warn!(%task, %config, tries, why, "gave up push notifications");
+                return Delivered::Never(GivenUp { at: Timestamp::now(), tries, why });
+            }
+            info!(%task, %config, tries, why, "push notification failed; will retry");
+            let pause = match again {
+                Again::After(least) => pause.max(least.min(outbox.limits.longest_pause)),
+                Again::Later | Again::Never => pause,
+            };
+            if self.pause(pause).await.is_break() {
+                return Delivered::NotNow;
+            }
+        }
+    }
+
+    /// Waits; breaks off when the host stops.
+    async fn pause(&self, pause: Duration) -> ControlFlow<()> {
+        match self.outbox.closing.run_until_cancelled(tokio::time::sleep(pause)).await {
+            Some(()) => ControlFlow::Continue(()),
+            None => ControlFlow::Break(()),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! A turn, from its place in the lane to its end.
+//!
+//! However a turn ends (with an outcome, a failure, a panic, a cancel or a shutdown), exactly one event ends it in the
+//! log. Dropping the execution releases everything that the executor held.
+
+mod progress;
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::sync::{mpsc, oneshot};
+use tracing::{Instrument as _, debug, info_span, warn};
+
+use self::progress::{Progress, unless_pending};
+use super::Inner;
+use crate::executor::{Executor, Failure, FailureKind, Outcome, Turn};
+use crate::lanes::LaneTicket;
+use crate::live_task::{LiveTask, TurnCount};
+use crate::model::{Message, Part};
+use crate::observer::observe;
+use crate::scope::{Past, Said, Scope};
+use crate::store::StoreError;
+use crate::task::{Event, State, Task};
+
+/// The signals that may wait between an executor and the log before the executor has to wait.
+const SIGNALS: usize = 16;
+/// How long a cancelled turn may take to end, and its upstream to be stopped.
+const GRACE: Duration = Duration::from_secs(5);
+/// The failure of a turn that ends with the host.
+const STOPPED: &str = "interrupted by a shutdown";
+
+/// An accepted turn.
+pub(super) struct Run {
+    live: Arc<LiveTask>,
+    taker: Taker,
+    turn: Turn,
+    past: Past,
+    ticket: LaneTicket,
+    counted: TurnCount,
+}
+
+/// Who takes a turn.
+pub(super) enum Taker {
+    /// An executor.
+    Executor(Arc<dyn Executor>),
+    /// Nobody: the executor of this name is out of service, and the turn fails.
+    OutOfService { executor: Box<str>, failure: Failure },
+}
+
+/// How a turn ended.
+enum End {
+    Result(Result<Outcome, Failure>),
+    Cancelled,
+}
+
+/// An open question: where its answer comes from, and where it goes.
+type Question = (mpsc::Receiver<Arc<Message>>, oneshot::Sender<Arc<Message>>);
+
+// === impl Taker ===
+
+impl Taker {
+    /// The name of the executor that the turn belongs to.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Executor(executor) => executor.name(),
+            Self::OutOfService { executor, .. } => executor,
+        }
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    pub(super) fn new(
+        live: &Arc<LiveTask>,
+        taker: Taker,
+        turn: Turn,
+        past: Past,
+        ticket: LaneTicket,
+    ) -> Self {
+        Self { live: Arc::clone(live), taker, turn, past, ticket, counted: live.count_turn() }
+    }
+
+    /// Runs the turn. Returns once its last event is in the store.
+    pub(super) async fn finish(self, service: &Inner) {
+        let (task, context, executor) = (&self.turn.task, &self.turn.context, self.taker.name());
+        let span = info_span!("turn.run", %task, %context, executor);
+        self.run(service).instrument(span).await;
+    }
+
+    async fn run(self, service: &Inner) {
+        let Self { live, taker, turn, past, ticket, counted } = self;
+        let stopped = || End::Result(Err(Failure::new(FailureKind::Cancelled, STOPPED)));
+        let mut progress = Progress::default();
+        let end = tokio::select! {
+            biased;
+            () = service.stop.cancelled() => stopped(),
+            () = live.cancel.cancelled() => End::Cancelled,
+            _turn = ticket.turn() => {
+                let execution = execute(service, &live, &taker, &turn, past, &mut progress);
+                let execution = AssertUnwindSafe(execution).catch_unwind();
+                tokio::select! {
+                    biased;
+                    () = service.stop.cancelled() => stopped(),
+                    end = execution => end.unwrap_or_else(|_| End::Result(Err(Failure::new(
+                        FailureKind::Internal,
+                        "the executor panicked; the log has the details",
+                    )))),
+                }
+            }
+        };
+        live.set_asking(None);
+        if let End::Result(Err(failure)) = &end {
+            warn!(kind = ?failure.kind, retryable = failure.retryable, "turn failed");
+        }
+        let last = match end {
+            End::Cancelled => progress.cancelled(),
+            End::Result(Err(failure)) => progress.failed(failure),
+            End::Result(Ok(outcome)) => progress.ended(outcome),
+        };
+        let written = live.append_if(|task| Ok::<_, StoreError>(unless_pending(&last, task))).await;
+        match written {
+            Ok(_) => {}
+            // The task ended in another way first, and that is final.
+            Err(StoreError::Illegal(illegal)) => {
+                debug!(%illegal, "dropped the end of a turn that came too late")
+            }
+            Err(error) => {
+                warn!(%error, "could not store the end of a turn");
+                let why = vec![Part::text(format!("the answer was not stored: {error}"))];
+                let _ = live.append(vec![Event::ended(State::Failed, why, None)]).await;
+            }
+        }
+        drop(counted);
+    }
+}
+
+async fn execute(
+    service: &Inner,
+    live: &Arc<LiveTask>,
+    taker: &Taker,
+    turn: &Turn,
+    past: Past,
+    progress: &mut Progress,
+) -> End {
+    if let Err(error) = live.append(vec![Event::moved(State::Working)]).await {
+        return End::Result(Err(unstored(&error)));
+    }
+    let observers = &service.observers;
+    let executor = match taker {
+        Taker::Executor(executor) => executor,
+        Taker::OutOfService { executor, failure } => {
+            let failed = std::future::ready(Err(failure.clone()));
+            return End::Result(observe(observers, executor, turn, &live.cancel, failed).await);
+        }
+    };
+    let (scope, mut said) = Scope::new(
+        SIGNALS,
+        live.cancel.clone(),
+        Arc::clone(&service.store),
+        turn.principal.clone(),
+        turn.context.clone(),
+        executor.name(),
+    );
+    let call = executor.execute(turn.clone(), scope.with(past));
+    let mut execution = pin!(observe(observers, executor.name(), turn, &live.cancel, call));
+    let mut question: Option<Question> = None;
+    loop {
+        let answer = answer_to(question.as_mut());
+        tokio::select! {
+            biased;
+            () = live.cancel.cancelled() => {
+                drop((question, said));
+                // The executor's pending call fails by itself; the upstream is stopped meanwhile.
+                let _ = tokio::join!(tokio::time::timeout(GRACE, execution), stop(live, executor, turn));
+                return End::Cancelled;
+            }
+            Some(signal) = said.recv() => {
+                match take(live, signal, &mut said, progress).await {
+                    Ok(asked) => question = asked.or(question),
+                    Err(failure) => return End::Result(Err(failure)),
+                }
+            }
+            message = answer => {
+                live.set_asking(None);
+                match (message, question.take()) {
+                    (Some(message), Some((_, answer))) => drop(answer.send(message)),
+                    _ => if let Err(error) = work_on(live).await {
+                        return End::Result(Err(unstored(&error)));
+                    },
+                }
+                // An answer that came too late still answers that question, not the next one.
+                progress.asked = live.task().answers.len();
+            }
+            result = &mut execution => {
+                if result.is_err() && live.cancel.is_cancelled() {
+                    // The executor noticed the cancel before this loop did.
+                    stop(live, executor, turn).await;
+                    return End::Cancelled;
+                }
+                while let Ok(signal) = said.try_recv() {
+                    if let Err(failure) = take(live, signal, &mut said, progress).await {
+                        return End::Result(Err(failure));
+                    }
+                }
+                return End::Result(result);
+            }
+        }
+    }
+}
+
+/// Stops the upstream's work for a cancelled turn.
+async fn stop(live: &LiveTask, executor: &Arc<dyn Executor>, turn: &Turn) {
+    let checkpoint = live.task().checkpoint.clone().map(|checkpoint| checkpoint.0);
+    let turn = Turn { checkpoint, ..turn.clone() };
+    let stopped = tokio::time::timeout(GRACE, executor.cancel(turn)).await;
+    if !matches!(stopped, Ok(Ok(()))) {
+        warn!(?stopped, "could not stop the upstream of a cancelled turn");
+    }
+}
+
+/// Waits for the answer to the open question; `None` if the question is withdrawn. Without a question it waits forever.
+async fn answer_to(question: Option<&mut Question>) -> Option<Arc<Message>> {
+    let Some((answers, asking)) = question else { return std::future::pending().await };
+    tokio::select! {
+        biased;
+        Some(message) = answers.recv() => Some(message),
+        () = asking.closed() => None,
+    }
+}
+
+/// Sets the task to working again after its question was withdrawn, unless an answer already did.
+async fn work_on(live: &LiveTask) -> Result<(), StoreError> {
+    let working = |task: &Task| match task.status.state.is_interrupted() {
+        true => vec![Event::moved(State::Working)],
+        false => Vec::new(),
+    };
+    live.append_if(|task| Ok(working(task))).await.map(drop)
+}
+
+/// Takes a signal of the turn, and all others that wait: one append, so one write.
+async fn take(
+    live: &LiveTask,
+    first: Said,
+    more: &mut mpsc::Receiver<Said>,
+    progress: &mut Progress,
+) -> Result<Option<Question>, Failure> {
+    let mut events = Vec::new();
+    let mut next = Some(first);
+    while let Some(said) = next {
+        match said {
+            Said::Emitted(emitted) => events.push(progress.event(*emitted)),
+            Said::Checkpoint { data, kept } => {
+                events.push(Event::Checkpoint(data));
+                let written = live.append(std::mem::take(&mut events)).await.map(drop);
+                let failed = written.is_err();
+                let _ = kept.send(written);
+                if failed {
+                    return Ok(None);
+                }
+                progress.asked = 0;
+            }
+            Said::Ask { parts, answer } => {
+                let asked = progress.asked;
+                progress.asked += 1;
+                let task = live.task();
+                let known = task.answers.get(asked).and_then(|at| task.history.get(*at));
+                if let Some(known) = known {
+                    // The turn was resumed after a restart, and its caller answered before that.
+                    let _ = answer.send(Arc::clone(known));
+                } else {
+                    let (to, answers) = mpsc::channel(1);
+                    live.set_asking(Some(to));
+                    events.push(Event::said(State::InputRequired, parts));
+                    live.append(events).await.map_err(|error| unstored(&error))?;
+                    return Ok(Some((answers, answer)));
+                }
+            }
+        }
+        next = more.try_recv().ok();
+    }
+    live.append(events).await.map_err(|error| unstored(&error))?;
+    Ok(None)
+}
+
+fn unstored(error: &StoreError) -> Failure {
+    Failure {
+        kind: FailureKind::Internal,
+        message: format!("the turn was not stored: {error}"),
+        retryable: true,
+    }
+}
