@@ -1,11 +1,13 @@
-//! Compiled components, kept on disk.
+//! The cache of compiled components on disk.
 //!
-//! A compiled component is machine code that the host maps and runs, so a file that somebody else could have written
-//! is never trusted: the folder, and every folder above it, must belong to us or to root, and nobody else may write
-//! to it. Where that does not hold the cache is off, with a warning, and components are compiled at every start.
+//! A compiled component is machine code that the host maps and runs, so the cache never trusts a file that another user
+//! could have written: the folder and all its ancestors must belong to the user of this process or to root, and no
+//! other user may have write permission. Otherwise the engine logs a warning, disables the cache and compiles
+//! components at every start.
 //!
-//! A file's name holds the component's digest and a hash of the engine's settings and version: an upgrade compiles
-//! anew by itself. Files appear whole, by rename; one that does not load is compiled again and replaced.
+//! A file name contains the digest of the component and a hash of the engine's version and settings, so an upgrade
+//! compiles components again without further action. Files are written to a temporary name and renamed, so a reader
+//! never sees part of one. A file that does not load is compiled again and replaced.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,10 +15,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// A folder that somebody else could write to.
+/// Why the cache folder cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum UntrustedFolder {
-    /// Somebody else owns a folder on the way.
+    /// Another user owns the folder or one of its ancestors.
     #[error("{} belongs to user {owner}, not to us or root", path.display())]
     Owner {
         /// The folder.
@@ -24,7 +26,7 @@ pub enum UntrustedFolder {
         /// Its owner.
         owner: u32,
     },
-    /// Others may write.
+    /// Other users may write to the folder or to one of its ancestors.
     #[error("others may write to {} (mode {mode:o}); fix it with `chmod go-w {}`", path.display(), path.display())]
     Mode {
         /// The folder.
@@ -32,12 +34,12 @@ pub enum UntrustedFolder {
         /// Its mode.
         mode: u32,
     },
-    /// It cannot be made or looked at.
+    /// The folder cannot be created or inspected.
     #[error("{}: {error}", path.display())]
     Io {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
 }
@@ -48,11 +50,11 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens, and makes if needed, a folder that only we can write to.
+    /// Opens the cache folder, creates it if needed, and checks that no other user can write to it.
     pub(crate) fn open(folder: &Path, engine: &wasmtime::Engine) -> Result<Self, UntrustedFolder> {
         let io = |error| UntrustedFolder::Io { path: folder.to_owned(), error };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
-        // Links are resolved first, so that what is checked is what is used.
+        // Resolve links first, so that the checked path is the one that is used.
         let folder = folder.canonicalize().map_err(io)?;
         for (depth, path) in folder.ancestors().enumerate() {
             trust(path, depth == 0)?;
@@ -62,25 +64,26 @@ impl Cache {
         Ok(Self { folder, engine: hasher.finish() })
     }
 
-    /// Where the compiled form of a component is, or would be.
+    /// Returns the path of a component's compiled form, whether or not it exists.
     pub(crate) fn path(&self, digest: &str) -> PathBuf {
         self.folder.join(format!("{digest}-{:016x}.cwasm", self.engine))
     }
 
-    /// The compiled form, if it is there and ours.
+    /// Returns the path of a component's compiled form if the file exists and only this user can write to it.
     pub(crate) fn get(&self, digest: &str) -> Option<PathBuf> {
         let path = self.path(digest);
         let found = fs::symlink_metadata(&path).ok()?;
-        (found.is_file() && found.uid() == us() && found.mode() & 0o022 == 0).then_some(path)
+        (found.is_file() && found.uid() == our_uid() && found.mode() & 0o022 == 0).then_some(path)
     }
 
-    /// Keeps a compiled form.
+    /// Stores a component's compiled form.
     pub(crate) fn put(&self, digest: &str, code: &[u8]) -> io::Result<PathBuf> {
         let path = self.path(digest);
-        // A name of its own, so that two processes do not write into one file; mode 0600; gone where anything fails.
+        // The temporary file has a unique name, so two processes never write to the same one. It has mode 0600 and is
+        // deleted if any step fails.
         let mut draft = tempfile::NamedTempFile::new_in(&self.folder)?;
         draft.write_all(code)?;
-        // Machine code has no checksum: after a power cut the name must not lead to half of it.
+        // Machine code has no checksum, so a power cut must not leave a partial file under the final name.
         draft.as_file().sync_all()?;
         draft.persist(&path)?;
         Ok(path)
@@ -91,20 +94,20 @@ fn trust(path: &Path, is_cache: bool) -> Result<(), UntrustedFolder> {
     const STICKY: u32 = 0o1000;
     let found = fs::metadata(path).map_err(|error| UntrustedFolder::Io { path: path.to_owned(), error })?;
     let owner = found.uid();
-    if owner != us() && (is_cache || owner != 0) {
+    if owner != our_uid() && (is_cache || owner != 0) {
         return Err(UntrustedFolder::Owner { path: path.to_owned(), owner });
     }
     let mode = found.mode() & 0o7777;
-    // In a sticky folder such as /tmp others may add files, but not replace ours.
+    // In a sticky folder such as /tmp, other users may add files but cannot replace ours.
     if mode & 0o022 != 0 && (is_cache || mode & STICKY == 0) {
         return Err(UntrustedFolder::Mode { path: path.to_owned(), mode });
     }
     Ok(())
 }
 
-/// The user that this process writes files as.
-fn us() -> u32 {
-    // Linux shows it as the owner of the process's own folder; elsewhere nothing is trusted.
+/// Returns the id of the user that owns the files of this process.
+fn our_uid() -> u32 {
+    // On Linux this user owns /proc/self. On other systems no user matches, so no folder is trusted.
     fs::metadata("/proc/self").map_or(u32::MAX, |found| found.uid())
 }
 
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_folder_is_ours_alone_and_keeps_what_is_put() {
+    fn creates_a_private_folder_and_returns_what_was_stored() {
         let home = tempfile::tempdir().unwrap();
         let cache = open(&home.path().join("a/b")).unwrap();
         assert_eq!(fs::metadata(&cache.folder).unwrap().mode() & 0o777, 0o700);
@@ -127,23 +130,23 @@ mod tests {
         let path = cache.put("d1", b"code").unwrap();
         assert_eq!(cache.get("d1"), Some(path.clone()));
         assert_eq!(fs::read(path).unwrap(), b"code");
-        assert_eq!(fs::read_dir(&cache.folder).unwrap().count(), 1, "no draft is left");
+        assert_eq!(fs::read_dir(&cache.folder).unwrap().count(), 1, "no temporary file is left");
     }
 
     #[test]
-    fn a_folder_that_others_can_write_to_is_refused() {
+    fn rejects_a_folder_that_other_users_can_write_to() {
         let home = tempfile::tempdir().unwrap();
         for mode in [0o777, 0o770, 0o722] {
             let folder = home.path().join(format!("{mode:o}"));
             fs::create_dir(&folder).unwrap();
             fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
-            let refused = open(&folder).err().map(|error| error.to_string()).unwrap_or_default();
-            assert!(refused.contains("others may write"), "{mode:o}: {refused}");
+            let error = open(&folder).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains("others may write"), "{mode:o}: {error}");
         }
     }
 
     #[test]
-    fn a_folder_below_one_that_others_can_write_to_is_refused() {
+    fn rejects_a_folder_below_one_that_other_users_can_write_to() {
         let home = tempfile::tempdir().unwrap();
         let shared = home.path().join("shared");
         fs::create_dir(&shared).unwrap();
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_write_to_is_not_used() {
+    fn ignores_links_and_files_that_other_users_can_write_to() {
         let home = tempfile::tempdir().unwrap();
         let cache = open(home.path()).unwrap();
         let path = cache.put("d1", b"code").unwrap();
@@ -160,6 +163,6 @@ mod tests {
         assert_eq!(cache.get("d1"), None);
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", &path).unwrap();
-        assert_eq!(cache.get("d1"), None, "nor is a link");
+        assert_eq!(cache.get("d1"), None, "a link is ignored");
     }
 }

@@ -1,7 +1,8 @@
-//! A component, loaded: checked, compiled or taken from the cache, linked, and asked who it is.
+//! Loading of a component: check it against the contract, compile it or take it from the cache, link it, and call its
+//! `describe`.
 //!
-//! Only `.wasm` is accepted. A precompiled file is machine code, and an operator's folder is no place to take machine
-//! code from.
+//! Only `.wasm` is accepted. A precompiled file is machine code, and the host trusts no machine code from an operator's
+//! folder.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,12 +22,12 @@ use crate::pool::{Engine, Pool};
 use crate::schema::{InvalidSettings, Schema};
 use crate::{Description, executor};
 
-/// A component that fits the contract and has said who it is.
+/// A loaded component that fits the contract and has described itself.
 pub struct Component {
     pub(crate) engine: Engine,
     pub(crate) pre: bindings::ExecutorPre<Ctx>,
     pub(crate) transcript: Option<transcript::TranscribedPre<Ctx>>,
-    /// Where `execute` is: a turn looks at the types of that export and of no other.
+    /// The index of the export `execute`, so that a turn checks the types of that export only.
     pub(crate) execute: ComponentExportIndex,
     digest: String,
     description: Description,
@@ -34,102 +35,102 @@ pub struct Component {
     wasi_http: bool,
 }
 
-/// What happens while a component is loaded, for people who wait.
+/// A slow stage of loading a component, for progress messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// It is compiled; the first time, or after an upgrade.
+    /// Compilation has started: at the first load, or after an upgrade.
     Compiling {
-        /// Size of the component.
+        /// The size of the component.
         bytes: usize,
     },
-    /// It was compiled.
+    /// Compilation has finished.
     Compiled {
         /// How long it took.
         took: Duration,
     },
 }
 
-/// Why a component was refused. The host goes on without it.
+/// Why a component was refused. The host keeps running without it.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Larger than any honest component.
+    /// The component is larger than the limit.
     #[error("it has {bytes} bytes; {MAX_BYTES} are the most")]
     TooLarge {
         /// Its size.
         bytes: usize,
     },
-    /// It would take too long to compile.
+    /// The component has too much code to compile in time.
     #[error(
         "it would take too long to compile: {functions} functions or more, {code} bytes of them or more, one of {largest} bytes"
     )]
     TooComplex {
-        /// Functions counted so far.
+        /// The number of functions when counting stopped.
         functions: usize,
-        /// Their bytes.
+        /// The size of their bodies.
         code: usize,
-        /// Bytes of the last one.
+        /// The size of the last body.
         largest: usize,
     },
-    /// Truncated, a core module, or something else.
+    /// The file is truncated, a core module, or not WebAssembly.
     #[error("it is not a component: {0}")]
     NotAComponent(String),
-    /// It exports something, but no executor.
+    /// The component does not export the interface of an executor.
     #[error("it is of another world: it does not export talaria:executor/strategy (it exports: {exports})")]
     OtherWorld {
-        /// What it exports.
+        /// The names of its exports.
         exports: String,
     },
-    /// It was built for another version of the contract.
+    /// The component was built for another version of the contract.
     #[error(
         "it was built for contract {found} and this host speaks {offered}; rebuild it against wit/{offered}"
     )]
     OtherVersion {
-        /// The component's.
+        /// The version of the component.
         found: String,
-        /// The host's.
+        /// The version of the host.
         offered: String,
     },
-    /// It wants something that no host gives.
+    /// The component imports something that this host does not offer.
     #[error(
         "it imports `{import}`, which this host does not offer (built for contract {found}, this host speaks {offered})"
     )]
     UnknownImport {
-        /// The import.
+        /// The name of the import.
         import: String,
-        /// The component's version.
+        /// The version of the component.
         found: String,
-        /// The host's.
+        /// The version of the host.
         offered: String,
     },
-    /// Names fit, types do not.
+    /// The names of imports and exports fit the contract, but their types do not.
     #[error("its types do not fit the contract {contract}: {0}", contract = crate::CONTRACT)]
     Mismatch(String),
-    /// It does not compile, or needs more than a slot has.
+    /// The component does not compile, or needs more than a slot offers.
     #[error("it does not compile: {0}")]
     Compile(String),
-    /// It did not say who it is.
+    /// The call of `describe` failed, or its result is invalid.
     #[error("`describe` failed: {0}")]
     Describe(String),
 }
 
 /// The export that makes a component an executor.
 const STRATEGY: &str = "talaria:executor/strategy@0.1.0";
-/// The largest component. Python's are 18 MiB.
+/// The size of the largest component. A component with a Python interpreter has 18 MiB.
 const MAX_BYTES: usize = 128 << 20;
-/// What compiling may take. Python's component takes 8 s on two quiet cores.
+/// The timeout of a compilation. A component with a Python interpreter takes 8 s on two idle cores.
 const COMPILE: Duration = Duration::from_secs(120);
-/// How far compilers give way: half of the scale.
+/// The niceness of compiler threads, half of the scale.
 const NICE: i32 = 10;
-/// What `describe` may take, an interpreter's start included.
+/// The deadline of `describe`, which includes the start of an interpreter.
 const DESCRIBE: Duration = Duration::from_secs(5);
 
 // === impl Component ===
 
 impl Component {
-    /// Loads a component. `progress` hears of stages that take a while.
+    /// Loads a component. `progress` is called at each slow stage.
     ///
     /// # Errors
-    /// [`LoadError`], which says what is wrong with the component.
+    /// Returns [`LoadError`] if the component is refused.
     pub async fn load(
         engine: &Engine,
         wasm: impl Into<Arc<[u8]>>,
@@ -158,39 +159,39 @@ impl Component {
         Ok(Self { engine, pre, transcript, execute, digest, description, schema, wasi_http })
     }
 
-    /// The component's digest, sha256 in hex.
+    /// Returns the SHA-256 digest of the component, in hex.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Who the component says it is.
+    /// Returns the description that the component gave of itself.
     #[must_use]
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// Whether it makes outbound calls by `wasi:http`, beside what it says that it needs.
+    /// Returns whether the component imports `wasi:http`, and so may make outbound calls beyond its declared needs.
     #[must_use]
     pub fn uses_wasi_http(&self) -> bool {
         self.wasi_http
     }
 
-    /// Whether it shows what its upstream remembers.
+    /// Returns whether the component exports a transcript of its upstream.
     #[must_use]
     pub fn has_transcript(&self) -> bool {
         self.transcript.is_some()
     }
 
-    /// Settings for an executor of this component: those given, above the defaults of its schema.
+    /// Returns the settings of an executor of this component: the given ones, with the schema's defaults for the rest.
     ///
     /// # Errors
-    /// [`InvalidSettings`] where they do not fit the schema.
+    /// Returns [`InvalidSettings`] if they do not fit the schema.
     pub fn settings(&self, given: &Map<String, Value>) -> Result<Map<String, Value>, InvalidSettings> {
         self.schema.settle(given)
     }
 
-    /// The machine code, from the cache or compiled now, in the pool that it fits.
+    /// Returns the machine code, cached or newly compiled, together with the pool that it fits.
     async fn code<'e>(
         engine: &'e Engine,
         wasm: &Arc<[u8]>,
@@ -198,10 +199,10 @@ impl Component {
         progress: impl Fn(Stage) + Send,
     ) -> Result<(&'e Pool, wasmtime::component::Component), LoadError> {
         if let Some(path) = engine.cache().and_then(|cache| cache.get(digest)) {
-            match place(engine, &Code::File(path)) {
+            match map_into_pool(engine, &Code::File(path)) {
                 Ok(placed) => return Ok(placed),
                 Err(error) => {
-                    debug!(%error, digest, "the cached component does not load; compiling it again")
+                    debug!(%error, digest, "cached component does not load; compiling it again")
                 }
             }
         }
@@ -212,12 +213,12 @@ impl Component {
         let code = match engine.cache().map(|cache| cache.put(digest, &code)) {
             Some(Ok(path)) => Code::File(path),
             Some(Err(error)) => {
-                warn!(%error, "a compiled component was not kept; it is compiled again at the next start");
+                warn!(%error, "compiled component not cached; will compile again at the next start");
                 Code::Bytes(code)
             }
             None => Code::Bytes(code),
         };
-        place(engine, &code).map_err(|error| LoadError::Compile(format!("{error:#}")))
+        map_into_pool(engine, &code).map_err(|error| LoadError::Compile(format!("{error:#}")))
     }
 }
 
@@ -236,7 +237,7 @@ enum Code {
 }
 
 /// Maps the code into the first pool that it fits.
-fn place<'e>(
+fn map_into_pool<'e>(
     engine: &'e Engine,
     code: &Code,
 ) -> wasmtime::Result<(&'e Pool, wasmtime::component::Component)> {
@@ -247,39 +248,41 @@ fn place<'e>(
     }
 }
 
-#[expect(unsafe_code, reason = "the code was compiled by this process, or by one of ours: see `cache`")]
+#[expect(unsafe_code, reason = "the code was compiled by this program under this user; see `cache`")]
 fn map(engine: &wasmtime::Engine, code: &Code) -> wasmtime::Result<wasmtime::component::Component> {
     match code {
-        // SAFETY: `cache` hands out only files that nobody but us can have written, and `put` writes only what the
-        // compiler gave.
+        // SAFETY: `cache` returns only files that no other user can have written, and `put` writes only the compiler's
+        // output.
         Code::File(path) => unsafe { wasmtime::component::Component::deserialize_file(engine, path) },
-        // SAFETY: these bytes come from the compiler, in this process.
+        // SAFETY: these bytes are the output of the compiler in this process.
         Code::Bytes(bytes) => unsafe { wasmtime::component::Component::deserialize(engine, bytes) },
     }
 }
 
-/// Compiles on threads of its own that give way to everything else. A compiler cannot be stopped: one that takes too long
-/// is left behind, its result dropped, and it holds its place until it ends. What it may be given is bounded before.
+/// Compiles a component on separate threads with low priority.
+///
+/// A compiler cannot be stopped. If it takes longer than `within`, it keeps running and holds its permit until it
+/// returns, and its result is dropped. The input of a compiler is limited beforehand, by `contract`.
 async fn compile(engine: &Engine, wasm: &Arc<[u8]>, within: Duration) -> Result<Vec<u8>, LoadError> {
     let failed = |why: String| LoadError::Compile(why);
     let late = || failed(format!("it took longer than {within:?}"));
     let deadline = tokio::time::Instant::now() + within;
     let waiting = Arc::clone(engine.compiling()).acquire_owned();
-    let Ok(Ok(place)) = tokio::time::timeout_at(deadline, waiting).await else {
+    let Ok(Ok(permit)) = tokio::time::timeout_at(deadline, waiting).await else {
         return Err(failed("others that take long are being compiled; try again later".into()));
     };
-    // Which pool compiles does not matter: they differ in slots, not in code.
+    // Either pool can compile: their code is the same, only their slots differ.
     let [compiler, _] = engine.pools().map(|pool| pool.engine.clone());
     let bytes = Arc::clone(wasm);
     let (done, compiled) = oneshot::channel();
     let work = move || {
-        let _place = place;
+        let _permit = permit;
         let threads = rayon::ThreadPoolBuilder::new()
             .thread_name(|_| "compile".into())
-            .start_handler(|_| give_way())
+            .start_handler(|_| lower_priority())
             .build()
             .map_err(wasmtime::Error::from);
-        // Nobody listens any more after the deadline.
+        // After the deadline the receiver is gone.
         let _ =
             done.send(threads.and_then(|threads| threads.install(|| compiler.precompile_component(&bytes))));
     };
@@ -295,11 +298,11 @@ async fn compile(engine: &Engine, wasm: &Arc<[u8]>, within: Duration) -> Result<
     }
 }
 
-/// Puts this thread behind those that answer callers.
-fn give_way() {
-    // On Linux this is of the calling thread.
+/// Lowers the priority of this thread below that of the threads that serve requests.
+fn lower_priority() {
+    // On Linux this applies to the calling thread only.
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        debug!(%error, "compiling at the same priority as everything else");
+        debug!(%error, "priority of the compiler thread not lowered");
     }
 }
 
@@ -313,7 +316,7 @@ async fn describe(
     let ctx = Ctx::new(Purpose::Describe, &limits, engine.computing());
     let described = executor::call(pool, ctx, limits.deadline, async |store| {
         let instance = pre.instance_pre().instantiate_async(&mut *store).await?;
-        // The types of exports are checked here, against an instance.
+        // The types of exports can only be checked against an instance.
         let checked = bindings::Executor::new(&mut *store, &instance).and_then(|executor| {
             if transcribed {
                 transcript::Transcribed::new(&mut *store, &instance)?;

@@ -1,13 +1,14 @@
-//! The contract, `wit/0.1.0`, and whether a component fits it.
+//! The contract, `wit/0.1.0`, and the check whether a component fits it.
 //!
-//! Fitness is read off the component's own import and export names before anything is compiled: refusing takes
-//! microseconds, and the answer names the version or the import instead of a linker's complaint.
+//! The check reads the names of the component's imports and exports before anything is compiled. A refusal therefore
+//! takes microseconds, and its message names the version or the import, which a linker error would not. The check also
+//! limits the amount of code, since a compiler cannot be stopped.
 
 use wasmparser::{Parser, Payload};
 
 use crate::component::LoadError;
 
-/// Generated from the WIT files, where the documentation is.
+/// The bindings of the world `executor`, generated from the WIT files, which document them.
 pub(crate) mod bindings {
     wasmtime::component::bindgen!({
         path: "../../wit/0.1.0",
@@ -33,7 +34,7 @@ pub(crate) mod bindings {
     });
 }
 
-/// The export that a component may have beside it.
+/// The bindings of the optional export `transcript`.
 pub(crate) mod transcript {
     wasmtime::component::bindgen!({
         path: "../../wit/0.1.0",
@@ -46,38 +47,39 @@ pub(crate) mod transcript {
 
 /// The export that makes a component an executor, without its version.
 const STRATEGY: &str = "talaria:executor/strategy";
-/// The export of a component that shows what its upstream remembers, without its version.
+/// The optional export that reads the transcript of an upstream, without its version.
 const TRANSCRIPT: &str = "talaria:executor/transcript@";
-/// The contract's version on this side.
+/// The version of the contract that this host implements.
 const VERSION: (u32, u32, u32) = (0, 1, 0);
-/// What the contract imports.
+/// The interfaces that the contract imports.
 const IMPORTS: [&str; 9] =
     ["types", "http", "callback", "events", "state", "control", "log", "span", "config"];
-/// The import that makes outbound calls without the contract.
+/// The WASI import that makes outbound calls.
 const WASI_HTTP: &str = "wasi:http/outgoing-handler@";
-/// Functions that a component may have, all its modules together. Interpreters have some ten thousand.
+/// The maximum number of functions in all modules of a component. Interpreters have some ten thousand.
 const FUNCTIONS: usize = 200_000;
-/// The largest function, in bytes of its body. An interpreter's main loop has some hundred KiB, and what compiling one
-/// function takes grows faster than its size.
+/// The size of the largest function body. The main loop of an interpreter has some hundred KiB. The time to compile a
+/// function grows faster than its size.
 const BODY: usize = 1 << 20;
-/// Bytes of all functions. Python's are 10 MiB; it takes some seconds a MiB to compile them.
+/// The maximum size of all function bodies. Those of a Python interpreter have 10 MiB. Compiling takes some seconds per
+/// MiB.
 const CODE: usize = 64 << 20;
-/// WASI packages that are linked, at any 0.2 version.
+/// The WASI packages that the host links, at any 0.2 version.
 const WASI: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
 
-/// What a component that fits says of itself by the names on its outside.
+/// The optional features of a component that fits, as its imports and exports show them.
 pub(crate) struct Fits {
-    /// It brings calls of its own, by `wasi:http`.
+    /// Whether it imports `wasi:http`.
     pub(crate) wasi_http: bool,
-    /// It shows what its upstream remembers.
+    /// Whether it exports a transcript.
     pub(crate) transcript: bool,
 }
 
-/// Checks the shape of `wasm` against the contract.
+/// Checks the imports, exports and code size of `wasm` against the contract.
 pub(crate) fn check(wasm: &[u8]) -> Result<Fits, LoadError> {
     let surface = Surface::read(wasm)?;
     let found = surface.exports.iter().find_map(|name| name.strip_prefix(STRATEGY)).map(|rest| {
-        // "@0.1.0", or nothing where the package has no version.
+        // `rest` is "@0.1.0", or empty if the package has no version.
         rest.strip_prefix('@').unwrap_or("(no version)").to_owned()
     });
     let Some(found) = found else {
@@ -94,7 +96,8 @@ pub(crate) fn check(wasm: &[u8]) -> Result<Fits, LoadError> {
     }
 }
 
-/// A component of the same track that is not newer than the host: functions may have been added since.
+/// Returns whether a component of this version runs on this host. It must have the same major and minor version and
+/// must not be newer, since a later patch may add functions.
 fn fits(version: &str) -> bool {
     parse(version)
         .is_some_and(|(major, minor, patch)| (major, minor) == (VERSION.0, VERSION.1) && patch <= VERSION.2)
@@ -124,7 +127,7 @@ fn version_text((major, minor, patch): (u32, u32, u32)) -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-/// The names on the outside of a component.
+/// The names of a component's imports and exports.
 struct Surface {
     imports: Vec<String>,
     exports: Vec<String>,
@@ -177,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_component_of_the_track_fits_unless_it_is_newer() {
+    fn accepts_the_same_minor_version_unless_it_is_newer() {
         assert!(fits("0.1.0"));
         for other in ["0.1.1", "0.2.0", "1.1.0", "0.1", "0.1.0.0", "", "(no version)"] {
             assert!(!fits(other), "{other}");
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_contract_and_wasi_are_offered() {
+    fn offers_only_the_contract_and_wasi() {
         for offered in [
             "talaria:executor/http@0.1.0",
             "wasi:io/streams@0.2.9",
@@ -206,15 +209,15 @@ mod tests {
         }
     }
 
-    /// The bindings are generated from it, so what remains to keep true is the list of names above.
+    /// The bindings are generated from the WIT files; only `IMPORTS` is written by hand and could differ from them.
     #[test]
-    fn the_list_of_imports_is_the_contracts() {
+    fn lists_the_same_imports_as_the_contract() {
         let world = include_str!("../../../wit/0.1.0/world.wit");
         let named: Vec<&str> = world
             .lines()
             .filter_map(|line| line.trim().strip_prefix("import "))
             .map(|name| name.trim_end_matches(';'))
             .collect();
-        assert_eq!(named, IMPORTS[1..], "`types` comes along by use");
+        assert_eq!(named, IMPORTS[1..], "the world imports `types` implicitly, through `use`");
     }
 }

@@ -1,4 +1,6 @@
-//! Between the domain's nouns and the contract's. What comes from a guest is scrubbed here.
+//! Conversion between the types of the domain and those of the contract.
+//!
+//! Texts, URIs and JSON from a guest are scrubbed of secrets here. The nesting of a guest's JSON is limited.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,14 +15,14 @@ use tokio::time::Instant;
 
 use crate::contract::bindings::talaria::executor::types as wit;
 
-/// Levels of lists and objects in a guest's JSON.
+/// The maximum nesting depth of a guest's JSON, the same as for requests.
 const MAX_DEPTH: usize = 100;
 
 pub(crate) fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// A duration as people write it: `600s`, `1.5s`.
+/// Formats a duration in seconds: `600s`, `1.5s`.
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{}s", duration.as_secs_f64())
 }
@@ -165,8 +167,9 @@ pub(crate) fn metadata(
     }
 }
 
-/// A guest's JSON, with every text in it scrubbed, and no deeper than a request's may be: a store wraps it into some more
-/// levels, and reads no more than 128 of them.
+/// Parses a guest's JSON and scrubs every string in it.
+///
+/// The nesting is limited as in requests: a store wraps the value in some more levels and can read back at most 128.
 pub(crate) fn json(field: &str, text: &str, redactor: &Redactor) -> Result<Value, String> {
     let mut value = serde_json::from_str(text).map_err(|error| format!("{field} is not JSON: {error}"))?;
     match scrub(&mut value, redactor, MAX_DEPTH) {
@@ -175,7 +178,7 @@ pub(crate) fn json(field: &str, text: &str, redactor: &Redactor) -> Result<Value
     }
 }
 
-/// False where it is too deep.
+/// Scrubs every string in `value`. Returns false if it is nested deeper than `depth`.
 fn scrub(value: &mut Value, redactor: &Redactor, depth: usize) -> bool {
     match value {
         Value::String(text) => {

@@ -1,4 +1,4 @@
-//! An executor: a component with settings, a grant and limits. Every call gets an instance of its own.
+//! An executor: a component with settings, a grant and limits. Every call gets its own instance.
 
 use std::fmt;
 use std::pin::pin;
@@ -25,7 +25,7 @@ use crate::host::log::Log;
 use crate::host::{About, Ctx, Purpose};
 use crate::limits::{Limits, Wasi};
 
-/// What makes a component an executor.
+/// The parts of an executor.
 pub struct Spec {
     /// The name that it is configured under.
     pub name: String,
@@ -33,13 +33,13 @@ pub struct Spec {
     pub component: Arc<Component>,
     /// Its settings, defaults filled in.
     pub settings: Map<String, Value>,
-    /// What it may reach.
+    /// The egress and the secrets that it may use.
     pub access: Arc<Access>,
-    /// What it may use.
+    /// The limits of the executor and of its turns.
     pub limits: Limits,
-    /// What of WASI it has.
+    /// The WASI features that it is granted.
     pub wasi: Wasi,
-    /// Where replies come in that it expects; none where it may not expect any.
+    /// Where it expects replies out of band; `None` if it may not.
     pub callbacks: Option<Arc<dyn Callbacks>>,
 }
 
@@ -54,17 +54,17 @@ pub struct Executor {
     workspaces: Option<Arc<dyn Workspaces>>,
 }
 
-/// The export that a turn calls. The bindings would have found and checked all four.
+/// The export that a turn calls. The generated bindings would look up and check all four exports for every turn.
 type Execute<'a> = TypedFunc<(&'a wit::Turn,), (Result<wit::Outcome, wit::Failure>,)>;
 
 type OnFault = dyn Fn(Fault) + Send + Sync;
 type OnSuccess = dyn Fn() + Send + Sync;
 
-/// A call that ended by the guest's own fault, which counts against its component. A slow upstream, a turn that finds no room
-/// and a failure that the guest reports itself do not count.
+/// A call that ended by the guest's own fault, which counts against its component. A slow upstream, a busy executor and
+/// a failure that the guest reports itself do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// It trapped: a panic, an endless recursion, more bytes in a call than it may hand over.
+    /// It trapped: it panicked, recursed without end, or passed more bytes in one call than it may.
     Trap,
     /// It asked for more memory than its limit.
     Memory,
@@ -76,7 +76,7 @@ pub enum Fault {
     Answer,
 }
 
-/// What all calls of an executor share.
+/// The data that all calls of an executor share.
 pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) settings: Map<String, Value>,
@@ -107,7 +107,7 @@ pub(crate) enum End {
     Trap(String),
 }
 
-/// The deadline of a probe, waiting for the upstream included.
+/// The deadline of a probe, which includes the wait for the upstream.
 const SETUP: Duration = Duration::from_secs(15);
 
 /// The deadline of a cancellation, for which the caller waits.
@@ -116,7 +116,7 @@ const CANCEL: Duration = Duration::from_secs(5);
 // === impl Executor ===
 
 impl Executor {
-    /// Makes an executor of a component.
+    /// Creates an executor from its parts.
     #[must_use]
     pub fn new(spec: Spec) -> Self {
         let Spec { name, component, settings, access, limits, wasi, callbacks } = spec;
@@ -144,20 +144,20 @@ impl Executor {
         }
     }
 
-    /// Tells this function of every call that ends by the guest's own fault, whatever the call was for. It must not
+    /// Calls `report` after every call that ended by the guest's own fault, whether or not it was a turn. It must not
     /// block.
     #[must_use]
-    pub fn on_fault(self, tell: impl Fn(Fault) + Send + Sync + 'static) -> Self {
-        Self { on_fault: Some(Box::new(tell)), ..self }
+    pub fn on_fault(self, report: impl Fn(Fault) + Send + Sync + 'static) -> Self {
+        Self { on_fault: Some(Box::new(report)), ..self }
     }
 
-    /// Calls this function after every turn that ended with an outcome. It must not block.
+    /// Calls `report` after every turn that ended with an outcome. It must not block.
     #[must_use]
-    pub fn on_success(self, tell: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { on_success: Some(Box::new(tell)), ..self }
+    pub fn on_success(self, report: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { on_success: Some(Box::new(report)), ..self }
     }
 
-    /// The same executor in a workspace, which its turns get when they begin.
+    /// Returns this executor with a workspace, which each turn reads when it begins.
     #[must_use]
     pub fn in_workspace(self, workspaces: Arc<dyn Workspaces>) -> Self {
         Self { workspaces: Some(workspaces), ..self }
@@ -168,28 +168,28 @@ impl Executor {
         Some(convert::workspace(&workspace))
     }
 
-    /// The component.
+    /// Returns the component.
     #[must_use]
     pub fn component(&self) -> &Component {
         &self.component
     }
 
-    /// Its settings, defaults filled in.
+    /// Returns the settings, defaults filled in.
     #[must_use]
     pub fn settings(&self) -> &Map<String, Value> {
         &self.shared.settings
     }
 
-    /// The probe: whether the executor can reach what it needs.
+    /// Probes whether the executor can reach what it needs.
     ///
     /// # Errors
-    /// [`FailureKind::Upstream`]: loaded, not ready. [`FailureKind::InvalidSettings`] and
-    /// [`FailureKind::Internal`]: not fit for traffic.
+    /// Returns [`FailureKind::Upstream`] if the executor is loaded but not ready, and [`FailureKind::InvalidSettings`]
+    /// or [`FailureKind::Internal`] if it must not serve turns.
     pub async fn setup(&self) -> Result<(), Failure> {
         self.probe(wit::SetupReason::Load).await
     }
 
-    /// The same probe again, on the readiness timer.
+    /// Repeats the probe, on the readiness timer.
     ///
     /// # Errors
     /// Those of [`Executor::setup`].
@@ -206,7 +206,7 @@ impl Executor {
             budget_ms: convert::millis(SETUP),
             metadata: None,
         };
-        let ctx = Ctx::new(Purpose::Aside(Arc::clone(&self.shared)), &limits, self.places());
+        let ctx = Ctx::new(Purpose::Probe(Arc::clone(&self.shared)), &limits, self.cpu_permits());
         let result = call(self.component.pre.engine(), ctx, SETUP, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
             instance.talaria_executor_strategy().call_setup(store, &context).await
@@ -225,7 +225,7 @@ impl Executor {
         let ctx = Ctx::new(
             Purpose::Execute { shared: Arc::clone(&self.shared), of, scope, deadline },
             &self.shared.limits,
-            self.places(),
+            self.cpu_permits(),
         );
         let turn = convert::turn(turn, session, self.workspace().await, &self.shared.settings_text, deadline);
         let left = deadline.saturating_duration_since(Instant::now());
@@ -234,7 +234,7 @@ impl Executor {
             let instance = pre.instance_pre().instantiate_async(&mut *store).await?;
             let execute: Execute<'_> = instance.get_typed_func(&mut *store, execute)?;
             let (result,) = execute.call_async(&mut *store, (&turn,)).await?;
-            // Text that was held back, in case a secret was being spelled out.
+            // The redactor holds back text that could be the beginning of a secret.
             store.data_mut().flush().await;
             Ok(result)
         })
@@ -252,21 +252,21 @@ impl Executor {
         }
     }
 
-    pub(crate) fn places(&self) -> &Arc<Semaphore> {
+    pub(crate) fn cpu_permits(&self) -> &Arc<Semaphore> {
         self.component.engine.computing()
     }
 
     pub(crate) fn blame(&self, fault: Fault) {
-        if let Some(tell) = &self.on_fault {
-            tell(fault);
+        if let Some(report) = &self.on_fault {
+            report(fault);
         }
     }
 
-    /// A guest's failure, fit for a caller. Its details are for the log.
+    /// Converts a failure that the guest reported into one for the caller. Its details go to the log only.
     pub(crate) fn review(&self, failure: wit::Failure) -> Failure {
         if let Some(details) = &failure.details {
             let details = self.shared.redactor.redact(details);
-            debug!(executor = self.shared.name, %details, "the guest gave details of a failure");
+            debug!(executor = self.shared.name, %details, "failure reported by the guest");
         }
         Failure {
             kind: convert::failure_kind(failure.kind),
@@ -275,9 +275,9 @@ impl Executor {
         }
     }
 
-    /// What a caller reads of a guest that was stopped. The trap itself is for the log.
+    /// Converts the end of a stopped guest into a failure for the caller. The trap itself goes to the log only.
     pub(crate) fn ended(&self, end: &End) -> Failure {
-        warn!(executor = self.shared.name, %end, "a guest was stopped");
+        warn!(executor = self.shared.name, %end, "stopped a guest");
         if let Some(fault) = end.fault() {
             self.blame(fault);
         }
@@ -313,23 +313,23 @@ impl talaria_turns::Executor for Executor {
     async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
         let limit = self.shared.limits.deadline;
         let deadline = Instant::now() + limit;
-        let _place = match self.room.try_acquire() {
-            Ok(place) => place,
+        let _permit = match self.room.try_acquire() {
+            Ok(permit) => permit,
             Err(_) => {
                 let Some(_waiting) = Waiting::begin(&self.waiting, self.shared.limits.queue) else {
                     return Err(self.ended(&End::Full(self.shared.limits.queue)));
                 };
-                // Waiting for a turn's place counts like everything else.
-                let Ok(Ok(place)) = timeout_at(deadline, self.room.acquire()).await else {
+                // The wait counts towards the deadline.
+                let Ok(Ok(permit)) = timeout_at(deadline, self.room.acquire()).await else {
                     return Err(self.ended(&End::Deadline { after: limit, computing: false }));
                 };
-                place
+                permit
             }
         };
-        // The guest's state machine is large; the callers' futures stay small.
+        // The future is large; boxing it keeps the callers' futures small.
         let result = Box::pin(self.run(turn, scope, deadline)).await;
-        if let (Ok(_), Some(tell)) = (&result, &self.on_success) {
-            tell();
+        if let (Ok(_), Some(report)) = (&result, &self.on_success) {
+            report();
         }
         result
     }
@@ -338,7 +338,8 @@ impl talaria_turns::Executor for Executor {
         let limits = Limits { deadline: CANCEL, ..self.shared.limits };
         let of = About::new(&turn, self.component.engine.session_keys());
         let session = of.session.record(&turn);
-        let ctx = Ctx::new(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits, self.places());
+        let ctx =
+            Ctx::new(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits, self.cpu_permits());
         let (workspace, settings) = (self.workspace().await, &self.shared.settings_text);
         let turn = convert::turn(turn, session, workspace, settings, Instant::now() + CANCEL);
         let result = Box::pin(call(self.component.pre.engine(), ctx, CANCEL, async |store| {
@@ -355,12 +356,13 @@ impl talaria_turns::Executor for Executor {
     }
 }
 
-/// A turn that waits for its place.
+/// A turn that waits to start.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
     fn begin(count: &'a AtomicUsize, most: usize) -> Option<Self> {
-        // Counted first, so that two cannot take the last place; dropping it takes it back.
+        // Count before the check, so that two turns cannot both take the last place in the queue. If the queue is full,
+        // dropping `waiting` reverts the count.
         let before = count.fetch_add(1, Ordering::Relaxed);
         let waiting = Self(count);
         (before < most).then_some(waiting)
@@ -394,7 +396,7 @@ impl End {
     }
 }
 
-/// Makes a store, calls the guest in it, and sorts out how it ended. Dropping the future ends the guest.
+/// Creates a store, calls the guest in it, and classifies how the call ended. Dropping the future ends the guest.
 pub(crate) async fn call<T>(
     engine: &wasmtime::Engine,
     ctx: Ctx,
@@ -416,7 +418,7 @@ pub(crate) async fn call<T>(
     let (ended, computing) = {
         let mut called = pin!(tokio::time::timeout(within, guest(&mut store)));
         let ended = called.as_mut().await;
-        // Dropping the call unwinds the guest, after which it is nowhere.
+        // Read `inside` before the call is dropped: the drop unwinds the guest and clears it.
         (ended, inside.load(Ordering::Relaxed))
     };
     match ended {
@@ -430,16 +432,16 @@ fn end(error: &wasmtime::Error, ctx: &Ctx, limits: &Limits) -> End {
     if error.is::<PoolConcurrencyLimitError>() {
         return End::Busy;
     }
-    if ctx.memory.refused {
+    if ctx.memory.limit_hit {
         return End::Memory(limits.memory);
     }
     if matches!(error.downcast_ref(), Some(Trap::Interrupt)) && ctx.cpu.exhausted() {
         return End::Cpu(limits.cpu);
     }
-    let said = ctx.last_words();
-    End::Trap(if said.is_empty() {
+    let stderr = ctx.stderr_text();
+    End::Trap(if stderr.is_empty() {
         format!("{error:#}")
     } else {
-        format!("{said} ({:#})", error.root_cause())
+        format!("{stderr} ({:#})", error.root_cause())
     })
 }

@@ -1,8 +1,8 @@
 //! The WebAssembly host: the only crate that names wasmtime.
 //!
 //! It loads components that fit the contract in `wit/`, and runs each turn in a fresh instance, under a deadline, a CPU
-//! budget and a memory limit. A turn is a future: dropping it ends the guest wherever it waits and releases everything that
-//! it held (instance, connections, stack). Two turns never share an instance, since one trap would end both.
+//! budget and a memory limit. A turn is a future: dropping it ends the guest wherever it waits and releases everything
+//! that it held (instance, connections, stack). Two turns never share an instance, since one trap would end both.
 //!
 //! A guest reaches only what `host` links: the imports of the contract, and a WASI 0.2 that is empty but for clocks and
 //! random numbers.

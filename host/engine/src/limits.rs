@@ -1,4 +1,7 @@
-//! What one call of a guest may use.
+//! The limits of a guest, and how memory, CPU time and rates are enforced.
+//!
+//! Memory and CPU time are limited for each call of a guest: growth beyond the memory limit is denied, and a guest that
+//! has used up its CPU budget is interrupted.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,56 +11,59 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::{CallHook, ResourceLimiter, Result, UpdateDeadline};
 
-/// Bounds of an executor and of each of its turns.
+/// The limits of an executor and of each of its turns.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Wall-clock time of a turn, waiting and computing alike. 600 s: as long as the Python bridge waited.
+    /// Wall-clock time of a turn, both waiting and computing. 600 s is enough for an agent that calls slow tools.
     pub deadline: Duration,
-    /// Time in the guest's own code. A turn waits for its upstream; one that computes for a minute is stuck.
+    /// CPU time in the guest's own code. Turns mostly wait for an upstream; one that computes for a minute is stuck.
     pub cpu: Duration,
-    /// Linear memory. Rust guests need two or three MiB and the size of their prompts.
+    /// Bytes of linear memory. Rust guests need two or three MiB plus the size of their prompts.
     pub memory: usize,
-    /// Turns of the executor at once; further ones wait, within their deadline.
+    /// Concurrent turns of the executor. Further turns wait, and the wait counts towards their deadline.
     pub concurrency: usize,
-    /// Turns that wait for their place; further ones are refused.
+    /// Turns that may wait to start. Further turns fail as busy.
     pub queue: usize,
-    /// Bytes that the guest may hand over in one call: a reply, a request's body, an event.
+    /// Bytes that the guest may pass to the host in one call, such as a reply, a request body or an event.
     pub call_bytes: usize,
     /// Bytes of events that one turn may emit.
     pub emit_bytes: usize,
-    /// Outbound calls that one turn may make. One that polls every second does not reach it.
+    /// Outbound calls that one turn may make. A turn that polls every second until its deadline stays below the
+    /// default.
     pub calls: u32,
-    /// Outbound calls that are open at once. A guest waits for one thing at a time; a few streams beside it are many.
+    /// Outbound calls that one turn may have open at once. A guest waits for one call at a time and rarely keeps more
+    /// than a few streams open besides.
     pub connections: usize,
-    /// Bytes of bodies that one turn may send.
+    /// Bytes of request bodies that one turn may send.
     pub sent_bytes: usize,
-    /// Bytes of bodies that one turn may receive.
+    /// Bytes of response bodies that one turn may receive.
     pub received_bytes: usize,
-    /// Log lines that the executor may write a second, all its turns together.
+    /// Log lines per second that all turns of the executor together may write.
     pub log_lines: u32,
-    /// Bytes of log lines that the executor may write a second.
+    /// Bytes of log lines per second that all turns of the executor together may write.
     pub log_bytes: u32,
-    /// Bytes that the executor may remember of one conversation.
+    /// Bytes of state that the executor may store for one context.
     pub state_bytes: usize,
-    /// Open resources (exchanges, spans) at once.
+    /// Resources (exchanges, spans) that one call may have open at once.
     pub resources: usize,
 }
 
-/// What of WASI an executor has beyond the least that makes programs start.
+/// The WASI features that an executor is granted beyond the minimum that programs need to start.
 #[derive(Debug, Clone, Default)]
 pub struct Wasi {
-    /// Random numbers that nobody can guess. Without it there are random numbers that differ from instance to instance
-    /// and are good for hash tables, not for keys.
+    /// Cryptographically secure random numbers. Without this grant, random numbers differ between instances and are fit
+    /// for hash tables but not for keys.
     pub random: bool,
-    /// Clocks as precise as the machine's. Without it they tell milliseconds.
+    /// Clocks with the full precision of the machine. Without this grant they are rounded down to milliseconds.
     pub precise_clock: bool,
-    /// A folder that the guest can read, and not change, under [`FOLDER`].
+    /// A folder that the guest sees read-only at [`FOLDER`].
     pub folder: Option<PathBuf>,
-    /// `wasi:http/outgoing-handler`, through the same egress as everything else. Without it every call is denied.
+    /// Calls by `wasi:http/outgoing-handler`, which use the same egress as all others. Without this grant every such
+    /// call is denied.
     pub http: bool,
 }
 
-/// Where a guest finds the folder that it was granted.
+/// The path at which a guest sees its granted folder.
 pub const FOLDER: &str = "/data";
 
 impl Default for Limits {
@@ -82,28 +88,29 @@ impl Default for Limits {
     }
 }
 
-/// Refuses growth beyond a limit, and remembers that it did: the guest only says `unreachable` afterwards.
+/// Limits the memory of an instance. It records when it denied growth, since the guest then traps with a plain
+/// `unreachable`.
 pub(crate) struct Memory {
     limit: usize,
     used: usize,
-    pub(crate) refused: bool,
+    pub(crate) limit_hit: bool,
 }
 
 impl Memory {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, used: 0, refused: false }
+        Self { limit, used: 0, limit_hit: false }
     }
 }
 
-/// Elements of tables that an instance may have. Rust guests have hundreds, interpreters tens of thousands.
+/// The maximum number of elements of a table. Rust guests have hundreds, interpreters tens of thousands.
 const TABLE_ELEMENTS: usize = 100_000;
 
 impl ResourceLimiter for Memory {
-    /// The limit is of the instance: all its memories together.
+    /// Applies the limit to all memories of the instance together.
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
         let used = self.used.saturating_add(desired.saturating_sub(current));
         if used > self.limit {
-            self.refused = true;
+            self.limit_hit = true;
             return Ok(false);
         }
         self.used = used;
@@ -115,35 +122,37 @@ impl ResourceLimiter for Memory {
     }
 }
 
-/// Counts time in the guest's code, and shares the threads.
+/// Measures the time in the guest's code and shares the runtime's threads between guests that compute.
 ///
-/// Ticks would over-charge a guest that wakes often, so the clock is read whenever the guest is entered and left. The
-/// engine leaves the guest for a tick as for a host call, so one that lets others run is not charged for them.
+/// Counting ticks would overcharge a guest that wakes often, so the clock is read whenever the guest is entered or
+/// left. The engine leaves the guest for a tick in the same way as for a host call, so a guest is not charged while it
+/// yields.
 ///
-/// A guest that computes for longer than a tick needs a place to go on, and there is one place less than there are
-/// threads: however many guests spin, one thread is left for everybody else. It gives its place back at every tick, and
-/// those who wait get it in turn.
+/// A guest that computes for longer than a tick needs a permit to continue. There is one permit fewer than there are
+/// threads, so one thread is always free for other work, however many guests compute. A guest returns its permit at
+/// every tick, and waiting guests get permits in the order in which they asked.
 pub(crate) struct Cpu {
     budget: Duration,
     used: Duration,
     entered: Option<Instant>,
-    /// Whether the guest's own code runs, or would if it were let. For who holds the store's future, not the store.
+    /// Whether the guest's own code is running or ready to run. Shared, because `executor::call` reads it while the
+    /// store is borrowed by the guest's future.
     inside: Arc<AtomicBool>,
-    places: Arc<Semaphore>,
-    place: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
-    has_place: bool,
+    permits: Arc<Semaphore>,
+    held: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    may_hold: bool,
 }
 
 impl Cpu {
-    pub(crate) fn new(budget: Duration, places: Arc<Semaphore>) -> Self {
+    pub(crate) fn new(budget: Duration, permits: Arc<Semaphore>) -> Self {
         Self {
             budget,
             used: Duration::ZERO,
             entered: None,
             inside: Arc::default(),
-            places,
-            place: Arc::default(),
-            has_place: false,
+            permits,
+            held: Arc::default(),
+            may_hold: false,
         }
     }
 
@@ -151,30 +160,31 @@ impl Cpu {
         self.inside.store(hook.exiting_host(), Ordering::Relaxed);
         if hook.entering_host() {
             self.used += self.entered.take().map_or(Duration::ZERO, |since| since.elapsed());
-            if std::mem::take(&mut self.has_place) {
-                *self.place.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            if std::mem::take(&mut self.may_hold) {
+                *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
             }
         } else {
             self.entered = Some(Instant::now());
         }
     }
 
-    /// At every tick: let others run, or end it.
+    /// Handles a tick: yields to others, or interrupts a guest whose budget is used up.
     pub(crate) fn tick(&mut self) -> UpdateDeadline {
-        // It would compute if it were let.
+        // While it yields, the guest is still ready to run.
         self.inside.store(true, Ordering::Relaxed);
         if self.exhausted() {
             return UpdateDeadline::Interrupt;
         }
-        self.has_place = true;
-        let (places, place) = (Arc::clone(&self.places), Arc::clone(&self.place));
+        self.may_hold = true;
+        let (permits, held) = (Arc::clone(&self.permits), Arc::clone(&self.held));
         UpdateDeadline::YieldCustom(
             1,
             Box::pin(async move {
-                // Behind what the runtime's timers and sockets woke, and not only behind what was ready already.
+                // Also yields to tasks that the runtime's timers and sockets have just woken, not only to those already
+                // ready.
                 tokio::task::yield_now().await;
-                if let Ok(permit) = places.acquire_owned().await {
-                    *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
+                if let Ok(permit) = permits.acquire_owned().await {
+                    *held.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
                 }
             }),
         )
@@ -189,28 +199,28 @@ impl Cpu {
     }
 }
 
-/// So much a second, and at most a second's worth at once.
+/// A token bucket that refills at a rate per second and holds at most one second's worth.
 pub(crate) struct Rate {
-    each_second: f64,
+    per_second: f64,
     left: f64,
     at: Instant,
 }
 
 impl Rate {
-    pub(crate) fn new(each_second: u32, now: Instant) -> Self {
-        Self { each_second: each_second.into(), left: each_second.into(), at: now }
+    pub(crate) fn new(per_second: u32, now: Instant) -> Self {
+        Self { per_second: per_second.into(), left: per_second.into(), at: now }
     }
 
-    /// Whether there is room for so much now.
-    pub(crate) fn has(&mut self, much: f64, now: Instant) -> bool {
+    /// Returns whether the bucket holds `amount` at `now`.
+    pub(crate) fn has(&mut self, amount: f64, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.at = now;
-        self.left = (self.left + passed * self.each_second).min(self.each_second);
-        self.left >= much
+        self.left = (self.left + passed * self.per_second).min(self.per_second);
+        self.left >= amount
     }
 
-    pub(crate) fn take(&mut self, much: f64) {
-        self.left -= much;
+    pub(crate) fn take(&mut self, amount: f64) {
+        self.left -= amount;
     }
 }
 
@@ -219,16 +229,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_memories_of_an_instance_share_the_limit() {
+    fn all_memories_of_an_instance_share_one_limit() {
         let mut memory = Memory::new(100);
         assert!(memory.memory_growing(0, 60, None).unwrap());
         assert!(!memory.memory_growing(0, 50, None).unwrap(), "a second memory");
-        assert!(memory.refused);
+        assert!(memory.limit_hit);
         assert!(memory.memory_growing(60, 100, None).unwrap());
     }
 
     #[test]
-    fn a_rate_is_kept_and_a_pause_gives_no_more_than_a_second() {
+    fn a_rate_allows_at_most_one_second_of_burst_after_a_pause() {
         let start = Instant::now();
         let mut rate = Rate::new(10, start);
         let spend = |rate: &mut Rate, now| {

@@ -1,11 +1,13 @@
-//! Engines, and the slots that instances live in.
+//! The engine and its two pools of instance slots.
 //!
-//! Two pools, because guests come in two shapes: compiled ones (Rust) have one memory and are cheap, so there are
-//! many slots; interpreters (JavaScript, Python) have several memories and dozens of core instances, so there are
-//! few. A slot reserves 4 GiB of addresses for each memory it may hold, which is why one pool cannot serve both.
+//! There are two pools because there are two kinds of guests. A compiled guest (Rust) has one memory and is cheap, so
+//! its pool has many slots. A guest with an interpreter (JavaScript, Python) has several memories and dozens of core
+//! instances, so its pool has few. One pool cannot serve both: a slot reserves 4 GiB of address space for each memory
+//! that it may hold.
 //!
-//! The kernel's bound on mappings (`vm.max_map_count`) is the real limit of waiting turns, not memory: six mappings
-//! a turn. At the bound every `mmap` of the process fails, so slots are clamped below it, with a warning.
+//! The number of waiting turns is limited by the kernel's limit on mappings (`vm.max_map_count`) rather than by memory:
+//! a turn takes six mappings. At that limit every `mmap` of the process fails, so the engine reduces the number of
+//! slots to stay below it and logs a warning.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,23 +25,23 @@ use crate::contract::bindings;
 use crate::host::Ctx;
 use crate::session::SessionKeys;
 
-/// How an engine is set up.
+/// The configuration of an engine.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// Turns at once in guests with one memory.
+    /// The maximum number of concurrent turns in guests with one memory.
     pub slots: u32,
-    /// Turns at once in guests with an interpreter inside.
+    /// The maximum number of concurrent turns in guests with an interpreter.
     pub scripted_slots: u32,
-    /// Where compiled components are kept; none to compile at every start.
+    /// The folder that caches compiled components. If `None`, components are compiled at every start.
     pub cache_dir: Option<PathBuf>,
 }
 
-/// Why there is no engine.
+/// Why the engine could not start.
 #[derive(Debug, thiserror::Error)]
 #[error("the WebAssembly engine does not start: {0}; fewer `engine.slots` reserve fewer addresses")]
 pub struct EngineError(String);
 
-/// The engine. Cheap to clone; the ticker ends with the last clone.
+/// The engine. Clones are cheap; the ticker thread ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
@@ -51,9 +53,9 @@ struct Inner {
     scripted: Pool,
     cache: Option<Cache>,
     egress: Egress,
-    /// Places for guests that compute for longer than a tick.
+    /// Permits for guests that compute for longer than a tick.
     computing: Arc<Semaphore>,
-    /// Places for compilers.
+    /// Permits for compilations.
     compiling: Arc<Semaphore>,
 }
 
@@ -63,20 +65,21 @@ pub(crate) struct Pool {
     pub(crate) slots: u32,
 }
 
-/// How often a guest that computes lets others run, and is looked at.
+/// How often a computing guest yields to others and has its CPU budget checked.
 const TICK: Duration = Duration::from_millis(10);
-/// The largest memory that a grant can give.
+/// The largest memory limit that a grant can set, in bytes.
 const MAX_MEMORY: usize = 256 << 20;
-/// Components that are compiled at once. One that was given up still holds its place until the compiler is done with it.
+/// The maximum number of concurrent compilations. A compilation that timed out counts until its compiler returns.
 const COMPILERS: usize = 2;
-/// Mappings of a turn that waits, and what the rest of the process needs.
-const MAPS_A_TURN: u32 = 6;
-const MAPS_OF_THE_REST: u32 = 5_000;
+/// The number of mappings that a waiting turn takes.
+const MAPS_PER_TURN: u32 = 6;
+/// The number of mappings left to the rest of the process.
+const MAPS_RESERVED: u32 = 5_000;
 
-/// Slots whose pages are given back at once.
+/// The number of slots whose pages are returned to the kernel in one batch.
 const BATCH: usize = 16;
-/// Slots beyond those that turns may take: a batch that is being given back, and the next that is waiting for it. Without them the last
-/// free slots could be among these just when a turn begins, and it would be told that there is no room.
+/// Slots beyond those that turns may take: one batch whose pages are being returned and one that is filling up. Without
+/// these, the last free slots could all be in such a batch when a turn begins, and the turn would fail as busy.
 const SPARE: u32 = 32;
 
 impl Default for EngineConfig {
@@ -88,14 +91,14 @@ impl Default for EngineConfig {
 // === impl Engine ===
 
 impl Engine {
-    /// Sets the engine up and starts its ticker.
+    /// Creates an engine and starts its ticker thread.
     ///
     /// # Errors
-    /// [`EngineError`] where the pools cannot be reserved.
+    /// Returns [`EngineError`] if the address space for the pools cannot be reserved.
     pub fn new(config: &EngineConfig, egress: Egress) -> Result<Self, EngineError> {
         let (slots, scripted_slots) = clamp(config, max_map_count());
         let failed = |error: wasmtime::Error| EngineError(format!("{error:#}"));
-        // What interpreters need was counted: QuickJS has up to 3 memories, Python up to 38 core instances.
+        // Counted in real interpreters: QuickJS has up to 3 memories, Python up to 38 core instances.
         let compiled = Pool::new(slots, 1, 8).map_err(failed)?;
         let scripted = Pool::new(scripted_slots, 3, 128).map_err(failed)?;
         tick(&[&compiled, &scripted]);
@@ -106,7 +109,7 @@ impl Engine {
                 )
                 .ok()
         });
-        // All but one of the runtime's threads.
+        // All but one of the runtime's threads may run guests that compute.
         let threads = Handle::try_current().map_or(2, |runtime| runtime.metrics().num_workers());
         let computing = Arc::new(Semaphore::new(threads.saturating_sub(1).max(1)));
         let compiling = Arc::new(Semaphore::new(COMPILERS));
@@ -114,7 +117,7 @@ impl Engine {
         Ok(Self { inner, session_keys: SessionKeys::default() })
     }
 
-    /// The same engine, for components that are loaded from now on: metadata under these keys sets session variables.
+    /// Returns this engine with other metadata keys for session variables. They apply to components loaded through it.
     #[must_use]
     pub fn with_session_keys(self, session_keys: SessionKeys) -> Self {
         Self { session_keys, ..self }
@@ -144,7 +147,7 @@ impl Engine {
         &self.inner.compiling
     }
 
-    /// Turns that can run at once in guests with one memory, and in guests with an interpreter.
+    /// Returns the maximum number of concurrent turns in guests with one memory and in guests with an interpreter.
     #[must_use]
     pub fn slots(&self) -> (u32, u32) {
         (self.inner.compiled.slots, self.inner.scripted.slots)
@@ -170,8 +173,8 @@ impl Pool {
             .max_unused_warm_slots(100)
             .pagemap_scan(Enabled::Auto)
             .linear_memory_keep_resident(256 << 10)
-            // Giving pages back one slot at a time costs a fifth of a turn: each time all threads flush their TLBs.
             .table_keep_resident(64 << 10)
+            // Each return of pages makes all threads flush their TLBs; one slot at a time it costs a fifth of a turn.
             .decommit_batch_size(BATCH);
         let mut config = Config::new();
         config
@@ -189,7 +192,7 @@ impl Pool {
     }
 }
 
-/// One thread ticks for both pools until the last engine is gone.
+/// Starts the thread that advances the epoch of both pools until the last engine is dropped.
 fn tick(pools: &[&Pool]) {
     let engines: Vec<_> = pools.iter().map(|pool| pool.engine.weak()).collect();
     let ticker = std::thread::Builder::new().name("epoch".into()).spawn(move || {
@@ -202,7 +205,7 @@ fn tick(pools: &[&Pool]) {
         }
     });
     if let Err(error) = ticker {
-        warn!(%error, "no ticker: a guest that spins is not stopped");
+        warn!(%error, "epoch ticker not started; a guest that computes for ever will not be stopped");
     }
 }
 
@@ -210,11 +213,11 @@ fn max_map_count() -> Option<u32> {
     std::fs::read_to_string("/proc/sys/vm/max_map_count").ok()?.trim().parse().ok()
 }
 
-/// Slots that the kernel has mappings for. An interpreter's turn counts as two.
+/// Reduces the configured slots to what the kernel's limit on mappings allows. A turn of an interpreter counts twice.
 fn clamp(config: &EngineConfig, max_map_count: Option<u32>) -> (u32, u32) {
     let asked = (config.slots.max(1), config.scripted_slots.max(1));
     let Some(limit) = max_map_count else { return asked };
-    let room = (limit.saturating_sub(MAPS_OF_THE_REST) / MAPS_A_TURN).max(4);
+    let room = (limit.saturating_sub(MAPS_RESERVED) / MAPS_PER_TURN).max(4);
     let scripted = asked.1.min(room / 4).max(1);
     let compiled = asked.0.min(room - 2 * scripted).max(1);
     if (compiled, scripted) == asked {
@@ -226,7 +229,7 @@ fn clamp(config: &EngineConfig, max_map_count: Option<u32>) -> (u32, u32) {
             asked_compiled = asked.0,
             asked_scripted = asked.1,
             "fewer slots than asked for: vm.max_map_count is {limit}; raise it with `sysctl -w vm.max_map_count={}`",
-            MAPS_OF_THE_REST + MAPS_A_TURN * (asked.0 + 2 * asked.1)
+            MAPS_RESERVED + MAPS_PER_TURN * (asked.0 + 2 * asked.1)
         );
     }
     (compiled, scripted)
@@ -237,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_stay_below_the_kernels_mappings() {
+    fn limits_slots_to_the_kernels_mappings() {
         let asked = EngineConfig { slots: 20_000, scripted_slots: 400, cache_dir: None };
         let (compiled, scripted) = clamp(&asked, Some(65_530));
         assert_eq!(scripted, 400);
@@ -245,6 +248,6 @@ mod tests {
         assert_eq!(clamp(&asked, Some(262_144)), (20_000, 400));
         assert_eq!(clamp(&asked, None), (20_000, 400));
         let (compiled, scripted) = clamp(&asked, Some(1_000));
-        assert!(compiled >= 1 && scripted >= 1, "a tiny limit still leaves room for one");
+        assert!(compiled >= 1 && scripted >= 1, "even a tiny limit leaves one slot in each pool");
     }
 }

@@ -1,9 +1,11 @@
-//! The schema of a component's settings, and whether settings fit it.
+//! Validation of an executor's settings against the schema of its component.
 //!
-//! A schema comes from the component, so it is input like any other: bounded in size, and refused where reading it could
-//! take for ever. References lead only to its own definitions, in no circle, and are counted as if they were written out;
-//! patterns are matched in linear time; nothing is fetched. Settings are the operator's: what does not fit is told with
-//! the path of the value and without the value, since a key that was pasted into the wrong place is a secret all the same.
+//! A schema comes from the component, so it is untrusted input: its size is limited, and a schema that could take for
+//! ever to evaluate is rejected. References may point only to the schema's own definitions, must not form a cycle, and
+//! count as if they were expanded. Patterns are matched in linear time. Nothing is fetched.
+//!
+//! Settings come from the operator. An error names the path of an invalid value but never the value, since it may be a
+//! secret that was pasted into the wrong place.
 
 use std::collections::BTreeMap;
 
@@ -16,33 +18,33 @@ use crate::settings::with_defaults;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .problems.join("; "))]
 pub struct InvalidSettings {
-    /// Each with the path of the value: `settings.tools[0]: value is not of type "object"`.
+    /// The problems, each with the path of the value: `settings.tools[0]: value is not of type "object"`.
     pub problems: Vec<String>,
 }
 
-/// A schema that can be used.
+/// A schema that passed all checks.
 pub(crate) struct Schema {
     value: Value,
     validator: Validator,
 }
 
-/// The longest schema. One setting takes some hundred bytes.
+/// The size of the largest schema. One setting takes some hundred bytes.
 const MAX_BYTES: usize = 64 << 10;
-/// Values in a schema, references written out.
+/// The maximum number of values in a schema with its references expanded.
 const MAX_VALUES: usize = 20_000;
-/// Problems that are told at once.
+/// The maximum number of problems in one error.
 const MAX_PROBLEMS: usize = 5;
-/// The longest problem. Schemas put lists of allowed values into them.
+/// The length at which a problem is cut. A problem can quote a long list of allowed values from the schema.
 const MAX_PROBLEM: usize = 300;
-/// Where definitions may be.
+/// The members of a schema that hold definitions.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
-/// Keywords that make a reference lead elsewhere than it says.
-const ELSEWHERE: [&str; 5] = ["$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef"];
+/// Keywords that change the target of a reference, so that cycles could no longer be found.
+const UNSUPPORTED: [&str; 5] = ["$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef"];
 
 // === impl Schema ===
 
 impl Schema {
-    /// Reads a schema; the error says what is wrong with it.
+    /// Parses and checks a schema. The error says what is wrong with it.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         if text.len() > MAX_BYTES {
             return Err(format!("it has {} bytes; {MAX_BYTES} are the most", text.len()));
@@ -51,8 +53,8 @@ impl Schema {
         if !value.is_object() {
             return Err("it is not a JSON object".into());
         }
-        let written_out = Written { schema: &value, known: BTreeMap::new() }.values(&value)?;
-        if written_out > MAX_VALUES {
+        let expanded = ExpandedSize { schema: &value, known: BTreeMap::new() }.values(&value)?;
+        if expanded > MAX_VALUES {
             return Err(format!("it has more than {MAX_VALUES} values, references written out"));
         }
         let validator = jsonschema::options()
@@ -63,7 +65,7 @@ impl Schema {
         Ok(Self { value, validator })
     }
 
-    /// Settings with the schema's defaults below them, if they fit it.
+    /// Fills in the schema's defaults and validates the result.
     pub(crate) fn settle(&self, given: &Map<String, Value>) -> Result<Map<String, Value>, InvalidSettings> {
         let settings = Value::Object(with_defaults(&self.value, given));
         let problems: Vec<String> = self
@@ -85,14 +87,14 @@ impl Schema {
     }
 }
 
-/// Counts the values of a schema as if its references were written out.
-struct Written<'a> {
+/// Counts the values of a schema as if its references were expanded.
+struct ExpandedSize<'a> {
     schema: &'a Value,
-    /// Definitions that were counted; none while one is being counted.
+    /// The counts of definitions; `None` while a definition is being counted.
     known: BTreeMap<&'a str, Option<usize>>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> ExpandedSize<'a> {
     fn values(&mut self, value: &'a Value) -> Result<usize, String> {
         let mut count = 1_usize;
         match value {
@@ -103,7 +105,7 @@ impl<'a> Written<'a> {
             }
             Value::Object(members) => {
                 for (name, member) in members {
-                    if ELSEWHERE.contains(&name.as_str()) {
+                    if UNSUPPORTED.contains(&name.as_str()) {
                         return Err(format!("`{name}` is not supported; write the schema without it"));
                     }
                     count = count.saturating_add(match (name.as_str(), member) {
@@ -137,7 +139,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// A JSON pointer as people write paths: `.tools[0].name`.
+/// Formats a JSON pointer as a path such as `.tools[0].name`.
 fn path(pointer: &str) -> String {
     pointer.split('/').skip(1).fold(String::new(), |path, step| {
         let step = step.replace("~1", "/").replace("~0", "~");
@@ -163,12 +165,12 @@ mod tests {
         schema.settle(settings.as_object().unwrap()).err().map(|error| error.problems).unwrap_or_default()
     }
 
-    fn refused(schema: &str) -> String {
-        Schema::read(schema).err().expect("refused")
+    fn rejection(schema: &str) -> String {
+        Schema::read(schema).err().expect("rejected")
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_its_path_and_without_its_value() {
+    fn an_error_names_the_path_of_an_invalid_value_but_not_the_value() {
         let schema = json!({
             "type": "object", "additionalProperties": false, "required": ["base_url"],
             "properties": {
@@ -177,28 +179,31 @@ mod tests {
                 "level": { "enum": ["low", "high"], "default": "low" },
             },
         });
-        let told = problems(
+        let found = problems(
             schema.clone(),
             json!({ "base_url": "sk-pasted-into-the-wrong-place", "tools": [{ "name": 7 }], "lvl": 1 }),
         );
-        assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told.iter().any(|told| told.starts_with("settings.base_url: ")), "{told:?}");
-        assert!(told.iter().any(|told| told.starts_with("settings.tools[0].name: ")), "{told:?}");
-        assert!(told.iter().any(|told| told.starts_with("settings: ") && told.contains("lvl")), "{told:?}");
-        assert!(!told.concat().contains("sk-pasted"), "{told:?}");
-        assert!(problems(schema.clone(), json!({}))[0].contains("base_url"), "it is required");
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found.iter().any(|found| found.starts_with("settings.base_url: ")), "{found:?}");
+        assert!(found.iter().any(|found| found.starts_with("settings.tools[0].name: ")), "{found:?}");
+        assert!(
+            found.iter().any(|found| found.starts_with("settings: ") && found.contains("lvl")),
+            "{found:?}"
+        );
+        assert!(!found.concat().contains("sk-pasted"), "{found:?}");
+        assert!(problems(schema.clone(), json!({}))[0].contains("base_url"), "the missing setting is named");
         assert_eq!(problems(schema, json!({ "base_url": "https://h/" })), Vec::<String>::new());
     }
 
     #[test]
-    fn defaults_are_below_what_was_given() {
+    fn given_settings_override_defaults() {
         let schema = Schema::read(r#"{"properties":{"a":{"default":1},"b":{"default":2}}}"#).unwrap();
         let settings = schema.settle(json!({ "b": 3 }).as_object().unwrap()).unwrap();
         assert_eq!(Value::Object(settings), json!({ "a": 1, "b": 3 }));
     }
 
     #[test]
-    fn definitions_can_be_used() {
+    fn references_to_definitions_are_followed() {
         let schema = json!({
             "$defs": { "name": { "type": "string" }, "names": { "type": "array", "items": { "$ref": "#/$defs/name" } } },
             "properties": { "names": { "$ref": "#/$defs/names" } },
@@ -208,30 +213,30 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_would_take_for_ever_is_refused() {
-        assert!(refused(r##"{"$ref":"#"}"##).contains("its own `$defs`"));
-        assert!(refused(r##"{"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}"##).contains("itself"));
+    fn rejects_malformed_schemas_and_those_that_could_take_for_ever() {
+        assert!(rejection(r##"{"$ref":"#"}"##).contains("its own `$defs`"));
+        assert!(rejection(r##"{"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}"##).contains("itself"));
         let circle = r##"{"$defs":{"a":{"not":{"$ref":"#/$defs/b"}},"b":{"not":{"$ref":"#/$defs/a"}}}}"##;
-        assert!(refused(circle).contains("itself"));
+        assert!(rejection(circle).contains("itself"));
         let mut laughs = Map::from_iter([("d0".to_owned(), json!({ "type": "object" }))]);
         for n in 1..40 {
             let inner = json!({ "$ref": format!("#/$defs/d{}", n - 1) });
             laughs.insert(format!("d{n}"), json!({ "allOf": [inner, inner] }));
         }
         let laughs = json!({ "$defs": laughs, "$ref": "#/$defs/d39" });
-        assert!(refused(&laughs.to_string()).contains("references written out"));
-        assert!(refused(r#"{"$id":"http://elsewhere/","$ref":"x"}"#).contains("$id"));
-        assert!(refused(r#"{"$ref":"http://127.0.0.1:1/schema.json"}"#).contains("its own"));
-        assert!(refused(&format!(r#"{{"description":"{}"}}"#, "x".repeat(MAX_BYTES))).contains("bytes"));
-        assert!(refused(r#"{"type":"objekt"}"#).contains("not a JSON Schema"));
-        assert!(refused("[]").contains("not a JSON object"));
-        assert!(refused("{").contains("not JSON"));
+        assert!(rejection(&laughs.to_string()).contains("references written out"));
+        assert!(rejection(r#"{"$id":"http://elsewhere/","$ref":"x"}"#).contains("$id"));
+        assert!(rejection(r#"{"$ref":"http://127.0.0.1:1/schema.json"}"#).contains("its own"));
+        assert!(rejection(&format!(r#"{{"description":"{}"}}"#, "x".repeat(MAX_BYTES))).contains("bytes"));
+        assert!(rejection(r#"{"type":"objekt"}"#).contains("not a JSON Schema"));
+        assert!(rejection("[]").contains("not a JSON object"));
+        assert!(rejection("{").contains("not JSON"));
     }
 
     #[test]
-    fn a_pattern_is_matched_in_linear_time() {
+    fn matches_patterns_in_linear_time() {
         let schema = json!({ "properties": { "a": { "pattern": "^(a+)+$" } } });
-        let told = problems(schema, json!({ "a": format!("{}b", "a".repeat(10_000)) }));
-        assert_eq!(told.len(), 1);
+        let found = problems(schema, json!({ "a": format!("{}b", "a".repeat(10_000)) }));
+        assert_eq!(found.len(), 1);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! They belong to the message that is answered, and the instance of a turn gets its own, so no turn can see those of
 //! another. A caller sets them in the metadata of the message, or else of the request: as members of an object
-//! `session`, or one by one under the keys that the host gives to its engine ([`SessionKeys`]). A variable that is set to
-//! the empty string differs from one that was never set: only the latter has a default.
+//! `session`, or one by one under the keys that the host gives to its engine ([`SessionKeys`]). A variable that is set
+//! to the empty string differs from one that was never set: only the latter has a default.
 
 use serde_json::Value;
 use talaria_turns::{Metadata, Turn};
@@ -34,13 +34,13 @@ const VARIABLES: [(&str, &str); 11] = [
     ("cwd", "cwd"),
 ];
 
-/// The platform of a turn whose caller names none.
+/// The platform of a turn whose caller does not set one.
 const PLATFORM: &str = "a2a";
 
 // === impl Session ===
 
 impl Session {
-    /// The session of a turn.
+    /// Reads the session variables of a turn.
     pub(crate) fn of(turn: &Turn, keys: SessionKeys) -> Self {
         let places = [turn.message.metadata.as_ref(), turn.metadata.as_deref()];
         let find = |(name, member): &(&'static str, &str)| {
@@ -50,12 +50,12 @@ impl Session {
         Self(VARIABLES.iter().filter_map(find).collect())
     }
 
-    /// A variable, if the caller set it.
+    /// Returns a variable, if the caller set it.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The record of the contract, with defaults for what the caller did not set.
+    /// Returns the record of the contract, with defaults for variables that the caller did not set.
     pub(crate) fn record(&self, turn: &Turn) -> wit::Session {
         let or = |name: &str, default: &str| self.get(name).unwrap_or(default).to_owned();
         wit::Session {
@@ -83,7 +83,7 @@ impl SessionKeys {
         let keys = self.0.iter().filter(|(known, _)| *known == name).flat_map(|(_, keys)| *keys);
         match member.or_else(|| keys.copied().find_map(|key| metadata.get(key)))? {
             Value::String(text) => Some(text.clone()),
-            // Chats and users have numbers on some platforms.
+            // Some platforms identify chats and users by numbers.
             Value::Number(number) => Some(number.to_string()),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_is_set_by_the_object_session_or_by_a_key() {
+    fn a_variable_is_set_by_the_session_object_or_by_a_key() {
         for (name, member) in VARIABLES {
             let member = turn(json!({ "session": { member: "x" } }), Value::Null);
             assert_eq!(set_in(&member).get(name), Some("x"), "{name}");

@@ -1,18 +1,18 @@
-//! Settings, and the patterns that name them.
+//! Defaults of settings, and egress patterns that refer to settings.
 
 use serde_json::{Map, Value};
 
-/// A pattern names a setting that has no text.
+/// A pattern refers to a setting that is missing or is not a string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{pattern}` names the setting `{name}`, which is not set to a text")]
 pub struct UnknownSetting {
     /// The pattern.
     pub pattern: String,
-    /// The setting.
+    /// The name of the setting.
     pub name: String,
 }
 
-/// `settings` with the defaults of a component's schema below them.
+/// Returns `settings` with the defaults of a component's schema for those that are missing.
 pub(crate) fn with_defaults(schema: &Value, settings: &Map<String, Value>) -> Map<String, Value> {
     let mut filled = Map::new();
     if let Some(Value::Object(properties)) = schema.get("properties") {
@@ -26,11 +26,11 @@ pub(crate) fn with_defaults(schema: &Value, settings: &Map<String, Value>) -> Ma
     filled
 }
 
-/// Fills `{setting:NAME}` and `{parent:NAME}` in an egress pattern of a component's needs: the value, or the address one
-/// step above it. Slashes at a value's end are dropped, as executors drop them from base URLs.
+/// Replaces `{setting:NAME}` and `{parent:NAME}` in an egress pattern of a component's needs by the value of the
+/// setting or by its parent address. Trailing slashes of the value are dropped, as executors drop them from base URLs.
 ///
 /// # Errors
-/// [`UnknownSetting`] where the setting is absent or no text.
+/// Returns [`UnknownSetting`] if the setting is missing or is not a string.
 pub fn fill_in(pattern: &str, settings: &Map<String, Value>) -> Result<String, UnknownSetting> {
     let mut filled = String::new();
     let mut rest = pattern;
@@ -41,14 +41,15 @@ pub fn fill_in(pattern: &str, settings: &Map<String, Value>) -> Result<String, U
         };
         filled.push_str(before);
         let value = value.trim_end_matches('/');
-        filled.push_str(if parent { above(value) } else { value });
+        filled.push_str(if parent { parent_of(value) } else { value });
         rest = after;
     }
     filled.push_str(rest);
     Ok(filled)
 }
 
-/// What stands before the first placeholder, whether it asks for the address above, and what follows its opening.
+/// Finds the first placeholder. Returns the text before it, whether it asks for the parent address, and the text after
+/// its opening.
 fn placeholder(text: &str) -> Option<(&str, bool, &str)> {
     let openings = [("{setting:", false), ("{parent:", true)];
     let found =
@@ -58,8 +59,8 @@ fn placeholder(text: &str) -> Option<(&str, bool, &str)> {
     Some((before, parent, rest.strip_prefix(opening)?))
 }
 
-/// The address one step above; that of a whole host is its own.
-fn above(url: &str) -> &str {
+/// Returns the URL without its last path segment. A URL without a path is its own parent.
+fn parent_of(url: &str) -> &str {
     let path = url.find("://").map_or(0, |at| at + "://".len());
     match url.rfind('/') {
         Some(at) if at > path => url.get(..at).unwrap_or(url),
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_takes_the_settings_value_or_its_default() {
+    fn a_pattern_is_filled_with_the_setting_or_its_default() {
         let schema = json!({ "properties": { "base_url": { "default": "http://127.0.0.1:8642/v1" } } });
         let settings = with_defaults(&schema, &Map::new());
         assert_eq!(
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_can_name_the_address_above_a_setting() {
+    fn a_pattern_can_refer_to_the_parent_address_of_a_setting() {
         for (base, above) in [
             ("http://h:1/v1", "http://h:1"),
             ("http://h:1/p/one/v1/", "http://h:1/p/one"),

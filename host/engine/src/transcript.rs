@@ -1,7 +1,8 @@
-//! What an executor's upstream remembers, where its component shows it.
+//! The transcript of an executor's upstream, for components that export one.
 //!
-//! A reading is a call like a probe: an instance of its own, the executor's grant, no turn. It is bounded by [`READ`], by what a
-//! guest may hand over in a call, and by the number of lines that is asked for. Whatever comes back is scrubbed.
+//! A read is a call like a probe: it gets its own instance and the executor's grant, and it belongs to no turn. It is
+//! limited by [`READ`], by the bytes that a guest may pass in one call, and by the requested number of lines.
+//! Everything in the result is scrubbed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,47 +15,47 @@ use crate::executor::{Executor, Fault, call};
 use crate::host::{Ctx, Purpose};
 use crate::limits::Limits;
 
-/// How long a reading may take: the platform's proxy waits for ten seconds.
+/// The deadline of a read, below the ten seconds for which a proxy in front of the host waits.
 const READ: Duration = Duration::from_secs(8);
 
-/// Something that was said or done, as the upstream has it.
+/// One entry of a transcript: a message or an action, as the upstream recorded it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// Greater than those of all lines before it.
+    /// The number of the line. Numbers increase along the transcript.
     pub number: u32,
-    /// Who, or what.
+    /// The author: `user`, `assistant`, `tool`, `system` or the upstream's own word.
     pub kind: String,
-    /// When.
+    /// The time of the entry, if the upstream has one.
     pub at: Option<Timestamp>,
-    /// The upstream's name for the conversation.
+    /// The upstream's id of the session.
     pub session: String,
-    /// What was said.
+    /// The text of the entry.
     pub text: String,
-    /// Whatever else.
+    /// Further data from the upstream.
     pub metadata: Option<Metadata>,
 }
 
-/// Some of the lines, oldest first.
+/// A range of a transcript, oldest line first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     /// The lines.
     pub lines: Vec<Line>,
-    /// Whether there are more already.
+    /// Whether the upstream already has more lines.
     pub more: bool,
 }
 
 impl Executor {
-    /// At most `limit` lines from the number `since` on.
+    /// Reads at most `limit` lines with the number `since` or a greater one. If `since` is 0, reads the latest lines.
     ///
     /// # Errors
-    /// A [`Failure`] that says why not; [`FailureKind::Internal`] also where the component has no transcript.
+    /// Returns a [`Failure`] if the read fails; [`FailureKind::Internal`] also if the component has no transcript.
     pub async fn transcript(&self, since: u32, limit: u32) -> Result<Page, Failure> {
         let Some(pre) = &self.component.transcript else {
             return Err(Failure::new(FailureKind::Internal, "the component has no transcript"));
         };
         let limits = Limits { deadline: READ, ..self.shared.limits };
         let query = wit::Query { settings: self.shared.settings_text.clone(), since, limit, metadata: None };
-        let ctx = Ctx::new(Purpose::Aside(Arc::clone(&self.shared)), &limits, self.places());
+        let ctx = Ctx::new(Purpose::Probe(Arc::clone(&self.shared)), &limits, self.cpu_permits());
         let result = Box::pin(call(pre.engine(), ctx, READ, async |store| {
             let instance = pre.instantiate_async(&mut *store).await?;
             instance.talaria_executor_transcript().call_read(store, &query).await
@@ -81,7 +82,7 @@ impl Executor {
             Ok(Line {
                 number: line.number,
                 kind: redactor.redact(&line.kind).into_owned(),
-                at: line.at_ms.and_then(moment),
+                at: line.at_ms.and_then(timestamp),
                 session: redactor.redact(&line.session).into_owned(),
                 text: redactor.redact(&line.text).into_owned(),
                 metadata: convert::metadata("line.metadata", line.metadata, redactor)?,
@@ -92,7 +93,7 @@ impl Executor {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is bounded before")]
-fn moment(millis: f64) -> Option<Timestamp> {
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked first")]
+fn timestamp(millis: f64) -> Option<Timestamp> {
     (0.0..=253_402_300_799_999.0).contains(&millis).then(|| Timestamp::from_millis(millis as u64))
 }

@@ -1,4 +1,7 @@
-//! `callback`: replies out of band. Where they come in is the mailbox's part; here a turn waits, within bounds.
+//! The import `callback`: a turn announces a reply that arrives out of band, and waits for it.
+//!
+//! The mailbox receives the replies. This module checks the grant and the names, and ends a wait at its timeout or when
+//! the turn is cancelled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +13,19 @@ use wasmtime::component::Resource;
 use super::{Ctx, unless_cancelled};
 use crate::contract::bindings::talaria::executor::callback as wit;
 
-/// A reply that will come. Dropping it withdraws the announcement.
+/// An expected reply. Dropping it withdraws the expectation.
 #[expect(unreachable_pub, reason = "the generated bindings export it again")]
 pub struct Pending(Box<dyn Awaited>);
 
-/// The longest id of a message, and the longest name of a chat: some of our own ids in a row.
+/// The size of the longest message id and of the longest chat name, enough for several of our own ids joined.
 const MAX_NAME: usize = 1_024;
 
-fn refused(kind: wit::ErrorKind, message: impl Into<String>) -> wit::Error {
+fn rejected(kind: wit::ErrorKind, message: impl Into<String>) -> wit::Error {
     wit::Error { kind, message: message.into() }
 }
 
 fn cancelled() -> wit::Error {
-    refused(wit::ErrorKind::Cancelled, "the turn was cancelled")
+    rejected(wit::ErrorKind::Cancelled, "the turn was cancelled")
 }
 
 fn failed(error: &CallbackError) -> wit::Error {
@@ -32,11 +35,11 @@ fn failed(error: &CallbackError) -> wit::Error {
         CallbackError::Closing => wit::ErrorKind::Cancelled,
         CallbackError::Full(_) => wit::ErrorKind::Unsupported,
         CallbackError::Store(error) => {
-            tracing::warn!(%error, "an executor's announcement was not stored");
-            return refused(wit::ErrorKind::Unsupported, "the store did not take it");
+            tracing::warn!(%error, "expected reply not stored");
+            return rejected(wit::ErrorKind::Unsupported, "the store did not take it");
         }
     };
-    refused(kind, error.to_string())
+    rejected(kind, error.to_string())
 }
 
 fn duration(timeout_ms: Option<u32>) -> Option<Duration> {
@@ -46,10 +49,10 @@ fn duration(timeout_ms: Option<u32>) -> Option<Duration> {
 impl Ctx {
     fn callbacks(&self) -> Result<&Arc<dyn Callbacks>, wit::Error> {
         let Some(shared) = self.shared() else {
-            return Err(refused(wit::ErrorKind::Unsupported, "only a turn can expect a reply"));
+            return Err(rejected(wit::ErrorKind::Unsupported, "only a turn can expect a reply"));
         };
         shared.callbacks.as_ref().ok_or_else(|| {
-            refused(
+            rejected(
                 wit::ErrorKind::Denied,
                 shared.access.deny("expect replies out of band", "callbacks = true"),
             )
@@ -64,12 +67,12 @@ impl Ctx {
     ) -> Result<Pending, wit::Error> {
         let callbacks = Arc::clone(self.callbacks()?);
         let (Some(task), Some(shared)) = (self.task(), self.shared()) else {
-            return Err(refused(wit::ErrorKind::Unsupported, "only a turn can expect a reply"));
+            return Err(rejected(wit::ErrorKind::Unsupported, "only a turn can expect a reply"));
         };
         for name in [Some(&message), chat.as_ref()].into_iter().flatten() {
             if name.is_empty() || name.len() > MAX_NAME {
                 let why = format!("a message's id, and a chat, has 1 to {MAX_NAME} bytes");
-                return Err(refused(wit::ErrorKind::Unsupported, why));
+                return Err(rejected(wit::ErrorKind::Unsupported, why));
             }
         }
         let expected = Expectation {
@@ -135,7 +138,7 @@ impl wit::HostPending for Ctx {
                 Ok(wit::Delivery { content_type: delivery.content_type, body: delivery.body })
             }
             Some(Some(Err(error))) => Err(failed(&error)),
-            Some(None) => Err(refused(wit::ErrorKind::TimedOut, "nothing came in time")),
+            Some(None) => Err(rejected(wit::ErrorKind::TimedOut, "nothing came in time")),
             None => Err(cancelled()),
         })
     }

@@ -1,4 +1,4 @@
-//! `config`: settings by name, and which secrets are there. Never a secret's value.
+//! The import `config`: settings by name, and whether a secret is set. It never returns the value of a secret.
 
 use wasmtime::Result;
 

@@ -1,4 +1,4 @@
-//! `control`: the turn's clock, and what its caller set.
+//! The import `control`: the time left, cancellation, sleep, and the session variables of a turn.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ impl wit::Host for Ctx {
             Purpose::Execute { deadline, .. } => {
                 convert::millis(deadline.saturating_duration_since(Instant::now()))
             }
-            Purpose::Describe | Purpose::Aside(_) | Purpose::Cancel { .. } => {
+            Purpose::Describe | Purpose::Probe(_) | Purpose::Cancel { .. } => {
                 convert::millis(self.limits.deadline)
             }
         })

@@ -1,4 +1,7 @@
-//! `events`: what a turn says while it runs. Everything is scrubbed on the way out.
+//! The import `events`: what a turn emits while it runs, and the questions that it asks its caller.
+//!
+//! The content of an event is scrubbed of secrets. An event is limited in size, and so is the total of a turn. A
+//! pending call fails when the turn is cancelled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +14,14 @@ use super::{Ctx, types, unless_cancelled};
 use crate::contract::bindings::talaria::executor::events as wit;
 use crate::convert;
 
-/// The largest event. Larger results belong into several pieces.
+/// The size of the largest event. A guest has to split larger results.
 const MAX_EVENT: usize = 1 << 20;
 
-/// A question that was posed; dropping it withdraws it.
+/// An open question to the caller. Dropping it withdraws the question.
 #[expect(unreachable_pub, reason = "the generated bindings export it again")]
 pub struct Question(talaria_turns::Question);
 
-fn refused(kind: wit::ErrorKind, message: impl Into<String>) -> wit::Error {
+fn rejected(kind: wit::ErrorKind, message: impl Into<String>) -> wit::Error {
     wit::Error { kind, message: message.into() }
 }
 
@@ -59,7 +62,7 @@ impl wit::HostQuestion for Ctx {
         let scope = self.scope().cloned();
         let question = self.table.get_mut(&question)?;
         let Some(scope) = scope else {
-            return Ok(Err(refused(wit::ErrorKind::Unsupported, "only a turn can ask")));
+            return Ok(Err(rejected(wit::ErrorKind::Unsupported, "only a turn can ask")));
         };
         let limit = Duration::from_millis(timeout_ms.into());
         let answer = async {
@@ -86,18 +89,18 @@ impl Ctx {
         let bytes: usize = parts.iter().map(convert::part_size).sum();
         if bytes > MAX_EVENT {
             let message = format!("the question has {bytes} bytes; {MAX_EVENT} are the most");
-            return Err(refused(wit::ErrorKind::TooLarge, message));
+            return Err(rejected(wit::ErrorKind::TooLarge, message));
         }
         if parts.is_empty() {
-            return Err(refused(wit::ErrorKind::Invalid, "the question must not be empty"));
+            return Err(rejected(wit::ErrorKind::Invalid, "the question must not be empty"));
         }
         let (Some(shared), Some(scope)) = (self.shared().cloned(), self.scope().cloned()) else {
-            return Err(refused(wit::ErrorKind::Unsupported, "only a turn can ask"));
+            return Err(rejected(wit::ErrorKind::Unsupported, "only a turn can ask"));
         };
-        // What was said before the question is read before it.
+        // Text that the redactor still holds back must reach the caller before the question.
         self.flush().await;
         let parts =
-            convert::parts(parts, &shared.redactor).map_err(|why| refused(wit::ErrorKind::Invalid, why))?;
+            convert::parts(parts, &shared.redactor).map_err(|why| rejected(wit::ErrorKind::Invalid, why))?;
         let question = guarded(&scope, scope.pose(parts)).await?;
         Ok((scope, question))
     }
@@ -105,13 +108,13 @@ impl Ctx {
     async fn say(&mut self, event: wit::Event) -> Result<(), wit::Error> {
         let bytes = size(&event);
         if bytes > MAX_EVENT {
-            return Err(refused(
+            return Err(rejected(
                 wit::ErrorKind::TooLarge,
                 format!("the event has {bytes} bytes; {MAX_EVENT} are the most"),
             ));
         }
         if self.emitted.saturating_add(bytes) > self.limits.emit_bytes {
-            return Err(refused(
+            return Err(rejected(
                 wit::ErrorKind::TooLarge,
                 format!(
                     "the turn has emitted {} bytes; {} are the most",
@@ -120,7 +123,7 @@ impl Ctx {
             ));
         }
         let (Some(shared), Some(scope)) = (self.shared().cloned(), self.scope().cloned()) else {
-            return Err(refused(wit::ErrorKind::Unsupported, "only a turn can emit"));
+            return Err(rejected(wit::ErrorKind::Unsupported, "only a turn can emit"));
         };
         let emitted = match event {
             wit::Event::TextDelta(text) => {
@@ -128,15 +131,15 @@ impl Ctx {
                 Emitted::TextDelta(deltas.push(&text))
             }
             wit::Event::Artifact(artifact) => convert_artifact(artifact, &shared.redactor)
-                .map_err(|why| refused(wit::ErrorKind::Invalid, why))?,
+                .map_err(|why| rejected(wit::ErrorKind::Invalid, why))?,
             wit::Event::Status(text) => Emitted::Status(convert::redacted(text, &shared.redactor)),
             wit::Event::ToolProgress(tool) => Emitted::Tool(
-                convert_tool(tool, &shared.redactor).map_err(|why| refused(wit::ErrorKind::Invalid, why))?,
+                convert_tool(tool, &shared.redactor).map_err(|why| rejected(wit::ErrorKind::Invalid, why))?,
             ),
             wit::Event::Custom(custom) => Emitted::Custom {
                 name: custom.name,
                 value: convert::json("value", &custom.value, &shared.redactor)
-                    .map_err(|why| refused(wit::ErrorKind::Invalid, why))?,
+                    .map_err(|why| rejected(wit::ErrorKind::Invalid, why))?,
             },
         };
         self.emitted += bytes;
@@ -147,9 +150,9 @@ impl Ctx {
     }
 }
 
-/// What a call gives; a cancelled turn's pending call fails.
+/// Awaits `call`, and fails if the turn is cancelled meanwhile.
 async fn guarded<T>(scope: &Scope, call: impl Future<Output = Result<T, TurnOver>>) -> Result<T, wit::Error> {
-    let cancelled = |why: String| refused(wit::ErrorKind::Cancelled, why);
+    let cancelled = |why: String| rejected(wit::ErrorKind::Cancelled, why);
     match unless_cancelled(Some(scope), call).await {
         Some(result) => result.map_err(|over| cancelled(over.to_string())),
         None => Err(cancelled("the turn was cancelled".into())),

@@ -1,4 +1,6 @@
-//! `http`: outbound calls, all through the egress.
+//! The import `http`: outbound calls, all through the egress.
+//!
+//! `outbound` limits the calls of a turn. A pending call fails when the turn is cancelled.
 
 use std::time::Duration;
 
@@ -10,38 +12,38 @@ use tracing::Instrument as _;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
-use super::outbound::Place;
+use super::outbound::OpenCall;
 use super::{Ctx, unless_cancelled};
 use crate::contract::bindings::talaria::executor::http as wit;
 
-/// A response whose body is still coming. Dropping it closes the connection.
+/// A response whose body is still being received. Dropping it closes the connection.
 #[expect(unreachable_pub, reason = "the generated bindings export it again")]
-pub struct Exchange(talaria_egress::Exchange, Place);
+pub struct Exchange(talaria_egress::Exchange, OpenCall);
 
 impl Ctx {
-    /// Room for a request, and the request with what the turn may still receive.
-    fn admit(&mut self, request: wit::Request) -> Result<(Place, Request), wit::Error> {
+    /// Counts a request against the limits of the turn, and limits its response to what the turn may still receive.
+    fn admit(&mut self, request: wit::Request) -> Result<(OpenCall, Request), wit::Error> {
         let shared = self.shared().cloned().ok_or_else(|| wit::Error {
             kind: wit::ErrorKind::Unsupported,
             message: "describe has no egress".into(),
         })?;
-        let place = self.outbound.admit(&shared).map_err(|error| failed(&error))?;
-        place.send(request.body.len()).map_err(|error| failed(&error))?;
+        let open_call = self.outbound.admit(&shared).map_err(|error| failed(&error))?;
+        open_call.send(request.body.len()).map_err(|error| failed(&error))?;
         let mut request = convert(request);
-        request.max_bytes = Some(request.max_bytes.unwrap_or(usize::MAX).min(place.left()));
-        Ok((place, request))
+        request.max_bytes = Some(request.max_bytes.unwrap_or(usize::MAX).min(open_call.left()));
+        Ok((open_call, request))
     }
 }
 
 impl wit::Host for Ctx {
     async fn fetch(&mut self, request: wit::Request) -> Result<Result<wit::Response, wit::Error>> {
-        let (place, request) = match self.admit(request) {
+        let (open_call, request) = match self.admit(request) {
             Ok(admitted) => admitted,
             Err(error) => return Ok(Err(error)),
         };
-        let response = apart(move || async move {
-            let response = place.shared.egress.fetch(&place.shared.access, request).await?;
-            place.receive(response.body.len())?;
+        let response = in_own_task(move || async move {
+            let response = open_call.shared.egress.fetch(&open_call.shared.access, request).await?;
+            open_call.receive(response.body.len())?;
             Ok(response)
         });
         let response = guarded(self.scope(), response).await;
@@ -53,13 +55,13 @@ impl wit::Host for Ctx {
     }
 
     async fn open(&mut self, request: wit::Request) -> Result<Result<Resource<Exchange>, wit::Error>> {
-        let (place, request) = match self.admit(request) {
+        let (open_call, request) = match self.admit(request) {
             Ok(admitted) => admitted,
             Err(error) => return Ok(Err(error)),
         };
-        let exchange = apart(move || async move {
-            let exchange = place.shared.egress.open(&place.shared.access, request).await?;
-            Ok(Exchange(exchange, place))
+        let exchange = in_own_task(move || async move {
+            let exchange = open_call.shared.egress.open(&open_call.shared.access, request).await?;
+            Ok(Exchange(exchange, open_call))
         });
         match guarded(self.scope(), exchange).await {
             Ok(exchange) => Ok(Ok(self.table.push(exchange)?)),
@@ -85,10 +87,10 @@ impl wit::HostExchange for Ctx {
         let scope = self.scope().cloned();
         let exchange = self.table.get_mut(&exchange)?;
         let max = usize::try_from(max).unwrap_or(usize::MAX);
-        let Exchange(exchange, place) = exchange;
+        let Exchange(exchange, open_call) = exchange;
         let read = async {
             let piece = exchange.read(max).await?;
-            place.receive(piece.as_ref().map_or(0, Bytes::len))?;
+            open_call.receive(piece.as_ref().map_or(0, Bytes::len))?;
             Ok(piece)
         };
         let read = guarded(scope.as_ref(), read).await;
@@ -103,10 +105,10 @@ impl wit::HostExchange for Ctx {
     ) -> Result<Result<Option<wit::SseEvent>, wit::Error>> {
         let scope = self.scope().cloned();
         let exchange = self.table.get_mut(&exchange)?;
-        let Exchange(exchange, place) = exchange;
+        let Exchange(exchange, open_call) = exchange;
         let next = async {
             let event = exchange.next_event().await?;
-            place.receive(event.as_ref().map_or(0, |event| event.data.len()))?;
+            open_call.receive(event.as_ref().map_or(0, |event| event.data.len()))?;
             Ok(event)
         };
         let next = guarded(scope.as_ref(), next).await;
@@ -121,7 +123,7 @@ impl wit::HostExchange for Ctx {
         let scope = self.scope().cloned();
         let exchange = self.table.get_mut(&exchange)?;
         let limit = Duration::from_millis(timeout_ms.into());
-        // A cancelled turn has something to be told: that it is.
+        // In a cancelled turn return true at once: the next read then fails as cancelled.
         Ok(unless_cancelled(scope.as_ref(), exchange.0.await_event(limit)).await.unwrap_or(true))
     }
 
@@ -142,12 +144,14 @@ fn convert(request: wit::Request) -> Request {
     }
 }
 
-/// A call in a task of its own, so that the client's deep call stack is not on the guest's, which is kept for as long as
-/// the guest waits. Dropping the future ends the call.
+/// Runs a call in a separate task. Dropping the returned future ends the call.
 ///
-/// The task begins at once, and makes the call's future itself: a future that held the call until then would have room for
-/// it, some KiB, and so would every future around it, on the guest's stack and on the heap.
-fn apart<T, F>(call: impl FnOnce() -> F + Send + 'static) -> impl Future<Output = T> + Send
+/// On the guest's own stack, the deep call stack of the HTTP client would stay allocated for as long as the guest
+/// waits.
+///
+/// The task starts at once and creates the call's future itself. A future that held the call until it is polled would
+/// be some KiB larger, and so would every future around it, on the guest's stack and on the heap.
+fn in_own_task<T, F>(call: impl FnOnce() -> F + Send + 'static) -> impl Future<Output = T> + Send
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
@@ -158,13 +162,13 @@ where
         match task.join_next().await {
             Some(Ok(result)) => result,
             Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime is shutting down, and this future with it.
+            // The runtime is shutting down and will drop this future.
             Some(Err(_)) | None => std::future::pending().await,
         }
     }
 }
 
-/// What a call gives; a cancelled turn's pending call fails.
+/// Awaits `call`, and fails if the turn is cancelled meanwhile.
 async fn guarded<T>(
     scope: Option<&Scope>,
     call: impl Future<Output = Result<T, Error>>,

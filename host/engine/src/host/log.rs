@@ -1,7 +1,8 @@
-//! `log`: lines in the operator's log, scrubbed, and only so many a second.
+//! The import `log`: lines in the operator's log, scrubbed of secrets and limited in rate.
 //!
-//! The rate is the executor's, all its turns together: what floods a log is many turns that say a little as much as one that
-//! says a lot. What is over it is dropped and counted, and the next line that fits says how many were.
+//! All turns of an executor share one rate, because many turns that log a little flood a log as much as one turn that
+//! logs a lot. Lines over the rate are dropped and counted; the next line within it is preceded by a warning with the
+//! count.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -13,10 +14,10 @@ use super::Ctx;
 use crate::contract::bindings::talaria::executor::log as wit;
 use crate::limits::{Limits, Rate};
 
-/// The longest line; the rest of a longer one is dropped.
+/// The length at which a line is cut.
 const MAX_LINE: usize = 4 << 10;
 
-/// What an executor may still write.
+/// The rate limit of an executor's log.
 pub(crate) struct Log(Mutex<Room>);
 
 struct Room {
@@ -30,14 +31,15 @@ impl Log {
         let now = Instant::now();
         let room = Room {
             lines: Rate::new(limits.log_lines, now),
-            // A second's worth always has room for a line.
+            // One second's worth always fits a line with its fields.
             bytes: Rate::new(limits.log_bytes.max(2 * MAX_LINE as u32), now),
             dropped: 0,
         };
         Self(Mutex::new(room))
     }
 
-    /// Whether a line of so many bytes fits, and if so, how many were dropped since the last that did.
+    /// Counts a line of so many bytes. If it is within the rate, returns the number of lines dropped since the last one
+    /// that was.
     fn admit(&self, bytes: usize, now: Instant) -> Option<u64> {
         let mut room = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = bytes as f64;
@@ -52,13 +54,13 @@ impl Log {
 }
 
 impl Ctx {
-    /// Whether a line of so many bytes may be written now.
+    /// Returns whether a line of so many bytes may be written now, and logs how many were dropped before it.
     pub(super) fn may_log(&self, bytes: usize) -> bool {
         let Some(shared) = self.shared() else { return false };
         let admitted = shared.log.admit(bytes, Instant::now());
         if let Some(dropped @ 1..) = admitted {
             let executor = shared.name.as_str();
-            warn!(executor, dropped, "log lines of the guest were dropped: too many a second");
+            warn!(executor, dropped, "dropped log lines of the guest: too many per second");
         }
         admitted.is_some()
     }
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_and_bytes_over_the_rate_are_dropped_and_counted() {
+    fn drops_and_counts_lines_and_bytes_over_the_rate() {
         let limits = Limits { log_lines: 10, log_bytes: 16 << 10, ..Limits::default() };
         let (log, start) = (Log::new(&limits), Instant::now());
         let written = (0..1_000).filter(|_| log.admit(10, start).is_some()).count();
@@ -106,6 +108,6 @@ mod tests {
         let later = start + Duration::from_secs(1);
         assert_eq!(log.admit(10, later), Some(990));
         let written = (0..9).filter(|_| log.admit(MAX_LINE, later).is_some()).count();
-        assert_eq!(written, 3, "16 KiB have no room for a fourth beside the first line");
+        assert_eq!(written, 3, "after the first line, 16 KiB fit three more, not four");
     }
 }

@@ -1,10 +1,10 @@
-//! What a guest can reach: one module for each import of the contract, and one for WASI.
+//! The imports of a guest: one module for each interface of the contract, and one for WASI.
 //!
-//! [`Ctx`] is the state of one call. Its imports depend on why the guest was called: only a turn has a task, and `describe`
-//! has nothing at all.
+//! [`Ctx`] is the state of one call. Its imports depend on why the guest was called: only a turn has a task, and
+//! `describe` has nothing at all.
 //!
-//! Calls that nothing else logs are events of the target `import`, at the level `trace` and without content, for
-//! `talaria executor test`.
+//! Calls that are not logged elsewhere are traced with the target `import`, without their content. `talaria executor
+//! test` shows them.
 
 pub(crate) mod callback;
 mod config;
@@ -36,8 +36,8 @@ use crate::session::{Session, SessionKeys};
 /// Why the guest was called.
 pub(crate) enum Purpose {
     Describe,
-    /// A probe, or a look at the transcript: no turn.
-    Aside(Arc<Shared>),
+    /// A probe or a read of the transcript, outside of a turn.
+    Probe(Arc<Shared>),
     Cancel {
         shared: Arc<Shared>,
         of: About,
@@ -63,21 +63,21 @@ pub(crate) struct Ctx {
     pub(crate) memory: Memory,
     pub(crate) cpu: Cpu,
     table: ResourceTable,
-    /// Made when the guest first uses it, which most turns never do.
+    /// Created when the guest first uses it, which most turns never do.
     wasi: Option<Box<WasiCtx>>,
     wasi_http: Option<Box<WasiHttpCtx>>,
     outbound: outbound::Outbound,
-    stderr: stderr::LastWords,
+    stderr: stderr::CapturedStderr,
     emitted: usize,
     deltas: Option<RedactorStream>,
 }
 
 impl Ctx {
-    /// The state of a call that may compute in these places.
-    pub(crate) fn new(purpose: Purpose, limits: &Limits, places: &Arc<Semaphore>) -> Self {
+    /// Creates the state of a call. The guest shares `cpu_permits` with all others that compute.
+    pub(crate) fn new(purpose: Purpose, limits: &Limits, cpu_permits: &Arc<Semaphore>) -> Self {
         let cancelled = match &purpose {
             Purpose::Execute { scope, .. } => Some(scope.cancelled().clone()),
-            Purpose::Describe | Purpose::Aside(_) | Purpose::Cancel { .. } => None,
+            Purpose::Describe | Purpose::Probe(_) | Purpose::Cancel { .. } => None,
         };
         let outbound = outbound::Outbound::new(purpose.shared().cloned(), cancelled, limits);
         let mut table = ResourceTable::new();
@@ -86,12 +86,12 @@ impl Ctx {
             purpose,
             limits: *limits,
             memory: Memory::new(limits.memory),
-            cpu: Cpu::new(limits.cpu, Arc::clone(places)),
+            cpu: Cpu::new(limits.cpu, Arc::clone(cpu_permits)),
             table,
             wasi: None,
             wasi_http: None,
             outbound,
-            stderr: stderr::LastWords::default(),
+            stderr: stderr::CapturedStderr::default(),
             emitted: 0,
             deltas: None,
         }
@@ -101,13 +101,13 @@ impl Ctx {
         &self.limits
     }
 
-    /// What the guest wrote to its standard error: a panic's message, most of the time.
-    pub(crate) fn last_words(&self) -> String {
-        let said = self.stderr.text();
-        self.shared().map_or_else(String::new, |shared| shared.redactor.redact(said.trim()).into_owned())
+    /// Returns what the guest wrote to its standard error, usually the message of a panic.
+    pub(crate) fn stderr_text(&self) -> String {
+        let text = self.stderr.text();
+        self.shared().map_or_else(String::new, |shared| shared.redactor.redact(text.trim()).into_owned())
     }
 
-    /// Emits what was held back of the text deltas.
+    /// Emits the text that the redactor of deltas still holds back.
     pub(crate) async fn flush(&mut self) {
         let rest = self.deltas.as_mut().map(RedactorStream::finish).unwrap_or_default();
         if let (Some(scope), false) = (self.scope(), rest.is_empty()) {
@@ -122,15 +122,15 @@ impl Ctx {
     fn scope(&self) -> Option<&Scope> {
         match &self.purpose {
             Purpose::Execute { scope, .. } => Some(scope),
-            Purpose::Describe | Purpose::Aside(_) | Purpose::Cancel { .. } => None,
+            Purpose::Describe | Purpose::Probe(_) | Purpose::Cancel { .. } => None,
         }
     }
 
-    /// The turn that the call is about, if it is about one.
+    /// Returns the turn that the call is about, if any.
     fn about(&self) -> Option<&About> {
         match &self.purpose {
             Purpose::Execute { of, .. } | Purpose::Cancel { of, .. } => Some(of),
-            Purpose::Describe | Purpose::Aside(_) => None,
+            Purpose::Describe | Purpose::Probe(_) => None,
         }
     }
 
@@ -138,13 +138,14 @@ impl Ctx {
         self.about().map(|about| &about.task)
     }
 
-    /// Whether the turn was cancelled.
+    /// Returns whether the turn was cancelled.
     fn is_cancelled(&self) -> bool {
         self.scope().is_some_and(|scope| scope.cancelled().is_cancelled())
     }
 }
 
-/// The result of `wait`, or `None` if the turn is cancelled meanwhile. Outside of a turn nothing is cancelled.
+/// Returns the result of `wait`, or `None` if the turn is cancelled meanwhile. Outside of a turn there is no
+/// cancellation.
 async fn unless_cancelled<T>(scope: Option<&Scope>, wait: impl Future<Output = T>) -> Option<T> {
     match scope {
         Some(scope) => scope.cancelled().run_until_cancelled(wait).await,
@@ -167,7 +168,7 @@ impl Purpose {
     fn shared(&self) -> Option<&Arc<Shared>> {
         match self {
             Self::Describe => None,
-            Self::Aside(shared) | Self::Cancel { shared, .. } | Self::Execute { shared, .. } => Some(shared),
+            Self::Probe(shared) | Self::Cancel { shared, .. } | Self::Execute { shared, .. } => Some(shared),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! What one call of a guest sends out: counted, bounded, and through the egress, whichever import it came by.
+//! Limits on the outbound calls of one turn, whichever import makes them.
 //!
-//! A turn may make so many calls, have so many open at once, and send and receive so many bytes of bodies. What is over a
-//! bound fails with the line that would raise it; the turn goes on, unless the guest gives up.
+//! A turn may make a limited number of calls, have a limited number open at once, and send and receive a limited number
+//! of body bytes. A call that exceeds a limit fails with a message that names the configuration line to raise it. The
+//! turn carries on unless the guest gives up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::executor::Shared;
 use crate::limits::Limits;
 
-/// The outbound side of one call.
+/// The outbound calls of one call of a guest.
 pub(crate) struct Outbound {
     pub(super) shared: Option<Arc<Shared>>,
     pub(super) cancelled: Option<CancellationToken>,
@@ -24,8 +25,8 @@ pub(crate) struct Outbound {
     open: Arc<Semaphore>,
 }
 
-/// A call that is open. Dropping it makes room for another.
-pub(crate) struct Place {
+/// An open outbound call. Dropping it allows another one.
+pub(crate) struct OpenCall {
     pub(super) shared: Arc<Shared>,
     sent: Arc<AtomicUsize>,
     received: Arc<AtomicUsize>,
@@ -50,8 +51,8 @@ impl Outbound {
         }
     }
 
-    /// Room for another call.
-    pub(super) fn admit(&mut self, shared: &Arc<Shared>) -> Result<Place, Error> {
+    /// Counts another call, or denies it if a limit is reached.
+    pub(super) fn admit(&mut self, shared: &Arc<Shared>) -> Result<OpenCall, Error> {
         let denied =
             |what: String, add: String| Err(Error::new(ErrorKind::Denied, shared.access.deny(what, &add)));
         let Limits { calls, connections, .. } = self.limits;
@@ -64,7 +65,7 @@ impl Outbound {
             return denied(format!("have more than {connections} calls open at once"), add);
         };
         self.calls += 1;
-        Ok(Place {
+        Ok(OpenCall {
             shared: Arc::clone(shared),
             sent: Arc::clone(&self.sent),
             received: Arc::clone(&self.received),
@@ -74,18 +75,18 @@ impl Outbound {
     }
 }
 
-impl Place {
-    /// Counts bytes to be sent.
+impl OpenCall {
+    /// Counts bytes before they are sent.
     pub(super) fn send(&self, bytes: usize) -> Result<(), Error> {
         self.count(&self.sent, bytes, self.limits.sent_bytes, "send", "bytes_out")
     }
 
-    /// Counts bytes that came.
+    /// Counts received bytes.
     pub(super) fn receive(&self, bytes: usize) -> Result<(), Error> {
         self.count(&self.received, bytes, self.limits.received_bytes, "receive", "bytes_in")
     }
 
-    /// What may still come.
+    /// Returns the number of bytes that the turn may still receive.
     pub(super) fn left(&self) -> usize {
         self.limits.received_bytes.saturating_sub(self.received.load(Ordering::Relaxed))
     }
@@ -98,7 +99,7 @@ impl Place {
         verb: &str,
         key: &str,
     ) -> Result<(), Error> {
-        // Adding before the check would let one call that is refused use up what is left.
+        // Adding before the check would let a single rejected call use up the rest of the limit.
         let before = counter.load(Ordering::Relaxed);
         if before.saturating_add(bytes) <= most {
             counter.fetch_add(bytes, Ordering::Relaxed);

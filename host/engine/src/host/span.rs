@@ -1,5 +1,6 @@
-//! `span`: stretches of a guest's work in the host's trace, scrubbed like everything that leaves it. What it notes on them
-//! are lines like those of `log`, and count as such.
+//! The import `span`: spans of a guest in the host's trace. The values of attributes are scrubbed of secrets.
+//!
+//! Attributes and events that a guest adds to a span later are log lines, and count towards the rate limit of `log`.
 
 use wasmtime::Result;
 use wasmtime::component::Resource;
@@ -7,7 +8,7 @@ use wasmtime::component::Resource;
 use super::Ctx;
 use crate::contract::bindings::talaria::executor::span as wit;
 
-/// A stretch of work; it ends when the guest drops it.
+/// A span of a guest. It ends when the guest drops it.
 #[expect(unreachable_pub, reason = "the generated bindings export it again")]
 pub struct Span(tracing::Span);
 
@@ -23,7 +24,7 @@ impl wit::HostSpan for Ctx {
     fn new(&mut self, name: String, attributes: Vec<(String, String)>) -> Result<Resource<Span>> {
         let attributes: Vec<(String, String)> =
             attributes.into_iter().map(|(key, value)| (key, self.redacted(value))).collect();
-        // Span names are static in the tracing crate; exporters take `otel.name` instead.
+        // The tracing crate needs static span names; exporters use `otel.name` instead.
         let span =
             tracing::info_span!(target: "guest", "guest.span", otel.name = name, attributes = ?attributes);
         Ok(self.table.push(Span(span))?)

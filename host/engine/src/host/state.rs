@@ -1,4 +1,7 @@
-//! `state`: what an executor remembers of a conversation.
+//! The import `state`: values, history and checkpoints that an executor stores for a context.
+//!
+//! Keys, values and the total per context are limited in size, and so is the history that a call returns. If the store
+//! fails, the guest gets `unavailable` and the log gets the cause.
 
 use talaria_turns::StoreError;
 use wasmtime::Result;
@@ -7,30 +10,34 @@ use super::Ctx;
 use crate::contract::bindings::talaria::executor::{state as wit, types};
 use crate::convert;
 
-/// The longest key.
+/// The size of the longest key.
 const MAX_KEY: usize = 256;
-/// The largest value. It is for ids and cursors, not for documents.
+/// The size of the largest value. State is for ids and cursors, not for documents.
 const MAX_VALUE: usize = 64 << 10;
-/// The most messages of a conversation that a turn is given at once.
+/// The maximum number of messages of a context that one call returns.
 const MAX_HISTORY: usize = 1_000;
-/// The most bytes of them: more text than any model reads, and room for a picture or two. A guest has to hold them.
+/// The maximum size of these messages, which the guest has to hold in memory. It is more text than a model reads, with
+/// room for a picture or two.
 const MAX_HISTORY_BYTES: usize = 4 << 20;
 
-fn refused(kind: wit::ErrorKind, message: impl Into<String>) -> wit::Error {
+fn rejected(kind: wit::ErrorKind, message: impl Into<String>) -> wit::Error {
     wit::Error { kind, message: message.into() }
 }
 
 fn unavailable(error: &StoreError) -> wit::Error {
-    tracing::warn!(%error, "an executor's state was not stored");
-    refused(wit::ErrorKind::Unavailable, "the store did not take it")
+    tracing::warn!(%error, "executor state not read or stored");
+    rejected(wit::ErrorKind::Unavailable, "the store did not take it")
 }
 
 impl Ctx {
     fn remembering(&self, key: &str) -> Result<&talaria_turns::Scope, wit::Error> {
         if key.len() > MAX_KEY {
-            return Err(refused(wit::ErrorKind::TooLarge, format!("the key is longer than {MAX_KEY} bytes")));
+            return Err(rejected(
+                wit::ErrorKind::TooLarge,
+                format!("the key is longer than {MAX_KEY} bytes"),
+            ));
         }
-        self.scope().ok_or_else(|| refused(wit::ErrorKind::Unsupported, "only a turn has state"))
+        self.scope().ok_or_else(|| rejected(wit::ErrorKind::Unsupported, "only a turn has state"))
     }
 }
 
@@ -52,7 +59,7 @@ impl wit::Host for Ctx {
             Err(error) => return Ok(Err(error)),
         };
         if value.as_ref().is_some_and(|value| value.len() > MAX_VALUE) {
-            return Ok(Err(refused(
+            return Ok(Err(rejected(
                 wit::ErrorKind::TooLarge,
                 format!("the value is larger than {MAX_VALUE} bytes"),
             )));
@@ -64,7 +71,7 @@ impl wit::Host for Ctx {
                 Ok(beside) if beside.saturating_add(key.len() + value.len()) > most => {
                     let add = format!("state = \"{}KiB\"", (most >> 9).max(1));
                     let what = format_args!("remember more than {most} bytes of a conversation");
-                    return Ok(Err(refused(wit::ErrorKind::TooLarge, shared.access.deny(what, &add))));
+                    return Ok(Err(rejected(wit::ErrorKind::TooLarge, shared.access.deny(what, &add))));
                 }
                 Ok(_) => {}
             }
@@ -85,8 +92,8 @@ impl wit::Host for Ctx {
         Ok(match history {
             Ok(messages) => Ok(messages.iter().map(|message| convert::message(message)).collect()),
             Err(error) => {
-                tracing::warn!(%error, "a conversation could not be read");
-                Err(refused(wit::ErrorKind::Unavailable, "the store could not read the conversation"))
+                tracing::warn!(%error, "history of a context not read");
+                Err(rejected(wit::ErrorKind::Unavailable, "the store could not read the conversation"))
             }
         })
     }
@@ -98,7 +105,7 @@ impl wit::Host for Ctx {
         };
         if data.len() > MAX_VALUE {
             let message = format!("the data is larger than {MAX_VALUE} bytes");
-            return Ok(Err(refused(wit::ErrorKind::TooLarge, message)));
+            return Ok(Err(rejected(wit::ErrorKind::TooLarge, message)));
         }
         Ok(scope.checkpoint(data).await.map_err(|error| unavailable(&error)))
     }

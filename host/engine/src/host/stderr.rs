@@ -1,17 +1,17 @@
-//! A guest's standard error: the beginning is kept for the log, the rest is dropped.
+//! The standard error of a guest. The beginning is kept for the log; the rest is dropped.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-/// How much is kept. A panic's message with its place fits.
+/// The number of bytes kept, enough for the message and location of a panic.
 const KEPT: usize = 2 << 10;
 
 #[derive(Clone, Default)]
-pub(super) struct LastWords(Arc<Mutex<Vec<u8>>>);
+pub(super) struct CapturedStderr(Arc<Mutex<Vec<u8>>>);
 
-impl LastWords {
+impl CapturedStderr {
     pub(super) fn text(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&kept).into_owned()
@@ -24,7 +24,7 @@ impl LastWords {
     }
 }
 
-impl OutputStream for LastWords {
+impl OutputStream for CapturedStderr {
     fn write(&mut self, bytes: bytes::Bytes) -> StreamResult<()> {
         self.keep(&bytes);
         Ok(())
@@ -40,17 +40,17 @@ impl OutputStream for LastWords {
 }
 
 #[async_trait::async_trait]
-impl Pollable for LastWords {
+impl Pollable for CapturedStderr {
     async fn ready(&mut self) {}
 }
 
-impl IsTerminal for LastWords {
+impl IsTerminal for CapturedStderr {
     fn is_terminal(&self) -> bool {
         false
     }
 }
 
-impl StdoutStream for LastWords {
+impl StdoutStream for CapturedStderr {
     fn p2_stream(&self) -> Box<dyn OutputStream> {
         Box::new(self.clone())
     }

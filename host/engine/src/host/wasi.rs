@@ -1,12 +1,12 @@
-//! WASI 0.2 as guests have it: enough for programs to start, and nothing that reaches out.
+//! WASI 0.2 for guests: enough for programs to start, and no access to the outside.
 //!
-//! There are no sockets, arguments and variables, and no files but those of a folder that was granted. Clocks tell
-//! milliseconds unless more is granted. Random numbers are always there, since hash tables, Python and JavaScript do not
-//! start without; those that nobody can guess are granted (docs/decisions/016).
+//! There are no sockets, arguments or environment variables, and no files except in a granted folder. Clocks have a
+//! resolution of one millisecond unless precise clocks are granted. Random numbers are always available, since hash
+//! tables, Python and JavaScript do not start without them; secure random numbers need a grant (docs/decisions/016).
 //!
-//! `wasi:http/outgoing-handler` is always linked, so that programs which bring `fetch` load, and goes through the same
-//! egress as `talaria:executor/http`: the same grants, secrets and bounds. Without the grant each call is denied. The
-//! library is built without a sender of its own.
+//! `wasi:http/outgoing-handler` is always linked, so that programs with a built-in `fetch` load. Its calls use the same
+//! egress as `talaria:executor/http`, with the same grants, secrets and limits. Without the grant `wasi_http` every
+//! such call is denied. The WASI library is built without its own HTTP client, so no call can bypass the egress.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -23,21 +23,21 @@ use wasmtime_wasi_http::{
 };
 
 use super::Ctx;
-use super::outbound::{Outbound, Place};
-use super::stderr::LastWords;
+use super::outbound::{OpenCall, Outbound};
+use super::stderr::CapturedStderr;
 use crate::limits::{FOLDER, Wasi};
 
-/// What clocks tell unless more is granted. Coarse against what timing attacks on caches need.
+/// The resolution of clocks unless precise ones are granted. It is too coarse for timing attacks on CPU caches.
 const COARSE: Duration = Duration::from_millis(1);
-/// How much of a response is handed over at once.
+/// The size of the pieces in which a response body is passed to the guest.
 const PIECE: usize = 64 << 10;
-/// Bytes of header fields that a guest may hold at once, as the egress bounds what is sent.
+/// The maximum size of header fields that a guest may hold at once, the same as the egress allows in a request.
 const FIELDS: usize = 64 << 10;
-/// Headers that the egress sets itself.
+/// Headers that the egress sets itself and that are dropped from a guest's request.
 const OURS: [http::HeaderName; 2] = [http::header::HOST, http::header::CONTENT_LENGTH];
 
-/// A guest's WASI, by what it was granted.
-pub(super) fn context(stderr: LastWords, granted: &Wasi) -> WasiCtx {
+/// Creates the WASI context of a guest according to its grant.
+pub(super) fn context(stderr: CapturedStderr, granted: &Wasi) -> WasiCtx {
     let mut wasi = WasiCtx::builder();
     wasi.stderr(stderr).allow_tcp(false).allow_udp(false);
     if !granted.random {
@@ -49,12 +49,12 @@ pub(super) fn context(stderr: LastWords, granted: &Wasi) -> WasiCtx {
     if let Some(folder) = &granted.folder
         && let Err(error) = wasi.preopened_dir(folder, FOLDER, FsPerms::ReadOnly)
     {
-        tracing::warn!(folder = %folder.display(), %error, "the granted folder cannot be opened");
+        tracing::warn!(folder = %folder.display(), %error, "granted folder not opened; the guest runs without it");
     }
     wasi.build()
 }
 
-/// A clock that tells [`COARSE`] steps.
+/// A clock with the resolution [`COARSE`].
 struct Coarse {
     start: Instant,
 }
@@ -129,17 +129,17 @@ impl WasiHttpHooks for Outbound {
             return Box::new(std::future::ready(Err(Error::HttpRequestDenied)));
         };
         if !shared.wasi.http {
-            // The error has no room for words; the log has the line to add.
+            // This error has no message; `deny` logs the configuration line to add.
             shared.access.deny("use wasi:http", "wasi_http = true");
             return Box::new(std::future::ready(Err(Error::HttpRequestDenied)));
         }
-        let place = match self.admit(&shared) {
-            Ok(place) => place,
+        let open_call = match self.admit(&shared) {
+            Ok(open_call) => open_call,
             Err(error) => return Box::new(std::future::ready(Err(failed(&error)))),
         };
         let cancelled = self.cancelled.clone().unwrap_or_default();
         Box::new(async move {
-            match cancelled.run_until_cancelled(send(place, request, options)).await {
+            match cancelled.run_until_cancelled(send(open_call, request, options)).await {
                 Some(sent) => sent,
                 None => Err(Error::ConnectionTerminated),
             }
@@ -147,15 +147,19 @@ impl WasiHttpHooks for Outbound {
     }
 }
 
-async fn send(place: Place, request: http::Request<WasiBody>, options: Option<RequestOptions>) -> Sent {
+async fn send(
+    open_call: OpenCall,
+    request: http::Request<WasiBody>,
+    options: Option<RequestOptions>,
+) -> Sent {
     let (head, body) = request.into_parts();
-    let most = place.shared.access.bounds.request_body;
+    let most = open_call.shared.access.bounds.request_body;
     let body: Bytes = match Limited::new(body, most).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => return Err(Error::HttpRequestBodySize(None)),
         Err(_) => return Err(Error::ConnectionTerminated),
     };
-    place.send(body.len()).map_err(|error| failed(&error))?;
+    open_call.send(body.len()).map_err(|error| failed(&error))?;
     let mut headers = Vec::with_capacity(head.headers.len());
     for (name, value) in head.headers.iter().filter(|(name, _)| !OURS.contains(name)) {
         let Ok(value) = value.to_str() else {
@@ -172,9 +176,9 @@ async fn send(place: Place, request: http::Request<WasiBody>, options: Option<Re
         headers,
         body,
         timeout: None,
-        max_bytes: Some(place.left()),
+        max_bytes: Some(open_call.left()),
     };
-    let opening = place.shared.egress.open(&place.shared.access, request);
+    let opening = open_call.shared.egress.open(&open_call.shared.access, request);
     let exchange = match options.and_then(|options| options.first_byte_timeout) {
         Some(limit) => tokio::time::timeout(limit, opening).await.map_err(|_| Error::HttpResponseTimeout)?,
         None => opening.await,
@@ -184,15 +188,15 @@ async fn send(place: Place, request: http::Request<WasiBody>, options: Option<Re
     for (name, value) in exchange.headers() {
         response = response.header(name, value);
     }
-    let pieces = stream::unfold(Some((exchange, place)), |open| async {
-        let (mut exchange, place) = open?;
+    let pieces = stream::unfold(Some((exchange, open_call)), |open| async {
+        let (mut exchange, open_call) = open?;
         let piece = exchange.read(PIECE).await.and_then(|piece| {
-            place.receive(piece.as_ref().map_or(0, Bytes::len))?;
+            open_call.receive(piece.as_ref().map_or(0, Bytes::len))?;
             Ok(piece)
         });
         match piece {
             Ok(None) => None,
-            Ok(Some(piece)) => Some((Ok(Frame::data(piece)), Some((exchange, place)))),
+            Ok(Some(piece)) => Some((Ok(Frame::data(piece)), Some((exchange, open_call)))),
             Err(error) => Some((Err(failed(&error)), None)),
         }
     });
@@ -219,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn coarse_clocks_tell_milliseconds() {
+    fn coarse_clocks_have_a_resolution_of_one_millisecond() {
         assert_eq!(coarse(Duration::from_micros(1_999)), COARSE);
         let clock = Coarse::new();
         assert_eq!(HostMonotonicClock::now(&clock) % 1_000_000, 0);
