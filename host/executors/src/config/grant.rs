@@ -47,15 +47,14 @@ pub struct GrantSection {
     /// The secrets that may be filled into its calls, by name, each towards everything in `egress` or towards `to` only.
     /// A secret's value is the environment variable of that name, or the file that `NAME_FILE` names.
     ///
-    /// Default: `API_SERVER_KEY` for `builtin:chat-completions` and `builtin:hermes-runs`, `OPENAI_API_KEY` for
-    /// `builtin:hermes`, `MOLECULE_A2A_PLATFORM_SHARED_SECRET` for `builtin:plugin-callback`; none for any other
+    /// Default: the key of its upstream for a built-in component, see [executors.md](executors.md); none for any other
     ///
     /// Example: `secrets = ["MODEL_KEY", { name = "SEARCH_KEY", to = ["https://search.example.com/*"] }]`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets: Option<Vec<SecretGrant>>,
     /// Lets it receive callbacks, at the address of `[callback]`.
     ///
-    /// Default: `true` for `builtin:plugin-callback`; `false` for any other
+    /// Default: `true` for a built-in component that needs callbacks; `false` for any other
     ///
     /// Example: `callbacks = true`
     #[serde(skip_serializing_if = "Option::is_none")]

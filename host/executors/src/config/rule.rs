@@ -51,7 +51,7 @@ pub struct RouteRule {
     ///
     /// Default: any
     ///
-    /// Example: `model = "nousresearch/*"`
+    /// Example: `model = "acme/large-*"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Patterns>,
     /// Other metadata of the message, else of the request: each key with the values that match.
@@ -71,7 +71,7 @@ pub struct RouteRule {
     pub weight: Option<Weight>,
     /// The executor that takes the message.
     ///
-    /// Example: `executor = "hermes-runs"`
+    /// Example: `executor = "my-agent"`
     pub executor: ExecutorName,
 }
 
@@ -141,7 +141,7 @@ impl<'de> Visitor<'de> for OneOrMore {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Patterns, E> {
         match text {
-            "" => Err(E::custom("an empty pattern fits nothing; leave the key out, or write \"*\"")),
+            "" => Err(E::custom("an empty pattern matches nothing; leave the key out, or write \"*\"")),
             text => Ok(Patterns(vec![text.to_owned()])),
         }
     }
@@ -152,7 +152,9 @@ impl<'de> Visitor<'de> for OneOrMore {
             patterns.extend(self::OneOrMore.visit_str::<A::Error>(&pattern)?.0);
         }
         match patterns.is_empty() {
-            true => Err(de::Error::custom("an empty list fits nothing; leave the key out, or write \"*\"")),
+            true => {
+                Err(de::Error::custom("an empty list matches nothing; leave the key out, or write \"*\""))
+            }
             false => Ok(Patterns(patterns)),
         }
     }
@@ -210,7 +212,7 @@ impl<'de> Deserialize<'de> for Weight {
         match (0.0..=100.0).contains(&weight) {
             true => Ok(Self(weight)),
             false => Err(de::Error::custom(format!(
-                "{weight} is no share of 100 conversations; give a number from 0 to 100, such as 5"
+                "{weight} is not a percentage; give a number from 0 to 100, such as 5"
             ))),
         }
     }

@@ -35,7 +35,7 @@ pub struct ExecutorSection {
     pub component: Option<ComponentRef>,
     /// How long a turn may take, waiting included; at most a day.
     ///
-    /// Default: `600s`; for `builtin:plugin-callback` `1860s`, a minute more than hermes-agent gives a turn
+    /// Default: `600s`; a built-in component may have its own
     ///
     /// Example: `deadline = "120s"`
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub struct ExecutorSection {
     pub queue: NonZeroU32,
     /// The executor that takes its turns while it is not ready; `none` for no fallback. Once ready, it takes its turns again.
     ///
-    /// Default: none; `chat-completions` for `plugin-callback` if `MOLECULE_A2A_PLATFORM_ENABLED` makes that the default
+    /// Default: none; a built-in executor may have its own
     ///
     /// Example: `fallback = "chat-completions"`
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,14 +63,10 @@ pub struct ExecutorSection {
     /// Example: `fail_mode = "last-good"`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail_mode: Option<FailMode>,
-    /// Settings of the component, checked against its schema. Built in: `base_url`, `model` and `system_prompt`
-    /// for `chat-completions`, `hermes-runs` and `hermes`, `history` for `chat-completions` and `hermes`, and `tools` for
-    /// `hermes`; `inbound_url`, `health_url`, `chat_id`, `workspace_id` and `reply_timeout_seconds` for `plugin-callback`.
-    /// `HERMES_API_BASE` overrides `base_url` of `executor.chat-completions` and `executor.hermes-runs`, `OPENAI_BASE_URL`
-    /// that of `executor.hermes`, `MOLECULE_A2A_PLATFORM_HOST` and `_PORT` override `inbound_url` of
-    /// `executor.plugin-callback`.
+    /// The settings of the component, checked against its schema. [executors.md](executors.md) lists the settings of the
+    /// built-in components, and the environment variables that override them.
     ///
-    /// Example: `settings = { base_url = "http://127.0.0.1:8642/v1", model = "hermes-agent" }`
+    /// Example: `settings = { base_url = "http://127.0.0.1:8642/v1", model = "large" }`
     #[serde(deserialize_with = "settings")]
     pub settings: Map<String, Value>,
     /// What the component may do.

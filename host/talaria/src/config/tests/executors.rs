@@ -222,12 +222,12 @@ fn a_rule_needs_its_executor_and_a_name_of_its_own() {
          (known: name, skill, tenant, principal, model, metadata, weight, executor)"
     );
     for (line, said) in [
-        ("skill = \"\"", "an empty pattern fits nothing"),
-        ("skill = []", "an empty list fits nothing"),
+        ("skill = \"\"", "an empty pattern matches nothing"),
+        ("skill = []", "an empty list matches nothing"),
         ("skill = 7", "expected a pattern such as \"acme-*\", or a list of them"),
-        ("weight = 101", "101 is no share of 100 conversations"),
-        ("weight = -1", "-1 is no share of 100 conversations"),
-        ("weight = nan", "NaN is no share of 100 conversations"),
+        ("weight = 101", "101 is not a percentage"),
+        ("weight = -1", "-1 is not a percentage"),
+        ("weight = nan", "NaN is not a percentage"),
         ("metadata = { tier = 1 }", "expected a pattern"),
     ] {
         let error = error(&format!("[[route]]\nexecutor = \"conformance\"\n{line}"));
