@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use talaria_engine::Limits;
 use talaria_fakes::FakePlugin;
 use talaria_rig::{MailHost, Rig};
-use talaria_turns::{Content, Emitted, Failure, Message, Outcome, Part, Role, Said, Turn};
+use talaria_turns::{Content, Emitted, Failure, Message, Outcome, Part, Role, Turn, TurnSignal};
 use tokio::sync::mpsc;
 
 /// The secret that plugin and bridge share; the executor may name it but never sees it.
@@ -42,7 +42,7 @@ fn with_metadata(turn: Turn, metadata: Value) -> Turn {
 
 /// A turn under way: its signals and its end.
 struct Running {
-    said: mpsc::Receiver<Said>,
+    said: mpsc::Receiver<TurnSignal>,
     end: tokio::task::JoinHandle<Result<Outcome, Failure>>,
 }
 
@@ -54,10 +54,10 @@ impl Running {
     }
 
     /// Waits for the next signal; checkpoints are acknowledged on the way.
-    async fn next(&mut self) -> Said {
+    async fn next(&mut self) -> TurnSignal {
         loop {
             match talaria_fakes::soon("the turn says something", self.said.recv()).await.unwrap() {
-                Said::Checkpoint { kept, .. } => drop(kept.send(Ok(()))),
+                TurnSignal::Checkpoint { kept, .. } => drop(kept.send(Ok(()))),
                 said => return said,
             }
         }
@@ -65,7 +65,7 @@ impl Running {
 
     async fn status(&mut self) -> String {
         let said = self.next().await;
-        let Said::Emitted(emitted) = said else { panic!("not a status: {said:?}") };
+        let TurnSignal::Emitted(emitted) = said else { panic!("not a status: {said:?}") };
         match *emitted {
             Emitted::Status(text) => text,
             said => panic!("not a status: {said:?}"),
@@ -75,7 +75,7 @@ impl Running {
     /// Waits for the next question; returns its text and the sender for the answer.
     async fn question(&mut self) -> (String, tokio::sync::oneshot::Sender<Arc<Message>>) {
         match self.next().await {
-            Said::Ask { parts, answer } => (text(&parts), answer),
+            TurnSignal::Ask { parts, answer } => (text(&parts), answer),
             said => panic!("not a question: {said:?}"),
         }
     }
@@ -85,7 +85,7 @@ impl Running {
         let outcome = talaria_fakes::soon("the turn ends", async {
             loop {
                 tokio::select! {
-                    Some(said) = self.said.recv() => if let Said::Checkpoint { kept, .. } = said {
+                    Some(said) = self.said.recv() => if let TurnSignal::Checkpoint { kept, .. } = said {
                         let _ = kept.send(Ok(()));
                     },
                     end = &mut self.end => return end.unwrap(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use http::{HeaderMap, Method, Request, StatusCode};
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use talaria_turns::{Hook, Place, Principal, Task, TaskId, Timestamp};
+use talaria_turns::{Place, Principal, PushConfig, Task, TaskId, Timestamp};
 
 use crate::auth::{Auth, Token};
 use crate::capabilities::Capabilities;
@@ -92,7 +92,7 @@ pub fn read_message(dialect: Dialect, message: Value) -> Result<Addressed, Strin
         .map_err(|violation| format!("{} {}", violation.field, violation.description))
 }
 
-pub fn read_push_config(dialect: Dialect, params: Value) -> Option<(TaskId, Hook)> {
+pub fn read_push_config(dialect: Dialect, params: Value) -> Option<(TaskId, PushConfig)> {
     let fields = Fields::of(params, Path::Root).ok()?;
     match push::operation(dialect, Verb::CreatePushConfig, fields).ok()? {
         Operation::CreatePushConfig(task, config) => Some((task, *config)),
@@ -100,7 +100,7 @@ pub fn read_push_config(dialect: Dialect, params: Value) -> Option<(TaskId, Hook
     }
 }
 
-pub fn write_push_config(dialect: Dialect, task: &TaskId, config: &Hook) -> serde_json::Result<String> {
+pub fn write_push_config(dialect: Dialect, task: &TaskId, config: &PushConfig) -> serde_json::Result<String> {
     serde_json::to_string(&PushConfigOut(dialect, task, config))
 }
 

@@ -5,7 +5,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use talaria_turns::{FollowError, HookError, NoExecutor, SendError, StoreError, TaskId};
+use talaria_turns::{FollowError, NoExecutor, PushError, SendError, StoreError, TaskId};
 use tracing::warn;
 
 use crate::version::Version;
@@ -180,14 +180,14 @@ impl Rejection {
     }
 
     /// A push configuration that could not be set, for `task` if it exists already.
-    pub(crate) fn push_config(task: Option<&TaskId>, error: &HookError) -> Self {
+    pub(crate) fn push_config(task: Option<&TaskId>, error: &PushError) -> Self {
         match (error, task) {
-            (HookError::Unsupported, _) => Self::no_push(),
-            (HookError::Refused(why), _) => Self::field("url", why),
-            (HookError::TooMany(_), _) => Self::new(ErrorKind::UnsupportedOperation, error.to_string()),
-            (HookError::Store(error), Some(task)) => Self::lookup(task, error),
-            (HookError::Store(error), None) => Self::store(error),
-            (HookError::NoSuchHook(_), _) => Self::new(ErrorKind::TaskNotFound, error.to_string()),
+            (PushError::Unsupported, _) => Self::no_push(),
+            (PushError::Refused(why), _) => Self::field("url", why),
+            (PushError::TooMany(_), _) => Self::new(ErrorKind::UnsupportedOperation, error.to_string()),
+            (PushError::Store(error), Some(task)) => Self::lookup(task, error),
+            (PushError::Store(error), None) => Self::store(error),
+            (PushError::NoSuchConfig(_), _) => Self::new(ErrorKind::TaskNotFound, error.to_string()),
         }
     }
 
@@ -297,7 +297,7 @@ impl From<SendError> for Rejection {
             }
             SendError::Busy(_) | SendError::LaneFull(_) => Self::busy(message, RETRY_BUSY),
             SendError::Draining => Self::busy(message, RETRY_DRAINING),
-            SendError::Hook(error) => Self::push_config(None, &error),
+            SendError::Push(error) => Self::push_config(None, &error),
             SendError::Store(error) => Self::store(&error),
         }
     }

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use talaria_egress::Egress;
 use talaria_engine::{Engine, EngineError};
 use talaria_turns::keys::EXECUTOR;
-use talaria_turns::{Asked, Callbacks, NoExecutor, Route, Workspaces};
+use talaria_turns::{Callbacks, NoExecutor, Route, RouteQuery, Workspaces};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -165,7 +165,7 @@ pub(crate) fn log(line: String) {
 }
 
 impl Route for Executors {
-    fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
+    fn pick(&self, asked: &RouteQuery<'_>) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
         let table = self.table.load();
         let picked = self.routes.pick(asked, |name: &ExecutorName| table.entries.contains_key(name))?;
         match table.stand_in(&picked.executor) {

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use talaria_turns::keys::{EXECUTOR, TENANT};
-use talaria_turns::{Asked, ContextId, Metadata, NoExecutor};
+use talaria_turns::{ContextId, Metadata, NoExecutor, RouteQuery};
 
 pub use self::explain::{Explanation, Query};
 use crate::config::{Config, ExecutorName, Patterns, RouteRule};
@@ -110,7 +110,7 @@ impl Routes {
     /// Picks the executor for a message. A task whose executor is not `is_known` any more is routed anew.
     pub fn pick(
         &self,
-        asked: &Asked<'_>,
+        asked: &RouteQuery<'_>,
         is_known: impl Fn(&ExecutorName) -> bool,
     ) -> Result<Picked, NoExecutor> {
         if let Some(executor) = self.choice(asked)? {
@@ -132,7 +132,7 @@ impl Routes {
     }
 
     /// The executor that the message names, if callers may choose.
-    fn choice(&self, asked: &Asked<'_>) -> Result<Option<ExecutorName>, NoExecutor> {
+    fn choice(&self, asked: &RouteQuery<'_>) -> Result<Option<ExecutorName>, NoExecutor> {
         let refused = |what: &str| NoExecutor::Refused(format!("metadata[\"{EXECUTOR}\"] {what}"));
         match asked.message.metadata.as_ref().and_then(|metadata| metadata.get(EXECUTOR)) {
             None => Ok(None),
@@ -178,7 +178,7 @@ pub fn label(index: usize, route: &RouteRule) -> String {
 
 impl Rule {
     /// Tests all conditions but the weight.
-    fn tests<'a>(&'a self, asked: &'a Asked<'a>) -> impl Iterator<Item = Tested> + 'a {
+    fn tests<'a>(&'a self, asked: &'a RouteQuery<'a>) -> impl Iterator<Item = Tested> + 'a {
         let RouteRule { skill, tenant, principal, model, metadata, .. } = &self.route;
         let found = [
             skill.as_ref().map(|wanted| tested("skill", wanted, named(asked, &SKILL))),
@@ -206,7 +206,7 @@ fn tested(condition: &str, wanted: &Patterns, found: Vec<Cow<'_, str>>) -> Teste
 }
 
 /// The value of the first of these keys in the metadata of the message, else of the request.
-fn named<'a>(asked: &Asked<'a>, keys: &[impl AsRef<str>]) -> Vec<Cow<'a, str>> {
+fn named<'a>(asked: &RouteQuery<'a>, keys: &[impl AsRef<str>]) -> Vec<Cow<'a, str>> {
     let places: [Option<&'a Metadata>; 2] = [asked.message.metadata.as_ref(), asked.metadata];
     let value = places
         .into_iter()

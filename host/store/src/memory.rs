@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use talaria_turns::{
-    Begin, ContextId, Entry, Event, Extent, GivenUp, Hook, HookId, Hooked, Logged, Message, Once, Onto, Page,
-    Place, Principal, Query, Recall, Recollection, State, StateKey, Store, StoreError, Task, TaskId, TaskKey,
-    Timestamp,
+    Begin, ContextId, Entry, Event, Extent, GivenUp, Logged, Message, Once, Onto, Page, Place, Principal,
+    PushConfig, PushConfigId, Query, Recall, Recollection, State, StateKey, Store, StoreError,
+    StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 
 use crate::{append_of, number};
@@ -61,7 +61,7 @@ struct Record {
     events: Vec<Arc<Event>>,
     appends: Vec<Append>,
     /// The push configurations, ordered by id.
-    hooks: Vec<Hooked>,
+    hooks: Vec<StoredPushConfig>,
 }
 
 #[derive(Clone, Copy)]
@@ -257,65 +257,68 @@ impl Store for Memory {
         Ok(())
     }
 
-    async fn set_hook(&self, key: &TaskKey, hook: &Hook, cursor: u64) -> Result<(), StoreError> {
+    async fn set_push_config(&self, key: &TaskKey, hook: &PushConfig, cursor: u64) -> Result<(), StoreError> {
         let mut inner = self.inner();
         let hooks = &mut inner.tasks.get_mut(key).ok_or(StoreError::NotFound)?.hooks;
-        match hooks.binary_search_by(|known| known.hook.id.as_str().cmp(hook.id.as_str())) {
+        match hooks.binary_search_by(|known| known.config.id.as_str().cmp(hook.id.as_str())) {
             Ok(at) => {
                 if let Some(known) = hooks.get_mut(at) {
-                    known.hook = hook.clone();
+                    known.config = hook.clone();
                     known.given_up = None;
                 }
             }
             Err(at) => {
-                hooks.insert(at, Hooked { key: key.clone(), hook: hook.clone(), cursor, given_up: None });
+                hooks.insert(
+                    at,
+                    StoredPushConfig { key: key.clone(), config: hook.clone(), cursor, given_up: None },
+                );
             }
         }
         Ok(())
     }
 
-    async fn hooks(&self, key: &TaskKey) -> Result<Vec<Hooked>, StoreError> {
+    async fn push_configs(&self, key: &TaskKey) -> Result<Vec<StoredPushConfig>, StoreError> {
         Ok(self.inner().tasks.get(key).ok_or(StoreError::NotFound)?.hooks.clone())
     }
 
-    async fn remove_hook(&self, key: &TaskKey, hook: &HookId) -> Result<(), StoreError> {
+    async fn delete_push_config(&self, key: &TaskKey, hook: &PushConfigId) -> Result<(), StoreError> {
         let mut inner = self.inner();
         let record = inner.tasks.get_mut(key).ok_or(StoreError::NotFound)?;
-        record.hooks.retain(|known| known.hook.id != *hook);
+        record.hooks.retain(|known| known.config.id != *hook);
         Ok(())
     }
 
-    async fn move_hook(
+    async fn move_push_cursor(
         &self,
         key: &TaskKey,
-        hook: &HookId,
+        hook: &PushConfigId,
         cursor: u64,
         given_up: Option<&GivenUp>,
     ) -> Result<(), StoreError> {
         let mut inner = self.inner();
         let hooks = inner.tasks.get_mut(key).map(|record| record.hooks.as_mut_slice()).unwrap_or_default();
-        if let Some(known) = hooks.iter_mut().find(|known| known.hook.id == *hook) {
+        if let Some(known) = hooks.iter_mut().find(|known| known.config.id == *hook) {
             known.cursor = cursor;
             known.given_up = given_up.cloned();
         }
         Ok(())
     }
 
-    async fn open_hooks(&self) -> Result<Vec<Hooked>, StoreError> {
+    async fn open_push_configs(&self) -> Result<Vec<StoredPushConfig>, StoreError> {
         let inner = self.inner();
-        let open = |record: &Record, hooked: &Hooked| {
-            hooked.given_up.is_none() && (hooked.cursor < record.version() || !record.state.is_terminal())
+        let open = |record: &Record, stored: &StoredPushConfig| {
+            stored.given_up.is_none() && (stored.cursor < record.version() || !record.state.is_terminal())
         };
         let open =
-            inner.tasks.values().flat_map(|record| record.hooks.iter().filter(|hooked| open(record, hooked)));
+            inner.tasks.values().flat_map(|record| record.hooks.iter().filter(|stored| open(record, stored)));
         Ok(open.cloned().collect())
     }
 
-    async fn given_up(&self, limit: usize) -> Result<Vec<Hooked>, StoreError> {
+    async fn given_up(&self, limit: usize) -> Result<Vec<StoredPushConfig>, StoreError> {
         let inner = self.inner();
         let hooks = inner.tasks.values().flat_map(|record| &record.hooks);
-        let mut given_up: Vec<_> = hooks.filter(|hooked| hooked.given_up.is_some()).cloned().collect();
-        given_up.sort_by_key(|hooked| Reverse(hooked.given_up.as_ref().map(|given_up| given_up.at)));
+        let mut given_up: Vec<_> = hooks.filter(|stored| stored.given_up.is_some()).cloned().collect();
+        given_up.sort_by_key(|stored| Reverse(stored.given_up.as_ref().map(|given_up| given_up.at)));
         given_up.truncate(limit);
         Ok(given_up)
     }

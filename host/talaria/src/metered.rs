@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use talaria_observe::metrics::{self, Metrics, Push};
-use talaria_turns::{Again, Courier, FinalState, Hook, News, Turn, TurnEnd, TurnObserver, Undelivered};
+use talaria_turns::{
+    FinalState, PushConfig, PushFailure, PushNotification, PushSender, Retry, Turn, TurnEnd, TurnObserver,
+};
 
 /// Counts turns.
 pub(crate) struct TurnMetrics(pub(crate) Metrics);
@@ -51,17 +53,17 @@ impl<T> Metered<T> {
 }
 
 #[async_trait]
-impl<T: Courier> Courier for Metered<T> {
+impl<T: PushSender> PushSender for Metered<T> {
     async fn admits(&self, url: &str) -> Result<(), String> {
         self.inner.admits(url).await
     }
 
-    async fn deliver(&self, hook: &Hook, news: &News) -> Result<(), Undelivered> {
-        let result = self.inner.deliver(hook, news).await;
+    async fn deliver(&self, config: &PushConfig, notification: &PushNotification) -> Result<(), PushFailure> {
+        let result = self.inner.deliver(config, notification).await;
         self.metrics.push(match &result {
             Ok(()) => Push::Delivered,
-            Err(Undelivered { again: Again::Later | Again::After(_), .. }) => Push::Failed,
-            Err(Undelivered { again: Again::Never, .. }) => Push::Refused,
+            Err(PushFailure { retry: Retry::Later | Retry::After(_), .. }) => Push::Failed,
+            Err(PushFailure { retry: Retry::Never, .. }) => Push::Refused,
         });
         result
     }
@@ -71,8 +73,8 @@ impl<T: Courier> Courier for Metered<T> {
 mod tests {
     use talaria_store::Memory;
     use talaria_turns::{
-        Asked, Executor, Failure, FailureKind, Incoming, Limits, Message, NoExecutor, Outcome, Part,
-        Principal, Role, Route, Scope, Turns, message_text,
+        Executor, Failure, FailureKind, Incoming, Limits, Message, NoExecutor, Outcome, Part, Principal,
+        Role, Route, RouteQuery, Scope, Turns, message_text,
     };
 
     use super::*;
@@ -108,7 +110,7 @@ mod tests {
     }
 
     impl Route for Obedient {
-        fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn Executor>, NoExecutor> {
+        fn pick(&self, asked: &RouteQuery<'_>) -> Result<Arc<dyn Executor>, NoExecutor> {
             if message_text(&asked.message.parts) == "closed" {
                 let failure = Failure::new(FailureKind::Busy, "out of service");
                 return Err(NoExecutor::OutOfService { executor: "obedient".into(), failure });
@@ -130,7 +132,7 @@ mod tests {
             streaming: false,
             async_delivery: false,
             metadata: None,
-            hook: None,
+            push: None,
         }
     }
 

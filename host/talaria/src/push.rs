@@ -6,36 +6,36 @@
 use async_trait::async_trait;
 use talaria_a2a::Notification;
 use talaria_egress::{ErrorKind, Webhooks};
-use talaria_turns::{Again, Courier, Hook, News, Undelivered};
+use talaria_turns::{PushConfig, PushFailure, PushNotification, PushSender, Retry};
 
 /// Posts to webhooks.
 pub(crate) struct Post(pub(crate) Webhooks);
 
 #[async_trait]
-impl Courier for Post {
+impl PushSender for Post {
     async fn admits(&self, url: &str) -> Result<(), String> {
         self.0.check(url).await.map_err(|error| error.message().to_owned())
     }
 
-    async fn deliver(&self, hook: &Hook, news: &News) -> Result<(), Undelivered> {
-        let Notification { headers, body } = Notification::new(hook, news)
-            .map_err(|error| Undelivered { why: error.to_string(), again: Again::Never })?;
-        match self.0.post(&hook.url, headers, body).await {
+    async fn deliver(&self, config: &PushConfig, notification: &PushNotification) -> Result<(), PushFailure> {
+        let Notification { headers, body } = Notification::new(config, notification)
+            .map_err(|error| PushFailure { why: error.to_string(), retry: Retry::Never })?;
+        match self.0.post(&config.url, headers, body).await {
             Ok(answer) if answer.is_success() => Ok(()),
-            Ok(answer) => Err(Undelivered {
+            Ok(answer) => Err(PushFailure {
                 why: format!("the webhook answered {}", answer.status),
-                again: match (answer.status, answer.retry_after) {
+                retry: match (answer.status, answer.retry_after) {
                     // Gone: the receiver asks us to stop.
-                    (410, _) => Again::Never,
-                    (_, Some(after)) => Again::After(after),
-                    (_, None) => Again::Later,
+                    (410, _) => Retry::Never,
+                    (_, Some(after)) => Retry::After(after),
+                    (_, None) => Retry::Later,
                 },
             }),
-            Err(error) => Err(Undelivered {
+            Err(error) => Err(PushFailure {
                 why: error.message().to_owned(),
-                again: match error.kind() {
-                    ErrorKind::Denied | ErrorKind::InvalidRequest => Again::Never,
-                    _ => Again::Later,
+                retry: match error.kind() {
+                    ErrorKind::Denied | ErrorKind::InvalidRequest => Retry::Never,
+                    _ => Retry::Later,
                 },
             }),
         }

@@ -167,7 +167,7 @@ pub trait Executor: Send + Sync + 'static {
 
 /// A message that needs an executor.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RouteQuery<'a> {
     /// The sender.
     pub principal: &'a Principal,
     /// The message.
@@ -208,7 +208,7 @@ pub trait Route: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`NoExecutor`], with nothing changed.
-    fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn Executor>, NoExecutor>;
+    fn pick(&self, asked: &RouteQuery<'_>) -> Result<Arc<dyn Executor>, NoExecutor>;
 
     /// Returns the executor of this name, to resume a turn that it had begun before a restart.
     fn named(&self, name: &str) -> Option<Arc<dyn Executor>>;

@@ -32,23 +32,23 @@ pub use callback::{
     Late, LateReplySink, StoredCallback,
 };
 pub use executor::{
-    Asked, Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Route, ToolProgress,
-    ToolState, Turn, Usage,
+    Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Route, RouteQuery,
+    ToolProgress, ToolState, Turn, Usage,
 };
 pub use live_task::Reader;
 pub use model::{
-    Artifact, Content, ContextId, HookId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfHook,
-    OfMessage, OfTask, Part, Principal, Role, TaskId, Timestamp,
+    Artifact, Content, ContextId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfMessage,
+    OfPushConfig, OfTask, Part, Principal, PushConfigId, Role, TaskId, Timestamp,
 };
 pub use observer::{TurnEnd, TurnObserver};
 pub use once::Once;
 pub use push::{
-    Again, Authentication, Courier, Credential, GivenUp, Hook, HookError, HookLimits, Hooked, News, Tells,
-    Undelivered,
+    Authentication, Credential, GivenUp, PushConfig, PushContent, PushError, PushFailure, PushLimits,
+    PushNotification, PushSender, Retry, StoredPushConfig,
 };
 pub use recall::{Extent, Recall, Recollection};
 pub use rejections::Refused;
-pub use scope::{Past, Question, Said, Scope, TurnOver};
+pub use scope::{Past, Question, Scope, TurnOver, TurnSignal};
 pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns, TurnsBuilder};
 pub use store::{Begin, Entry, Logged, Onto, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
 pub use stream_as::StreamAs;

@@ -30,7 +30,7 @@ pub enum OfContext {}
 pub enum OfMessage {}
 /// Marks the id of a push configuration.
 #[derive(Debug)]
-pub enum OfHook {}
+pub enum OfPushConfig {}
 
 /// The id of a task; made by the host.
 pub type TaskId = Id<OfTask>;
@@ -39,7 +39,7 @@ pub type ContextId = Id<OfContext>;
 /// The id of a message; chosen by its sender.
 pub type MessageId = Id<OfMessage>;
 /// The id of a push configuration within its task; made by the host or chosen by the caller.
-pub type HookId = Id<OfHook>;
+pub type PushConfigId = Id<OfPushConfig>;
 
 /// Why a text is not a valid id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

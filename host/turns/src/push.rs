@@ -5,9 +5,9 @@
 //! listens, and after a restart the remaining notifications are sent.
 //!
 //! Each push configuration that may still get notifications has a follower. It reads the log as any reader does, hands one
-//! notification after the other to the [`Courier`], and moves the cursor. Delivery is at least once and in order. Bounds:
-//! the push configurations of a task ([`HookLimits::hooks`]), the deliveries at once ([`HookLimits::at_once`]), and the
-//! tries of one notification ([`HookLimits::tries`]). After the last try the push configuration is given up: it stays,
+//! notification after the other to the [`PushSender`], and moves the cursor. Delivery is at least once and in order. Bounds:
+//! the push configurations of a task ([`PushLimits::configs`]), the deliveries at once ([`PushLimits::at_once`]), and the
+//! tries of one notification ([`PushLimits::tries`]). After the last try the push configuration is given up: it stays,
 //! with the reason, and carries on from its cursor when it is set again or retried. A receiver that hangs delays nobody
 //! else.
 
@@ -20,21 +20,22 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub(crate) use self::dispatcher::Outbox;
-use crate::model::{HookId, Timestamp};
+pub(crate) use self::dispatcher::PushDispatcher;
+use crate::model::{PushConfigId, Timestamp};
 use crate::store::{Entry, StoreError, TaskKey};
 use crate::stream_as::StreamAs;
 use crate::task::{Event, Task};
 
 /// A push configuration: where a caller wants notifications about a task, and how its receiver authenticates us.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Hook {
+pub struct PushConfig {
     /// The id within the task.
-    pub id: HookId,
+    pub id: PushConfigId,
     /// The address of the receiver.
     pub url: String,
     /// The content of the notifications.
-    pub tells: Tells,
+    #[serde(rename = "tells")]
+    pub content: PushContent,
     /// The form of a streamed answer, if the notifications are events.
     #[serde(default)]
     pub stream: StreamAs,
@@ -59,7 +60,7 @@ pub struct Authentication {
 /// The content of push notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Tells {
+pub enum PushContent {
     /// Every event, one by one.
     Events,
     /// The whole task, whenever its status changes or a late reply arrives. Changes in quick succession are sent as one.
@@ -72,11 +73,11 @@ pub struct Credential(Box<str>);
 
 /// A push configuration as a store has it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hooked {
+pub struct StoredPushConfig {
     /// The task.
     pub key: TaskKey,
     /// The push configuration.
-    pub hook: Hook,
+    pub config: PushConfig,
     /// The last event that was delivered, or that is not sent at all.
     pub cursor: u64,
     /// Why it was given up, if it was.
@@ -96,7 +97,7 @@ pub struct GivenUp {
 
 /// A push notification.
 #[derive(Debug, Clone)]
-pub enum News {
+pub enum PushNotification {
     /// An event and its task, which may be further on.
     Event(Arc<Task>, Entry),
     /// The task.
@@ -105,16 +106,16 @@ pub enum News {
 
 /// Why a notification was not delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Undelivered {
+pub struct PushFailure {
     /// The reason, for the operator; without credentials.
     pub why: String,
     /// When to retry.
-    pub again: Again,
+    pub retry: Retry,
 }
 
 /// When to retry a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
+pub enum Retry {
     /// After the next pause.
     Later,
     /// Not before this time has passed.
@@ -125,24 +126,24 @@ pub enum Again {
 
 /// Sends push notifications to their receivers.
 #[async_trait]
-pub trait Courier: Send + Sync + 'static {
+pub trait PushSender: Send + Sync + 'static {
     /// Checks whether this host sends anything to such an address; the error is a reason for the caller.
     async fn admits(&self, url: &str) -> Result<(), String>;
 
     /// Delivers a notification. Returns within a bound of its own.
-    async fn deliver(&self, hook: &Hook, news: &News) -> Result<(), Undelivered>;
+    async fn deliver(&self, config: &PushConfig, notification: &PushNotification) -> Result<(), PushFailure>;
 }
 
 /// The bounds of push configurations and of deliveries.
 #[derive(Debug, Clone, Copy)]
-pub struct HookLimits {
+pub struct PushLimits {
     /// The push configurations that a task may have.
-    pub hooks: usize,
+    pub configs: usize,
     /// The deliveries at once.
     pub at_once: usize,
     /// The tries of one notification.
     pub tries: u32,
-    /// The pause after the first try. It doubles after each further try, up to [`HookLimits::longest_pause`].
+    /// The pause after the first try. It doubles after each further try, up to [`PushLimits::longest_pause`].
     pub pause: Duration,
     /// The longest pause.
     pub longest_pause: Duration,
@@ -150,7 +151,7 @@ pub struct HookLimits {
 
 /// Why a push configuration was not set, read or deleted. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
-pub enum HookError {
+pub enum PushError {
     /// This host sends no push notifications.
     #[error("this host sends no push notifications")]
     Unsupported,
@@ -162,17 +163,17 @@ pub enum HookError {
     TooMany(usize),
     /// The task has none of that id.
     #[error("no push notification configuration {0}")]
-    NoSuchHook(HookId),
+    NoSuchConfig(PushConfigId),
     /// The store's error; [`StoreError::NotFound`] if there is no such task.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl Default for HookLimits {
+impl Default for PushLimits {
     /// Twelve tries take about twenty minutes: long enough for a deployment of the receiver, not for an outage of a day.
     fn default() -> Self {
         Self {
-            hooks: 10,
+            configs: 10,
             at_once: 64,
             tries: 12,
             pause: Duration::from_secs(1),
@@ -216,14 +217,14 @@ impl<'de> Deserialize<'de> for Credential {
     }
 }
 
-// === impl Hook ===
+// === impl PushConfig ===
 
-impl Hook {
+impl PushConfig {
     /// Whether an event causes a notification.
-    fn is_news(&self, event: &Event) -> bool {
-        match self.tells {
-            Tells::Events => self.stream.tells(event),
-            Tells::Task => matches!(event, Event::Status { .. } | Event::Late(_)),
+    fn is_pushed(&self, event: &Event) -> bool {
+        match self.content {
+            PushContent::Events => self.stream.tells(event),
+            PushContent::Task => matches!(event, Event::Status { .. } | Event::Late(_)),
         }
     }
 }

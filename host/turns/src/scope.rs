@@ -1,6 +1,6 @@
 //! What a running turn may do to its task: emit events, ask its caller, set checkpoints, and read and write state.
 //!
-//! A turn sends [`Said`]s over a bounded channel to the service, which writes them to the log in order. If the log falls
+//! A turn sends [`TurnSignal`]s over a bounded channel to the service, which writes them to the log in order. If the log falls
 //! behind, the turn waits. State and history are read from the store directly.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct TurnOver;
 
 /// What a turn sends to the service that runs it.
 #[derive(Debug)]
-pub enum Said {
+pub enum TurnSignal {
     /// An event for the readers. Boxed, because a channel allocates room for 32 signals when it is made, and most turns
     /// emit nothing.
     Emitted(Box<Emitted>),
@@ -47,7 +47,7 @@ pub struct Question(oneshot::Receiver<Arc<Message>>);
 /// What a running turn may do to its task.
 #[derive(Clone)]
 pub struct Scope {
-    said: mpsc::Sender<Said>,
+    said: mpsc::Sender<TurnSignal>,
     cancelled: CancellationToken,
     store: Arc<dyn Store>,
     owner: Principal,
@@ -83,7 +83,7 @@ impl Scope {
         owner: Principal,
         context: ContextId,
         executor: &str,
-    ) -> (Self, mpsc::Receiver<Said>) {
+    ) -> (Self, mpsc::Receiver<TurnSignal>) {
         let (said, receiver) = mpsc::channel(bound);
         let past = Past::default();
         (Self { said, cancelled, store, owner, context, executor: executor.into(), past }, receiver)
@@ -100,7 +100,7 @@ impl Scope {
     /// # Errors
     /// [`TurnOver`] if the turn has ended.
     pub async fn emit(&self, event: Emitted) -> Result<(), TurnOver> {
-        self.said.send(Said::Emitted(Box::new(event))).await.map_err(|_| TurnOver)
+        self.said.send(TurnSignal::Emitted(Box::new(event))).await.map_err(|_| TurnOver)
     }
 
     /// Asks the caller and waits for the answer.
@@ -117,7 +117,7 @@ impl Scope {
     /// [`TurnOver`] if the turn has ended.
     pub async fn pose(&self, parts: Vec<Part>) -> Result<Question, TurnOver> {
         let (answer, answered) = oneshot::channel();
-        self.said.send(Said::Ask { parts, answer }).await.map_err(|_| TurnOver)?;
+        self.said.send(TurnSignal::Ask { parts, answer }).await.map_err(|_| TurnOver)?;
         Ok(Question(answered))
     }
 
@@ -128,7 +128,7 @@ impl Scope {
     pub async fn checkpoint(&self, data: Vec<u8>) -> Result<(), StoreError> {
         let over = || StoreError::Unavailable(TurnOver.to_string());
         let (kept, is_kept) = oneshot::channel();
-        self.said.send(Said::Checkpoint { data, kept }).await.map_err(|_| over())?;
+        self.said.send(TurnSignal::Checkpoint { data, kept }).await.map_err(|_| over())?;
         is_kept.await.map_err(|_| over())?
     }
 

@@ -7,7 +7,7 @@
 //!
 //! The turns of one context run one after the other. A message to a task that is working waits for its turn, and the task
 //! does not end before that message is answered. A message to a task that asks goes to the turn that asked. A message that
-//! was sent before (same caller, id and content, to the same context and task) is not executed again: its sender gets the
+//! was sent before (same caller, id and content, to the same context and task) is not executed retry: its sender gets the
 //! task of the first. Callers without a name cannot be told apart, so each of their messages is new.
 
 mod accept;
@@ -29,7 +29,7 @@ use crate::lanes::Lanes;
 use crate::live_task::{LiveTask, LiveTasks, Reader};
 use crate::model::{ContextId, Message, Metadata, Principal, TaskId};
 use crate::observer::TurnObserver;
-use crate::push::{Courier, Hook, HookLimits, Outbox};
+use crate::push::{PushConfig, PushDispatcher, PushLimits, PushSender};
 use crate::rejections::{self, Refused};
 use crate::store::{Page, Query, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
@@ -69,7 +69,7 @@ pub struct Incoming {
     /// The request's metadata.
     pub metadata: Option<Arc<Metadata>>,
     /// Where the caller wants push notifications about the task.
-    pub hook: Option<Hook>,
+    pub push: Option<PushConfig>,
 }
 
 /// A message that was accepted.
@@ -87,7 +87,7 @@ struct Inner {
     store: Arc<dyn Store>,
     route: Arc<dyn Route>,
     tasks: LiveTasks,
-    outbox: Option<Arc<Outbox>>,
+    dispatcher: Option<Arc<PushDispatcher>>,
     lanes: Lanes,
     limits: Limits,
     room: Arc<Semaphore>,
@@ -102,7 +102,7 @@ pub struct TurnsBuilder {
     store: Arc<dyn Store>,
     route: Arc<dyn Route>,
     limits: Limits,
-    outbox: Option<Arc<Outbox>>,
+    dispatcher: Option<Arc<PushDispatcher>>,
     observers: Vec<Arc<dyn TurnObserver>>,
 }
 
@@ -118,10 +118,10 @@ impl Default for Limits {
 // === impl TurnsBuilder ===
 
 impl TurnsBuilder {
-    /// Sends push notifications through this courier.
+    /// Sends push notifications through this sender.
     #[must_use]
-    pub fn courier(mut self, courier: Arc<dyn Courier>, limits: HookLimits) -> Self {
-        self.outbox = Some(Arc::new(Outbox::new(Arc::clone(&self.store), courier, limits)));
+    pub fn push_sender(mut self, sender: Arc<dyn PushSender>, limits: PushLimits) -> Self {
+        self.dispatcher = Some(Arc::new(PushDispatcher::new(Arc::clone(&self.store), sender, limits)));
         self
     }
 
@@ -135,10 +135,10 @@ impl TurnsBuilder {
     /// Builds the service.
     #[must_use]
     pub fn build(self) -> Turns {
-        let Self { store, route, limits, outbox, observers } = self;
+        let Self { store, route, limits, dispatcher, observers } = self;
         Turns(Arc::new(Inner {
             tasks: LiveTasks::new(Arc::clone(&store)),
-            outbox,
+            dispatcher,
             lanes: Lanes::new(limits.lane),
             store,
             route,
@@ -182,7 +182,7 @@ impl Turns {
     /// Begins to build a service with push notifications or observers.
     #[must_use]
     pub fn builder(store: Arc<dyn Store>, route: Arc<dyn Route>, limits: Limits) -> TurnsBuilder {
-        TurnsBuilder { store, route, limits, outbox: None, observers: Vec::new() }
+        TurnsBuilder { store, route, limits, dispatcher: None, observers: Vec::new() }
     }
 
     /// Accepts a message: when this returns, the message is in the store and its turn is scheduled.
@@ -198,8 +198,8 @@ impl Turns {
         if inner.stop.is_cancelled() || inner.tracker.is_closed() {
             return Err(SendError::Draining);
         }
-        if let Some(hook) = &incoming.hook {
-            inner.admit(hook).await.map_err(SendError::Hook)?;
+        if let Some(config) = &incoming.push {
+            inner.admit(config).await.map_err(SendError::Push)?;
         }
         let room =
             Arc::clone(&inner.room).try_acquire_owned().map_err(|_| SendError::Busy(inner.limits.turns))?;
@@ -309,8 +309,8 @@ impl Turns {
             // Each turn that is left makes one more append.
             let _ = tokio::time::timeout(Duration::from_secs(5), self.0.tracker.wait()).await;
         }
-        if let Some(outbox) = &self.0.outbox {
-            outbox.drain().await;
+        if let Some(dispatcher) = &self.0.dispatcher {
+            dispatcher.drain().await;
         }
         left
     }

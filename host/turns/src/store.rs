@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::model::{ContextId, HookId, Message, Principal, TaskId, Timestamp};
+use crate::model::{ContextId, Message, Principal, PushConfigId, TaskId, Timestamp};
 use crate::once::Once;
-use crate::push::{GivenUp, Hook, Hooked};
+use crate::push::{GivenUp, PushConfig, StoredPushConfig};
 use crate::recall::Recall;
 use crate::task::{Event, IllegalMove, State, Task};
 
@@ -224,29 +224,34 @@ pub trait Store: Send + Sync + 'static {
 
     /// Sets a push configuration that begins after `cursor`. One of the same id is replaced, but keeps its cursor; it is
     /// no longer given up.
-    async fn set_hook(&self, key: &TaskKey, hook: &Hook, cursor: u64) -> Result<(), StoreError>;
-
-    /// Lists the push configurations of a task, ordered by id.
-    async fn hooks(&self, key: &TaskKey) -> Result<Vec<Hooked>, StoreError>;
-
-    /// Deletes a push configuration. Does nothing if there is none of this id.
-    async fn remove_hook(&self, key: &TaskKey, hook: &HookId) -> Result<(), StoreError>;
-
-    /// Moves the cursor of a push configuration, and sets whether it is given up. Does nothing if there is none of this id.
-    async fn move_hook(
+    async fn set_push_config(
         &self,
         key: &TaskKey,
-        hook: &HookId,
+        config: &PushConfig,
+        cursor: u64,
+    ) -> Result<(), StoreError>;
+
+    /// Lists the push configurations of a task, ordered by id.
+    async fn push_configs(&self, key: &TaskKey) -> Result<Vec<StoredPushConfig>, StoreError>;
+
+    /// Deletes a push configuration. Does nothing if there is none of this id.
+    async fn delete_push_config(&self, key: &TaskKey, config: &PushConfigId) -> Result<(), StoreError>;
+
+    /// Moves the cursor of a push configuration, and sets whether it is given up. Does nothing if there is none of this id.
+    async fn move_push_cursor(
+        &self,
+        key: &TaskKey,
+        config: &PushConfigId,
         cursor: u64,
         given_up: Option<&GivenUp>,
     ) -> Result<(), StoreError>;
 
     /// Lists the push configurations of all owners that may still get notifications: not given up, and behind their task
     /// or on one that has not ended. For the start of a host.
-    async fn open_hooks(&self) -> Result<Vec<Hooked>, StoreError>;
+    async fn open_push_configs(&self) -> Result<Vec<StoredPushConfig>, StoreError>;
 
     /// Lists the push configurations of all owners that were given up, newest first, at most `limit`. For the operator.
-    async fn given_up(&self, limit: usize) -> Result<Vec<Hooked>, StoreError>;
+    async fn given_up(&self, limit: usize) -> Result<Vec<StoredPushConfig>, StoreError>;
 }
 
 fn shared(events: &[Event]) -> Vec<Arc<Event>> {

@@ -17,7 +17,7 @@ use talaria_executors::{Executor, ExecutorName, LoadedExecutor, Loader, Readines
 use talaria_store::Memory;
 use talaria_turns::{
     Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FinalState, Message, MessageId,
-    Outcome, Part, Past, Principal, REPLY, Role, Said, Scope, State, Store, TaskId, TaskKey, Turn,
+    Outcome, Part, Past, Principal, REPLY, Role, Scope, State, Store, TaskId, TaskKey, Turn, TurnSignal,
     message_text,
 };
 use tokio::sync::mpsc;
@@ -289,14 +289,14 @@ impl Trial {
 
     async fn listen(
         &self,
-        mut heard: mpsc::Receiver<Said>,
+        mut heard: mpsc::Receiver<TurnSignal>,
         line: &CassetteTurn,
     ) -> (String, Option<Vec<u8>>) {
         let (mut said, mut last) = (String::new(), None);
         let mut answers = line.answers.iter();
         while let Some(piece) = heard.recv().await {
             match piece {
-                Said::Emitted(event) => match *event {
+                TurnSignal::Emitted(event) => match *event {
                     Emitted::TextDelta(text) => {
                         self.timeline.delta(&text);
                         said.push_str(&text);
@@ -315,12 +315,12 @@ impl Trial {
                         self.timeline.note("events.emit", format!("custom {name}"), "");
                     }
                 },
-                Said::Checkpoint { data, kept } => {
+                TurnSignal::Checkpoint { data, kept } => {
                     self.timeline.note("state.checkpoint", format!("{} B", data.len()), "kept");
                     last = Some(data);
                     let _ = kept.send(Ok(()));
                 }
-                Said::Ask { parts, answer } => {
+                TurnSignal::Ask { parts, answer } => {
                     let reply = answers.next().map_or("yes", String::as_str);
                     self.timeline.note("events.ask", short(&message_text(&parts)), short(reply));
                     let _ = answer.send(message(vec![Part::text(reply)]).into());

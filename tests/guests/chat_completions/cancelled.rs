@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use talaria_fakes::{FakeGateway, Reply, Stream, soon};
-use talaria_turns::{Emitted, Said, Turn};
+use talaria_turns::{Emitted, Turn, TurnSignal};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -30,7 +30,7 @@ async fn closes_the_connection_in_the_middle_of_a_stream() {
     tokio::select! {
         result = running => panic!("the stream never ends: {result:?}"),
         first = soon("a first delta", said.recv()) => {
-            let Some(Said::Emitted(first)) = first else { panic!("{first:?}") };
+            let Some(TurnSignal::Emitted(first)) = first else { panic!("{first:?}") };
             assert!(matches!(*first, Emitted::TextDelta(_)), "{first:?}");
         }
     }

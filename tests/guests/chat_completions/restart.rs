@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Recorded, Reply};
 use talaria_rig::{Ran, Rig};
-use talaria_turns::{Message, Part, Role, Said, Turn};
+use talaria_turns::{Message, Part, Role, Turn, TurnSignal};
 
 use super::{KEY, rig};
 
@@ -33,7 +33,7 @@ async fn crash(gateway: &FakeGateway, rig: &Rig, turn: &Turn) -> Option<Vec<u8>>
     let mut kept_last = None;
     let listen = async {
         while let Some(piece) = said.recv().await {
-            if let Said::Checkpoint { data, kept } = piece {
+            if let TurnSignal::Checkpoint { data, kept } = piece {
                 kept_last = Some(data);
                 kept.send(Ok(())).unwrap();
             }

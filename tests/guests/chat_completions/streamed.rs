@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use talaria_fakes::{FakeGateway, PROVIDER_KEY, Reply, Stream, soon};
 use talaria_rig::Ran;
-use talaria_turns::{Emitted, FailureKind, FinalState, Said, ToolProgress, ToolState, Turn, Usage};
+use talaria_turns::{Emitted, FailureKind, FinalState, ToolProgress, ToolState, Turn, TurnSignal, Usage};
 use tokio::sync::Notify;
 
 use super::{KEY, rig};
@@ -60,7 +60,7 @@ async fn a_delta_is_passed_on_before_the_next_one_arrives() {
     let (running, mut said) = rig.begin(Turn { streaming: true, ..rig.turn("hello") });
     let (result, ()) = tokio::join!(running, async {
         let delta = soon("a first delta", said.recv()).await;
-        let Some(Said::Emitted(delta)) = delta else { panic!("{delta:?}") };
+        let Some(TurnSignal::Emitted(delta)) = delta else { panic!("{delta:?}") };
         assert!(matches!(*delta, Emitted::TextDelta(_)), "{delta:?}");
         released.notify_one();
         while said.recv().await.is_some() {}

@@ -1,7 +1,7 @@
 //! A dropped or cancelled turn closes its exchange.
 
 use talaria_fakes::{FakeGateway, Reply, Stream, soon};
-use talaria_turns::{Emitted, FailureKind, Said, Turn};
+use talaria_turns::{Emitted, FailureKind, Turn, TurnSignal};
 use tokio_util::sync::CancellationToken;
 
 use super::rig;
@@ -30,7 +30,7 @@ async fn closes_the_connection_in_the_middle_of_a_stream() {
     tokio::select! {
         result = running => panic!("the stream never ends: {result:?}"),
         first = soon("a first delta", said.recv()) => {
-            assert!(matches!(&first, Some(Said::Emitted(said)) if matches!(**said, Emitted::TextDelta(_))), "{first:?}");
+            assert!(matches!(&first, Some(TurnSignal::Emitted(said)) if matches!(**said, Emitted::TextDelta(_))), "{first:?}");
         }
     }
     endpoint.let_go().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use talaria_fakes::{FakeGateway, Reply, Stream, soon};
 use talaria_rig::Ran;
-use talaria_turns::{Emitted, FailureKind, Said, Turn, Usage};
+use talaria_turns::{Emitted, FailureKind, Turn, TurnSignal, Usage};
 use tokio::sync::Notify;
 
 use super::{KEY, MODEL, message, rig, stream_against};
@@ -45,7 +45,7 @@ async fn a_delta_is_passed_on_before_the_next_one_arrives() {
     let (result, ()) = tokio::join!(running, async {
         let delta = soon("a first delta", said.recv()).await;
         assert!(
-            matches!(&delta, Some(Said::Emitted(said)) if matches!(**said, Emitted::TextDelta(_))),
+            matches!(&delta, Some(TurnSignal::Emitted(said)) if matches!(**said, Emitted::TextDelta(_))),
             "{delta:?}"
         );
         released.notify_one();
@@ -67,7 +67,7 @@ async fn no_event_is_emitted_while_the_model_thinks() {
         released.notify_one();
         let first = soon("a first delta", said.recv()).await;
         assert!(
-            matches!(&first, Some(Said::Emitted(said)) if **said == Emitted::TextDelta("hi".into())),
+            matches!(&first, Some(TurnSignal::Emitted(said)) if **said == Emitted::TextDelta("hi".into())),
             "{first:?}"
         );
         assert!(said.recv().await.is_none());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use talaria_fakes::{FakeRuns, Reply, Script, soon};
 use talaria_rig::Ran;
-use talaria_turns::{Content, Emitted, FailureKind, Part, Said};
+use talaria_turns::{Content, Emitted, FailureKind, Part, TurnSignal};
 use tokio::sync::Notify;
 
 use super::{converse, rig, says};
@@ -64,8 +64,8 @@ async fn the_question_has_the_command_the_reason_and_the_choices() {
     let (result, ()) = tokio::join!(running, async {
         loop {
             match said.recv().await {
-                Some(Said::Checkpoint { kept, .. }) => kept.send(Ok(())).unwrap(),
-                Some(Said::Ask { parts, answer }) => {
+                Some(TurnSignal::Checkpoint { kept, .. }) => kept.send(Ok(())).unwrap(),
+                Some(TurnSignal::Ask { parts, answer }) => {
                     let Content::Text(text) = &parts[0].content else { panic!("{parts:?}") };
                     for expected in [COMMAND, "delete in root path", "`yes`", "`session`", "`no`"] {
                         assert!(text.contains(expected), "{expected} is not in {text}");
@@ -79,7 +79,7 @@ async fn the_question_has_the_command_the_reason_and_the_choices() {
                     let message = talaria_turns::Message::agent(vec![word]);
                     answer.send(message.into()).unwrap();
                 }
-                Some(Said::Emitted(_)) => {}
+                Some(TurnSignal::Emitted(_)) => {}
                 None => break,
             }
         }
@@ -152,13 +152,13 @@ async fn a_void_question_is_withdrawn_and_the_run_is_followed() {
     let (result, ()) = tokio::join!(running, async {
         while let Some(piece) = said.recv().await {
             match piece {
-                Said::Checkpoint { kept, .. } => kept.send(Ok(())).unwrap(),
-                Said::Ask { mut answer, .. } => {
+                TurnSignal::Checkpoint { kept, .. } => kept.send(Ok(())).unwrap(),
+                TurnSignal::Ask { mut answer, .. } => {
                     patience.notify_one();
                     soon("the question is withdrawn", answer.closed()).await;
                 }
-                Said::Emitted(event) if matches!(*event, Emitted::Tool(_)) => {}
-                Said::Emitted(event) => statuses.push(*event),
+                TurnSignal::Emitted(event) if matches!(*event, Emitted::Tool(_)) => {}
+                TurnSignal::Emitted(event) => statuses.push(*event),
             }
         }
     });
@@ -179,8 +179,8 @@ async fn an_answer_that_comes_too_late_does_not_allow_the_next_command() {
     let (result, ()) = tokio::join!(running, async {
         while let Some(piece) = said.recv().await {
             match piece {
-                Said::Checkpoint { kept, .. } => kept.send(Ok(())).unwrap(),
-                Said::Ask { parts, answer } => {
+                TurnSignal::Checkpoint { kept, .. } => kept.send(Ok(())).unwrap(),
+                TurnSignal::Ask { parts, answer } => {
                     questions.push(talaria_turns::message_text(&parts));
                     if questions.len() == 1 {
                         // The first approval expires and the gateway asks for the second; then the answer comes.
@@ -193,7 +193,7 @@ async fn an_answer_that_comes_too_late_does_not_allow_the_next_command() {
                         let _ = answer.send(talaria_turns::Message::agent(vec![Part::text("no")]).into());
                     }
                 }
-                Said::Emitted(_) => {}
+                TurnSignal::Emitted(_) => {}
             }
         }
     });
@@ -267,12 +267,12 @@ async fn a_turn_that_is_cancelled_while_it_asks_ends() {
         let mut held = Vec::new();
         while let Some(piece) = said.recv().await {
             match piece {
-                Said::Checkpoint { kept, .. } => kept.send(Ok(())).unwrap(),
-                Said::Ask { answer, .. } => {
+                TurnSignal::Checkpoint { kept, .. } => kept.send(Ok(())).unwrap(),
+                TurnSignal::Ask { answer, .. } => {
                     held.push(answer);
                     cancelled.cancel();
                 }
-                Said::Emitted(_) => {}
+                TurnSignal::Emitted(_) => {}
             }
         }
     });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use talaria_fakes::{FakeRuns, Script, soon};
-use talaria_turns::{Emitted, Said, ToolState, Turn};
+use talaria_turns::{Emitted, ToolState, Turn, TurnSignal};
 use tokio::sync::Notify;
 
 use super::{rig, run_against, stream_against};
@@ -64,12 +64,12 @@ async fn a_delta_is_passed_on_before_the_next_one_arrives() {
     let (running, mut said) = rig.begin(Turn { streaming: true, ..rig.turn("hello") });
     let (result, ()) = tokio::join!(running, async {
         let mut first = soon("a checkpoint", said.recv()).await;
-        if let Some(Said::Checkpoint { kept, .. }) = first {
+        if let Some(TurnSignal::Checkpoint { kept, .. }) = first {
             kept.send(Ok(())).unwrap();
             first = soon("a first delta", said.recv()).await;
         }
         assert!(
-            matches!(&first, Some(Said::Emitted(said)) if matches!(**said, Emitted::TextDelta(_))),
+            matches!(&first, Some(TurnSignal::Emitted(said)) if matches!(**said, Emitted::TextDelta(_))),
             "{first:?}"
         );
         released.notify_one();

@@ -132,7 +132,7 @@ async fn a_checkpointed_run_is_followed_whatever_the_gateway_offers_now() {
         loop {
             tokio::select! {
                 _ = &mut running => panic!("the run is not over"),
-                Some(piece) = said.recv() => if let talaria_turns::Said::Checkpoint { data, kept } = piece {
+                Some(piece) = said.recv() => if let talaria_turns::TurnSignal::Checkpoint { data, kept } = piece {
                     let _ = kept.send(Ok(()));
                     break data;
                 },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use talaria_fakes::{FakeRuns, Script};
 use talaria_rig::{Ran, Rig};
-use talaria_turns::{Part, Said, Turn};
+use talaria_turns::{Part, Turn, TurnSignal};
 use tokio::sync::Notify;
 
 use super::{converse, rig, says};
@@ -26,12 +26,12 @@ async fn crash(runs: &FakeRuns, rig: &Rig, requests: Option<usize>) -> Vec<u8> {
     let asks = async {
         while let Some(piece) = said.recv().await {
             match piece {
-                Said::Checkpoint { data, kept } => {
+                TurnSignal::Checkpoint { data, kept } => {
                     kept_last = Some(data);
                     kept.send(Ok(())).unwrap();
                 }
-                Said::Ask { .. } => return,
-                Said::Emitted(_) => {}
+                TurnSignal::Ask { .. } => return,
+                TurnSignal::Emitted(_) => {}
             }
         }
         panic!("it ended");

@@ -125,11 +125,11 @@ async fn an_approval_is_not_given_again_after_a_restart() {
     let mut asked = 0;
     while asked < 2 {
         match before.said.recv().await.unwrap() {
-            talaria_turns::Said::Checkpoint { data, kept } => {
+            talaria_turns::TurnSignal::Checkpoint { data, kept } => {
                 checkpoint = data;
                 kept.send(Ok(())).unwrap();
             }
-            talaria_turns::Said::Ask { answer, .. } => {
+            talaria_turns::TurnSignal::Ask { answer, .. } => {
                 asked += 1;
                 if asked == 1 {
                     answer.send(says("approve")).unwrap();
@@ -137,7 +137,7 @@ async fn an_approval_is_not_given_again_after_a_restart() {
                     std::mem::forget(answer);
                 }
             }
-            talaria_turns::Said::Emitted(_) => {}
+            talaria_turns::TurnSignal::Emitted(_) => {}
         }
     }
     before.end.abort();

@@ -2,7 +2,7 @@
 
 use talaria_fakes::{FakePlugin, Step};
 use talaria_rig::MailHost;
-use talaria_turns::{Said, Turn};
+use talaria_turns::{Turn, TurnSignal};
 
 use super::{Running, rig};
 
@@ -11,7 +11,7 @@ async fn cut_off(running: &mut Running, plugin: &FakePlugin) -> Vec<u8> {
     let mut checkpoint = Vec::new();
     let keep = async {
         while let Some(said) = running.said.recv().await {
-            if let Said::Checkpoint { data, kept } = said {
+            if let TurnSignal::Checkpoint { data, kept } = said {
                 checkpoint = data;
                 let _ = kept.send(Ok(()));
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use talaria_fakes::{FakePlugin, Step, soon};
 use talaria_rig::{MailHost, Rig};
-use talaria_turns::{Executor as _, FailureKind, Said, Turn};
+use talaria_turns::{Executor as _, FailureKind, Turn, TurnSignal};
 use tokio_util::sync::CancellationToken;
 
 use super::{Running, rig};
@@ -27,7 +27,7 @@ async fn cancelled(rig: &Rig, plugin: &FakePlugin, turn: Turn) {
         let expected = plugin.messages().len() + 1;
         let keep = async {
             while let Some(piece) = said.recv().await {
-                if let Said::Checkpoint { data, kept } = piece {
+                if let TurnSignal::Checkpoint { data, kept } = piece {
                     checkpoint = Some(data);
                     let _ = kept.send(Ok(()));
                 }

@@ -11,8 +11,8 @@ use talaria_mailbox::Counts;
 use talaria_rig::MailHost;
 use talaria_store::{Sqlite, SqliteConfig};
 use talaria_turns::{
-    Asked, Callbacks, Content, Incoming, Message, NoExecutor, Part, Principal, Role, Route, State, Timestamp,
-    Turns,
+    Callbacks, Content, Incoming, Message, NoExecutor, Part, Principal, Role, Route, RouteQuery, State,
+    Timestamp, Turns,
 };
 use tokio::task::JoinSet;
 
@@ -22,7 +22,7 @@ const TURNS: usize = 1_000;
 struct Only(Arc<Executor>);
 
 impl Route for Only {
-    fn pick(&self, _: &Asked<'_>) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
+    fn pick(&self, _: &RouteQuery<'_>) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
         Ok(Arc::clone(&self.0) as _)
     }
 
@@ -63,7 +63,7 @@ fn incoming(text: &str) -> Incoming {
         streaming: false,
         async_delivery: false,
         metadata: None,
-        hook: None,
+        push: None,
     }
 }
 

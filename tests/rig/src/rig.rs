@@ -10,7 +10,7 @@ use talaria_hermes::SESSION_KEYS;
 use talaria_store::Memory;
 use talaria_turns::{
     Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FailureKind, Message, MessageId,
-    Outcome, Part, Past, Principal, REPLY, Role, Said, Scope, State, Store, TaskId, TaskKey, Turn,
+    Outcome, Part, Past, Principal, REPLY, Role, Scope, State, Store, TaskId, TaskKey, Turn, TurnSignal,
     message_text,
 };
 use tokio::sync::{OnceCell, mpsc};
@@ -279,12 +279,12 @@ impl Rig {
         let (result, ()) = tokio::join!(running, async {
             while let Some(piece) = said.recv().await {
                 match piece {
-                    Said::Emitted(event) => events.push(*event),
-                    Said::Checkpoint { data, kept } => {
+                    TurnSignal::Emitted(event) => events.push(*event),
+                    TurnSignal::Checkpoint { data, kept } => {
                         checkpoints.push(data);
                         let _ = kept.send(Ok(()));
                     }
-                    Said::Ask { parts, answer } => {
+                    TurnSignal::Ask { parts, answer } => {
                         let question = message_text(&parts);
                         let reply = Message::agent(reply(&question));
                         questions.push(question);
@@ -301,7 +301,7 @@ impl Rig {
     pub fn begin(
         &self,
         turn: Turn,
-    ) -> (impl Future<Output = Result<Outcome, Failure>> + Send + 'static, mpsc::Receiver<Said>) {
+    ) -> (impl Future<Output = Result<Outcome, Failure>> + Send + 'static, mpsc::Receiver<TurnSignal>) {
         self.begin_until(turn, CancellationToken::new())
     }
 
@@ -310,7 +310,7 @@ impl Rig {
         &self,
         turn: Turn,
         cancelled: CancellationToken,
-    ) -> (impl Future<Output = Result<Outcome, Failure>> + Send + 'static, mpsc::Receiver<Said>) {
+    ) -> (impl Future<Output = Result<Outcome, Failure>> + Send + 'static, mpsc::Receiver<TurnSignal>) {
         let executor = self.executor();
         let (scope, said) = Scope::new(
             EVENTS,

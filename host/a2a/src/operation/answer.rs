@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use talaria_turns::{Hook, Message, Task, TaskId, keys};
+use talaria_turns::{Message, PushConfig, Task, TaskId, keys};
 
 use super::Addressed;
 use crate::update_stream::UpdateStream;
@@ -41,9 +41,9 @@ pub(crate) enum Answer {
     /// The extended card.
     Card(Arc<Value>),
     /// A push configuration, encoded without its secrets.
-    PushConfig(TaskId, Box<Hook>),
+    PushConfig(TaskId, Box<PushConfig>),
     /// All push configurations of a task.
-    PushConfigs(TaskId, Vec<Hook>),
+    PushConfigs(TaskId, Vec<PushConfig>),
     /// Nothing but success.
     Done,
 }

@@ -7,7 +7,9 @@
 mod answer;
 mod perform;
 
-use talaria_turns::{ContextId, Hook, HookId, Message, Metadata, Place, State, TaskId, Timestamp};
+use talaria_turns::{
+    ContextId, Message, Metadata, Place, PushConfig, PushConfigId, State, TaskId, Timestamp,
+};
 
 pub use self::answer::ReplyAs;
 pub(crate) use self::answer::{Answer, Listed, Reply, Sent, View, message_reply, reply_as};
@@ -50,11 +52,11 @@ pub enum Operation {
     Subscribe(Subscribe),
     /// The extended card, in the fields of this version.
     ExtendedCard(Version),
-    CreatePushConfig(TaskId, Box<Hook>),
+    CreatePushConfig(TaskId, Box<PushConfig>),
     /// Without an id it is the task's only configuration, as in 0.3.
-    GetPushConfig(TaskId, Option<HookId>),
+    GetPushConfig(TaskId, Option<PushConfigId>),
     ListPushConfigs(TaskId),
-    DeletePushConfig(TaskId, HookId),
+    DeletePushConfig(TaskId, PushConfigId),
 }
 
 /// A message, with the task and the context that it is for.
@@ -75,7 +77,7 @@ pub struct Configuration {
     /// The media types that the caller accepts; empty means any.
     pub output_modes: Vec<String>,
     /// Where to send push notifications about the task.
-    pub push: Option<Hook>,
+    pub push: Option<PushConfig>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

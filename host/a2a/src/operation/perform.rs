@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_turns::{
-    CancelError, FollowError, Hook, HookId, Incoming, Principal, Query, State, StreamAs, TaskId, Turns, keys,
+    CancelError, FollowError, Incoming, Principal, PushConfig, PushConfigId, Query, State, StreamAs, TaskId,
+    Turns, keys,
 };
 
 use super::{
@@ -79,7 +80,7 @@ impl Operations {
             Operation::ExtendedCard(version) => Answer::Card(card.extended_card(version, url)),
             Operation::CreatePushConfig(id, mut config) => {
                 config.stream = form;
-                let set = self.turns.set_hook(&caller, &id, (*config).clone()).await;
+                let set = self.turns.set_push_config(&caller, &id, (*config).clone()).await;
                 set.map_err(|error| Rejection::push_config(Some(&id), &error))?;
                 Answer::PushConfig(id, config)
             }
@@ -92,7 +93,7 @@ impl Operations {
                 Answer::PushConfigs(id, configs)
             }
             Operation::DeletePushConfig(id, config) => {
-                let deleted = self.turns.remove_hook(&caller, &id, &config).await;
+                let deleted = self.turns.delete_push_config(&caller, &id, &config).await;
                 deleted.map_err(|error| Rejection::lookup(&id, &error))?;
                 Answer::Done
             }
@@ -100,8 +101,8 @@ impl Operations {
         Ok(Reply::Once(answer))
     }
 
-    async fn push_configs(&self, caller: &Principal, id: &TaskId) -> Result<Vec<Hook>, Rejection> {
-        self.turns.hooks(caller, id).await.map_err(|error| Rejection::lookup(id, &error))
+    async fn push_configs(&self, caller: &Principal, id: &TaskId) -> Result<Vec<PushConfig>, Rejection> {
+        self.turns.push_configs(caller, id).await.map_err(|error| Rejection::lookup(id, &error))
     }
 
     /// Returns the push configuration `which`. Without an id it is the one that was set without an id, or the first.
@@ -109,8 +110,8 @@ impl Operations {
         &self,
         caller: &Principal,
         id: &TaskId,
-        which: Option<&HookId>,
-    ) -> Result<Hook, Rejection> {
+        which: Option<&PushConfigId>,
+    ) -> Result<PushConfig, Rejection> {
         let configs = self.push_configs(caller, id).await?;
         let position = match which {
             Some(which) => configs.iter().position(|config| config.id == *which),
@@ -154,9 +155,9 @@ impl Operations {
         if let Some(tenant) = tenant {
             metadata.get_or_insert_default().insert(keys::TENANT.into(), tenant.into());
         }
-        let hook = configuration.push;
+        let push = configuration.push;
         let (message, metadata) = (Arc::new(message), metadata.map(Arc::new));
-        Incoming { principal, message, task, context, streaming, async_delivery, metadata, hook }
+        Incoming { principal, message, task, context, streaming, async_delivery, metadata, push }
     }
 
     async fn send(

@@ -1,6 +1,6 @@
 //! Decodes push notification configurations.
 
-use talaria_turns::{Authentication, Credential, Hook, HookId, StreamAs, TaskId, Tells};
+use talaria_turns::{Authentication, Credential, PushConfig, PushConfigId, PushContent, StreamAs, TaskId};
 
 use crate::dialect::Dialect;
 use crate::json_fields::Fields;
@@ -50,28 +50,28 @@ pub(crate) fn operation(
 }
 
 /// Decodes a configuration of 1.0, which may also come with a message.
-pub(crate) fn flat(mut fields: Fields<'_>) -> Result<Hook, Violation> {
-    let id = fields.id("id")?.unwrap_or_else(HookId::fresh);
+pub(crate) fn flat(mut fields: Fields<'_>) -> Result<PushConfig, Violation> {
+    let id = fields.id("id")?.unwrap_or_else(PushConfigId::fresh);
     let authentication = fields.object("authentication", |mut fields| {
         let scheme = fields.string("scheme")?.ok_or_else(|| fields.at("scheme").violation("is required"))?;
         authentication(fields, scheme)
     })?;
-    finish(fields, id, Tells::Events, authentication)
+    finish(fields, id, PushContent::Events, authentication)
 }
 
 /// Decodes a configuration of 0.3, which may also come with a message.
-pub(crate) fn v03(mut fields: Fields<'_>) -> Result<Hook, Violation> {
-    let id = fields.id("id")?.unwrap_or_else(HookId::fresh);
+pub(crate) fn v03(mut fields: Fields<'_>) -> Result<PushConfig, Violation> {
+    let id = fields.id("id")?.unwrap_or_else(PushConfigId::fresh);
     let authentication = fields.object("authentication", |mut fields| {
         // The receiver accepts any of them and prefers the first.
         let scheme = fields.strings("schemes")?.into_iter().next().unwrap_or_else(|| "Bearer".into());
         authentication(fields, scheme)
     })?;
-    finish(fields, id, Tells::Task, authentication)
+    finish(fields, id, PushContent::Task, authentication)
 }
 
 /// Decodes the parameters of 0.3's `set`. Without an id it is the task's only configuration, as in the SDKs.
-fn nested(mut fields: Fields<'_>, task: &TaskId) -> Result<Hook, Violation> {
+fn nested(mut fields: Fields<'_>, task: &TaskId) -> Result<PushConfig, Violation> {
     let mut has_id = false;
     let config = fields.object("pushNotificationConfig", |inner| {
         has_id = inner.is_written("id");
@@ -85,8 +85,8 @@ fn nested(mut fields: Fields<'_>, task: &TaskId) -> Result<Hook, Violation> {
 }
 
 /// Decodes the body of 0.3's `set` over HTTP+JSON: the resource, or the whole request around it, as the SDKs send it.
-fn resource(mut fields: Fields<'_>, task: &TaskId) -> Result<Hook, Violation> {
-    let id: Option<HookId> = fields.id("configId")?;
+fn resource(mut fields: Fields<'_>, task: &TaskId) -> Result<PushConfig, Violation> {
+    let id: Option<PushConfigId> = fields.id("configId")?;
     let wrapped = fields.object("config", |inner| nested(inner, task))?;
     let mut config = match wrapped {
         Some(config) => config,
@@ -109,17 +109,17 @@ fn authentication(mut fields: Fields<'_>, scheme: String) -> Result<Authenticati
 
 fn finish(
     mut fields: Fields<'_>,
-    id: HookId,
-    tells: Tells,
+    id: PushConfigId,
+    content: PushContent,
     authentication: Option<Authentication>,
-) -> Result<Hook, Violation> {
+) -> Result<PushConfig, Violation> {
     let url = fields.string("url")?.ok_or_else(|| fields.at("url").violation("is required"))?;
     if url.len() > MAX_URL {
         return Err(fields.at("url").violation(format!("must not be longer than {MAX_URL} bytes")));
     }
     let token = secret(&mut fields, "token")?;
     // The form of streamed answers depends on the caller, so the operation sets it.
-    Ok(Hook { id, url, tells, stream: StreamAs::default(), token, authentication })
+    Ok(PushConfig { id, url, content, stream: StreamAs::default(), token, authentication })
 }
 
 /// Decodes a secret that becomes part of a header.

@@ -1,22 +1,22 @@
 //! Encodes push notification configurations, without their secrets.
 
 use serde::{Serialize, Serializer};
-use talaria_turns::{Authentication, Hook, TaskId};
+use talaria_turns::{Authentication, PushConfig, TaskId};
 
 use crate::dialect::Dialect;
 use crate::json_out::{Object, Seq};
 
 /// A configuration as its owner sees it.
-pub(crate) struct PushConfigOut<'a>(pub(crate) Dialect, pub(crate) &'a TaskId, pub(crate) &'a Hook);
+pub(crate) struct PushConfigOut<'a>(pub(crate) Dialect, pub(crate) &'a TaskId, pub(crate) &'a PushConfig);
 
 /// All configurations of a task.
-pub(crate) struct PushConfigsOut<'a>(pub(crate) Dialect, pub(crate) &'a TaskId, pub(crate) &'a [Hook]);
+pub(crate) struct PushConfigsOut<'a>(pub(crate) Dialect, pub(crate) &'a TaskId, pub(crate) &'a [PushConfig]);
 
 /// The `authentication` of 1.0.
 struct SchemeOut<'a>(&'a Authentication);
 
 /// The `pushNotificationConfig` of 0.3.
-struct NestedOut<'a>(&'a Hook);
+struct NestedOut<'a>(&'a PushConfig);
 
 /// The `authentication` of 0.3.
 struct SchemesOut<'a>(&'a Authentication);

@@ -1,6 +1,6 @@
 //! Push notification configurations on the wire, and the notifications themselves.
 //!
-//! One [`Hook`](talaria_turns::Hook) of the domain has three forms: flat in 1.0, nested in 0.3 over JSON-RPC, and nested with
+//! One [`PushConfig`](talaria_turns::PushConfig) of the domain has three forms: flat in 1.0, nested in 0.3 over JSON-RPC, and nested with
 //! a resource name in 0.3 over HTTP+JSON. Secrets are decoded but never encoded: a token and credentials are for the
 //! receiver, not for those who can read the configuration.
 //!

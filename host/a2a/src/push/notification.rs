@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName};
 use secrecy::SecretString;
-use talaria_turns::{Authentication, Hook, News, State};
+use talaria_turns::{Authentication, PushConfig, PushNotification, State};
 
 use crate::dialect::{Dialect, InDialect};
 use crate::operation::{Answer, View};
@@ -33,9 +33,9 @@ impl Notification {
     ///
     /// # Errors
     /// If it cannot be encoded as JSON, which is a bug.
-    pub fn new(config: &Hook, news: &News) -> Result<Self, serde_json::Error> {
+    pub fn new(config: &PushConfig, news: &PushNotification) -> Result<Self, serde_json::Error> {
         let (media_type, version, body) = match news {
-            News::Event(task, entry) => {
+            PushNotification::Event(task, entry) => {
                 let task_ref = TaskRef { task: task.id.clone(), context: task.context.clone() };
                 let event = Arc::clone(&entry.event);
                 // A note has no state of its own, but only a working turn emits one.
@@ -45,7 +45,7 @@ impl Notification {
                 let item = StreamItem::Event(event);
                 ("application/a2a+json", "1.0", serde_json::to_vec(&InDialect(Dialect::V1, &item))?)
             }
-            News::Task(task) => {
+            PushNotification::Task(task) => {
                 let answer = Answer::Task(View::new(Arc::clone(task), None));
                 ("application/json", "0.3", serde_json::to_vec(&InDialect(Dialect::V03, &answer))?)
             }

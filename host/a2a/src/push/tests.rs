@@ -3,7 +3,8 @@ use std::sync::Arc;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use talaria_turns::{
-    Authentication, ContextId, Credential, Entry, Event, Hook, News, State, StreamAs, Task, Tells,
+    Authentication, ContextId, Credential, Entry, Event, PushConfig, PushContent, PushNotification, State,
+    StreamAs, Task,
 };
 
 use super::decode::MAX_URL;
@@ -17,7 +18,7 @@ fn read(dialect: Dialect, verb: Verb, value: Value) -> Result<Operation, Violati
     operation(dialect, verb, Fields::of(value, Path::Root).unwrap())
 }
 
-fn set(dialect: Dialect, value: Value) -> Hook {
+fn set(dialect: Dialect, value: Value) -> PushConfig {
     match read(dialect, Verb::CreatePushConfig, value).unwrap() {
         Operation::CreatePushConfig(task, config) => {
             assert_eq!(task.as_str(), "t");
@@ -27,11 +28,11 @@ fn set(dialect: Dialect, value: Value) -> Hook {
     }
 }
 
-fn config(id: &str, tells: Tells) -> Hook {
-    Hook {
+fn config(id: &str, content: PushContent) -> PushConfig {
+    PushConfig {
         id: id.parse().unwrap(),
         url: "https://a.example/h".into(),
-        tells,
+        content,
         stream: StreamAs::default(),
         token: Some(Credential::new("tok")),
         authentication: Some(Authentication {
@@ -47,19 +48,19 @@ fn one_configuration_has_three_forms() {
         "taskId": "t", "id": "c", "url": "https://a.example/h", "token": "tok",
         "authentication": { "scheme": "Bearer", "credentials": "s3cret" },
     });
-    assert_eq!(set(Dialect::V1, one), config("c", Tells::Events));
+    assert_eq!(set(Dialect::V1, one), config("c", PushContent::Events));
     let inner = json!({
         "id": "c", "url": "https://a.example/h", "token": "tok",
         "authentication": { "schemes": ["Bearer", "Basic"], "credentials": "s3cret" },
     });
     let old = json!({ "taskId": "t", "pushNotificationConfig": inner });
-    assert_eq!(set(Dialect::V03, old.clone()), config("c", Tells::Task));
+    assert_eq!(set(Dialect::V03, old.clone()), config("c", PushContent::Task));
     let whole = json!({ "taskId": "t", "parent": "tasks/t", "config": { "pushNotificationConfig": inner } });
     for body in [old, whole] {
-        assert_eq!(set(Dialect::V03Rest, body), config("c", Tells::Task));
+        assert_eq!(set(Dialect::V03Rest, body), config("c", PushContent::Task));
     }
     let named = json!({ "taskId": "t", "configId": "d", "config": { "pushNotificationConfig": inner } });
-    assert_eq!(set(Dialect::V03Rest, named), config("d", Tells::Task));
+    assert_eq!(set(Dialect::V03Rest, named), config("d", PushContent::Task));
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn a_bad_configuration_is_rejected_with_its_field() {
 
 #[test]
 fn secrets_are_never_encoded() {
-    let (task, config) = ("t".parse().unwrap(), config("c", Tells::Events));
+    let (task, config) = ("t".parse().unwrap(), config("c", PushContent::Events));
     for (dialect, written) in [
         (
             Dialect::V1,
@@ -128,8 +129,11 @@ fn secrets_are_never_encoded() {
 fn a_notification_has_the_form_of_its_version_and_every_header() {
     let task = Arc::new(Task::new("t".parse().unwrap(), "c".parse::<ContextId>().unwrap()));
     let entry = Entry { sequence: 2, event: Arc::new(Event::moved(State::Working)) };
-    let push =
-        Notification::new(&config("c", Tells::Events), &News::Event(Arc::clone(&task), entry)).unwrap();
+    let push = Notification::new(
+        &config("c", PushContent::Events),
+        &PushNotification::Event(Arc::clone(&task), entry),
+    )
+    .unwrap();
     let header = |push: &Notification, name: &str| {
         let found = push.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.expose_secret().to_owned())
@@ -146,7 +150,7 @@ fn a_notification_has_the_form_of_its_version_and_every_header() {
     assert_eq!(body["statusUpdate"]["status"]["state"], "TASK_STATE_WORKING");
     assert!(!format!("{push:?}").contains("s3cret"));
 
-    let push = Notification::new(&config("c", Tells::Task), &News::Task(task)).unwrap();
+    let push = Notification::new(&config("c", PushContent::Task), &PushNotification::Task(task)).unwrap();
     assert_eq!(header(&push, "content-type").as_deref(), Some("application/json"));
     let body: Value = serde_json::from_slice(&push.body).unwrap();
     assert_eq!((&body["kind"], &body["id"]), (&json!("task"), &json!("t")));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use talaria_a2a::{Auth, Config, Counts, LiveCard, Server};
-use talaria_turns::{Courier, HookLimits, Limits, Route, Store, TaskId, Turns};
+use talaria_turns::{Limits, PushLimits, PushSender, Route, Store, TaskId, Turns};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -54,13 +54,15 @@ impl Host {
     }
 
     /// Starts a server that sends push notifications through this courier.
-    pub(crate) async fn pushing(courier: Arc<dyn Courier>, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) async fn pushing(courier: Arc<dyn PushSender>, change: impl FnOnce(&mut Config)) -> Self {
         let change = |config: &mut Config| {
             config.card.push_notifications = true;
             change(config);
         };
         Self::build(change, |store, route| {
-            Turns::builder(store, route, Limits::default()).courier(courier, HookLimits::default()).build()
+            Turns::builder(store, route, Limits::default())
+                .push_sender(courier, PushLimits::default())
+                .build()
         })
         .await
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    Begin, Entry, Event, GivenUp, Hook, HookId, Hooked, Logged, Message, Once, Onto, Page, Principal, Query,
-    Recall, StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
+    Begin, Entry, Event, GivenUp, Logged, Message, Once, Onto, Page, Principal, PushConfig, PushConfigId,
+    Query, Recall, StateKey, Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -99,33 +99,33 @@ impl Store for Counted {
         self.inner.stuck(before).await
     }
 
-    async fn set_hook(&self, key: &TaskKey, hook: &Hook, cursor: u64) -> Result<(), StoreError> {
-        self.inner.set_hook(key, hook, cursor).await
+    async fn set_push_config(&self, key: &TaskKey, hook: &PushConfig, cursor: u64) -> Result<(), StoreError> {
+        self.inner.set_push_config(key, hook, cursor).await
     }
 
-    async fn hooks(&self, key: &TaskKey) -> Result<Vec<Hooked>, StoreError> {
-        self.inner.hooks(key).await
+    async fn push_configs(&self, key: &TaskKey) -> Result<Vec<StoredPushConfig>, StoreError> {
+        self.inner.push_configs(key).await
     }
 
-    async fn remove_hook(&self, key: &TaskKey, hook: &HookId) -> Result<(), StoreError> {
-        self.inner.remove_hook(key, hook).await
+    async fn delete_push_config(&self, key: &TaskKey, hook: &PushConfigId) -> Result<(), StoreError> {
+        self.inner.delete_push_config(key, hook).await
     }
 
-    async fn move_hook(
+    async fn move_push_cursor(
         &self,
         key: &TaskKey,
-        hook: &HookId,
+        hook: &PushConfigId,
         cursor: u64,
         given_up: Option<&GivenUp>,
     ) -> Result<(), StoreError> {
-        self.inner.move_hook(key, hook, cursor, given_up).await
+        self.inner.move_push_cursor(key, hook, cursor, given_up).await
     }
 
-    async fn open_hooks(&self) -> Result<Vec<Hooked>, StoreError> {
-        self.inner.open_hooks().await
+    async fn open_push_configs(&self) -> Result<Vec<StoredPushConfig>, StoreError> {
+        self.inner.open_push_configs().await
     }
 
-    async fn given_up(&self, limit: usize) -> Result<Vec<Hooked>, StoreError> {
+    async fn given_up(&self, limit: usize) -> Result<Vec<StoredPushConfig>, StoreError> {
         self.inner.given_up(limit).await
     }
 }

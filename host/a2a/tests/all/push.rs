@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use talaria_a2a::{Notification, Token};
-use talaria_turns::{Courier, Hook, News, Undelivered};
+use talaria_turns::{PushConfig, PushFailure, PushNotification, PushSender};
 use tokio::sync::Notify;
 
 use crate::kit::{Host, message, message_03, patiently};
@@ -29,16 +29,16 @@ struct Push {
 }
 
 #[async_trait]
-impl Courier for Posted {
+impl PushSender for Posted {
     async fn admits(&self, url: &str) -> Result<(), String> {
         if url.contains("127.0.0.1") { Err("a webhook may not be at loopback".into()) } else { Ok(()) }
     }
 
-    async fn deliver(&self, hook: &Hook, news: &News) -> Result<(), Undelivered> {
-        let Notification { headers, body } = Notification::new(hook, news).unwrap();
+    async fn deliver(&self, config: &PushConfig, notification: &PushNotification) -> Result<(), PushFailure> {
+        let Notification { headers, body } = Notification::new(config, notification).unwrap();
         let text = |value: SecretString| value.expose_secret().to_owned();
         self.pushes.lock().unwrap().push(Push {
-            url: hook.url.clone(),
+            url: config.url.clone(),
             headers: headers.into_iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
             body: serde_json::from_slice(&body).unwrap(),
         });

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use serde_json::json;
 use talaria_turns::{
-    Artifact, Asked, Content, Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Part,
-    Route, Scope, TaskId, ToolProgress, ToolState, Turn, Usage, message_text,
+    Artifact, Content, Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Part, Route,
+    RouteQuery, Scope, TaskId, ToolProgress, ToolState, Turn, Usage, message_text,
 };
 use tokio::sync::{Semaphore, mpsc};
 
@@ -23,7 +23,7 @@ pub(crate) struct Script {
 pub(crate) struct OneRoute(pub(crate) Arc<Script>);
 
 impl Route for OneRoute {
-    fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn Executor>, NoExecutor> {
+    fn pick(&self, asked: &RouteQuery<'_>) -> Result<Arc<dyn Executor>, NoExecutor> {
         match asked.message.metadata.as_ref().and_then(|metadata| metadata.get("talaria/executor")) {
             None => Ok(Arc::clone(&self.0) as Arc<dyn Executor>),
             Some(name) => Err(NoExecutor::Refused(format!("no executor {name}"))),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Stream, soon};
 use talaria_rig::Rig;
 use talaria_turns::{
-    Content, Emitted, FailureKind, FinalState, Message, Metadata, Part, Principal, Said, Turn,
+    Content, Emitted, FailureKind, FinalState, Message, Metadata, Part, Principal, Turn, TurnSignal,
 };
 use tokio::sync::Notify;
 
@@ -170,7 +170,7 @@ async fn a_question_that_is_posed_is_answered_or_withdrawn() {
 
     let (running, mut said) = rig.begin(rig.turn("pose 1 which?"));
     let (result, ()) = tokio::join!(running, async {
-        let Some(Said::Ask { mut answer, .. }) = said.recv().await else { panic!("a question") };
+        let Some(TurnSignal::Ask { mut answer, .. }) = said.recv().await else { panic!("a question") };
         answer.closed().await;
         assert!(said.recv().await.is_none());
     });
@@ -187,7 +187,7 @@ async fn a_guest_can_work_while_no_event_arrives() {
     let (result, ()) = tokio::join!(running, async {
         let idle = soon("the guest is idle", said.recv()).await;
         assert!(
-            matches!(&idle, Some(Said::Emitted(said)) if matches!(**said, Emitted::Status(_))),
+            matches!(&idle, Some(TurnSignal::Emitted(said)) if matches!(**said, Emitted::Status(_))),
             "{idle:?}"
         );
         released.notify_one();

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use talaria_turns::keys::{EXECUTOR, TENANT};
-use talaria_turns::{Asked, ContextId, Message, Metadata, Part, Principal, Role};
+use talaria_turns::{ContextId, Message, Metadata, Part, Principal, Role, RouteQuery};
 
 use super::{Routes, Rule, Tested, Why, point};
 use crate::config::{Config, Executor, ExecutorName};
@@ -101,7 +101,7 @@ impl Explanation {
         let Described { message, metadata, principal, context } = Described::read(query);
         // Never looked at: without a context, weights are shown by their percentage.
         let no_context = ContextId::fresh();
-        let asked = Asked {
+        let asked = RouteQuery {
             principal: &principal,
             message: &message,
             context: context.as_ref().unwrap_or(&no_context),
@@ -162,7 +162,7 @@ fn shares(config: &Config, routes: &Routes, considered: &[Considered]) -> Vec<Ta
 }
 
 impl Considered {
-    fn new(rule: &Rule, asked: &Asked<'_>, context: Option<&ContextId>) -> Self {
+    fn new(rule: &Rule, asked: &RouteQuery<'_>, context: Option<&ContextId>) -> Self {
         let conditions: Vec<Tested> = rule.tests(asked).collect();
         let weight = rule.route.weight.map(|weight| Drawn {
             weight: weight.get(),

@@ -54,7 +54,7 @@ impl Sent {
     }
 
     fn to(&self, routes: &Routes) -> Result<Picked, NoExecutor> {
-        let asked = Asked {
+        let asked = RouteQuery {
             principal: &self.principal,
             message: &self.message,
             context: &self.context,

@@ -43,8 +43,8 @@ use async_trait::async_trait;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use talaria_turns::{
-    Begin, Entry, Event, GivenUp, Hook, HookId, Hooked, Logged, Message, Once, Onto, Page, Principal, Query,
-    Recall, StateKey, Store, StoreError, Task, TaskId, TaskKey, Timestamp,
+    Begin, Entry, Event, GivenUp, Logged, Message, Once, Onto, Page, Principal, PushConfig, PushConfigId,
+    Query, Recall, StateKey, Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 
 pub use self::fault::OpenError;
@@ -330,40 +330,40 @@ impl Store for Sqlite {
         Ok(())
     }
 
-    async fn set_hook(&self, key: &TaskKey, hook: &Hook, cursor: u64) -> Result<(), StoreError> {
+    async fn set_push_config(&self, key: &TaskKey, hook: &PushConfig, cursor: u64) -> Result<(), StoreError> {
         let (key, id, json) = (key.clone(), hook.id.clone(), json(hook)?);
-        self.writer.write(Write::Hook { key, id, json, cursor }).await?;
+        self.writer.write(Write::SetPush { key, id, json, cursor }).await?;
         Ok(())
     }
 
-    async fn hooks(&self, key: &TaskKey) -> Result<Vec<Hooked>, StoreError> {
+    async fn push_configs(&self, key: &TaskKey) -> Result<Vec<StoredPushConfig>, StoreError> {
         let key = key.clone();
         self.look_ups.read(move |connection| read::hooks(connection, &key)).await
     }
 
-    async fn remove_hook(&self, key: &TaskKey, hook: &HookId) -> Result<(), StoreError> {
-        self.writer.write(Write::Unhook { key: key.clone(), id: hook.clone() }).await?;
+    async fn delete_push_config(&self, key: &TaskKey, hook: &PushConfigId) -> Result<(), StoreError> {
+        self.writer.write(Write::DeletePush { key: key.clone(), id: hook.clone() }).await?;
         Ok(())
     }
 
-    async fn move_hook(
+    async fn move_push_cursor(
         &self,
         key: &TaskKey,
-        hook: &HookId,
+        hook: &PushConfigId,
         cursor: u64,
         given_up: Option<&GivenUp>,
     ) -> Result<(), StoreError> {
         let given_up = given_up.map(|why| Ok::<_, StoreError>((why.at, json(why)?))).transpose()?;
         let (key, id) = (key.clone(), hook.clone());
-        self.writer.write(Write::MoveHook { key, id, cursor, given_up }).await?;
+        self.writer.write(Write::MovePush { key, id, cursor, given_up }).await?;
         Ok(())
     }
 
-    async fn open_hooks(&self) -> Result<Vec<Hooked>, StoreError> {
-        self.readers.read(read::open_hooks).await
+    async fn open_push_configs(&self) -> Result<Vec<StoredPushConfig>, StoreError> {
+        self.readers.read(read::open_push_configs).await
     }
 
-    async fn given_up(&self, limit: usize) -> Result<Vec<Hooked>, StoreError> {
+    async fn given_up(&self, limit: usize) -> Result<Vec<StoredPushConfig>, StoreError> {
         self.readers.read(move |connection| read::given_up(connection, limit)).await
     }
 }

@@ -6,8 +6,8 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 use serde::de::DeserializeOwned;
 use talaria_turns::{
-    Begin, ContextId, Entry, Event, Hooked, Logged, Once, Page, Place, Principal, Query, StateKey,
-    StoreError, Task, TaskId, TaskKey, Timestamp,
+    Begin, ContextId, Entry, Event, Logged, Once, Page, Place, Principal, Query, StateKey, StoreError,
+    StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 
 use super::fault::Fault;
@@ -280,22 +280,22 @@ fn key_of(row: &Row<'_>) -> Result<TaskKey, Fault> {
     Ok(TaskKey { owner, task: row.get::<_, String>(1)?.parse()? })
 }
 
-pub(super) fn hooks(connection: &Connection, key: &TaskKey) -> Result<Vec<Hooked>, Fault> {
+pub(super) fn hooks(connection: &Connection, key: &TaskKey) -> Result<Vec<StoredPushConfig>, Fault> {
     let found = find(connection, key)?.ok_or(StoreError::NotFound)?;
-    hooked(connection, "hooks.task = ?1 ORDER BY hooks.id", found.row)
+    stored(connection, "hooks.task = ?1 ORDER BY hooks.id", found.row)
 }
 
-pub(super) fn open_hooks(connection: &Connection) -> Result<Vec<Hooked>, Fault> {
+pub(super) fn open_push_configs(connection: &Connection) -> Result<Vec<StoredPushConfig>, Fault> {
     let open = "given_up_at IS NULL AND (cursor < version OR ended_at IS NULL) ORDER BY hooks.task LIMIT ?1";
-    hooked(connection, open, i64::MAX)
+    stored(connection, open, i64::MAX)
 }
 
-pub(super) fn given_up(connection: &Connection, limit: usize) -> Result<Vec<Hooked>, Fault> {
+pub(super) fn given_up(connection: &Connection, limit: usize) -> Result<Vec<StoredPushConfig>, Fault> {
     let newest = "given_up_at IS NOT NULL ORDER BY given_up_at DESC LIMIT ?1";
-    hooked(connection, newest, integer(limit as u64))
+    stored(connection, newest, integer(limit as u64))
 }
 
-fn hooked(connection: &Connection, which: &str, parameter: i64) -> Result<Vec<Hooked>, Fault> {
+fn stored(connection: &Connection, which: &str, parameter: i64) -> Result<Vec<StoredPushConfig>, Fault> {
     let mut select = connection.prepare_cached(&format!(
         "SELECT owner, tasks.id, hook, cursor, given_up FROM hooks JOIN tasks ON tasks.key = hooks.task
          WHERE {which}"
@@ -304,9 +304,9 @@ fn hooked(connection: &Connection, which: &str, parameter: i64) -> Result<Vec<Ho
     let mut hooks = Vec::new();
     while let Some(row) = rows.next()? {
         let given_up: Option<String> = row.get(4)?;
-        hooks.push(Hooked {
+        hooks.push(StoredPushConfig {
             key: key_of(row)?,
-            hook: parse(bytes(row, 2)?)?,
+            config: parse(bytes(row, 2)?)?,
             cursor: natural(row.get(3)?),
             given_up: given_up.map(|json| parse(json.as_bytes())).transpose()?,
         });

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use talaria_turns::{
-    ContextId, Event, HookId, IllegalMove, Once, Principal, State, StateKey, StoreError, TaskKey, Timestamp,
+    ContextId, Event, IllegalMove, Once, Principal, PushConfigId, State, StateKey, StoreError, TaskKey,
+    Timestamp,
 };
 
 use super::fault::Fault;
@@ -31,11 +32,11 @@ pub(super) enum Write {
     /// What an executor remembers.
     State { key: StateKey, value: Option<Arc<[u8]>> },
     /// A hook; one that is there keeps its cursor.
-    Hook { key: TaskKey, id: HookId, json: String, cursor: u64 },
+    SetPush { key: TaskKey, id: PushConfigId, json: String, cursor: u64 },
     /// A hook that is no more.
-    Unhook { key: TaskKey, id: HookId },
+    DeletePush { key: TaskKey, id: PushConfigId },
     /// How far a hook is, and whether it is given up: since when, and why as JSON.
-    MoveHook { key: TaskKey, id: HookId, cursor: u64, given_up: Option<(Timestamp, String)> },
+    MovePush { key: TaskKey, id: PushConfigId, cursor: u64, given_up: Option<(Timestamp, String)> },
     /// Tasks that ended, up to and with this one, but no more than [`FORGET_AT_ONCE`]. Answers how many.
     Forget { newest: Ended },
     /// Something about expected replies.
@@ -119,10 +120,10 @@ impl Write {
             Self::Append { key, expected, change } => append(connection, key, *expected, change),
             Self::Snapshot { key, version, json } => snapshot(connection, key, *version, json),
             Self::State { key, value } => set_state(connection, key, value.as_deref()),
-            Self::Hook { key, id, json, cursor } => set_hook(connection, key, id, json, *cursor),
-            Self::Unhook { key, id } => unhook(connection, key, id),
-            Self::MoveHook { key, id, cursor, given_up } => {
-                move_hook(connection, key, id, *cursor, given_up.as_ref())
+            Self::SetPush { key, id, json, cursor } => set_push_config(connection, key, id, json, *cursor),
+            Self::DeletePush { key, id } => unhook(connection, key, id),
+            Self::MovePush { key, id, cursor, given_up } => {
+                move_push_cursor(connection, key, id, *cursor, given_up.as_ref())
             }
             Self::Forget { newest } => forget(connection, newest),
             Self::Callbacks(write) => write.run(connection),
@@ -284,10 +285,10 @@ fn set_state(connection: &Connection, key: &StateKey, value: Option<&[u8]>) -> R
     Ok(0)
 }
 
-fn set_hook(
+fn set_push_config(
     connection: &Connection,
     key: &TaskKey,
-    id: &HookId,
+    id: &PushConfigId,
     json: &str,
     cursor: u64,
 ) -> Result<u64, Fault> {
@@ -301,7 +302,7 @@ fn set_hook(
     Ok(0)
 }
 
-fn unhook(connection: &Connection, key: &TaskKey, id: &HookId) -> Result<u64, Fault> {
+fn unhook(connection: &Connection, key: &TaskKey, id: &PushConfigId) -> Result<u64, Fault> {
     let row = row(connection, key)?;
     connection
         .prepare_cached("DELETE FROM hooks WHERE task = ?1 AND id = ?2")?
@@ -309,10 +310,10 @@ fn unhook(connection: &Connection, key: &TaskKey, id: &HookId) -> Result<u64, Fa
     Ok(0)
 }
 
-fn move_hook(
+fn move_push_cursor(
     connection: &Connection,
     key: &TaskKey,
-    id: &HookId,
+    id: &PushConfigId,
     cursor: u64,
     given_up: Option<&(Timestamp, String)>,
 ) -> Result<u64, Fault> {

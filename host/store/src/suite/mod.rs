@@ -2,10 +2,10 @@
 //! `every_promise!(|| (an empty store, a value to keep alive as long as the store))`.
 
 pub(crate) mod callbacks;
-pub(crate) mod hooks;
 pub(crate) mod lists;
 pub(crate) mod log;
 pub(crate) mod once;
+pub(crate) mod push;
 pub(crate) mod recall;
 pub(crate) mod retention;
 
@@ -56,12 +56,12 @@ macro_rules! every_promise {
             retention::deletes_by_count,
             retention::never_deletes_a_task_that_is_not_over,
             retention::deletes_many,
-            hooks::a_push_configuration_is_read_back_unchanged,
-            hooks::the_push_configurations_of_another_owner_are_absent,
-            hooks::a_push_configuration_that_is_set_again_keeps_its_cursor,
-            hooks::open_push_configurations_are_those_with_something_left_to_send,
-            hooks::abandoned_push_configurations_are_listed_newest_first_and_deleted_with_their_task,
-            hooks::a_task_is_stuck_when_its_status_is_old,
+            push::a_push_configuration_is_read_back_unchanged,
+            push::the_push_configurations_of_another_owner_are_absent,
+            push::a_push_configuration_that_is_set_again_keeps_its_cursor,
+            push::open_push_configurations_are_those_with_something_left_to_send,
+            push::abandoned_push_configurations_are_listed_newest_first_and_deleted_with_their_task,
+            push::a_task_is_stuck_when_its_status_is_old,
             retention::the_state_of_executors_is_deleted_with_the_last_task_of_its_context,
         }
     };

@@ -9,7 +9,7 @@ use talaria_executors::Executors;
 use talaria_executors::route::Routes;
 use talaria_mailbox::Mailbox;
 use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
-use talaria_turns::{Courier, HookLimits, Limits, Route, Turns};
+use talaria_turns::{Limits, PushLimits, PushSender, Route, Turns};
 
 use super::banner::Banner;
 use super::bind::Bound;
@@ -42,7 +42,7 @@ impl App {
         };
         let (courier, delivery) = pushing(&config, metrics.clone());
         let mut turns = Turns::builder(Arc::clone(&store), Arc::clone(&executors) as Arc<dyn Route>, limits)
-            .courier(courier, delivery)
+            .push_sender(courier, delivery)
             .observer(Arc::new(TurnMetrics(metrics.clone())));
         if let Some(workspace) = &workspace {
             turns = turns.observer(Arc::clone(&workspace.pulse) as _);
@@ -118,11 +118,11 @@ fn readings(
 }
 
 /// Sends push notifications, and the limits of its retries.
-fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn Courier>, HookLimits) {
+fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn PushSender>, PushLimits) {
     let Push { allow_private, timeout, tries, pause } = &config.push;
     let webhooks = Webhooks::new(talaria_egress::Config::default(), *allow_private);
     let courier = Arc::new(Metered::new(Arc::new(Post(webhooks.with_timeout(timeout.get()))), metrics));
-    (courier, HookLimits { tries: tries.get(), pause: pause.get(), ..HookLimits::default() })
+    (courier, PushLimits { tries: tries.get(), pause: pause.get(), ..PushLimits::default() })
 }
 
 fn server_config(

@@ -11,24 +11,24 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::{Again, Courier, GivenUp, Hook, HookLimits, News, Tells, Undelivered};
+use super::{GivenUp, PushConfig, PushContent, PushFailure, PushLimits, PushNotification, PushSender, Retry};
 use crate::live_task::LiveTask;
-use crate::model::{HookId, Timestamp};
+use crate::model::{PushConfigId, Timestamp};
 use crate::store::{Store, TaskKey};
 
 /// How long deliveries may take when the host stops.
 const LAST: Duration = Duration::from_secs(5);
 
 /// Starts and stops followers.
-pub(crate) struct Outbox {
+pub(crate) struct PushDispatcher {
     store: Arc<dyn Store>,
-    courier: Arc<dyn Courier>,
-    limits: HookLimits,
+    sender: Arc<dyn PushSender>,
+    limits: PushLimits,
     room: Semaphore,
     tracker: TaskTracker,
     /// Ends the waits for events and the pauses; deliveries that have begun are finished.
     closing: CancellationToken,
-    following: Mutex<HashMap<(TaskKey, HookId), Following>>,
+    following: Mutex<HashMap<(TaskKey, PushConfigId), Following>>,
 }
 
 /// A follower that can be stopped. The number distinguishes it from one that replaced it.
@@ -39,9 +39,9 @@ struct Following {
 
 /// Delivers the notifications of one push configuration.
 struct Follower {
-    outbox: Arc<Outbox>,
+    dispatcher: Arc<PushDispatcher>,
     live: Arc<LiveTask>,
-    hook: Hook,
+    config: PushConfig,
     cursor: u64,
     number: u64,
     end: CancellationToken,
@@ -55,13 +55,13 @@ enum Delivered {
     NotNow,
 }
 
-// === impl Outbox ===
+// === impl PushDispatcher ===
 
-impl Outbox {
-    pub(crate) fn new(store: Arc<dyn Store>, courier: Arc<dyn Courier>, limits: HookLimits) -> Self {
+impl PushDispatcher {
+    pub(crate) fn new(store: Arc<dyn Store>, sender: Arc<dyn PushSender>, limits: PushLimits) -> Self {
         Self {
             store,
-            courier,
+            sender,
             limits,
             room: Semaphore::new(limits.at_once.max(1)),
             tracker: TaskTracker::new(),
@@ -70,21 +70,21 @@ impl Outbox {
         }
     }
 
-    pub(crate) fn courier(&self) -> &dyn Courier {
-        &*self.courier
+    pub(crate) fn push_sender(&self) -> &dyn PushSender {
+        &*self.sender
     }
 
     /// The push configurations that a task may have.
     pub(crate) fn most(&self) -> usize {
-        self.limits.hooks
+        self.limits.configs
     }
 
     /// Follows a task for a push configuration from its cursor on, and stops the follower that did so before.
-    pub(crate) fn follow(self: &Arc<Self>, live: Arc<LiveTask>, hook: Hook, cursor: u64) {
+    pub(crate) fn follow(self: &Arc<Self>, live: Arc<LiveTask>, config: PushConfig, cursor: u64) {
         if self.closing.is_cancelled() {
             return;
         }
-        let key = (live.key.clone(), hook.id.clone());
+        let key = (live.key.clone(), config.id.clone());
         let end = CancellationToken::new();
         let number = {
             let mut following = self.following();
@@ -94,13 +94,13 @@ impl Outbox {
             }
             number
         };
-        let follower = Follower { outbox: Arc::clone(self), live, hook, cursor, number, end };
+        let follower = Follower { dispatcher: Arc::clone(self), live, config, cursor, number, end };
         self.tracker.spawn(follower.run());
     }
 
     /// Stops the follower of a push configuration.
-    pub(crate) fn withdraw(&self, key: &TaskKey, hook: &HookId) {
-        if let Some(following) = self.following().remove(&(key.clone(), hook.clone())) {
+    pub(crate) fn withdraw(&self, key: &TaskKey, config: &PushConfigId) {
+        if let Some(following) = self.following().remove(&(key.clone(), config.clone())) {
             following.end.cancel();
         }
     }
@@ -116,7 +116,7 @@ impl Outbox {
         }
     }
 
-    fn following(&self) -> MutexGuard<'_, HashMap<(TaskKey, HookId), Following>> {
+    fn following(&self) -> MutexGuard<'_, HashMap<(TaskKey, PushConfigId), Following>> {
         self.following.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,8 +132,8 @@ impl Follower {
     async fn run(mut self) {
         let end = self.end.clone();
         end.run_until_cancelled(self.deliver_all()).await;
-        let mut following = self.outbox.following();
-        let key = (self.live.key.clone(), self.hook.id.clone());
+        let mut following = self.dispatcher.following();
+        let key = (self.live.key.clone(), self.config.id.clone());
         if following.get(&key).is_some_and(|now| now.number == self.number) {
             following.remove(&key);
         }
@@ -141,9 +141,9 @@ impl Follower {
 
     /// Delivers until the task has ended and everything is delivered, the configuration is given up, or the host stops.
     async fn deliver_all(&mut self) {
-        let closing = self.outbox.closing.clone();
+        let closing = self.dispatcher.closing.clone();
         let mut reader = self.live.reader(self.cursor);
-        let mut backoff = self.outbox.backoff();
+        let mut backoff = self.dispatcher.backoff();
         loop {
             let next = tokio::select! {
                 biased;
@@ -164,15 +164,15 @@ impl Follower {
             };
             backoff.reset();
             // An earlier notification had a task that was further on, and included this event.
-            if entry.sequence <= self.cursor || !self.hook.is_news(&entry.event) {
+            if entry.sequence <= self.cursor || !self.config.is_pushed(&entry.event) {
                 continue;
             }
             let task = self.live.task();
-            let (cursor, news) = match self.hook.tells {
-                Tells::Events => (entry.sequence, News::Event(task, entry)),
-                Tells::Task => (task.version, News::Task(task)),
+            let (cursor, notification) = match self.config.content {
+                PushContent::Events => (entry.sequence, PushNotification::Event(task, entry)),
+                PushContent::Task => (task.version, PushNotification::Task(task)),
             };
-            let given_up = match self.deliver(&news).await {
+            let given_up = match self.deliver(&notification).await {
                 Delivered::Yes => None,
                 Delivered::Never(given_up) => Some(given_up),
                 Delivered::NotNow => return,
@@ -180,8 +180,12 @@ impl Follower {
             if given_up.is_none() {
                 self.cursor = cursor;
             }
-            let id = &self.hook.id;
-            let kept = self.outbox.store.move_hook(&self.live.key, id, self.cursor, given_up.as_ref()).await;
+            let id = &self.config.id;
+            let kept = self
+                .dispatcher
+                .store
+                .move_push_cursor(&self.live.key, id, self.cursor, given_up.as_ref())
+                .await;
             if let Err(error) = kept {
                 // The notification may be sent again after a restart, which at-least-once delivery allows.
                 debug!(%error, "could not store the cursor of a push configuration");
@@ -193,25 +197,25 @@ impl Follower {
     }
 
     /// Tries until the notification is delivered or given up.
-    async fn deliver(&self, news: &News) -> Delivered {
-        let outbox = &self.outbox;
-        let mut backoff = outbox.backoff();
+    async fn deliver(&self, notification: &PushNotification) -> Delivered {
+        let dispatcher = &self.dispatcher;
+        let mut backoff = dispatcher.backoff();
         loop {
-            let room = outbox.room.acquire().await;
-            let tried = outbox.courier.deliver(&self.hook, news).await;
+            let room = dispatcher.room.acquire().await;
+            let tried = dispatcher.sender.deliver(&self.config, notification).await;
             drop(room);
-            let Err(Undelivered { why, again }) = tried else { return Delivered::Yes };
+            let Err(PushFailure { why, retry }) = tried else { return Delivered::Yes };
             let pause = backoff.next_delay();
             let tries = backoff.attempts();
-            let (task, config) = (&self.live.key.task, &self.hook.id);
-            if again == Again::Never || tries >= outbox.limits.tries {
+            let (task, config) = (&self.live.key.task, &self.config.id);
+            if retry == Retry::Never || tries >= dispatcher.limits.tries {
                 warn!(%task, %config, tries, why, "gave up push notifications");
                 return Delivered::Never(GivenUp { at: Timestamp::now(), tries, why });
             }
             info!(%task, %config, tries, why, "push notification failed; will retry");
-            let pause = match again {
-                Again::After(least) => pause.max(least.min(outbox.limits.longest_pause)),
-                Again::Later | Again::Never => pause,
+            let pause = match retry {
+                Retry::After(least) => pause.max(least.min(dispatcher.limits.longest_pause)),
+                Retry::Later | Retry::Never => pause,
             };
             if self.pause(pause).await.is_break() {
                 return Delivered::NotNow;
@@ -221,7 +225,7 @@ impl Follower {
 
     /// Waits; breaks off when the host stops.
     async fn pause(&self, pause: Duration) -> ControlFlow<()> {
-        match self.outbox.closing.run_until_cancelled(tokio::time::sleep(pause)).await {
+        match self.dispatcher.closing.run_until_cancelled(tokio::time::sleep(pause)).await {
             Some(()) => ControlFlow::Continue(()),
             None => ControlFlow::Break(()),
         }

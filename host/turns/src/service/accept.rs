@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::run::{Run, Taker};
 use super::{Accepted, Incoming, Inner, SendError};
-use crate::executor::{Asked, NoExecutor, Turn};
+use crate::executor::{NoExecutor, RouteQuery, Turn};
 use crate::lanes::LaneTicket;
 use crate::live_task::LiveTask;
 use crate::model::{ContextId, Message, Principal, TaskId};
@@ -87,7 +87,7 @@ impl Inner {
     }
 
     async fn start_task(&self, mut incoming: Incoming, once: Option<&Once>) -> Result<Written, SendError> {
-        let hook = incoming.hook.take();
+        let config = incoming.push.take();
         let host_made = incoming.context.is_none();
         let context = incoming.context.clone().unwrap_or_else(ContextId::unguessable);
         let taker = self.pick(&incoming, &context, None)?;
@@ -95,7 +95,7 @@ impl Inner {
         let key = TaskKey { owner: incoming.principal.clone(), task: TaskId::fresh() };
         let first = accepted(&incoming, &taker);
         let live = self.tasks.create(key, &context, host_made, first, once).await?;
-        self.hook(&live, hook, live.task().version).await?;
+        self.set_push(&live, config, live.task().version).await?;
         let past = if host_made { Past::Nothing } else { self.past(&live) };
         let turn = turn(&live, context, incoming, Arc::default());
         let run = Run::new(&live, taker, turn, past, ticket);
@@ -108,17 +108,17 @@ impl Inner {
         mut incoming: Incoming,
         once: Option<&Once>,
     ) -> Result<Written, SendError> {
-        let hook = incoming.hook.take();
+        let config = incoming.push.take();
         let key = TaskKey { owner: incoming.principal.clone(), task: id.clone() };
         let live = self.tasks.get(&key).await?.ok_or_else(|| SendError::TaskNotFound(id.clone()))?;
         // The task may have a receiver of push notifications, even if this request waits for the answer.
-        incoming.async_delivery |= self.is_told(&key).await?;
+        incoming.async_delivery |= self.has_push(&key).await?;
         let context = live.task().context.clone();
         if let Some(other) = incoming.context.as_ref().filter(|other| **other != context) {
             return Err(SendError::ContextMismatch { task: id, context: other.clone() });
         }
-        if let (Some(hook), Some(outbox)) = (&hook, &self.outbox) {
-            self.place_for(outbox, &live, hook).await.map_err(SendError::Hook)?;
+        if let (Some(config), Some(dispatcher)) = (&config, &self.dispatcher) {
+            self.cursor_of(dispatcher, &live, config).await.map_err(SendError::Push)?;
         }
         // Decided while nobody else can write: the first of two answers is the answer, the second is a turn of its own.
         let mut next: Option<(Taker, LaneTicket, Arc<[Arc<Message>]>)> = None;
@@ -144,7 +144,7 @@ impl Inner {
             Ok::<_, SendError>(events)
         });
         let task = written.await?;
-        self.hook(&live, hook, task.version).await?;
+        self.set_push(&live, config, task.version).await?;
         if let Some((taker, ticket, history)) = next {
             let past = self.past(&live);
             let turn = turn(&live, context, incoming, history);
@@ -167,7 +167,7 @@ impl Inner {
     ) -> Result<Taker, NoExecutor> {
         let Incoming { principal, message, metadata, .. } = incoming;
         let metadata = metadata.as_deref();
-        match self.route.pick(&Asked { principal, message, context, metadata, continues }) {
+        match self.route.pick(&RouteQuery { principal, message, context, metadata, continues }) {
             Ok(executor) => Ok(Taker::Executor(executor)),
             Err(NoExecutor::OutOfService { executor, failure }) => {
                 Ok(Taker::OutOfService { executor, failure })

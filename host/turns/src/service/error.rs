@@ -2,7 +2,7 @@
 
 use crate::executor::NoExecutor;
 use crate::model::{ContextId, TaskId};
-use crate::push::HookError;
+use crate::push::PushError;
 use crate::store::StoreError;
 use crate::task::State;
 
@@ -50,7 +50,7 @@ pub enum SendError {
     Draining,
     /// The push configuration that came with the message cannot be set.
     #[error(transparent)]
-    Hook(HookError),
+    Push(PushError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

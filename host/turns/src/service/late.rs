@@ -42,11 +42,11 @@ impl LateReplySink for Turns {
             return Ok(is_over);
         }
         info!(task = %late.task.task, message = %late.message, "added a late reply to its task");
-        let Some(outbox) = &self.0.outbox else { return Ok(true) };
+        let Some(dispatcher) = &self.0.dispatcher else { return Ok(true) };
         // The followers of the push configurations ended with the task.
-        for hooked in self.0.store.hooks(&late.task).await? {
-            if hooked.given_up.is_none() {
-                outbox.follow(Arc::clone(&live), hooked.hook, hooked.cursor);
+        for stored in self.0.store.push_configs(&late.task).await? {
+            if stored.given_up.is_none() {
+                dispatcher.follow(Arc::clone(&live), stored.config, stored.cursor);
             }
         }
         Ok(true)

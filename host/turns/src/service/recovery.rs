@@ -11,7 +11,7 @@ use crate::executor::Turn;
 use crate::keys;
 use crate::live_task::LiveTask;
 use crate::model::{Metadata, Part, Timestamp};
-use crate::push::Hooked;
+use crate::push::StoredPushConfig;
 use crate::store::{StoreError, TaskKey};
 use crate::task::{Event, Pending, State, Task};
 
@@ -79,10 +79,10 @@ impl Turns {
                 Err(error) => lost(&live.key, &error),
             }
         }
-        let Some(outbox) = &self.0.outbox else { return Ok((resumed, failed)) };
-        for Hooked { key, hook, cursor, .. } in self.0.store.open_hooks().await? {
+        let Some(dispatcher) = &self.0.dispatcher else { return Ok((resumed, failed)) };
+        for StoredPushConfig { key, config, cursor, .. } in self.0.store.open_push_configs().await? {
             match self.0.tasks.get(&key).await {
-                Ok(Some(live)) => outbox.follow(live, hook, cursor),
+                Ok(Some(live)) => dispatcher.follow(live, config, cursor),
                 Ok(None) => {}
                 Err(error) => warn!(task = %key.task, %error, "could not resume push notifications"),
             }

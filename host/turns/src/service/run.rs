@@ -21,7 +21,7 @@ use crate::lanes::LaneTicket;
 use crate::live_task::{LiveTask, TurnCount};
 use crate::model::{Message, Part};
 use crate::observer::observe;
-use crate::scope::{Past, Said, Scope};
+use crate::scope::{Past, Scope, TurnSignal};
 use crate::store::StoreError;
 use crate::task::{Event, State, Task};
 
@@ -244,16 +244,16 @@ async fn work_on(live: &LiveTask) -> Result<(), StoreError> {
 /// Takes a signal of the turn, and all others that wait: one append, so one write.
 async fn take(
     live: &LiveTask,
-    first: Said,
-    more: &mut mpsc::Receiver<Said>,
+    first: TurnSignal,
+    more: &mut mpsc::Receiver<TurnSignal>,
     progress: &mut Progress,
 ) -> Result<Option<Question>, Failure> {
     let mut events = Vec::new();
     let mut next = Some(first);
     while let Some(said) = next {
         match said {
-            Said::Emitted(emitted) => events.push(progress.event(*emitted)),
-            Said::Checkpoint { data, kept } => {
+            TurnSignal::Emitted(emitted) => events.push(progress.event(*emitted)),
+            TurnSignal::Checkpoint { data, kept } => {
                 events.push(Event::Checkpoint(data));
                 let written = live.append(std::mem::take(&mut events)).await.map(drop);
                 let failed = written.is_err();
@@ -263,7 +263,7 @@ async fn take(
                 }
                 progress.asked = 0;
             }
-            Said::Ask { parts, answer } => {
+            TurnSignal::Ask { parts, answer } => {
                 let asked = progress.asked;
                 progress.asked += 1;
                 let task = live.task();

@@ -1,4 +1,4 @@
-//! A message that was accepted is in the store, and its turn runs apart from whoever sent it.
+//! An accepted message is in the store, and its turn runs apart from the request that sent it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ async fn the_task_is_in_the_store_before_send_returns() {
 }
 
 #[tokio::test]
-async fn who_hangs_up_does_not_stop_the_turn() {
+async fn a_turn_carries_on_if_the_client_disconnects() {
     let (turns, executor) = service(Limits::default());
     let id = turns.send(message("wait")).await.unwrap().task.id.clone();
     executor.go.notify_one();
@@ -30,7 +30,7 @@ async fn who_hangs_up_does_not_stop_the_turn() {
 }
 
 #[tokio::test]
-async fn a_refused_message_makes_no_task_and_takes_no_room() {
+async fn a_rejected_message_makes_no_task_and_takes_no_room() {
     let (turns, executor) = service(Limits { turns: 1, ..Limits::default() });
     let mut wrong = message("hi");
     Arc::make_mut(&mut wrong.message).metadata = choosing("nope");

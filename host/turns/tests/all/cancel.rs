@@ -1,4 +1,4 @@
-//! Cancel: once, whatever races, and the upstream is told.
+//! A task is cancelled once, whatever races with the cancel, and the upstream is stopped.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use talaria_turns::{CancelError, Limits, Principal, State, StoreError, TaskId};
 use crate::kit::{message, service};
 
 #[tokio::test]
-async fn a_turn_under_way_is_ended_and_its_upstream_told() {
+async fn a_running_turn_is_stopped_and_so_is_its_upstream() {
     let (turns, executor) = service(Limits::default());
     let accepted = turns.send(message("until cancelled")).await.unwrap();
     // Until it runs.
@@ -18,17 +18,17 @@ async fn a_turn_under_way_is_ended_and_its_upstream_told() {
     let cancelled = turns.cancel(&Principal::anyone(), &id).await.unwrap();
     assert_eq!(cancelled.status.state, State::Canceled);
     assert_eq!(executor.cancels.load(Ordering::SeqCst), 1);
-    assert_eq!(accepted.settled().await.version, cancelled.version, "whoever waits hears of it");
+    assert_eq!(accepted.settled().await.version, cancelled.version, "callers that wait are answered");
     let again = turns.cancel(&Principal::anyone(), &id).await;
     assert!(
         matches!(again, Err(CancelError::Over { state: State::Canceled, .. })),
-        "once is enough: {again:?}"
+        "the second cancel fails: {again:?}"
     );
     assert_eq!(turns.task(&Principal::anyone(), &id).await.unwrap().version, cancelled.version);
 }
 
 #[tokio::test]
-async fn a_turn_that_waits_in_line_never_begins() {
+async fn a_cancelled_turn_that_waits_in_its_lane_never_begins() {
     let (turns, executor) = service(Limits::default());
     let first = turns.send(message("wait")).await.unwrap();
     let mut second = message("hi");
@@ -42,7 +42,7 @@ async fn a_turn_that_waits_in_line_never_begins() {
 }
 
 #[tokio::test]
-async fn what_is_over_cannot_be_cancelled() {
+async fn a_task_that_has_ended_cannot_be_cancelled() {
     let (turns, _) = service(Limits::default());
     let done = turns.send(message("hi")).await.unwrap().settled().await;
     let refused = turns.cancel(&Principal::anyone(), &done.id).await;
@@ -83,7 +83,7 @@ async fn of_a_cancel_and_an_answer_one_wins() {
 }
 
 #[tokio::test]
-async fn an_executor_that_hears_of_the_cancel_first_is_cancelled_all_the_same() {
+async fn an_executor_that_notices_the_cancel_first_is_still_cancelled() {
     let (turns, executor) = service(Limits::default());
     let task = turns.send(message("hear of a cancel first")).await.unwrap().settled().await;
     assert_eq!(task.status.state, State::Canceled);

@@ -1,4 +1,4 @@
-//! Every turn ends, and what it said is kept.
+//! Every turn ends, and what it emitted is stored.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ async fn run(prompt: &str) -> std::sync::Arc<Task> {
 }
 
 #[tokio::test]
-async fn a_failure_is_what_the_caller_reads() {
+async fn the_caller_reads_the_text_of_a_failure() {
     let task = run("fail").await;
     assert_eq!(task.status.state, State::Failed);
     assert_eq!(text(task.text_reply()), "[upstream] broken");
@@ -33,7 +33,7 @@ async fn deltas_that_add_up_to_the_answer_are_the_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_names_the_tools_that_it_took_each_once_and_briefly() {
+async fn an_answer_lists_each_tool_call_once_and_briefly() {
     let task = run("use tools").await;
     let trace = task.metadata["tool_trace"].as_array().unwrap();
     assert_eq!(trace.len(), 40);
@@ -44,7 +44,7 @@ async fn an_answer_names_the_tools_that_it_took_each_once_and_briefly() {
 }
 
 #[tokio::test]
-async fn the_whole_is_in_the_log_behind_its_pieces() {
+async fn the_whole_answer_follows_its_pieces_in_the_log() {
     let (turns, _) = service(Limits::default());
     let accepted = turns.send(message("stream")).await.unwrap();
     let mut reader = accepted.reader();
@@ -63,7 +63,7 @@ async fn an_answer_that_contradicts_its_deltas_replaces_them() {
 }
 
 #[tokio::test]
-async fn a_drain_ends_what_does_not_end_by_itself() {
+async fn a_drain_fails_the_turns_that_do_not_end() {
     let (turns, _) = service(Limits::default());
     let accepted = turns.send(message("wait")).await.unwrap();
     assert_eq!(turns.drain(Duration::from_millis(1)).await, 1);

@@ -1,4 +1,4 @@
-//! The next message of a task, and what an executor remembers between two.
+//! The next message of a task, and the state of executors between two messages.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use talaria_turns::{ContextId, Incoming, Limits, Principal, SendError, State, Ta
 use crate::kit::{message, service, text};
 
 #[tokio::test]
-async fn an_interrupted_task_goes_on_with_the_next_message() {
+async fn an_interrupted_task_continues_with_the_next_message() {
     let (turns, _) = service(Limits::default());
     let asked = turns.send(message("ask")).await.unwrap().settled().await;
     assert_eq!(asked.status.state, State::InputRequired);
@@ -38,7 +38,7 @@ async fn a_message_to_a_working_task_waits_and_the_task_with_it() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_over_takes_no_more_messages() {
+async fn a_task_that_has_ended_takes_no_more_messages() {
     let (turns, executor) = service(Limits::default());
     let done = turns.send(message("hi")).await.unwrap().settled().await;
     let mut late = message("and?");
@@ -48,7 +48,7 @@ async fn a_task_that_is_over_takes_no_more_messages() {
 }
 
 #[tokio::test]
-async fn turns_of_one_conversation_run_one_after_the_other() {
+async fn turns_of_one_context_run_one_after_the_other() {
     let (turns, executor) = service(Limits { lane: 2, ..Limits::default() });
     let context = ContextId::fresh();
     let in_context =
@@ -67,7 +67,7 @@ async fn turns_of_one_conversation_run_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_turn_that_asks_goes_on_with_the_answer() {
+async fn a_turn_that_asks_continues_with_the_answer() {
     let (turns, executor) = service(Limits::default());
     let asked = turns.send(message("question")).await.unwrap().settled().await;
     assert_eq!(asked.status.state, State::InputRequired);
@@ -104,7 +104,7 @@ async fn in_state(turns: &Turns, id: &TaskId, state: State) -> Arc<Task> {
 }
 
 #[tokio::test]
-async fn a_question_that_is_withdrawn_lets_the_task_work_on() {
+async fn a_task_works_on_after_its_question_is_withdrawn() {
     let (turns, executor) = service(Limits::default());
     let asked = turns.send(message("changes its mind")).await.unwrap().settled().await;
     assert_eq!(text(asked.status.message.clone()), "which?");
@@ -119,7 +119,7 @@ async fn a_question_that_is_withdrawn_lets_the_task_work_on() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_wanted_any_more_does_not_answer_the_next_question() {
+async fn an_answer_to_a_withdrawn_question_does_not_answer_the_next_one() {
     let (turns, executor) = service(Limits::default());
     let asked = turns.send(message("changes its mind")).await.unwrap().settled().await;
     let answer = |text: &str| Incoming { task: Some(asked.id.clone()), ..message(text) };
@@ -136,7 +136,7 @@ async fn an_answer_that_nobody_wanted_any_more_does_not_answer_the_next_question
 }
 
 #[tokio::test]
-async fn the_same_message_again_gets_the_first_answer() {
+async fn the_same_message_sent_again_gets_the_first_answer() {
     let (turns, executor) = service(Limits::default());
     let once = talaria_turns::Incoming { principal: Principal::named("alice"), ..message("hi") };
     let first = turns.send(once.clone()).await.unwrap().settled().await;
@@ -155,7 +155,7 @@ async fn the_same_message_again_gets_the_first_answer() {
 }
 
 #[tokio::test]
-async fn a_message_for_another_context_than_its_tasks_is_refused() {
+async fn a_message_for_another_context_than_its_tasks_is_rejected() {
     let (turns, _) = service(Limits::default());
     let asked = turns.send(message("ask")).await.unwrap().settled().await;
     let mut wrong = message("hi");
@@ -165,7 +165,7 @@ async fn a_message_for_another_context_than_its_tasks_is_refused() {
 }
 
 #[tokio::test]
-async fn an_executor_remembers_within_a_context_only() {
+async fn the_state_of_an_executor_belongs_to_one_context() {
     let (turns, _) = service(Limits::default());
     let mut first = message("remember");
     let context = ContextId::fresh();
@@ -180,7 +180,7 @@ async fn an_executor_remembers_within_a_context_only() {
 }
 
 #[tokio::test]
-async fn the_next_message_of_a_task_says_who_took_the_last_one() {
+async fn the_route_gets_the_executor_of_the_last_turn() {
     let (turns, executor) = service(Limits::default());
     let asked = turns.send(message("ask")).await.unwrap().settled().await;
     assert_eq!(asked.executor.as_deref(), Some("scripted"));

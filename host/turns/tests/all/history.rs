@@ -1,4 +1,4 @@
-//! A turn that asks hears what was said in its conversation before it.
+//! A turn can read the earlier messages of its context.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ async fn told(turns: &Turns, owner: &str, context: Option<&ContextId>) -> String
 }
 
 #[tokio::test]
-async fn a_conversation_goes_on_over_tasks_and_a_restart() {
+async fn a_context_continues_over_tasks_and_a_restart() {
     let store: Arc<dyn Store> = Arc::new(Memory::new(100));
     let (turns, _) = on(Arc::clone(&store), Limits::default());
     let first = say(&turns, "alice", None, "I am Ada").await;
@@ -48,7 +48,7 @@ async fn the_turns_of_a_task_before_this_one_belong_to_it() {
 }
 
 #[tokio::test]
-async fn callers_without_a_name_hear_only_of_conversations_that_the_host_began() {
+async fn callers_without_a_name_read_only_contexts_whose_id_the_host_made() {
     let (turns, _) = service(STRANGERS);
     let made = say(&turns, "", None, "mine").await;
     assert_eq!(told(&turns, "", Some(&made.context)).await, "mine; mine");
@@ -60,7 +60,7 @@ async fn callers_without_a_name_hear_only_of_conversations_that_the_host_began()
 }
 
 #[tokio::test]
-async fn where_no_stranger_can_call_an_id_that_was_chosen_will_do() {
+async fn a_trusted_host_lets_them_read_contexts_whose_id_was_chosen() {
     let (turns, _) = service(Limits::default());
     let chosen: ContextId = "chosen".parse().unwrap();
     say(&turns, "", Some(&chosen), "mine").await;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    Asked, Emitted, Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, Metadata,
-    NoExecutor, Outcome, Part, Principal, Role, Route, Scope, Store, ToolProgress, ToolState, Turn, Turns,
+    Emitted, Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, Metadata, NoExecutor,
+    Outcome, Part, Principal, Role, Route, RouteQuery, Scope, Store, ToolProgress, ToolState, Turn, Turns,
     message_text,
 };
 use tokio::sync::Notify;
@@ -18,16 +18,16 @@ pub(crate) struct Scripted {
     pub(crate) go: Notify,
     pub(crate) runs: AtomicUsize,
     pub(crate) cancels: AtomicUsize,
-    /// What each message that needed an executor was said to continue.
+    /// The executor of the last turn, for each message that needed one.
     pub(crate) continued: Mutex<Vec<Option<String>>>,
-    /// Whether each turn could be told of late results.
-    pub(crate) told_later: Mutex<Vec<bool>>,
+    /// Whether a late result of each turn could reach its caller.
+    pub(crate) async_delivery: Mutex<Vec<bool>>,
 }
 
 pub(crate) struct Only(pub(crate) Arc<Scripted>);
 
 impl Route for Only {
-    fn pick(&self, asked: &Asked<'_>) -> Result<Arc<dyn Executor>, NoExecutor> {
+    fn pick(&self, asked: &RouteQuery<'_>) -> Result<Arc<dyn Executor>, NoExecutor> {
         self.0.continued.lock().unwrap().push(asked.continues.map(str::to_owned));
         match asked.message.metadata.as_ref().and_then(|metadata| metadata.get("talaria/executor")) {
             None => Ok(Arc::clone(&self.0) as _),
@@ -48,7 +48,7 @@ impl Executor for Scripted {
 
     async fn execute(&self, turn: Turn, scope: Scope) -> Result<Outcome, Failure> {
         self.runs.fetch_add(1, Ordering::SeqCst);
-        self.told_later.lock().unwrap().push(turn.async_delivery);
+        self.async_delivery.lock().unwrap().push(turn.async_delivery);
         let done = |parts| Outcome { state: FinalState::Completed, parts, usage: None, metadata: None };
         match message_text(&turn.message.parts).as_str() {
             "wait" => {
@@ -191,7 +191,7 @@ pub(crate) fn message(text: &str) -> Incoming {
         streaming: false,
         async_delivery: false,
         metadata: None,
-        hook: None,
+        push: None,
     }
 }
 

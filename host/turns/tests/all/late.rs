@@ -1,14 +1,14 @@
-//! A reply that comes after its turn has failed joins its task, and nothing else changes.
+//! A reply that arrives after its turn has failed is added to its task, and nothing else changes.
 
 use std::sync::Arc;
 
 use talaria_turns::{
-    Accepted, Content, Event, Incoming, Late, LateReplySink as _, News, Part, Principal, State, Task, TaskId,
-    TaskKey, Tells, Timestamp, Turns,
+    Accepted, Content, Event, Incoming, Late, LateReplySink as _, Part, Principal, PushContent,
+    PushNotification, State, Task, TaskId, TaskKey, Timestamp, Turns,
 };
 
 use crate::kit::message;
-use crate::push::{hook, key, numbers, service, store, with_hook};
+use crate::push::{config, key, numbers, service, store, with_push};
 
 fn late(task: &TaskId, place: usize, text: &str) -> Late {
     Late {
@@ -27,7 +27,7 @@ async fn settled(turns: &Turns, incoming: Incoming) -> Arc<Task> {
 }
 
 #[tokio::test]
-async fn a_task_that_failed_shows_it_once_and_stays_failed() {
+async fn a_failed_task_gets_a_late_reply_once_and_stays_failed() {
     let (turns, ..) = service(&store());
     let failed = settled(&turns, message("fail")).await;
     for _ in 0..2 {
@@ -47,7 +47,7 @@ async fn a_task_that_failed_shows_it_once_and_stays_failed() {
 }
 
 #[tokio::test]
-async fn a_task_that_ended_otherwise_takes_none_and_one_that_has_not_ended_not_yet() {
+async fn only_a_failed_task_takes_a_late_reply_and_a_running_one_not_yet() {
     let (turns, executor, _) = service(&store());
     let done = settled(&turns, message("hi")).await;
     assert!(turns.deliver(&late(&done.id, 0, "late")).await.unwrap(), "nothing more is to be done");
@@ -67,12 +67,12 @@ async fn a_task_that_ended_otherwise_takes_none_and_one_that_has_not_ended_not_y
 }
 
 #[tokio::test]
-async fn hooks_of_both_kinds_are_told_also_those_of_before_a_restart() {
+async fn a_late_reply_is_pushed_in_both_forms_also_after_a_restart() {
     let store = store();
     let (turns, _, kept) = service(&store);
-    let failed = settled(&turns, with_hook("fail", hook("events"))).await;
-    let whole = talaria_turns::Hook { tells: Tells::Task, ..hook("whole") };
-    turns.set_hook(&Principal::anyone(), &failed.id, whole).await.unwrap();
+    let failed = settled(&turns, with_push("fail", config("events"))).await;
+    let whole = talaria_turns::PushConfig { content: PushContent::Task, ..config("whole") };
+    turns.set_push_config(&Principal::anyone(), &failed.id, whole).await.unwrap();
     let before = kept.until(2).await.len();
     turns.drain(std::time::Duration::ZERO).await;
 
@@ -81,20 +81,20 @@ async fn hooks_of_both_kinds_are_told_also_those_of_before_a_restart() {
     let told = kept.until(2).await;
     assert_eq!((before, told.len()), (2, 2), "what was told before is not told again");
     assert_eq!(numbers(&told), [failed.version + 1; 2]);
-    for (_, news) in told {
-        let artifact = match news {
-            News::Event(_, entry) => match &*entry.event {
+    for (_, notification) in told {
+        let artifact = match notification {
+            PushNotification::Event(_, entry) => match &*entry.event {
                 Event::Late(artifact) => artifact.clone(),
                 other => panic!("{other:?}"),
             },
-            News::Task(task) => task.artifacts[0].clone(),
+            PushNotification::Task(task) => task.artifacts[0].clone(),
         };
         assert_eq!(artifact.parts[0].content, Content::Text("the answer".into()));
     }
 }
 
 #[tokio::test]
-async fn whoever_follows_from_before_the_end_gets_it_and_the_stream_is_over() {
+async fn a_reader_from_before_the_end_gets_the_late_reply_and_then_ends() {
     let (turns, ..) = service(&store());
     let failed = settled(&turns, message("fail")).await;
     turns.deliver(&late(&failed.id, 0, "the answer")).await.unwrap();
@@ -105,13 +105,13 @@ async fn whoever_follows_from_before_the_end_gets_it_and_the_stream_is_over() {
 }
 
 #[tokio::test]
-async fn a_task_with_a_hook_can_be_told_later_whoever_waits_now() {
+async fn a_task_with_a_push_configuration_allows_late_results_even_if_a_request_waits() {
     let (turns, executor, kept) = service(&store());
-    let accepted = turns.send(with_hook("wait", hook("h"))).await.unwrap();
+    let accepted = turns.send(with_push("wait", config("h"))).await.unwrap();
     let next = Incoming { task: Some(accepted.task.id.clone()), ..message("can you be told later?") };
     let next = turns.send(next).await.unwrap();
     executor.go.notify_one();
     let task = next.settled().await;
-    assert_eq!(executor.told_later.lock().unwrap().as_slice(), [false, true], "{task:?}");
+    assert_eq!(executor.async_delivery.lock().unwrap().as_slice(), [false, true], "{task:?}");
     drop(kept);
 }

@@ -1,4 +1,4 @@
-//! What the service promises, on the memory store.
+//! The promises of the service, tested on the memory store.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

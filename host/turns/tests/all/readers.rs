@@ -25,7 +25,7 @@ async fn a_reader_sees_every_event_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_said_in_deltas_is_not_said_again() {
+async fn a_streamed_answer_is_not_sent_again() {
     for prompt in ["stream", "stream blanks"] {
         let (turns, _) = service(Limits::default());
         let accepted = turns.send(message(prompt)).await.unwrap();
@@ -36,7 +36,7 @@ async fn an_answer_that_was_said_in_deltas_is_not_said_again() {
 }
 
 #[tokio::test]
-async fn a_reader_that_was_cut_off_goes_on_exactly_where_it_was() {
+async fn a_reader_resumes_exactly_where_it_was_cut_off() {
     let (turns, _) = service(Limits::default());
     let accepted = turns.send(message("stream")).await.unwrap();
     let (id, all) = (accepted.task.id.clone(), rest(accepted.reader()).await);

@@ -89,7 +89,7 @@ async fn four_copies_of_an_answer_answer_once() {
 }
 
 #[tokio::test]
-async fn a_copy_finds_its_task_where_the_conversation_has_no_room() {
+async fn a_copy_finds_its_task_even_if_the_lane_is_full() {
     let (turns, executor) = service(Limits { lane: 1, ..Limits::default() });
     let context = Some("c".parse().unwrap());
     let once = Incoming { context: context.clone(), ..from_alice("wait") };

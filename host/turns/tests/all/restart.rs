@@ -42,7 +42,7 @@ async fn settled(turns: &Turns, id: &TaskId) -> Arc<Task> {
 }
 
 #[tokio::test]
-async fn a_turn_with_a_checkpoint_goes_on_from_it() {
+async fn a_turn_with_a_checkpoint_is_resumed_from_it() {
     let store = store();
     let id = interrupted(&store, "checkpoint", |task| task.checkpoint.is_some()).await;
     let (turns, _, recovered) = restarted(&store).await;
@@ -51,7 +51,7 @@ async fn a_turn_with_a_checkpoint_goes_on_from_it() {
 }
 
 #[tokio::test]
-async fn a_turn_without_one_fails_with_a_reason() {
+async fn a_turn_without_a_checkpoint_fails_with_a_reason() {
     let store = store();
     let id = interrupted(&store, "never", |task| task.status.state == State::Working).await;
     let (turns, executor, recovered) = restarted(&store).await;
@@ -76,7 +76,7 @@ async fn a_turn_that_had_not_begun_is_run() {
 }
 
 #[tokio::test]
-async fn a_question_survives_and_its_answer_is_not_asked_for_twice() {
+async fn a_question_survives_and_is_not_asked_twice() {
     let store = store();
     let asks = |task: &Task| task.status.state == State::InputRequired;
     let id = interrupted(&store, "ask again", asks).await;
@@ -116,7 +116,7 @@ async fn an_answer_from_before_the_checkpoint_answers_nothing_after_it() {
 }
 
 #[tokio::test]
-async fn what_had_ended_is_left_alone() {
+async fn tasks_that_had_ended_are_left_alone() {
     let store = store();
     let (turns, _) = on(Arc::clone(&store), Limits::default());
     let done = turns.send(message("hi")).await.unwrap().settled().await;
@@ -127,7 +127,7 @@ async fn what_had_ended_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_had_begun_goes_on_before_what_waited_behind_it() {
+async fn a_turn_that_had_begun_is_resumed_before_those_behind_it() {
     let store = store();
     let (turns, _) = on(Arc::clone(&store), Limits::default());
     let begun = turns.send(message("checkpoint")).await.unwrap().task;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use talaria_a2a::Notification;
 use talaria_a2a::fuzz::{self, Dialect};
 use talaria_fuzz::{first_line, wire};
-use talaria_turns::{ContextId, Hook, News, Task, TaskId};
+use talaria_turns::{ContextId, PushConfig, PushNotification, Task, TaskId};
 
 fuzz_target!(|data: &[u8]| {
     let (line, params) = first_line(data);
@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 /// The owner of a configuration sees all of it but the secrets.
-fn check_shown(dialect: Dialect, task: &TaskId, config: &Hook) {
+fn check_shown(dialect: Dialect, task: &TaskId, config: &PushConfig) {
     let written = fuzz::write_push_config(dialect, task, config).expect("a configuration can be encoded");
     wire::one_document(&written);
     let mut shown: Value = serde_json::from_str(&written).expect("one document");
@@ -45,9 +45,9 @@ fn check_shown(dialect: Dialect, task: &TaskId, config: &Hook) {
 }
 
 /// A notification can be sent.
-fn check_notification(config: &Hook) {
+fn check_notification(config: &PushConfig) {
     let task = Task::new(TaskId::fresh(), ContextId::fresh());
-    let push = Notification::new(config, &News::Task(Arc::new(task))).expect("a task can be encoded");
+    let push = Notification::new(config, &PushNotification::Task(Arc::new(task))).expect("a task can be encoded");
     wire::one_document(std::str::from_utf8(&push.body).expect("text"));
     for (name, value) in &push.headers {
         assert!(HeaderValue::from_str(value.expose_secret()).is_ok(), "{name} cannot be sent");
