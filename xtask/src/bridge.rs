@@ -51,7 +51,7 @@ impl Binary {
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())
             .find_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
-            .context("cargo did not say where the binary is")?;
+            .context("cargo did not report the path of the binary")?;
         let folder =
             TempDir::new_in(target).with_context(|| format!("cannot write to {}", target.display()))?;
         let link = folder.path().join("talaria");
@@ -97,12 +97,15 @@ impl Binary {
             .stderr(log)
             .spawn()
             .context("cannot start talaria")?;
-        let banner =
-            child.stdout.take().context("its output is piped").and_then(|out| banner(BufReader::new(out)));
+        let banner = child
+            .stdout
+            .take()
+            .context("talaria has no piped output")
+            .and_then(|out| banner(BufReader::new(out)));
         let mut bridge = Bridge { child, folder, url: String::new(), _reserved: reserved };
         match banner {
             Ok(url) => bridge.url = url,
-            Err(error) => bail!("{error}; it said:\n{}", bridge.log()),
+            Err(error) => bail!("{error}; its log:\n{}", bridge.log()),
         }
         Ok(bridge)
     }
@@ -124,7 +127,7 @@ fn banner(out: impl BufRead) -> Result<String> {
         text.push_str(&line?);
         if let Ok(banner) = serde_json::from_str::<Value>(&text) {
             let url = banner.get("url").and_then(Value::as_str);
-            return url.map(str::to_owned).context("talaria did not say where it listens");
+            return url.map(str::to_owned).context("the banner of talaria has no url");
         }
     }
     bail!("talaria ended before it was ready")

@@ -15,9 +15,10 @@ pub(crate) fn cargo() -> Command {
 /// Cargo's target folder; everything else that these commands install is in there too.
 pub(crate) fn target(root: &Path) -> Result<PathBuf> {
     let metadata = read(cargo().args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root))?;
-    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata wrote no JSON")?;
+    let metadata: Value =
+        serde_json::from_str(&metadata).context("the output of cargo metadata is not JSON")?;
     let target = metadata.get("target_directory").and_then(Value::as_str);
-    target.map(PathBuf::from).context("cargo metadata names no target folder")
+    target.map(PathBuf::from).context("the output of cargo metadata has no target folder")
 }
 
 /// Runs a command and shows its output as it appears.
@@ -38,8 +39,8 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
         output.status,
         String::from_utf8_lossy(&output.stderr).trim()
     );
-    let text =
-        String::from_utf8(output.stdout).with_context(|| format!("{} wrote no text", name(command)))?;
+    let text = String::from_utf8(output.stdout)
+        .with_context(|| format!("the output of {} is not UTF-8", name(command)))?;
     Ok(text.trim_end().to_owned())
 }
 

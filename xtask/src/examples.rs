@@ -138,7 +138,7 @@ impl<'a> Workshop<'a> {
             .env("CARGO_ENCODED_RUSTFLAGS", guests::flags(self.root, &toolchain)?)
             .current_dir(project))?;
         let built = folder.join(TARGET).join("release").join(format!("{}.wasm", name.replace('-', "_")));
-        fs::copy(&built, component).with_context(|| format!("cargo wrote no {}", built.display()))?;
+        fs::copy(&built, component).with_context(|| format!("cargo did not build {}", built.display()))?;
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl<'a> Workshop<'a> {
         // A project contains the contract; an example uses the one of this repository.
         let wit = [project.join(WIT), self.root.join(WIT)].into_iter().find(|wit| wit.is_dir());
         let mut command = Command::new(venv.bin().join("componentize-py"));
-        command.arg("-d").arg(wit.context("there is no contract")?).args([
+        command.arg("-d").arg(wit.context("cannot find the WIT contract")?).args([
             "-w",
             "executor",
             "componentize",
@@ -193,7 +193,7 @@ impl<'a> Workshop<'a> {
         }
         let start = Instant::now();
         build()?;
-        let bytes = fs::metadata(component).context("nothing was built")?.len();
+        let bytes = fs::metadata(component).context("the build produced no component")?.len();
         fs::write(stamp, sources)?;
         let name = component.file_stem().unwrap_or_default().to_string_lossy();
         eprintln!("examples: built {name}, {} KiB, in {:.1} s", bytes >> 10, start.elapsed().as_secs_f64());

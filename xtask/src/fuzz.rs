@@ -53,18 +53,18 @@ pub(crate) fn fuzz(args: &[&str], root: &Path) -> Result<Tally> {
     let folder = root.join("tests/fuzz");
     let plan = Plan::parse(args, &targets(&folder)?)?;
     let target = root.join("target/fuzz");
-    eprintln!("fuzz: building (minutes, the first time)");
+    eprintln!("fuzz: building (takes minutes the first time)");
     let start = Instant::now();
     build(&folder, &target)?;
     eprintln!("fuzz: built in {:.1} s", start.elapsed().as_secs_f64());
     let mut tally = Tally::default();
     for name in &plan.targets {
-        let told = attack(&folder, &target, name, plan.mode)?;
+        let summary = attack(&folder, &target, name, plan.mode)?;
         let passed = match plan.mode {
             Mode::Replay => files(&folder.join("corpus").join(name))?.len(),
             Mode::Mutate(_) => 1,
         };
-        eprintln!("fuzz: {name}: {told}");
+        eprintln!("fuzz: {name}: {summary}");
         tally += Tally::passed(passed);
     }
     Ok(tally)
@@ -85,7 +85,10 @@ impl Plan {
             } else if known.contains(*arg) {
                 plan.targets.push((*arg).to_owned());
             } else {
-                bail!("no target {arg}; there are {}", Vec::from_iter(known.iter().cloned()).join(", "));
+                bail!(
+                    "there is no target {arg}; the targets are {}",
+                    Vec::from_iter(known.iter().cloned()).join(", ")
+                );
             }
         }
         if plan.targets.is_empty() {
@@ -141,21 +144,21 @@ fn attack(folder: &Path, target: &Path, name: &str, mode: Mode) -> Result<String
     command.stderr(File::create(&log).with_context(|| format!("cannot write {}", log.display()))?);
     let before = files(&findings)?;
     let done = run(&mut command);
-    let told = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
-    let told = String::from_utf8_lossy(&told);
+    let output = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    let output = String::from_utf8_lossy(&output);
     done.with_context(|| {
         // Starts at the panic, or at libFuzzer's own error.
-        let at = told.find("panicked at").or_else(|| told.find("==")).unwrap_or_default();
-        eprintln!("{}", told.get(at..).unwrap_or_default().lines().take(SHOWN).collect::<Vec<_>>().join("\n"));
+        let at = output.find("panicked at").or_else(|| output.find("==")).unwrap_or_default();
+        eprintln!("{}", output.get(at..).unwrap_or_default().lines().take(SHOWN).collect::<Vec<_>>().join("\n"));
         let new = files(&findings).unwrap_or_default().difference(&before).next().cloned();
         format!(
-            "{name} fails for {}; fix it, and keep the input as a seed in tests/fuzz/corpus/{name} (all that was \
-             said is in {})",
+            "{name} fails for {}; fix it, and keep the input as a seed in tests/fuzz/corpus/{name} (the whole \
+             output is in {})",
             new.unwrap_or(findings).display(),
             log.display()
         )
     })?;
-    let last = told.lines().rfind(|line| line.contains(" cov: ")).unwrap_or("no coverage was counted");
+    let last = output.lines().rfind(|line| line.contains(" cov: ")).unwrap_or("no coverage reported");
     Ok(last.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 

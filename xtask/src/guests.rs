@@ -66,7 +66,7 @@ pub(crate) fn build(guests: &Path, toolchain: &Toolchain) -> Result<()> {
     }
     for component in &components {
         let built = target.join(TARGET).join("release").join(&component.artifact);
-        let bytes = fs::read(&built).with_context(|| format!("cargo wrote no {}", built.display()))?;
+        let bytes = fs::read(&built).with_context(|| format!("cargo did not build {}", built.display()))?;
         write_if_changed(&dist.join(&component.file), &bytes)?;
         eprintln!("guests: {} {} bytes", component.file, bytes.len());
     }
@@ -116,18 +116,14 @@ pub(crate) fn reproduce(guests: &Path, toolchain: &Toolchain) -> Result<Tally> {
     let path = guests.join("dist/SOURCES");
     let committed = fs::read_to_string(&path)?;
     if !committed.lines().any(|line| line == toolchain.version) {
-        eprintln!("guests: built by another compiler than {}; not compared", toolchain.version);
+        eprintln!("guests: the committed components were not built with {}; not compared", toolchain.version);
         return Ok(Tally::default());
     }
     build(guests, toolchain)?;
     let rebuilt = fs::read_to_string(&path)?;
     let differing: Vec<&str> =
         rebuilt.lines().filter(|line| !committed.lines().any(|known| known == *line)).collect();
-    ensure!(
-        differing.is_empty(),
-        "these components are not the same bytes when built here:\n{}",
-        differing.join("\n")
-    );
+    ensure!(differing.is_empty(), "these components differ when rebuilt:\n{}", differing.join("\n"));
     Ok(Tally::passed(components(guests)?.len()))
 }
 
@@ -163,14 +159,21 @@ fn components(guests: &Path) -> Result<Vec<Component>> {
             .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
             .arg(guests.join("Cargo.toml")),
     )?;
-    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata")?;
+    let metadata: Value =
+        serde_json::from_str(&metadata).context("the output of cargo metadata is not JSON")?;
     let mut components = Vec::new();
     for package in array(&metadata, "packages") {
-        let name = package.get("name").and_then(Value::as_str).context("a package without a name")?;
+        let name = package
+            .get("name")
+            .and_then(Value::as_str)
+            .context("cargo metadata lists a package without a name")?;
         let is_cdylib =
             |target: &&Value| array(target, "crate_types").iter().any(|kind| kind.as_str() == Some("cdylib"));
         let Some(library) = array(package, "targets").iter().find(is_cdylib) else { continue };
-        let library = library.get("name").and_then(Value::as_str).context("a target without a name")?;
+        let library = library
+            .get("name")
+            .and_then(Value::as_str)
+            .context("cargo metadata lists a target without a name")?;
         let test_only = package.pointer("/metadata/talaria/test-only").and_then(Value::as_bool) == Some(true);
         components.push(Component {
             package: name.to_owned(),
@@ -197,7 +200,7 @@ fn remapped(source: &Path, sysroot: &Path) -> Result<OsString> {
     let cargo_home = env::var_os("CARGO_HOME")
         .map(PathBuf::from)
         .or_else(|| env::home_dir().map(|home| home.join(".cargo")))
-        .context("neither CARGO_HOME nor a home folder is known")?;
+        .context("neither CARGO_HOME nor HOME is set")?;
     let mut flags = OsString::new();
     for (path, name) in [(source, "/talaria"), (&cargo_home, "/cargo"), (sysroot, "/rust")] {
         if !flags.is_empty() {

@@ -81,7 +81,7 @@ pub(crate) fn run(name: Option<&str>, root: &Path) -> Result<Tally> {
         CLIENTS.iter().filter(|client| name.is_none_or(|name| name == client.name)).collect();
     ensure!(
         !clients.is_empty(),
-        "there is no such client; there are {}",
+        "there is no such client; the clients are {}",
         CLIENTS.map(|client| client.name).join(", ")
     );
     let home = target(root)?.join("interop");
@@ -117,7 +117,7 @@ impl Client {
                 let pins =
                     fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
                 let Some(sdk) = pins.lines().find(|line| line.starts_with("a2a-sdk==")) else {
-                    bail!("{} has no a2a-sdk", file.display())
+                    bail!("{} does not pin a2a-sdk", file.display())
                 };
                 let install = [OsStr::new("-r"), file.as_os_str()];
                 let venv = Venv::find(home, &sdk.replace("==", " "), &install, &pins)?;
@@ -175,10 +175,13 @@ fn listen(
         .stderr(said.reopen()?)
         .spawn()
         .with_context(|| format!("cannot start {name}"))?;
-    let out = BufReader::new(child.stdout.take().context("its output is piped")?);
+    let out = BufReader::new(child.stdout.take().context("the client has no piped output")?);
     let heard = out.lines().try_for_each(|line| {
         let line = line?;
-        hear(serde_json::from_str(&line).with_context(|| format!("{name} printed {line}"))?)
+        hear(
+            serde_json::from_str(&line)
+                .with_context(|| format!("{name} printed a line that is not a result: {line}"))?,
+        )
     });
     if heard.is_err() {
         let _ = child.kill();

@@ -70,7 +70,7 @@ pub(crate) fn release(args: &[&str], root: &Path) -> Result<()> {
         }),
         step("property tests, new seed", "cargo nextest run --workspace --profile check", |root| {
             let seed = new_seed();
-            eprintln!("release-check: PROPTEST_RNG_SEED={seed} PROPTEST_CASES={CASES} repeats this");
+            eprintln!("release-check: PROPTEST_RNG_SEED={seed} PROPTEST_CASES={CASES} repeats this run");
             let mut command = nextest(root, "check");
             count(command.env("PROPTEST_RNG_SEED", seed.to_string()).env("PROPTEST_CASES", CASES))
         }),
@@ -87,7 +87,7 @@ pub(crate) fn release(args: &[&str], root: &Path) -> Result<()> {
         }),
     ];
     if kits.is_empty() {
-        eprintln!("release-check: no conformance kit; check one out and name it with --kit DIR");
+        eprintln!("release-check: skipping the conformance kit; check one out and pass --kit DIR");
     }
     for kit in kits {
         steps.push(step("conformance kit", "cargo xtask tck DIR", move |root| {

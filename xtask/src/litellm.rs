@@ -21,7 +21,7 @@ pub(crate) fn converse(root: &Path) -> Result<()> {
     let file = scripts.join("litellm_memory.txt");
     let pins = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let Some(proxy) = pins.lines().find(|line| line.starts_with("litellm==")) else {
-        bail!("{} has no litellm", file.display())
+        bail!("{} does not pin litellm", file.display())
     };
     let install = [OsStr::new("-r"), file.as_os_str()];
     let venv = Venv::find(&home, &proxy.replace("==", " "), &install, &pins)?;
@@ -32,5 +32,5 @@ pub(crate) fn converse(root: &Path) -> Result<()> {
         .arg(binary.program())
         .env("XDG_CACHE_HOME", binary.cache())
         .env("NO_PROXY", "127.0.0.1");
-    run(&mut command).context("the conversation was not remembered")
+    run(&mut command).context("the agent did not remember the conversation")
 }

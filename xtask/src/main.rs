@@ -119,7 +119,7 @@ fn repository() -> Result<PathBuf> {
 
 fn absolute(path: impl AsRef<Path>) -> Result<PathBuf> {
     let path = path.as_ref();
-    path.canonicalize().with_context(|| format!("no folder {}", path.display()))
+    path.canonicalize().with_context(|| format!("cannot find the folder {}", path.display()))
 }
 
 fn build_guests(guests: &Path, root: &Path) -> Result<()> {

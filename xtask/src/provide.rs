@@ -19,8 +19,10 @@ pub(crate) fn everything(root: &Path) -> Result<Tally> {
     nextest()?;
     cpp_compiler()?;
     python()?;
-    debian::fetch(debian::REGISTRY, root).context("no docker-registry for the test against a real one")?;
-    debian::fetch(debian::CLOCK, root).context("no libfaketime for the test of a workspace over an hour")?;
+    debian::fetch(debian::REGISTRY, root)
+        .context("cannot get docker-registry, which the registry test needs")?;
+    debian::fetch(debian::CLOCK, root)
+        .context("cannot get libfaketime, which the test of a workspace over an hour needs")?;
     hermes::prepare(root)?;
     interop::prepare(root)?;
     examples::prepare(root)?;
@@ -32,9 +34,9 @@ pub(crate) fn nextest() -> Result<()> {
     if works(cargo().args(["nextest", "--version"])) {
         return Ok(());
     }
-    eprintln!("installing cargo-nextest (minutes)");
+    eprintln!("installing cargo-nextest (takes minutes)");
     run(cargo().args(["install", "--locked", "cargo-nextest"]))
-        .context("no cargo-nextest to run the tests with")
+        .context("cannot install cargo-nextest, which runs the tests")
 }
 
 /// libFuzzer is C++. If `CXX` names a compiler, that one is used.
@@ -42,7 +44,7 @@ pub(crate) fn cpp_compiler() -> Result<()> {
     if env::var_os("CXX").is_some() || works(Command::new("c++").arg("--version")) {
         return Ok(());
     }
-    debian::install("g++").context("libFuzzer needs a C++ compiler; install g++ or clang, or name one in CXX")
+    debian::install("g++").context("libFuzzer needs a C++ compiler; install g++ or clang, or set CXX")
 }
 
 /// Python with virtual environments, which are a package of their own on Debian.

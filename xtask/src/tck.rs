@@ -171,7 +171,7 @@ pub(crate) fn run(kit: &Path, json: bool, root: &Path) -> Result<()> {
     } else if kit.join("tests/mandatory").is_dir() {
         V03
     } else {
-        bail!("{} is no checkout of a2a-tck: neither of its branch 1.0-dev nor of 0.3.x", kit.display())
+        bail!("{} is not a checkout of a2a-tck (branch 1.0-dev or 0.3.x)", kit.display())
     };
     let home = target(root)?.join("tck");
     let manifest = kit.join("pyproject.toml");
@@ -276,7 +276,7 @@ impl Report {
         let new =
             self.runs.iter().flat_map(|run| &run.failures).filter(|failure| failure.known.is_none()).count();
         let mended = self.runs.iter().map(|run| run.mended.len()).sum::<usize>();
-        ensure!(new == 0, "{new} tests failed that are not known to");
+        ensure!(new == 0, "{new} tests failed that are not known to fail");
         ensure!(
             mended == 0,
             "{mended} tests passed that are known to fail: correct the list in xtask/src/tck.rs"

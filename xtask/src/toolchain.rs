@@ -61,7 +61,7 @@ impl Toolchain {
                     eprintln!("wasm toolchain: {name}: {} ({seconds:.1} s)", toolchain.version);
                     return Ok(toolchain);
                 }
-                Err(reason) => eprintln!("wasm toolchain: {name}: no, {reason:#}"),
+                Err(reason) => eprintln!("wasm toolchain: {name}: not available: {reason:#}"),
             }
         }
         bail!(
@@ -87,7 +87,7 @@ impl Toolchain {
     fn added() -> Result<Self> {
         ensure!(
             env::var_os("RUSTUP_AUTO_INSTALL").is_none_or(|value| value != "0"),
-            "RUSTUP_AUTO_INSTALL=0 forbids it"
+            "RUSTUP_AUTO_INSTALL=0 forbids installing the target"
         );
         eprintln!("wasm toolchain: rustup target add {TARGET}");
         read(Command::new("rustup").args(["target", "add", TARGET]))?;
@@ -106,7 +106,7 @@ impl Toolchain {
         }
 
         // Without symbolic links, because the remapped prefix must be what the compiler would write.
-        let sysroot = tree.join("usr").canonicalize().context("the unpacked packages")?;
+        let sysroot = tree.join("usr").canonicalize().context("cannot find the unpacked packages")?;
         let rustc = sysroot.join("bin/rustc");
         let libraries = multiarch(&sysroot.join("lib"))?;
         let version = read(Command::new(&rustc).arg("-V").env("LD_LIBRARY_PATH", &libraries))?;
@@ -153,7 +153,7 @@ fn unpack(tree: &Path) -> Result<()> {
     // Old package lists name packages that are gone, or a compiler that is too old.
     eprintln!("wasm toolchain: apt-get update");
     if let Err(reason) = apt("apt-get", &["update"], &debs) {
-        eprintln!("wasm toolchain: {reason:#}; going on with the package lists that are here");
+        eprintln!("wasm toolchain: {reason:#}; continuing with the existing package lists");
     }
     eprintln!("wasm toolchain: downloading Debian packages (140 MB)");
     download(&debs)?;
@@ -168,7 +168,8 @@ fn unpack(tree: &Path) -> Result<()> {
     let lib = partial.join("usr/lib");
     let target = lib.join("rustlib").join(TARGET).join("lib");
     fs::create_dir_all(&target)?;
-    fs::rename(lib.join("wasm32-wasi"), target.join("self-contained")).context("wasi-libc has moved")?;
+    fs::rename(lib.join("wasm32-wasi"), target.join("self-contained"))
+        .context("cannot find wasi-libc where Debian's package had it")?;
 
     fs::write(partial.join(STAMP), "")?;
     fs::rename(&partial, tree).with_context(|| format!("cannot move into {}", tree.display()))

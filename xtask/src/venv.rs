@@ -47,7 +47,7 @@ impl Venv {
         once(home, &venv.folder, || {
             eprintln!("{}: installing {name} …", label(home));
             read(Command::new(python(oldest)?).args(["-m", "venv"]).arg(&venv.folder)).context(
-                "no virtual environment could be made; on Debian that needs the package python3-venv",
+                "cannot create a virtual environment; on Debian this needs the package python3-venv",
             )?;
             let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
             read(venv.python().args(pip).args(install)).map(drop)

@@ -31,7 +31,7 @@ pub struct Memory {
     bound: usize,
     // Held for one map access at a time, never across an await.
     inner: Mutex<Inner>,
-    letters: Mutex<callbacks::Kept>,
+    replies: Mutex<callbacks::Replies>,
 }
 
 #[derive(Default)]
@@ -80,7 +80,7 @@ impl Memory {
     /// Makes a store for at most `bound` tasks, and as many values of executors.
     #[must_use]
     pub fn new(bound: usize) -> Self {
-        Self { bound: bound.max(1), inner: Mutex::default(), letters: Mutex::default() }
+        Self { bound: bound.max(1), inner: Mutex::default(), replies: Mutex::default() }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

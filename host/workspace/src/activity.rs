@@ -163,21 +163,21 @@ mod tests {
 
     #[test]
     fn a_delivered_reading_is_not_counted_again() {
-        let pulse = Activity::default();
+        let activity = Activity::default();
         let [first, second, between] = [TaskId::fresh(), TaskId::fresh(), TaskId::fresh()];
-        pulse.begin(&first, "look at\nOPENAI_API_KEY=abcdefgh12345678");
-        pulse.begin(&second, &"x".repeat(100));
-        let now = pulse.read();
+        activity.begin(&first, "look at\nOPENAI_API_KEY=abcdefgh12345678");
+        activity.begin(&second, &"x".repeat(100));
+        let now = activity.read();
         assert_eq!((now.active, now.error_rate, now.current.len()), (2, 0.0, 63));
-        pulse.end(&second, Some("upstream said GITHUB_TOKEN=abcdefgh1"));
-        pulse.end(&first, None);
-        let now = pulse.read();
+        activity.end(&second, Some("upstream said GITHUB_TOKEN=abcdefgh1"));
+        activity.end(&first, None);
+        let now = activity.read();
         assert_eq!((now.active, now.error_rate), (0, 0.5));
         assert_eq!(now.sample_error, "upstream said GITHUB_TOKEN=[REDACTED:token]");
-        pulse.begin(&between, "in between");
-        pulse.end(&between, None);
-        pulse.delivered(&now);
-        let now = pulse.read();
+        activity.begin(&between, "in between");
+        activity.end(&between, None);
+        activity.delivered(&now);
+        let now = activity.read();
         assert_eq!((now.error_rate, now.sample_error.as_str(), now.ended), (0.0, "", 1));
     }
 

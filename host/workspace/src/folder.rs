@@ -1,12 +1,12 @@
-//! The workspace's folder: reading what others wrote into it, and writing what must not be seen half.
+//! The workspace's folder: bounded reads of files that others wrote, and atomic writes.
 //!
-//! Everything that is read here is somebody else's: it can be missing, huge, binary, a pipe, or named so that it leads
-//! out of the folder. Reading is bounded and never blocks on what is no regular file; what cannot be used is a
-//! [`Trouble`], one sentence with the path, and the caller goes on without it.
+//! The files are not trusted: each can be missing, huge, binary, a pipe, or have a name that leads out of the folder. Reads
+//! are bounded and never block on anything but a regular file. A file that cannot be used is a [`Trouble`], one sentence
+//! with the path, and the caller continues without it.
 //!
-//! A [`Reader`] also remembers what it looked at, so that [`Seen::is_current`] can tell whether reading again would
-//! give something else. Stamps are compared, not contents; a file that changed at the moment of the reading counts as
-//! changed, since its stamp could stay the same.
+//! A [`Reader`] also records which paths it read, so that [`Seen::is_current`] can report whether reading again would give
+//! a different result. It compares stamps, not contents. A file that changed just before it was read counts as changed,
+//! since the next change could leave it with the same stamp.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,26 +16,26 @@ use std::time::{Duration, SystemTime};
 use talaria_config::files::is_missing;
 pub(crate) use talaria_config::files::{Trouble, is_shared, text, write_private};
 
-/// Most entries of one folder that are looked at. A workspace has tens of skills.
+/// The maximum number of entries that are read from a folder. A workspace has tens of skills.
 const ENTRIES: usize = 500;
 
-/// A change that is younger than this when it is seen may be followed by one with the same time stamp: kernels count in
-/// ticks of up to 10 ms, network file systems more coarsely.
+/// The age from which a modification time is trusted. A younger change may be followed by another with the same time stamp:
+/// kernels count in ticks of up to 10 ms, network file systems in coarser ones.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// Reads files and remembers which.
+/// Reads files and records their stamps.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     seen: Vec<(PathBuf, Option<Stamp>)>,
-    /// What could not be used.
+    /// The files that could not be used, and why.
     pub(crate) troubles: Vec<Trouble>,
 }
 
-/// What a reader looked at.
+/// The paths that a reader read, with their stamps.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen(Vec<(PathBuf, Option<Stamp>)>);
 
-/// What tells one state of a file from the next.
+/// The metadata that changes when a file does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stamp {
     At {
@@ -44,14 +44,14 @@ enum Stamp {
         changed: (i64, i64),
         bytes: u64,
     },
-    /// It was being changed when it was read.
+    /// The file had just changed when it was read.
     Unsettled,
 }
 
 // === impl Reader ===
 
 impl Reader {
-    /// The text of a file of at most `most` bytes; none where there is no file, or none that can be used.
+    /// Reads a file of at most `most` bytes; `None` if it is missing or cannot be used.
     pub(crate) fn text(&mut self, path: &Path, most: usize) -> Option<String> {
         self.look(path);
         match text(path, most) {
@@ -63,7 +63,7 @@ impl Reader {
         }
     }
 
-    /// The names in a folder, in order; none where there is no folder. Names that are no text are left out.
+    /// Returns the sorted names in a folder; empty if there is no folder. Names that are not text are left out.
     pub(crate) fn names(&mut self, folder: &Path) -> Vec<String> {
         self.look(folder);
         let entries = match fs::read_dir(folder) {
@@ -77,7 +77,7 @@ impl Reader {
         let mut names = Vec::new();
         for entry in entries.flatten() {
             if names.len() == ENTRIES {
-                let what = format!("holds more than {ENTRIES} entries; the rest is left out");
+                let what = format!("holds more than {ENTRIES} entries; the rest are left out");
                 self.troubles.push(Trouble::new(folder, what));
                 break;
             }
@@ -87,7 +87,7 @@ impl Reader {
                     .troubles
                     .push(Trouble::new(folder.join(name), "its name has control characters; left out")),
                 Err(name) => {
-                    self.troubles.push(Trouble::new(folder.join(name), "its name is no text; left out"))
+                    self.troubles.push(Trouble::new(folder.join(name), "its name is not text; left out"))
                 }
             }
         }
@@ -99,7 +99,7 @@ impl Reader {
         self.troubles.push(Trouble::new(path, what));
     }
 
-    /// Everything that was looked at.
+    /// Returns the stamps of everything that was read, and the problems.
     pub(crate) fn seen(self) -> (Seen, Vec<Trouble>) {
         (Seen(self.seen), self.troubles)
     }
@@ -112,7 +112,7 @@ impl Reader {
 // === impl Seen ===
 
 impl Seen {
-    /// Whether reading again would give the same.
+    /// Whether reading again would give the same result.
     pub(crate) fn is_current(&self) -> bool {
         let now = SystemTime::now();
         self.0.iter().all(|(path, stamp)| match stamp {
@@ -125,7 +125,7 @@ impl Seen {
 // === impl Stamp ===
 
 impl Stamp {
-    /// None where nothing is there.
+    /// Returns the stamp of a path; `None` if nothing is there.
     fn of(path: &Path, now: SystemTime) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         let settled = metadata.modified().ok().and_then(|at| now.duration_since(at).ok());
@@ -141,12 +141,12 @@ impl Stamp {
     }
 }
 
-/// A path inside `folder`, from a name that somebody else wrote. It may lead into folders, never out of them.
+/// Returns the path of an untrusted name inside `folder`. It may lead into subfolders, but never out of `folder`.
 pub(crate) fn inside(folder: &Path, name: &str) -> Result<PathBuf, Trouble> {
     let path = Path::new(name);
     let plain = |component: Component<'_>| matches!(component, Component::Normal(_) | Component::CurDir);
     if name.trim().is_empty() || name.chars().any(char::is_control) || !path.components().all(plain) {
-        return Err(Trouble::new(name, "is no name of a file in the workspace's folder; left out"));
+        return Err(Trouble::new(name, "is not the name of a file in the workspace's folder; left out"));
     }
     Ok(folder.join(path))
 }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_used_is_told_once_and_left_out() {
+    fn a_file_that_cannot_be_used_is_reported_and_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
         write("good", "text ä".as_bytes());
@@ -172,12 +172,12 @@ mod tests {
             assert_eq!(read(bad), None, "{bad}");
         }
         let said: Vec<_> = reader.troubles.iter().map(ToString::to_string).collect();
-        assert_eq!(said.len(), 4, "what is missing is no trouble: {said:?}");
+        assert_eq!(said.len(), 4, "a missing file is not a problem: {said:?}");
         assert!(said[0].ends_with("long: is longer than 100 bytes; left out"), "{said:?}");
     }
 
     #[test]
-    fn names_do_not_lead_out() {
+    fn names_cannot_lead_out_of_the_folder() {
         let folder = Path::new("/configs");
         assert_eq!(inside(folder, "prompts/a.md").unwrap(), folder.join("prompts/a.md"));
         for name in ["", " ", "../x", "a/../../x", "/etc/passwd", "a\nb", "a\0b"] {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_seen_and_quiet_is_too() {
+    fn a_change_is_noticed_and_unchanged_files_stay_current() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let seen = |path: &Path| {
@@ -202,14 +202,14 @@ mod tests {
         let missing = seen(&path);
         assert!(missing.is_current());
         fs::write(&path, "one").unwrap();
-        assert!(!missing.is_current(), "it is there now");
-        assert!(!seen(&path).is_current(), "it changed a moment ago");
+        assert!(!missing.is_current(), "the file exists now");
+        assert!(!seen(&path).is_current(), "the file has just changed");
         age(&path);
         age(folder.path());
         let settled = seen(&path);
         assert!(settled.is_current());
         fs::write(&path, "two").unwrap();
         age(&path);
-        assert!(!settled.is_current(), "same length, same time, other content");
+        assert!(!settled.is_current(), "same length and time, different content");
     }
 }

@@ -9,12 +9,12 @@
 //! the platform fills its registry. A platform that answers 404 to a heartbeat has lost the workspace,
 //! which registers again. Both answers may carry `auth_token`, `platform_inbound_secret` and `generation`.
 //!
-//! **The card.** The platform is told of one that changed (`/registry/update-card`) right after the next heartbeat that
-//! gets through, which a change brings on, and again after each one until it took it. It is told once: what it was told
-//! last is remembered, and a registration tells it too. A platform that answers 404, 405 or 501 has lost the workspace
-//! or does not know that route, which cannot be told apart; both are answered by registering again, and since that
-//! carries the card, nothing is left to tell. So a platform without the route costs two calls and a line in the log for
-//! each change, and nothing in between.
+//! **The card.** A change of the card triggers a heartbeat. After that, or after the next heartbeat that succeeds, the new
+//! card is sent to `/registry/update-card`, and again after each heartbeat until the platform accepts it. A card that the
+//! platform accepted, there or in a registration, is not sent again. If the platform answers 404, 405 or 501, it has lost
+//! the workspace or does not have that route; the two look the same, and for both the workspace registers again, which
+//! also delivers the card. So a platform without the route costs two calls and a log line per change, and nothing in
+//! between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
+use talaria_backoff::Backoff;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -29,23 +30,23 @@ use tracing::{info, warn};
 
 use crate::activity::Activity;
 use crate::keys::Key;
-use crate::platform::{Platform, Unanswered};
+use crate::platform::{CallError, Platform};
 use crate::platform_context::PlatformContext;
 
 /// Intervals and timeouts. The defaults are those of the platform's own runtime; tests use shorter ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// The pause between two heartbeats.
+    /// The interval between two heartbeats.
     pub beat: Duration,
-    /// The shortest pause between two, however many turns begin and end.
+    /// The shortest interval between two heartbeats, however many turns begin and end.
     pub least: Duration,
-    /// The longest wait for an answer.
+    /// The timeout of a call.
     pub timeout: Duration,
     /// The interval at which peers and instructions are fetched.
     pub refresh: Duration,
 }
 
-/// The host, as heartbeats need it.
+/// The host, as seen by heartbeats.
 pub trait Host: Send + Sync + 'static {
     /// The state of the default executor, if it is known.
     fn status(&self) -> Option<Status>;
@@ -59,17 +60,17 @@ pub trait Host: Send + Sync + 'static {
 pub struct Status {
     /// Its name.
     pub executor: String,
-    /// What it does itself instead of the platform, by the names on the wire.
+    /// What the executor does itself instead of the platform, by the names on the wire.
     pub capabilities: Vec<(&'static str, bool)>,
-    /// How long it may be silent.
+    /// How long the executor may be silent.
     pub idle_timeout_seconds: Option<u32>,
-    /// Why no turn can succeed now, if none can.
+    /// The reason why every turn would fail now; `None` while turns can succeed.
     pub wedged: Option<String>,
-    /// What else the operator should know: a fallback that took over, an executor that was refused.
+    /// A note for the operator, such as a fallback that took over or an executor that was refused.
     pub note: Option<String>,
 }
 
-/// Keeps the platform informed.
+/// Registers the workspace and sends its heartbeats.
 pub(crate) struct Heartbeat {
     pub(crate) platform: Platform,
     pub(crate) workspace: String,
@@ -80,29 +81,29 @@ pub(crate) struct Heartbeat {
     pub(crate) card: watch::Receiver<Value>,
     pub(crate) token: Arc<Key>,
     pub(crate) secret: Arc<Key>,
-    pub(crate) pulse: Arc<Activity>,
+    pub(crate) activity: Arc<Activity>,
     pub(crate) host: Arc<dyn Host>,
-    pub(crate) surroundings: Arc<ArcSwap<PlatformContext>>,
+    pub(crate) platform_context: Arc<ArcSwap<PlatformContext>>,
     pub(crate) timing: Timing,
     /// Becomes true after the first attempt to reach the platform.
     pub(crate) tried: watch::Sender<bool>,
 }
 
-/// What is remembered between beats.
+/// The state between heartbeats.
 #[derive(Default)]
 struct Memory {
     registered: bool,
-    /// The card that the platform took last.
+    /// The card that the platform accepted last.
     card: Option<Value>,
-    /// Heartbeats that failed, in a row.
+    /// The number of heartbeats that failed in a row.
     failures: u32,
-    /// Registrations that failed, in a row.
-    unregistered: u32,
-    /// Cards that it did not take, in a row.
-    untold: u32,
+    /// The number of registrations that failed in a row.
+    failed_registrations: u32,
+    /// The number of card updates that failed in a row.
+    failed_updates: u32,
     generation: Option<i64>,
-    /// Why the surroundings were not refreshed, as it was told last.
-    told: Option<String>,
+    /// The last problem of fetching the platform's context, so that each is logged once.
+    context_problem: Option<String>,
 }
 
 impl Default for Timing {
@@ -119,7 +120,7 @@ impl Default for Timing {
 // === impl Status ===
 
 impl Status {
-    /// `runtime_metadata` of a heartbeat. The platform ignores what it does not know.
+    /// The `runtime_metadata` of a heartbeat. The platform ignores members that it does not know.
     fn metadata(&self) -> Value {
         let capabilities: Map<_, _> =
             self.capabilities.iter().map(|(name, is)| ((*name).to_owned(), json!(is))).collect();
@@ -134,12 +135,12 @@ impl Status {
 // === impl Heartbeat ===
 
 impl Heartbeat {
-    /// Beats until `shutdown`.
+    /// Sends heartbeats until `shutdown`.
     pub(crate) async fn run(self, shutdown: CancellationToken) {
-        shutdown.run_until_cancelled(self.beat_for_ever()).await;
+        shutdown.run_until_cancelled(self.beat_forever()).await;
     }
 
-    async fn beat_for_ever(self) {
+    async fn beat_forever(self) {
         let (mut memory, mut card) = (Memory::default(), self.card.clone());
         let mut refresh_at = Instant::now();
         if let Some(secret) = self.secret.get() {
@@ -152,26 +153,27 @@ impl Heartbeat {
             }
             if Instant::now() >= refresh_at {
                 self.refresh(&mut memory).await;
-                // Without the platform the beat decides when it is asked again.
+                // Without a registration every heartbeat tries to fetch the context again.
                 refresh_at =
                     Instant::now() + if memory.registered { self.timing.refresh } else { Duration::ZERO };
             }
             self.tried.send_replace(true);
             if self.beat(&mut memory).await {
-                self.tell_card(&mut memory).await;
+                self.send_card(&mut memory).await;
             }
-            // A first registration should not wait for a whole beat.
+            // The next attempt to register should not wait for a whole interval.
             let pause = match memory.registered {
                 true => self.timing.beat,
                 false => {
-                    let tries = memory.failures.max(memory.unregistered);
-                    (self.timing.least * 2_u32.saturating_pow(tries.min(10))).min(self.timing.beat)
+                    let failures = memory.failures.max(memory.failed_registrations);
+                    // The first failure already doubles the delay.
+                    Backoff::from_first(self.timing.least).up_to(self.timing.beat).delay(failures.min(10) + 1)
                 }
             };
             let due = sleep_until(began + pause);
             let woken = async {
                 tokio::select! {
-                    () = self.pulse.changed() => {}
+                    () = self.activity.changed() => {}
                     () = changed(&mut card) => {}
                 }
                 sleep_until(began + self.timing.least).await;
@@ -189,23 +191,24 @@ impl Heartbeat {
         match self.platform.post("/registry/register", &body, self.timing.timeout).await {
             Ok(answer) => {
                 (memory.registered, memory.card) = (true, Some(card));
-                (memory.unregistered, memory.untold) = (0, 0);
+                (memory.failed_registrations, memory.failed_updates) = (0, 0);
                 info!(workspace = self.workspace, url = self.url, "registered with the platform");
                 self.take(&answer, memory);
             }
             Err(error) => {
-                memory.unregistered = memory.unregistered.saturating_add(1);
-                if is_news(memory.unregistered) {
-                    let (workspace, tries, fix) = (&self.workspace, memory.unregistered, advice(&error));
-                    warn!(workspace, %error, tries, fix, "not registered with the platform; it is tried again");
+                memory.failed_registrations = memory.failed_registrations.saturating_add(1);
+                if is_logged(memory.failed_registrations) {
+                    let (workspace, tries, fix) =
+                        (&self.workspace, memory.failed_registrations, advice(&error));
+                    warn!(workspace, %error, tries, fix, "not registered with the platform; will retry");
                 }
             }
         }
     }
 
-    /// Says whether it reached the platform.
+    /// Sends a heartbeat. Returns whether the platform accepted it.
     async fn beat(&self, memory: &mut Memory) -> bool {
-        let reading = self.pulse.read();
+        let reading = self.activity.read();
         let mut body = json!({
             "workspace_id": self.workspace,
             "error_rate": reading.error_rate,
@@ -216,12 +219,12 @@ impl Heartbeat {
         });
         if let Value::Object(body) = &mut body {
             if let Some(status) = self.host.status() {
-                let word = status
+                let message = status
                     .wedged
                     .as_ref()
                     .or(status.note.as_ref().filter(|_| reading.sample_error.is_empty()));
-                if let Some(word) = word {
-                    body.insert("sample_error".into(), json!(word));
+                if let Some(message) = message {
+                    body.insert("sample_error".into(), json!(message));
                 }
                 if status.wedged.is_some() {
                     body.insert("runtime_state".into(), json!("wedged"));
@@ -237,9 +240,9 @@ impl Heartbeat {
         }
         match self.platform.post("/registry/heartbeat", &body, self.timing.timeout).await {
             Ok(answer) => {
-                self.pulse.delivered(&reading);
+                self.activity.delivered(&reading);
                 if memory.failures > 0 {
-                    info!(failures = memory.failures, "heartbeats reach the platform again");
+                    info!(failures = memory.failures, "heartbeats succeed again");
                 }
                 memory.failures = 0;
                 self.take(&answer, memory);
@@ -247,20 +250,20 @@ impl Heartbeat {
             }
             Err(error) => {
                 memory.failures = memory.failures.saturating_add(1);
-                if let Unanswered::Refused { status: 404, .. } = error {
+                if let CallError::Rejected { status: 404, .. } = error {
                     memory.registered = false;
                 }
-                if is_news(memory.failures) {
+                if is_logged(memory.failures) {
                     let fix = advice(&error);
-                    warn!(%error, failures = memory.failures, fix, "a heartbeat did not reach the platform");
+                    warn!(%error, failures = memory.failures, fix, "heartbeat failed; will retry");
                 }
                 false
             }
         }
     }
 
-    /// Tells the platform of the card, where it knows another.
-    async fn tell_card(&self, memory: &mut Memory) {
+    /// Sends the card to the platform, unless it accepted this card last.
+    async fn send_card(&self, memory: &mut Memory) {
         let card = self.card.borrow().clone();
         if !memory.registered || memory.card.as_ref() == Some(&card) {
             return;
@@ -268,23 +271,23 @@ impl Heartbeat {
         let body = json!({ "workspace_id": self.workspace, "agent_card": card });
         match self.platform.post("/registry/update-card", &body, self.timing.timeout).await {
             Ok(_) => {
-                info!("the platform knows the new card");
-                (memory.card, memory.untold) = (Some(card), 0);
+                info!("sent the new card to the platform");
+                (memory.card, memory.failed_updates) = (Some(card), 0);
             }
-            Err(error @ Unanswered::Refused { status: 404 | 405 | 501, .. }) => {
-                info!(%error, "the platform takes no new card; registering again tells it");
+            Err(error @ CallError::Rejected { status: 404 | 405 | 501, .. }) => {
+                info!(%error, "the platform does not accept card updates; registering again with the new card");
                 memory.registered = false;
             }
             Err(error) => {
-                memory.untold = memory.untold.saturating_add(1);
-                if is_news(memory.untold) {
-                    warn!(%error, tries = memory.untold, "the platform did not take the new card; it is tried again");
+                memory.failed_updates = memory.failed_updates.saturating_add(1);
+                if is_logged(memory.failed_updates) {
+                    warn!(%error, tries = memory.failed_updates, "new card not sent to the platform; will retry");
                 }
             }
         }
     }
 
-    /// What the platform gives along with an answer.
+    /// Takes over the tokens and the generation in a response.
     fn take(&self, answer: &Value, memory: &mut Memory) {
         let text =
             |name: &str| answer.get(name)?.as_str().filter(|text| !text.is_empty()).map(SecretString::from);
@@ -300,45 +303,47 @@ impl Heartbeat {
         memory.generation = answer.get("generation").and_then(Value::as_i64).or(memory.generation);
     }
 
-    /// Asks for what the prompt needs. What cannot be had stays as it was.
+    /// Fetches the platform's context for the prompt. A part that cannot be fetched stays as it was.
     async fn refresh(&self, memory: &mut Memory) {
-        let before = self.surroundings.load_full();
+        let before = self.platform_context.load_full();
         let all = PlatformContext::fetch(&self.platform, &self.workspace, self.parent.as_deref(), &before);
         let Ok((fresh, problem)) = timeout(self.timing.timeout, all).await else { return };
         if fresh != *before {
-            self.surroundings.store(Arc::new(fresh));
+            self.platform_context.store(Arc::new(fresh));
         }
-        if problem != memory.told {
+        if problem != memory.context_problem {
             if let Some(problem) = &problem {
-                warn!(problem, "the prompt lacks what the platform did not say, or has what it said before");
+                warn!(problem, "cannot fetch the platform's context; the prompt keeps the last one");
             }
-            memory.told = problem;
+            memory.context_problem = problem;
         }
     }
 }
 
-/// Resolves when the card changed; never again where nobody is left to change it.
+/// Resolves when the card changes; never, once its sender is gone.
 async fn changed(card: &mut watch::Receiver<Value>) {
     if card.changed().await.is_err() {
         std::future::pending().await
     }
 }
 
-/// Whether so many failures in a row are worth a line: the first, and every tenth.
-fn is_news(failures: u32) -> bool {
+/// Whether to log after this many failures in a row: the first, and every tenth.
+fn is_logged(failures: u32) -> bool {
     failures == 1 || failures.is_multiple_of(10)
 }
 
-/// What to do about a refusal.
-fn advice(error: &Unanswered) -> &'static str {
+/// Advice for the operator on how to fix an error.
+fn advice(error: &CallError) -> &'static str {
     match error {
-        Unanswered::Refused { status: 401 | 403, .. } => {
+        CallError::Rejected { status: 401 | 403, .. } => {
             "the token in .auth_token is not this workspace's; restart the workspace from the platform, which writes a new one"
         }
-        Unanswered::Refused { status: 409, .. } => {
-            "the platform knows this workspace otherwise; check WORKSPACE_ID and that no other bridge runs for it"
+        CallError::Rejected { status: 409, .. } => {
+            "the platform has different data for this workspace; check WORKSPACE_ID and that no other bridge runs for it"
         }
-        Unanswered::Refused { status: 400, .. } => "the platform does not take this address; set `a2a.url`",
+        CallError::Rejected { status: 400, .. } => {
+            "the platform rejects the address of this workspace; set `a2a.url`"
+        }
         _ => "check PLATFORM_URL",
     }
 }

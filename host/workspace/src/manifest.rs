@@ -1,8 +1,8 @@
-//! `config.yaml`: what the platform says this workspace is.
+//! `config.yaml`: the platform's description of this workspace.
 //!
-//! The file belongs to the platform and to other runtimes too, so most of its keys mean nothing here; they are kept as
-//! they are. A key that nobody knows is reported, since it is most often a misspelt one. A value of the wrong kind is
-//! reported and taken as absent, as the Python runtime does; only a file that is no YAML mapping cannot be used.
+//! The platform and other runtimes use the file too, so most of its keys have no effect here; they are kept as they are. A
+//! key that no runtime knows is reported, since it is usually misspelt. A value of the wrong type is reported and treated as
+//! absent, as in the Python runtime. Only a file that is not a YAML mapping cannot be used at all.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use talaria_config::yaml;
 /// The file's name.
 pub const FILE: &str = "config.yaml";
 
-/// The longest `config.yaml`. Real ones are some KiB; those with a list of models some tens.
+/// The longest `config.yaml`, in bytes. Real ones have a few KiB, or tens of KiB with a list of models.
 pub(crate) const FILE_BYTES: usize = 1 << 20;
 
-/// The keys that some runtime of the platform reads.
+/// The keys that any of the platform's runtimes reads.
 const KNOWN: [&str; 34] = [
     "name",
     "description",
@@ -56,47 +56,47 @@ const KNOWN: [&str; 34] = [
     "template_schema_version",
 ];
 
-/// What `config.yaml` says, defaults filled in.
+/// The content of `config.yaml`, with defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
-    /// The agent's name, if it is said.
+    /// The agent's name.
     pub name: Option<String>,
-    /// What it is for.
+    /// A description of the agent.
     pub description: Option<String>,
-    /// Its version.
+    /// The agent's version.
     pub version: Option<String>,
-    /// The runtime that the platform thinks this is.
+    /// The runtime that the platform takes this process for.
     pub runtime: Option<String>,
     /// The model.
     pub model: Option<String>,
-    /// Sent once, after the first start.
+    /// The prompt that is sent once, after the first start.
     pub initial_prompt: Option<String>,
-    /// Sent whenever nothing was done for [`Manifest::idle_interval`].
+    /// The prompt that is sent whenever the workspace was idle for [`Manifest::idle_interval`].
     pub idle_prompt: Option<String>,
     /// See [`Manifest::idle_prompt`].
     pub idle_interval: Duration,
-    /// Names of folders below `skills/`.
+    /// The names of folders below `skills/`.
     pub skills: Vec<String>,
     /// Tool definitions in OpenAI's format.
     pub tools: Vec<Value>,
-    /// Files that the system prompt is made of, in order.
+    /// The files that make up the system prompt, in order.
     pub prompt_files: Vec<String>,
     /// The port of the A2A server.
     pub port: u16,
-    /// Whether the card offers streaming.
+    /// Whether the card advertises streaming.
     pub streaming: bool,
-    /// Whether it offers push notifications.
+    /// Whether the card advertises push notifications.
     pub push_notifications: bool,
-    /// The pause between heartbeats.
+    /// The interval between heartbeats.
     pub heartbeat: Duration,
-    /// The whole file, the keys that mean nothing here included.
+    /// The whole file, including keys that have no effect here.
     pub raw: Map<String, Value>,
 }
 
-/// One reading of a mapping.
+/// Reads the keys of a mapping and collects the problems.
 struct Keys<'a> {
     map: &'a Map<String, Value>,
-    /// Where the mapping is: empty at the top.
+    /// The key of the mapping itself; empty for the top level.
     at: &'a str,
     troubles: &'a mut Vec<Trouble>,
 }
@@ -127,10 +127,10 @@ impl Default for Manifest {
 // === impl Manifest ===
 
 impl Manifest {
-    /// Reads the file in a folder. A missing one gives the defaults and says so.
+    /// Reads the file in a folder. A missing file gives the defaults and a problem that says so.
     ///
     /// # Errors
-    /// When there is a file and it cannot be used at all.
+    /// If the file exists and cannot be used at all.
     pub fn read(folder: &Path) -> Result<(Self, Vec<Trouble>), Trouble> {
         let mut reader = Reader::default();
         let manifest = Self::read_with(folder, &mut reader)?;
@@ -156,7 +156,7 @@ impl Manifest {
         let mut troubles = Vec::new();
         let mut keys = Keys { map: &raw, at: "", troubles: &mut troubles };
         for unknown in raw.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
-            keys.trouble(unknown, "is no key that is known here; kept, without effect");
+            keys.trouble(unknown, "is not a known key; kept, without effect");
         }
         let mut manifest = Self {
             name: keys.text("name"),
@@ -185,7 +185,7 @@ impl Manifest {
         if let Some(mut observability) = keys.below("observability")
             && let Some(seconds) = observability.number("heartbeat_interval_seconds", 0..=u64::MAX)
         {
-            // Clamped, not refused: so does the platform's own runtime.
+            // Clamped rather than rejected, as in the platform's own runtime.
             manifest.heartbeat = Duration::from_secs(seconds.clamp(5, 300));
         }
         if manifest.model.is_none()
@@ -227,13 +227,13 @@ impl Keys<'_> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    /// A text that is not empty. Numbers count as texts: `version: 1.0` is one.
+    /// Reads a text; `None` if it is empty. A number counts as a text, as in `version: 1.0`.
     fn text(&mut self, key: &str) -> Option<String> {
         let text = match self.of(key)? {
             Value::String(text) => text.trim().to_owned(),
             Value::Number(number) => number.to_string(),
             _ => {
-                self.trouble(key, "is no text; left out");
+                self.trouble(key, "is not a text; left out");
                 return None;
             }
         };
@@ -243,12 +243,12 @@ impl Keys<'_> {
     fn texts(&mut self, key: &str) -> Vec<String> {
         let Some(value) = self.of(key) else { return Vec::new() };
         let Value::Array(items) = value else {
-            self.trouble(key, "is no list; left out");
+            self.trouble(key, "is not a list; left out");
             return Vec::new();
         };
         let texts: Vec<_> = items.iter().filter_map(Value::as_str).map(str::to_owned).collect();
         if texts.len() < items.len() {
-            self.trouble(key, "holds something that is no text; that is left out");
+            self.trouble(key, "has items that are not texts; they are left out");
         }
         texts
     }
@@ -266,7 +266,7 @@ impl Keys<'_> {
         let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
         let number = number.filter(|number| range.contains(number));
         if number.is_none() {
-            self.trouble(key, format!("is no number from {} to {}; left out", range.start(), range.end()));
+            self.trouble(key, format!("is not a number from {} to {}; left out", range.start(), range.end()));
         }
         number
     }
@@ -275,13 +275,13 @@ impl Keys<'_> {
         self.number(key, range).map(Duration::from_secs)
     }
 
-    /// Definitions are objects; what is only named is a tool of another runtime.
+    /// Reads the tool definitions. A string is the name of another runtime's tool and is ignored.
     fn tools(&mut self) -> Vec<Value> {
         match self.of("tools") {
             None => Vec::new(),
             Some(Value::Array(items)) => items.iter().filter(|item| !item.is_string()).cloned().collect(),
             Some(_) => {
-                self.trouble("tools", "is no list; left out");
+                self.trouble("tools", "is not a list; left out");
                 Vec::new()
             }
         }
@@ -291,7 +291,7 @@ impl Keys<'_> {
         match self.of(key)? {
             Value::Object(_) => {}
             _ => {
-                self.trouble(key, "is no mapping; left out");
+                self.trouble(key, "is not a mapping; left out");
                 return None;
             }
         }
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_the_platform_are_read() {
+    fn reads_the_platforms_keys() {
         let (manifest, troubles) = read(
             "name: Researcher\nversion: 1.5\nruntime: hermes\nmodel: nousresearch/hermes-4-70b\n\
              skills: [papers, search]\nprompt_files: [system.md, soul.md]\ninitial_prompt_file: first.md\n\
@@ -331,13 +331,13 @@ mod tests {
         assert_eq!(manifest.initial_prompt, text("begin"));
         assert_eq!(manifest.tools.len(), 1);
         assert_eq!((manifest.port, manifest.streaming, manifest.push_notifications), (8100, false, true));
-        assert_eq!(manifest.heartbeat, Duration::from_secs(5), "the shortest there is");
+        assert_eq!(manifest.heartbeat, Duration::from_secs(5), "the shortest allowed");
         assert_eq!(manifest.idle_interval, defaults.idle_interval);
-        assert_eq!(manifest.raw["security_scan"], "warn", "what means nothing here is kept");
+        assert_eq!(manifest.raw["security_scan"], "warn", "keys without effect are kept");
     }
 
     #[test]
-    fn wrong_values_are_told_and_left_out_and_the_rest_counts() {
+    fn wrong_values_are_reported_and_left_out_and_the_rest_is_used() {
         let (manifest, troubles) = read(
             "name: [x]\nskils: [a]\nskills: papers\nprompt_files: [a.md, 3]\na2a: {port: 70000}\n\
              runtime_config: {model: m}\ninitial_prompt_file: ../secret\nidle_interval_seconds: soon\n",
@@ -346,10 +346,10 @@ mod tests {
         assert_eq!(manifest.prompt_files, ["a.md"]);
         assert_eq!((manifest.port, manifest.model.as_deref()), (8000, Some("m")));
         for part in [
-            "`skils` is no key",
-            "`name` is no text",
-            "`skills` is no list",
-            "`a2a.port` is no number",
+            "`skils` is not a known key",
+            "`name` is not a text",
+            "`skills` is not a list",
+            "`a2a.port` is not a number",
             "../secret",
             "idle_interval",
         ] {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_used_is_an_error_and_a_missing_one_is_not() {
+    fn an_invalid_file_is_an_error_and_a_missing_file_is_not() {
         for bad in ["a: [", "- list", "\0"] {
             assert!(read(bad).unwrap_err().to_string().contains(FILE), "{bad:?}");
         }

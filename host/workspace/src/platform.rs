@@ -1,9 +1,9 @@
 //! Calls to the platform.
 //!
 //! Every call is bounded in time and size, follows no redirect, and goes through egress like every other call, so the token
-//! reaches no server but the platform. After a 401 the token's file is read again and the call repeated once, since the
+//! never reaches any other server. After a 401 the token's file is read again and the call repeated once, since the
 //! platform may have written the file after this process began. Responses are not trusted: one that is HTML, empty or endless
-//! is an error with a reason, and nothing else.
+//! is only an error with a reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,11 +16,11 @@ use talaria_observe::scrub;
 
 use crate::keys::Key;
 
-/// The most bytes of a response. A list of a hundred peers with their cards is some hundred KiB.
+/// The maximum number of bytes of a response. A list of a hundred peers with their cards has a few hundred KiB.
 const ANSWER_BYTES: usize = 4 << 20;
 
-/// Failed calls in a row after which all connections are closed: one may be stuck in a state that the kernel believes in and
-/// the network does not.
+/// The number of failed calls in a row after which all connections are closed: one may be dead although the kernel still
+/// considers it open.
 const GIVE_UP: u32 = 10;
 
 /// The platform, seen from one workspace.
@@ -36,13 +36,13 @@ pub(crate) struct Platform {
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unanswered {
+pub(crate) enum CallError {
     /// There was no response.
     #[error("{0}")]
     Down(String),
     /// The platform rejected the request.
     #[error("HTTP {status}{said}")]
-    Refused { status: u16, said: String },
+    Rejected { status: u16, said: String },
     /// The response is not a JSON object or list.
     #[error("HTTP {0} with a body that is not JSON")]
     NotJson(u16),
@@ -51,10 +51,10 @@ pub(crate) enum Unanswered {
 // === impl Platform ===
 
 impl Platform {
-    /// Calls paths below `base`, as this workspace.
+    /// Creates a client that calls paths below `base` as this workspace.
     ///
     /// # Errors
-    /// If `base` cannot be called.
+    /// If `base` is not a valid address.
     pub(crate) fn new(base: &str, workspace: &str, token: Arc<Key>) -> Result<Self, String> {
         let base = base.trim_end_matches('/').to_owned();
         let origin = base.parse().map_err(|error: talaria_egress::Error| error.to_string())?;
@@ -68,11 +68,11 @@ impl Platform {
         })
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &Value, within: Duration) -> Result<Value, Unanswered> {
+    pub(crate) async fn post(&self, path: &str, body: &Value, within: Duration) -> Result<Value, CallError> {
         self.call("POST", path, body.to_string(), within).await
     }
 
-    pub(crate) async fn get(&self, path: &str, within: Duration) -> Result<Value, Unanswered> {
+    pub(crate) async fn get(&self, path: &str, within: Duration) -> Result<Value, CallError> {
         self.call("GET", path, String::new(), within).await
     }
 
@@ -82,15 +82,15 @@ impl Platform {
         path: &str,
         body: String,
         within: Duration,
-    ) -> Result<Value, Unanswered> {
+    ) -> Result<Value, CallError> {
         let result = match self.once(method, path, body.clone(), within).await {
-            Err(Unanswered::Refused { status: 401, .. }) => {
+            Err(CallError::Rejected { status: 401, .. }) => {
                 self.token.reread();
                 self.once(method, path, body, within).await
             }
             result => result,
         };
-        if let Err(Unanswered::Down(_)) = &result {
+        if let Err(CallError::Down(_)) = &result {
             if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= GIVE_UP {
                 self.failures.store(0, Ordering::Relaxed);
                 self.egress.store(Arc::new(client()));
@@ -107,8 +107,8 @@ impl Platform {
         path: &str,
         body: String,
         within: Duration,
-    ) -> Result<Value, Unanswered> {
-        let down = |what: String| Unanswered::Down(what);
+    ) -> Result<Value, CallError> {
+        let down = |what: String| CallError::Down(what);
         let mut headers = vec![("x-workspace-id".to_owned(), self.workspace.clone())];
         if !body.is_empty() {
             headers.push(("content-type".into(), "application/json".into()));
@@ -125,11 +125,11 @@ impl Platform {
         let response = client.fetch(request).await;
         let response = response.map_err(|error| down(error.to_string()))?;
         if !(200..300).contains(&response.status) {
-            return Err(Unanswered::Refused { status: response.status, said: said(&response.body) });
+            return Err(CallError::Rejected { status: response.status, said: said(&response.body) });
         }
         match serde_json::from_slice(&response.body) {
             Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(value),
-            _ => Err(Unanswered::NotJson(response.status)),
+            _ => Err(CallError::NotJson(response.status)),
         }
     }
 }
@@ -138,7 +138,7 @@ fn client() -> Egress {
     Egress::new(talaria_egress::Config::default())
 }
 
-/// The member `error` of a JSON body, for the log. Any other body is left out, since it may be a page.
+/// The member `error` of a JSON body, for the log. Any other body is left out, since it may be an HTML page.
 fn said(body: &[u8]) -> String {
     let value: Option<Value> = serde_json::from_slice(body).ok();
     let error = value.as_ref().and_then(|value| value.get("error")?.as_str());

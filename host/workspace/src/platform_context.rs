@@ -7,24 +7,24 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::platform::{Platform, Unanswered};
+use crate::platform::{CallError, Platform};
 
 /// The timeout of each request. Short: a prompt without peers is better than a turn that waits.
 const REQUEST: Duration = Duration::from_secs(3);
 
-/// The most peers that a prompt names.
+/// The maximum number of peers that a prompt names.
 const PEERS: usize = 200;
 
-/// What the platform knows of this workspace and those around it.
+/// The platform's information about this workspace and its peers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PlatformContext {
     /// The platform's instructions.
     pub(crate) instructions: String,
-    /// Other workspaces that it may delegate to.
+    /// The workspaces to which this one may delegate.
     pub(crate) peers: Vec<Peer>,
-    /// The peers that it coordinates.
+    /// The peers that this workspace coordinates.
     pub(crate) children: Vec<Peer>,
-    /// Files that the parent shares: their paths and texts.
+    /// The paths and texts of the files that the parent shares.
     pub(crate) parent: Vec<(String, String)>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Peer {
 // === impl PlatformContext ===
 
 impl PlatformContext {
-    /// Fetches everything, and says what could not be fetched.
+    /// Fetches everything. Returns the new context, and a description of what could not be fetched.
     pub(crate) async fn fetch(
         platform: &Platform,
         workspace: &str,
@@ -53,7 +53,7 @@ impl PlatformContext {
         match platform.get(&path, REQUEST).await {
             Ok(answer) => fresh.instructions = text(&answer, "instructions").trim().to_owned(),
             // Older platforms have no instructions.
-            Err(Unanswered::Refused { status: 404, .. }) => fresh.instructions.clear(),
+            Err(CallError::Rejected { status: 404, .. }) => fresh.instructions.clear(),
             Err(error) => problems.push(format!("instructions: {error}")),
         }
         match platform.get(&format!("/registry/{workspace}/peers"), REQUEST).await {
@@ -75,7 +75,7 @@ impl PlatformContext {
                     };
                     fresh.parent = files.iter().map(file).filter(|(_, text)| !text.is_empty()).collect();
                 }
-                Err(Unanswered::Refused { status: 404, .. }) => fresh.parent.clear(),
+                Err(CallError::Rejected { status: 404, .. }) => fresh.parent.clear(),
                 Err(error) => problems.push(format!("shared context: {error}")),
             }
         }

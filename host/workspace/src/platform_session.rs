@@ -85,14 +85,14 @@ impl PlatformSession {
         self,
         assembly: &Assembly,
         keys: &Keys,
-        pulse: Arc<Activity>,
+        activity: Arc<Activity>,
         host: Arc<dyn Host>,
         (tracker, shutdown): (&TaskTracker, CancellationToken),
         wait: Duration,
     ) -> Result<(), String> {
         let workspace = assembly.places().id.clone();
         let (tried, mut first) = watch::channel(false);
-        let heart = Heartbeat {
+        let heartbeat = Heartbeat {
             platform: Platform::new(&self.platform_url, &workspace, Arc::clone(&keys.token))?,
             workspace,
             parent: self.parent,
@@ -100,15 +100,17 @@ impl PlatformSession {
             card: self.card,
             token: Arc::clone(&keys.token),
             secret: Arc::clone(&keys.secret),
-            pulse,
+            activity,
             host,
-            surroundings: assembly.surroundings(),
+            platform_context: assembly.platform_context(),
             timing: self.timing,
             tried,
         };
         tracker.spawn_blocking(move || match Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime.block_on(heart.run(shutdown)),
-            Err(error) => error!(%error, "heartbeats not started: no thread for them; restart Talaria"),
+            Ok(runtime) => runtime.block_on(heartbeat.run(shutdown)),
+            Err(error) => {
+                error!(%error, "heartbeats not started: cannot build their runtime; restart Talaria")
+            }
         });
         let _ = tokio::time::timeout(wait, first.wait_for(|tried| *tried)).await;
         Ok(())

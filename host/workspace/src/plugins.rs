@@ -1,11 +1,11 @@
 //! Plugins: folders with rules, prompt fragments and skills.
 //!
-//! The workspace's own come before the shared ones, and of two with one name the first counts. `rules/*.md` are rules,
-//! `*.md` beside them are fragments, `skills/` holds skills. Nothing of a plugin is run.
+//! The workspace's own plugins come before the shared ones, and of two plugins with the same name the first is used.
+//! `rules/*.md` are rules, `*.md` in the plugin's folder are fragments, `skills/` holds skills. No code of a plugin is run.
 //!
-//! [`install`] writes the rules and fragments into the memory file too, for agents that read that by themselves. Each
-//! block begins with a line that names it; a block whose line is there is not written again, however often this runs, so
-//! what people changed behind that line stays.
+//! [`install`] also writes the rules and fragments to the memory file, for agents that read that file themselves. Each
+//! block begins with a marker line that names it. A block whose marker is already in the file is not written again, however
+//! often this runs, so edits that people make below the marker stay.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use crate::folder::{self, Reader, Trouble};
 use crate::prompt::FILE_BYTES;
 
-/// Files beside the fragments that are about the plugin.
+/// Markdown files that describe the plugin and are not fragments.
 const NOT_FRAGMENTS: [&str; 4] = ["readme.md", "changelog.md", "license.md", "contributing.md"];
 
-/// The memory file where nothing else is said: the one that agents read.
+/// The default memory file: the one that agents read.
 pub(crate) const MEMORY_FILE: &str = "CLAUDE.md";
 
-/// The largest memory file that is appended to. Nobody's prompt takes more.
+/// The largest memory file that is appended to, in bytes. No prompt has room for more.
 const MEMORY_BYTES: usize = 16 << 20;
 
 /// A plugin.
@@ -30,11 +30,11 @@ pub(crate) struct Plugin {
     pub(crate) folder: PathBuf,
     pub(crate) rules: Vec<Text>,
     pub(crate) fragments: Vec<Text>,
-    /// The names below `skills/`.
+    /// The names of the folders below `skills/`.
     pub(crate) skills: Vec<String>,
 }
 
-/// A file of a plugin.
+/// A rule or fragment of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text {
     pub(crate) file: String,
@@ -42,7 +42,7 @@ pub(crate) struct Text {
     pub(crate) text: String,
 }
 
-/// The plugins in these folders.
+/// Loads the plugins in these folders.
 pub(crate) fn load(folders: &[&Path], reader: &mut Reader) -> Vec<Plugin> {
     let mut plugins: Vec<Plugin> = Vec::new();
     for parent in folders {
@@ -66,7 +66,7 @@ pub(crate) fn load(folders: &[&Path], reader: &mut Reader) -> Vec<Plugin> {
     plugins
 }
 
-/// The markdown files of a folder, in order.
+/// Reads the Markdown files of a folder, sorted by name.
 fn texts(folder: &Path, reader: &mut Reader, wanted: impl Fn(&str) -> bool) -> Vec<Text> {
     let mut texts = Vec::new();
     for file in reader.names(folder) {
@@ -83,7 +83,7 @@ fn texts(folder: &Path, reader: &mut Reader, wanted: impl Fn(&str) -> bool) -> V
     texts
 }
 
-/// Appends what the memory file lacks. How many blocks that was.
+/// Appends the missing blocks to the memory file. Returns their number.
 pub(crate) fn install(plugins: &[Plugin], memory: &Path) -> Result<usize, Trouble> {
     let before = folder::text(memory, MEMORY_BYTES)?.unwrap_or_default();
     let mut lines: std::collections::HashSet<&str> = before.lines().map(str::trim).collect();
@@ -111,7 +111,7 @@ pub(crate) fn install(plugins: &[Plugin], memory: &Path) -> Result<usize, Troubl
         let end = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
         let file = File::options().append(true).create(true).open(memory);
         let written = file.and_then(|mut file| file.write_all(format!("{end}{added}").as_bytes()));
-        written.map_err(|error| Trouble::new(memory, format!("plugins were not written down ({error})")))?;
+        written.map_err(|error| Trouble::new(memory, format!("plugins not written ({error})")))?;
     }
     Ok(count)
 }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_workspaces_own_come_first_and_installing_twice_is_once() {
+    fn own_plugins_come_first_and_a_second_install_writes_nothing() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
@@ -136,7 +136,7 @@ mod tests {
         write("own/style/hints.md", "hint");
         write("own/style/skills/lint/SKILL.md", "lint");
         write("own/.hidden/rules/x.md", "x");
-        write("own/file.md", "no plugin");
+        write("own/file.md", "not a plugin");
         write("shared/style/rules/z.md", "shadowed");
         write("shared/audit/rules/r.md", "shared r");
         let (own, shared) = (root.path().join("own"), root.path().join("shared"));

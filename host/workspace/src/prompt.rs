@@ -1,15 +1,15 @@
-//! The system prompt and the tools, put together from files and from what the platform says.
+//! Assembles the system prompt and the tools from the workspace's files and the platform's context.
 //!
-//! The order is the Python runtime's, so that an agent reads the same text: the platform's instructions, the prompt
-//! files, memory, what the parent shares, rules and fragments of plugins, the team, skills, peers. Every piece knows
-//! where it came from; `talaria workspace prompt` shows that.
+//! The order is that of the Python runtime, so that an agent reads the same text: the platform's instructions, the prompt
+//! files, memory, files shared by the parent, rules and fragments of plugins, the team, skills, peers. Every piece records
+//! its source, which `talaria workspace prompt` shows.
 //!
-//! An edit reaches the next turn: [`Assembly::workspace`] looks whether a file that counted has changed, which takes
-//! some dozens of `stat` calls, and reads again where one has. Why not `notify`: see `tokens.rs` in the binary; here
-//! it would also be a turn too late.
+//! An edit reaches the next turn: [`Assembly::workspace`] checks whether a file that it used has changed, which takes a few
+//! dozen `stat` calls, and reads everything again if one has. It does not use `notify`, which sees nothing on network,
+//! overlay and bind mounts, and whose event could arrive too late for the next turn.
 //!
-//! What cannot be used is left out with one warning, until it is something else that cannot be used. A `config.yaml`
-//! that turns bad counts as it was when it was good.
+//! A file that cannot be used is left out. Each problem is logged once, and again only after it changes. If `config.yaml`
+//! becomes invalid, its last valid content is used.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,20 +28,20 @@ use crate::platform_context::{Peer, PlatformContext};
 use crate::plugins::{self, Plugin};
 use crate::skills::{self, Skill};
 
-/// The longest file of a prompt. A book is about that.
+/// The longest file of a prompt, in bytes: about the length of a book.
 pub(crate) const FILE_BYTES: usize = 1 << 20;
 
-/// The longest prompt. It is copied into every turn's instance.
+/// The longest prompt, in bytes. It is copied into the instance of every turn.
 const PROMPT_BYTES: usize = 4 << 20;
 
-/// How long looking at the files may take before a turn goes on with what was there last: a hung network file system
-/// must not hang turns.
-const LOOK: Duration = Duration::from_secs(2);
+/// The timeout for checking the files, after which a turn uses the last assembled workspace: a network file system that
+/// hangs must not hang turns.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The file that is read where `prompt_files` names none.
+/// The prompt file that is read if `prompt_files` is empty.
 const DEFAULT_FILE: &str = "system-prompt.md";
 
-/// Files that are read where they are, after the others.
+/// Files that are read after the prompt files, if they exist.
 const MEMORY: [&str; 2] = ["MEMORY.md", "USER.md"];
 
 const TEAM: &str = "### Coordination rules
@@ -61,52 +61,52 @@ If a delegation fails:
 4. Never silently drop a failed task
 ";
 
-/// Where everything of a workspace is.
+/// The id of a workspace, its model, and the locations of its files.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// The workspace's id.
     pub id: String,
-    /// Its folder.
+    /// The workspace's folder.
     pub folder: PathBuf,
-    /// The plugins that workspaces share.
+    /// The folder of the plugins that workspaces share.
     pub shared_plugins: PathBuf,
-    /// The model, where the environment says it.
+    /// The model, if the environment sets one.
     pub model: Option<String>,
 }
 
 /// A piece of the prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Piece {
-    /// The file, or the question to the platform, that it came from.
+    /// The file or the platform's resource that the text came from.
     pub source: String,
-    /// Its text.
+    /// The text.
     pub text: String,
 }
 
-/// What was put together.
+/// An assembled workspace.
 #[derive(Debug)]
 pub struct Assembled {
-    /// What turns are given.
+    /// The workspace as turns receive it.
     pub workspace: Arc<Workspace>,
-    /// What its prompt is made of.
+    /// The pieces of its prompt, in order.
     pub pieces: Vec<Piece>,
     /// The skills.
     pub skills: Vec<Skill>,
     /// The configuration.
     pub manifest: Manifest,
-    /// What could not be used.
+    /// The problems: everything that was left out, and why.
     pub troubles: Vec<Trouble>,
     plugins: Vec<Plugin>,
     seen: Seen,
-    surroundings: Arc<PlatformContext>,
+    platform_context: Arc<PlatformContext>,
 }
 
-/// Puts it together, and again when something changed.
+/// Assembles the workspace, and assembles it again after a change.
 #[derive(Debug)]
 pub struct Assembly {
     places: Places,
-    surroundings: Arc<ArcSwap<PlatformContext>>,
-    /// The manifest that was good last.
+    platform_context: Arc<ArcSwap<PlatformContext>>,
+    /// The last valid manifest.
     manifest: Mutex<Manifest>,
     last: ArcSwapOption<Assembled>,
 }
@@ -114,69 +114,69 @@ pub struct Assembly {
 // === impl Assembly ===
 
 impl Assembly {
-    /// For this workspace, whose `config.yaml` was read.
+    /// Creates the assembly of a workspace whose `config.yaml` is already parsed.
     pub fn new(places: Places, manifest: Manifest) -> Self {
-        let surroundings = Arc::default();
-        Self { places, surroundings, manifest: Mutex::new(manifest), last: ArcSwapOption::empty() }
+        let platform_context = Arc::default();
+        Self { places, platform_context, manifest: Mutex::new(manifest), last: ArcSwapOption::empty() }
     }
 
-    /// For a workspace that is read for the first time. What cannot be used of it is in [`Assembled::troubles`], and not in
-    /// the log: whoever asks tells it.
+    /// Reads and assembles a workspace for the first time. Problems are returned in [`Assembled::troubles`] and are not
+    /// logged: the caller reports them.
     ///
     /// # Errors
-    /// When its `config.yaml` cannot be used at all.
+    /// If `config.yaml` cannot be used at all.
     pub fn open(places: Places) -> Result<Self, Trouble> {
         let (mut manifest, _) = Manifest::read(&places.folder)?;
-        let surroundings = Arc::default();
-        let first = assemble(&places, &mut manifest, Arc::clone(&surroundings));
+        let platform_context = Arc::default();
+        let first = assemble(&places, &mut manifest, Arc::clone(&platform_context));
         let assembly = Self {
-            surroundings: Arc::new(ArcSwap::new(surroundings)),
+            platform_context: Arc::new(ArcSwap::new(platform_context)),
             last: ArcSwapOption::from_pointee(first),
             ..Self::new(places, manifest)
         };
         Ok(assembly)
     }
 
-    /// Where the workspace's things are.
+    /// The locations of the workspace's files.
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    pub(crate) fn surroundings(&self) -> Arc<ArcSwap<PlatformContext>> {
-        Arc::clone(&self.surroundings)
+    pub(crate) fn platform_context(&self) -> Arc<ArcSwap<PlatformContext>> {
+        Arc::clone(&self.platform_context)
     }
 
-    /// What there is now. It reads files.
+    /// Returns the current workspace. Blocks: it checks the files and reads them again after a change.
     pub fn current(&self) -> Arc<Assembled> {
-        // One at a time; the others take what it made.
+        // The lock admits one caller at a time; the others then find its result in `last`.
         let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-        let surroundings = self.surroundings.load_full();
+        let platform_context = self.platform_context.load_full();
         let last = self.last.load_full();
         if let Some(last) = last
             .as_ref()
-            .filter(|last| Arc::ptr_eq(&last.surroundings, &surroundings) && last.seen.is_current())
+            .filter(|last| Arc::ptr_eq(&last.platform_context, &platform_context) && last.seen.is_current())
         {
             return Arc::clone(last);
         }
-        let fresh = Arc::new(assemble(&self.places, &mut manifest, surroundings));
-        let told = last.as_ref().map(|last| last.troubles.as_slice()).unwrap_or_default();
-        for trouble in fresh.troubles.iter().filter(|trouble| !told.contains(trouble)) {
-            warn!(%trouble, "part of the workspace cannot be used");
+        let fresh = Arc::new(assemble(&self.places, &mut manifest, platform_context));
+        let logged = last.as_ref().map(|last| last.troubles.as_slice()).unwrap_or_default();
+        for trouble in fresh.troubles.iter().filter(|trouble| !logged.contains(trouble)) {
+            warn!(%trouble, "cannot use part of the workspace");
         }
         self.last.store(Some(Arc::clone(&fresh)));
         fresh
     }
 
-    /// Writes the plugins' texts into the memory file, where they are not there yet.
+    /// Appends the plugins' texts to the memory file, unless they are already in it.
     pub fn install_plugins(&self) {
         let plugins = &self.current().plugins;
         let memory = self.places.folder.join(plugins::MEMORY_FILE);
         match plugins::install(plugins, &memory) {
             Ok(0) => {}
             Ok(blocks) => {
-                info!(blocks, file = %memory.display(), "plugins were written into the memory file")
+                info!(blocks, file = %memory.display(), "wrote plugins to the memory file")
             }
-            Err(trouble) => warn!(%trouble, "plugins were not installed"),
+            Err(trouble) => warn!(%trouble, "plugins not installed"),
         }
     }
 }
@@ -185,25 +185,25 @@ impl Assembly {
 impl Workspaces for Assembly {
     async fn workspace(self: Arc<Self>) -> Option<Arc<Workspace>> {
         let assembly = Arc::clone(&self);
-        let look = tokio::task::spawn_blocking(move || assembly.current());
-        match tokio::time::timeout(LOOK, look).await {
+        let current = tokio::task::spawn_blocking(move || assembly.current());
+        match tokio::time::timeout(CHECK_TIMEOUT, current).await {
             Ok(Ok(assembled)) => Some(Arc::clone(&assembled.workspace)),
             _ => {
-                warn!(within = ?LOOK, "the workspace's folder does not answer; the turn gets what was there last");
+                warn!(timeout = ?CHECK_TIMEOUT, "workspace folder does not respond; using the last prompt");
                 self.last.load().as_ref().map(|last| Arc::clone(&last.workspace))
             }
         }
     }
 }
 
-// === putting it together ===
+// === assembling ===
 
-fn assemble(places: &Places, manifest: &mut Manifest, surroundings: Arc<PlatformContext>) -> Assembled {
+fn assemble(places: &Places, manifest: &mut Manifest, platform_context: Arc<PlatformContext>) -> Assembled {
     let mut reader = Reader::default();
     match Manifest::read_with(&places.folder, &mut reader) {
         Ok(fresh) => *manifest = fresh,
         Err(trouble) => {
-            reader.trouble(&trouble.path, format!("{}; it counts as it was before", trouble.what))
+            reader.trouble(&trouble.path, format!("{}; using its last valid content", trouble.what))
         }
     }
     let own = places.folder.join("plugins");
@@ -215,23 +215,23 @@ fn assemble(places: &Places, manifest: &mut Manifest, surroundings: Arc<Platform
         skills::load(&plugin.folder.join("skills"), &plugin.skills, runtime, &mut reader, &mut skills);
     }
     let mut pieces = Vec::new();
-    if !surroundings.instructions.is_empty() {
+    if !platform_context.instructions.is_empty() {
         piece(
             &mut pieces,
             "platform: instructions",
-            ["# Platform Instructions\n", &surroundings.instructions],
+            ["# Platform Instructions\n", &platform_context.instructions],
         );
     }
     prompt_files(places, manifest, &mut reader, &mut pieces);
-    from_parent(&surroundings.parent, &mut pieces);
-    from_plugins(&plugins, &surroundings.children, &mut pieces);
+    from_parent(&platform_context.parent, &mut pieces);
+    from_plugins(&plugins, &platform_context.children, &mut pieces);
     from_skills(&skills, &mut pieces);
-    if !surroundings.peers.is_empty() {
+    if !platform_context.peers.is_empty() {
         let (heading, instruction) = (
             "## Your Peers (workspaces you can delegate to)",
             "Use the `delegate_to_workspace` tool to send tasks to peers. Only delegate to peers listed above.",
         );
-        piece(&mut pieces, "platform: peers", [members(&surroundings.peers, heading, instruction)]);
+        piece(&mut pieces, "platform: peers", [members(&platform_context.peers, heading, instruction)]);
         piece(&mut pieces, "built in: delegation", [FAILURES]);
     }
     let (seen, mut troubles) = reader.seen();
@@ -253,7 +253,7 @@ fn assemble(places: &Places, manifest: &mut Manifest, surroundings: Arc<Platform
         troubles,
         plugins,
         seen,
-        surroundings,
+        platform_context,
     }
 }
 
@@ -347,7 +347,7 @@ fn members(peers: &[Peer], heading: &str, instruction: &str) -> String {
     text
 }
 
-/// The whole prompt. What would make it too long is left out, the last first.
+/// Joins the pieces. From the first piece that would make the prompt too long, all are left out.
 fn join(pieces: &mut Vec<Piece>, troubles: &mut Vec<Trouble>) -> String {
     let mut length = 0;
     let fit = pieces.iter().take_while(|piece| {

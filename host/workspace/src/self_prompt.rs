@@ -20,7 +20,7 @@ use talaria_backoff::Backoff;
 use tracing::{info, warn};
 
 use crate::activity::Activity;
-use crate::platform::{Platform, Unanswered};
+use crate::platform::{CallError, Platform};
 use crate::platform_session::Keys;
 use crate::prompt::Assembly;
 
@@ -43,7 +43,7 @@ const IDLE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs
 pub struct SelfPrompts {
     platform: Platform,
     assembly: Arc<Assembly>,
-    pulse: Arc<Activity>,
+    activity: Arc<Activity>,
 }
 
 // === impl SelfPrompts ===
@@ -57,17 +57,17 @@ impl SelfPrompts {
         platform_url: &str,
         keys: &Keys,
         assembly: Arc<Assembly>,
-        pulse: Arc<Activity>,
+        activity: Arc<Activity>,
     ) -> Result<Self, String> {
         let platform = Platform::new(platform_url, &assembly.places().id, keys.token())?;
-        Ok(Self { platform, assembly, pulse })
+        Ok(Self { platform, assembly, activity })
     }
 
     /// Sends the first prompt, unless it was ever sent, and then idle prompts for ever.
     pub async fn run(self: Arc<Self>) {
         let manifest = self.assembly.current().manifest.clone();
         if let Some(prompt) = manifest.initial_prompt {
-            self.pulse.heard().await;
+            self.activity.heard().await;
             match mark(&self.assembly.places().folder) {
                 Ok(true) => self.send("initial", &prompt, TURN).await,
                 Ok(false) => {}
@@ -79,7 +79,7 @@ impl SelfPrompts {
         loop {
             let manifest = self.assembly.current().manifest.clone();
             tokio::time::sleep(manifest.idle_interval).await;
-            let Some(prompt) = manifest.idle_prompt.filter(|_| self.pulse.read().active == 0) else {
+            let Some(prompt) = manifest.idle_prompt.filter(|_| self.activity.read().active == 0) else {
                 continue;
             };
             self.send("idle", &prompt, manifest.idle_interval.clamp(IDLE.0, IDLE.1)).await;
@@ -109,7 +109,7 @@ impl SelfPrompts {
             match self.platform.post(path, body, within).await {
                 Ok(_) => return info!(kind, "prompt to the own workspace sent"),
                 // The prompt arrived; only the answer is unusable.
-                Err(Unanswered::NotJson(_)) => return,
+                Err(CallError::NotJson(_)) => return,
                 Err(error) => {
                     let delay = backoff.next_delay();
                     if backoff.attempts() == TRIES {

@@ -1,8 +1,8 @@
 //! Skills: folders with a `SKILL.md`, in the format of agentskills.io.
 //!
-//! The text behind the front matter goes into the prompt. Tools are data here: a definition in OpenAI's format, under
-//! `tools` in the front matter or in a `tools.json` beside `SKILL.md`. Scripts of a skill are not run: what a tool does
-//! is the executor's business.
+//! The text after the front matter goes into the prompt. Tools are data here: definitions in OpenAI's format, under
+//! `tools` in the front matter or in a `tools.json` beside `SKILL.md`. This module never runs a skill's scripts: the
+//! executor decides what a tool does.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use talaria_config::yaml;
 use crate::folder::{self, Reader, Trouble};
 use crate::prompt;
 
-/// Most skills of one workspace.
+/// The maximum number of skills of a workspace.
 const MOST: usize = 200;
 
 /// A skill.
@@ -20,23 +20,23 @@ const MOST: usize = 200;
 pub struct Skill {
     /// The name of its folder.
     pub id: String,
-    /// Its name, for people.
+    /// The name shown to people.
     pub name: String,
-    /// What it does.
+    /// A description of what it does.
     pub description: String,
-    /// Words to find it by.
+    /// Keywords for searching.
     pub tags: Vec<String>,
-    /// Prompts that show its use.
+    /// Example prompts.
     pub examples: Vec<String>,
-    /// What goes into the prompt.
+    /// The text that goes into the prompt.
     pub instructions: String,
-    /// Its tools, unchecked.
+    /// Its tool definitions, not validated.
     pub(crate) tools: Vec<Value>,
-    /// Its `SKILL.md`.
+    /// The path of its `SKILL.md`.
     pub(crate) source: String,
 }
 
-/// The skills of these names below `folder`, without those that are known already.
+/// Loads the named skills below `folder` into `known`, except those that `known` already has.
 pub(crate) fn load(
     folder: &Path,
     names: &[String],
@@ -49,7 +49,7 @@ pub(crate) fn load(
             continue;
         }
         if known.len() == MOST {
-            reader.trouble(folder, format!("there are more than {MOST} skills; the rest is left out"));
+            reader.trouble(folder, format!("there are more than {MOST} skills; the rest are left out"));
             return;
         }
         if let Some(skill) = one(folder, name, runtime, reader) {
@@ -62,7 +62,7 @@ fn one(folder: &Path, name: &str, runtime: Option<&str>, reader: &mut Reader) ->
     let place = match folder::inside(folder, name) {
         Ok(place) if !name.contains('/') => place,
         Ok(_) => {
-            reader.trouble(name, "is no name of a skill; left out");
+            reader.trouble(name, "is not the name of a skill; left out");
             return None;
         }
         Err(trouble) => {
@@ -95,7 +95,7 @@ fn one(folder: &Path, name: &str, runtime: Option<&str>, reader: &mut Reader) ->
     if let Some(text) = reader.text(&beside, prompt::FILE_BYTES) {
         match serde_json::from_str(&text) {
             Ok(Value::Array(more)) => tools.extend(more),
-            _ => reader.troubles.push(Trouble::new(&beside, "is no JSON list of tools; left out")),
+            _ => reader.troubles.push(Trouble::new(&beside, "is not a JSON list of tools; left out")),
         }
     }
     Some(Skill {
@@ -110,7 +110,7 @@ fn one(folder: &Path, name: &str, runtime: Option<&str>, reader: &mut Reader) ->
     })
 }
 
-/// The front matter, if there is one, and what is behind it.
+/// Splits a text into its front matter, if there is one, and the rest.
 fn split(text: &str) -> (Option<&str>, &str) {
     let Some(rest) = text.strip_prefix("---").and_then(|rest| rest.split_once('\n')) else {
         return (None, text);
@@ -129,7 +129,7 @@ fn split(text: &str) -> (Option<&str>, &str) {
     (None, text)
 }
 
-/// Whether the skill is for this runtime: it says so, or does not say.
+/// Whether a skill is meant for this runtime: it names it, or names none.
 fn fits(front: &Map<String, Value>, runtime: Option<&str>) -> bool {
     let Some(runtime) = runtime else { return true };
     let wanted = match front.get("runtime") {
@@ -150,7 +150,7 @@ fn words(front: &Map<String, Value>, key: &str) -> Vec<String> {
     list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Checks tool definitions: each an OpenAI function with a name of its own. The first of a name stays.
+/// Returns the valid tool definitions: OpenAI functions with unique names. Of two with the same name, the first is used.
 pub(crate) fn tools<'a>(
     all: impl IntoIterator<Item = (&'a str, &'a Value)>,
     troubles: &mut Vec<Trouble>,
@@ -170,12 +170,12 @@ pub(crate) fn tools<'a>(
                 } else {
                     troubles.push(Trouble::new(
                         source,
-                        format!("the tool `{name}` is there twice; the first one counts"),
+                        format!("the tool `{name}` is defined twice; the first definition is used"),
                     ));
                 }
             }
             _ => {
-                let what = "a tool is no definition in OpenAI's format ({\"type\": \"function\", \"function\": {\"name\": …}}); left out";
+                let what = "a tool is not a definition in OpenAI's format ({\"type\": \"function\", \"function\": {\"name\": …}}); left out";
                 troubles.push(Trouble::new(source, what));
             }
         }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_a_definition_and_its_name_is_there_once() {
+    fn malformed_and_duplicate_tools_are_left_out() {
         let good = json!({ "type": "function", "function": { "name": "look", "parameters": {} } });
         let all = [
             good.clone(),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skill_is_for_the_runtimes_that_it_names() {
+    fn a_skill_is_loaded_for_the_runtimes_that_it_names() {
         let front = |yaml: &str| yaml::mapping(yaml).unwrap();
         for (yaml, hermes) in [
             ("", true),

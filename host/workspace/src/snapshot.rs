@@ -1,8 +1,8 @@
-//! What was going on when the process was told to stop, for whoever starts it again.
+//! The snapshot: the state of the workspace at shutdown, for the next start.
 //!
-//! Every text in it is scrubbed, and what came out of a sandbox is left out: the file lies on a volume that others may
-//! read. It is written whole or not at all, and a stop never waits for it or fails by it. At the start it is read back; one
-//! that cannot be read is set aside under another name, told of, and forgotten.
+//! Secrets are redacted from every text, and the output of sandboxes is left out, because others may read the volume that
+//! holds the file. The file is written whole or not at all, and a failed write does not fail the shutdown. The next start
+//! reads the snapshot; one that cannot be read is logged, renamed and ignored.
 
 use std::fs;
 use std::path::Path;
@@ -16,43 +16,43 @@ use crate::activity::Reading;
 use crate::folder;
 use crate::transcript::Transcript;
 
-/// Most lines of the transcript in it.
+/// The maximum number of transcript lines in a snapshot.
 const LINES: usize = 200;
 
-/// The largest one that is read: `LINES` times the longest line, with room.
+/// The largest snapshot that is read, in bytes: `LINES` times the longest line, and some room.
 const BYTES: usize = 8 << 20;
 
-/// What names the output of a sandbox, in a text.
+/// Marks in a text that identify the output of a sandbox.
 const SANDBOX: [&str; 3] = ["source=sandbox", "tool=run_code", "[sandbox_output]"];
 
-/// The file.
+/// A snapshot, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The workspace.
+    /// The id of the workspace.
     pub workspace_id: String,
-    /// When it was taken.
+    /// The time of the snapshot.
     pub timestamp: String,
-    /// What was being done.
+    /// A description of the newest running turn; empty if there is none.
     #[serde(default)]
     pub current_task: String,
-    /// How many turns were under way.
+    /// The number of running turns.
     #[serde(default)]
     pub active_tasks: usize,
-    /// How long the process had run.
+    /// The uptime of the process.
     #[serde(default)]
     pub uptime_seconds: u64,
-    /// The conversation of the last line.
+    /// The context of the last transcript line.
     #[serde(default)]
     pub session_id: String,
-    /// The rest.
+    /// The part that differs between runtimes.
     #[serde(default)]
     pub adapter: Adapter,
 }
 
-/// The part that runtimes differ in.
+/// The part of a snapshot that differs between runtimes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Adapter {
-    /// The conversation of the last line.
+    /// The context of the last transcript line.
     #[serde(default)]
     pub session_id: String,
     /// The last lines of the transcript.
@@ -63,10 +63,10 @@ pub struct Adapter {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// As things are. What cannot be read from the store is told of, and missing.
+    /// Takes a snapshot. If the transcript cannot be read, that is logged and the snapshot has none.
     pub async fn take(workspace: &str, reading: &Reading, transcript: &Transcript) -> Self {
         let (transcript_lines, session) = transcript.last(LINES).await.unwrap_or_else(|error| {
-            warn!(%error, "the snapshot has no transcript");
+            warn!(%error, "cannot read the transcript; the snapshot has none");
             Default::default()
         });
         Self {
@@ -80,19 +80,19 @@ impl Snapshot {
         }
     }
 
-    /// Writes it down. What goes wrong is told and ends nothing.
+    /// Writes the snapshot to a file. An error is only logged.
     pub fn write(&self, path: &Path, redactor: &Redactor) {
         let written = serde_json::to_value(self).map_err(std::io::Error::other).and_then(|mut value| {
             clean(&mut value, redactor);
             folder::write_private(path, &format!("{value:#}\n"))
         });
         match written {
-            Ok(()) => info!(file = %path.display(), "a snapshot was written"),
-            Err(error) => warn!(file = %path.display(), %error, "no snapshot was written"),
+            Ok(()) => info!(file = %path.display(), "wrote the snapshot"),
+            Err(error) => warn!(file = %path.display(), %error, "snapshot not written"),
         }
     }
 
-    /// Reads it back, if there is one that can be read.
+    /// Reads a snapshot; `None` if the file is missing or cannot be used.
     pub fn read(path: &Path) -> Option<Self> {
         let problem = match folder::text(path, BYTES) {
             Ok(None) => return None,
@@ -109,12 +109,12 @@ impl Snapshot {
         aside.push(".broken");
         let moved = fs::rename(path, &aside).is_ok();
         let aside = Path::new(&aside).display().to_string();
-        warn!(file = %path.display(), problem, moved_to = moved.then_some(aside), "the last snapshot cannot be used");
+        warn!(file = %path.display(), problem, moved_to = moved.then_some(aside), "cannot use the last snapshot; ignored");
         None
     }
 }
 
-/// Scrubs every text, and drops from lists what came out of a sandbox.
+/// Redacts secrets in every text, and removes the output of sandboxes from lists.
 fn clean(value: &mut Value, redactor: &Redactor) {
     match value {
         Value::String(text) => *text = redactor.redact(text).into_owned(),
@@ -151,17 +151,17 @@ mod tests {
     use crate::platform_session::Keys;
 
     #[tokio::test]
-    async fn it_is_read_back_without_secrets_and_without_what_a_sandbox_said() {
+    async fn a_snapshot_holds_no_secrets_and_no_sandbox_output() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(".agent_snapshot.json");
-        let pulse = Activity::default();
-        pulse.begin(&TaskId::fresh(), "deploy");
+        let activity = Activity::default();
+        activity.begin(&TaskId::fresh(), "deploy");
         let line = |text: &str| json!({ "context_id": "ctx", "content": text });
         let said = ["use sk-proj-abcdefghijklmnop", "[sandbox_output] anything at all", "done"].map(line);
         let keys = Keys::open(folder.path(), None);
         let transcript = Transcript::new(Arc::new(Memory::new(1)), keys, said.to_vec());
         let redactor = Redactor::new(["known-secret-value"]);
-        let mut snapshot = Snapshot::take("ws-1", &pulse.read(), &transcript).await;
+        let mut snapshot = Snapshot::take("ws-1", &activity.read(), &transcript).await;
         snapshot.adapter.transcript_lines.push(json!({ "tool": "run_code", "output": "x" }));
         snapshot.adapter.transcript_lines.push(json!({ "content": ["known-secret-value"] }));
         snapshot.write(&path, &redactor);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_one_is_set_aside() {
+    fn an_unreadable_snapshot_is_renamed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("snapshot.json");
         assert_eq!(Snapshot::read(&path), None);

@@ -1,12 +1,12 @@
-//! What was said and done lately, line by line, for those who look over the agent's shoulder.
+//! The transcript: recent messages and events of all tasks, as lines, for people who watch the agent work.
 //!
-//! The lines are made of the log of all tasks when they are asked for, so they are complete, and survive whatever the store
-//! survives. A line has the number of its event, which only grows; a reader passes the number after the last line that it
-//! has. One who begins, or whose number is beyond the end (the store was replaced), gets the last [`LATELY`] appends. Pieces
-//! of an answer are one line, at the end of their turn.
+//! The lines are computed from the log of all tasks on each request, so the transcript is complete and as durable as the
+//! store. A line has the number of its event; numbers only grow, and a reader passes the number after its last line. A new
+//! reader, or one whose number is past the end because the store was replaced, gets the last [`RECENT`] appends. The pieces
+//! of an answer become one line, at the end of their turn.
 //!
-//! What bounds it: [`LINE`] characters of a line, [`ANSWER`] bytes of an answer to the reader, [`SCAN`] events that are
-//! looked at for one: a page may be short, or empty, and say that there is more.
+//! Bounds: [`LINE`] characters per line, [`PAGE`] bytes per page, [`SCAN`] events read for a page. So a page may be short or
+//! even empty while it says that there is more.
 
 use std::sync::Arc;
 
@@ -16,57 +16,58 @@ use talaria_turns::{Begin, Content, Event, Logged, Message, Part, REPLY, Store, 
 
 use crate::platform_session::Keys;
 
-/// Appends that one who begins is shown.
-const LATELY: usize = 5_000;
+/// The number of appends that a new reader gets.
+const RECENT: usize = 5_000;
 
-/// Most characters of one line's text.
+/// The maximum number of characters of a line's text.
 const LINE: usize = 8 * 1024;
 
-/// Most bytes of one answer: the platform's proxy takes 1 MiB.
-const ANSWER: usize = 900 << 10;
+/// The maximum number of bytes of a page: the platform's proxy accepts 1 MiB.
+const PAGE: usize = 900 << 10;
 
-/// Most events that are looked at for one answer, and at a time.
+/// The maximum number of events read for a page: in total, and with one call to the store.
 const SCAN: (usize, usize) = (20_000, 1_000);
 
-/// Most events of a turn that its answer is gathered from.
+/// The maximum number of a turn's events from which its answer is joined.
 const PIECES: u64 = 4_096;
 
-/// The lines.
+/// The transcript of a host.
 pub struct Transcript {
     store: Arc<dyn Store>,
     keys: Keys,
-    /// What a process before said, where the store does not have it: numbered from 1, below everything in a store.
+    /// Lines of an earlier process that the store does not have. Their numbers start at 1, below those of the store.
     before: Vec<Value>,
 }
 
-/// Some of the lines.
+/// A page of the transcript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// The lines.
     pub lines: Vec<Value>,
-    /// What to ask for next.
+    /// The number to pass for the next page.
     pub cursor: u64,
-    /// Whether there is more already.
+    /// Whether there are more lines already.
     pub more: bool,
 }
 
 // === impl Transcript ===
 
 impl Transcript {
-    /// Of what is in this store, after what was said `before`. What the platform and this workspace know is in no line.
+    /// Creates the transcript of a store, preceded by the lines in `before`. The tokens in `keys` are removed from all lines
+    /// of the store.
     pub fn new(store: Arc<dyn Store>, keys: Keys, before: Vec<Value>) -> Self {
         Self { store, keys, before }
     }
 
-    /// At most `limit` lines from the number `since` on.
+    /// Returns at most `limit` lines, starting with the number `since`.
     ///
     /// # Errors
-    /// As the store has it.
+    /// If the store cannot be read.
     pub async fn read(&self, since: u64, limit: usize) -> Result<Page, StoreError> {
         let redactor = self.keys.redactor();
         let (since, mut begin) = self.begin(since).await?;
         let mut page = Page { lines: Vec::new(), cursor: since, more: false };
-        let mut room = Room { lines: limit, bytes: ANSWER };
+        let mut room = Room { lines: limit, bytes: PAGE };
         for (number, line) in (1..).zip(&self.before).filter(|(number, _)| *number >= since) {
             if !room.takes(line) {
                 return Ok(Page { more: true, ..page });
@@ -93,7 +94,7 @@ impl Transcript {
         Ok(Page { more: true, ..page })
     }
 
-    /// The last lines, and the conversation that the last of them belongs to.
+    /// Returns the last lines, and the context of the very last one.
     pub(crate) async fn last(&self, most: usize) -> Result<(Vec<Value>, String), StoreError> {
         let redactor = self.keys.redactor();
         let (mut lines, mut begin) = (self.before.clone(), Begin::Last(most.saturating_mul(4)));
@@ -111,13 +112,13 @@ impl Transcript {
         Ok((lines, context))
     }
 
-    /// Where one goes on who asks for this number, and where that is in the store.
+    /// Returns the number from which a reader that asks for `since` continues, and the position of that number in the store.
     async fn begin(&self, since: u64) -> Result<(u64, Begin), StoreError> {
         let last = self.store.log(Begin::Last(1), usize::MAX).await?;
         let last = last.last().map_or(self.before.len() as u64, |last| last.number);
         Ok(match since {
-            0 => (0, Begin::Last(LATELY)),
-            beyond if beyond > last + 1 => (0, Begin::Last(LATELY)),
+            0 => (0, Begin::Last(RECENT)),
+            beyond if beyond > last + 1 => (0, Begin::Last(RECENT)),
             since => (since, Begin::At(since)),
         })
     }
@@ -140,7 +141,7 @@ impl Transcript {
             }
             Event::Late(artifact) => ("assistant", parts(&artifact.parts)),
             Event::Note { name, value } => ("event", format!("{name} {value}")),
-            // The pieces are told with the end of their turn, and the whole says nothing more in words.
+            // The pieces appear in the line that ends their turn; the whole answer would only repeat them.
             Event::Artifact { .. } | Event::Whole(_) | Event::Checkpoint(_) => return Ok(None),
         };
         let cut: String = redactor.redact(&text).chars().take(LINE).collect();
@@ -154,13 +155,13 @@ impl Transcript {
         Ok((!cut.is_empty()).then_some(line))
     }
 
-    /// The pieces of the answer that this status ends.
+    /// Joins the pieces of the answer of the turn that this status ends.
     async fn answer(&self, end: &Logged) -> Result<String, StoreError> {
         let last = end.entry.sequence.saturating_sub(1);
         let first = last.saturating_sub(PIECES);
         let limit = usize::try_from(last - first).unwrap_or_default();
         let events = match self.store.events(&end.key, first, limit).await {
-            // It was forgotten in between.
+            // The task was deleted in the meantime.
             Err(StoreError::NotFound) => return Ok(String::new()),
             events => events?,
         };
@@ -178,14 +179,14 @@ impl Transcript {
     }
 }
 
-/// What a page can still take.
+/// The room that is left on a page.
 struct Room {
     lines: usize,
     bytes: usize,
 }
 
 impl Room {
-    /// Takes a line, if there is room. The first one always fits: a line is bounded.
+    /// Uses up the room for a line; returns false if it does not fit. The first line always fits, since lines are bounded.
     fn takes(&mut self, line: &Value) -> bool {
         let bytes = line.to_string().len();
         let fits = self.lines > 0 && bytes <= self.bytes;
@@ -222,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    const SECRET: &str = "what-only-the-platform-knows";
+    const SECRET: &str = "a-token-of-the-platform";
 
     fn keys() -> Keys {
         let folder = tempfile::tempdir().unwrap();
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_gets_every_line_once() {
+    async fn a_reader_gets_each_line_once() {
         let store = Arc::new(Memory::new(100));
         let transcript = Transcript::new(Arc::clone(&store) as _, keys(), Vec::new());
         let nothing = transcript.read(0, 10).await.unwrap();
@@ -284,15 +285,23 @@ mod tests {
             }
         }
         assert_eq!(one_by_one, all.lines);
-        assert_eq!(transcript.read(since, 10).await.unwrap().lines, [Value::Null; 0], "nothing is new");
-        assert_eq!(transcript.read(1 << 50, 10).await.unwrap().lines, all.lines, "a number of another store");
+        assert_eq!(
+            transcript.read(since, 10).await.unwrap().lines,
+            [Value::Null; 0],
+            "there are no new lines"
+        );
+        assert_eq!(
+            transcript.read(1 << 50, 10).await.unwrap().lines,
+            all.lines,
+            "the number is from another store"
+        );
         let (last, context) = transcript.last(2).await.unwrap();
         assert_eq!(last, all.lines[3..]);
         assert_eq!(context, all.lines[4]["context_id"].as_str().unwrap());
     }
 
     #[tokio::test]
-    async fn what_was_said_before_comes_first_where_the_store_forgot_it() {
+    async fn lines_of_an_earlier_process_come_first() {
         let store = Arc::new(Memory::new(100));
         let before = ["a", "b"].map(|text| json!({ "type": "user", "content": text }));
         let transcript = Transcript::new(Arc::clone(&store) as _, keys(), before.to_vec());

@@ -109,7 +109,7 @@ pub(crate) fn run(args: &[&str], root: &Path) -> Result<Tally> {
         .collect();
     ensure!(
         !chosen.is_empty(),
-        "there is no such framework; there are {}",
+        "there is no such framework; the frameworks are {}",
         FRAMEWORKS.map(|framework| framework.name).join(", ")
     );
     let home = target(root)?.join("interop");
@@ -144,9 +144,9 @@ impl<'a> Request<'a> {
                     ensure!(args.next() == Some("json"), "--output takes json");
                     request.json = true;
                 }
-                "--stream" => request.stream = Some(args.next().context("--stream takes a form")?),
+                "--stream" => request.stream = Some(args.next().context("--stream needs a value")?),
                 name if !name.starts_with('-') && request.name.is_none() => request.name = Some(name),
-                other => bail!("{other} is not understood here"),
+                other => bail!("unknown argument {other}"),
             }
         }
         Ok(request)
@@ -270,9 +270,12 @@ impl Upstream {
             .spawn()
             .context("cannot start the scripted agent")?;
         let mut line = String::new();
-        let out = child.stdout.take().context("its output is piped")?;
+        let out = child.stdout.take().context("the scripted agent has no piped output")?;
         BufReader::new(out).read_line(&mut line)?;
-        let port = line.trim().parse().with_context(|| format!("the scripted agent said {line:?}"))?;
+        let port = line
+            .trim()
+            .parse()
+            .with_context(|| format!("the scripted agent printed {line:?} instead of its port"))?;
         Ok(Self { child, port })
     }
 }

@@ -134,7 +134,7 @@ impl Results {
         let parts =
             document.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
         let (before, after) =
-            parts.with_context(|| format!("{} has no place for the table", file.display()))?;
+            parts.with_context(|| format!("{} lacks the marks around the table", file.display()))?;
         fs::write(file, format!("{before}{BEGIN}\n{}\n{END}{after}", self.table()))
             .with_context(|| format!("cannot write {}", file.display()))
     }

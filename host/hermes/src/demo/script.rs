@@ -1,23 +1,24 @@
-//! What the stand-in says: a request's body in, the gateway's shapes out. No sockets, no clock but the date.
+//! The demo gateway's answers: turns the body of a request into a response in the gateway's format. It uses no sockets, and
+//! the clock only for the date of a response.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-/// The real gateway cuts a prompt here, silently.
+/// The longest prompt, in characters. The real gateway silently truncates longer ones.
 const LONGEST_PROMPT: usize = 65_536;
-/// How much of a prompt is said back.
+/// The number of characters of a prompt that the answer quotes.
 const QUOTED: usize = 500;
-/// How long `slow` takes.
+/// The delay of the answer to a prompt that starts with `slow`.
 const SLOW: Duration = Duration::from_secs(2);
 
 const FAILURE: &str = "the demo gateway failed, because the prompt starts with `fail`";
 
-/// One turn, as the gateway was asked for it.
+/// A turn that a client requested.
 pub(super) struct Turn {
-    /// Whether the answer is to be streamed.
+    /// Whether to stream the answer.
     pub(super) stream: bool,
-    /// How it ends.
+    /// The end of the turn.
     pub(super) ending: Ending,
     id: String,
     created: u64,
@@ -25,19 +26,19 @@ pub(super) struct Turn {
     prompt: String,
 }
 
-/// How a turn ends.
+/// The end of a turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// With this answer.
+    /// The turn succeeds with this answer.
     Stopped(String),
-    /// With this error, in a 200.
+    /// The turn fails with this error, in a response with status 200.
     Failed(&'static str),
 }
 
 // === impl Turn ===
 
 impl Turn {
-    /// Reads a request's body; `None` if there is nothing to answer in it.
+    /// Parses the body of a request; `None` if it has no message to answer.
     pub(super) fn read(body: &Value) -> Option<Self> {
         let messages = body.get("messages")?.as_array()?;
         let last =
@@ -52,12 +53,12 @@ impl Turn {
         Some(Self { stream, ending, id, created, model, prompt })
     }
 
-    /// How long the answer takes.
+    /// The delay before the answer.
     pub(super) fn pause(&self) -> Duration {
         if starts_with_word(&self.prompt, "slow") { SLOW } else { Duration::ZERO }
     }
 
-    /// The session that the gateway would have made of it.
+    /// The id of the session that the real gateway would create.
     pub(super) fn session(&self) -> String {
         format!("api-{}", self.id.trim_start_matches("chatcmpl-").get(..16).unwrap_or_default())
     }
@@ -84,7 +85,7 @@ impl Turn {
         completion
     }
 
-    /// The streamed answer: each a whole server-sent event.
+    /// The streamed answer, as complete server-sent events.
     pub(super) fn events(&self) -> Vec<String> {
         let mut events = vec![data(&self.chunk(json!({ "role": "assistant" }), None))];
         let used_tool = self.prompt.to_lowercase().contains("tool");
@@ -100,7 +101,7 @@ impl Turn {
         }
         if let Ending::Stopped(answer) = &self.ending {
             for (index, word) in answer.split_inclusive(' ').enumerate() {
-                // The real gateway does this after a tool; the whole text does not have it.
+                // The real gateway inserts a blank line after a tool call, but only into the stream.
                 let lead = if used_tool && index == 0 { "\n\n" } else { "" };
                 events.push(data(&self.chunk(json!({ "content": format!("{lead}{word}") }), None)));
             }
@@ -126,7 +127,7 @@ impl Turn {
         })
     }
 
-    /// A word is a token, here.
+    /// The usage, which counts each word as a token.
     fn usage(&self) -> Value {
         let answer = match &self.ending {
             Ending::Stopped(answer) => answer.as_str(),
@@ -152,9 +153,9 @@ fn ending(prompt: &str) -> Ending {
     if starts_with_word(prompt, "fail") {
         return Ending::Failed(FAILURE);
     }
-    let said = prompt.trim();
-    let mut quoted: String = said.chars().take(QUOTED).collect();
-    if quoted.len() < said.len() {
+    let prompt = prompt.trim();
+    let mut quoted: String = prompt.chars().take(QUOTED).collect();
+    if quoted.len() < prompt.len() {
         quoted.push('…');
     }
     Ending::Stopped(format!(
@@ -167,7 +168,7 @@ fn starts_with_word(prompt: &str, word: &str) -> bool {
     prompt.trim_start().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
-/// A message's content: a string, or parts of which the text counts.
+/// The text of a message's content, which is a string or a list of parts.
 fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_message_that_is_not_the_systems_is_the_prompt() {
+    fn the_prompt_is_the_last_message_that_is_not_a_system_message() {
         let body = json!({ "messages": [
             { "role": "user", "content": "first" },
             { "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] },
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_decides() {
+    fn the_prompt_selects_the_behaviour() {
         assert_eq!(turn("slowly now").pause(), SLOW);
         assert_eq!(turn("not slow").pause(), Duration::ZERO);
         assert_eq!(turn(" Fail please").ending, Ending::Failed(FAILURE));
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_streamed_pieces_are_the_whole() {
+    fn the_streamed_chunks_add_up_to_the_answer() {
         let turn = turn("use a tool");
         let Ending::Stopped(answer) = &turn.ending else { panic!("an answer") };
         let mut pieces = String::new();
@@ -242,6 +243,6 @@ mod tests {
             events.iter().filter(|event| event.starts_with("event: hermes.tool.progress\n")).count(),
             2
         );
-        assert!(events.len() > 8, "an answer is several pieces");
+        assert!(events.len() > 8, "the answer comes in several chunks");
     }
 }

@@ -1,4 +1,4 @@
-//! The gateway's supervision, with a gateway that does what a file tells it.
+//! Supervision of the gateway, with a fake gateway whose behaviour is controlled by files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -15,7 +15,7 @@ use talaria_hermes::gateway::{Config, Launch, Plugin, Settings, Supervisor, User
 use talaria_turns::Workspace;
 use tokio_util::sync::CancellationToken;
 
-/// Serves `/health` on the port of its `.env`, unless a file says how to fail.
+/// A gateway that serves `/health` on the port in its `.env`, unless a file makes it fail.
 const FAKE: &str = r#"
 import http.server, json, os, signal, sys, time
 home = os.environ["HERMES_HOME"]
@@ -91,7 +91,7 @@ async fn healthy(port: u16, wanted: bool) {
 const PATIENT: Duration = talaria_fakes::PATIENCE;
 
 #[tokio::test]
-async fn a_gateway_is_started_restarted_and_stopped_in_order() {
+async fn starts_restarts_and_stops_the_gateway() {
     let home = tempfile::tempdir().unwrap();
     let config = config(home.path(), PATIENT);
     let port = config.settings.port;
@@ -118,7 +118,7 @@ async fn a_gateway_is_started_restarted_and_stopped_in_order() {
 }
 
 #[tokio::test]
-async fn one_that_fails_is_explained_and_ends_nothing() {
+async fn explains_a_failed_start_and_keeps_trying() {
     let home = tempfile::tempdir().unwrap();
     fs::write(
         home.path().join("fail"),
@@ -133,9 +133,9 @@ async fn one_that_fails_is_explained_and_ends_nothing() {
     assert!(said.contains("likely cause: the API server does not take its key"), "{said}");
     assert!(
         said.contains("API_SERVER_KEY=[REDACTED:key] is a placeholder"),
-        "its last words, without secrets: {said}"
+        "its last output, without secrets: {said}"
     );
-    // Once what was wrong is put right, it comes up by itself.
+    // Once the cause is fixed, the gateway starts without further action.
     fs::remove_file(home.path().join("fail")).unwrap();
     let stop = CancellationToken::new();
     let driving = async {
@@ -146,7 +146,7 @@ async fn one_that_fails_is_explained_and_ends_nothing() {
 }
 
 #[tokio::test]
-async fn one_that_never_answers_is_given_up_on_after_the_wait() {
+async fn gives_up_on_a_gateway_that_is_not_healthy_in_time() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("hang"), "").unwrap();
     let config = config(home.path(), Duration::from_millis(300));
@@ -158,16 +158,16 @@ async fn one_that_never_answers_is_given_up_on_after_the_wait() {
     stop.cancel();
     supervisor.run(stop).await;
     let nobody = Command::new("kill").args(["-0", id]).status().unwrap();
-    assert!(!nobody.success(), "nothing stays behind");
+    assert!(!nobody.success(), "the process is stopped");
 }
 
 #[tokio::test]
-async fn what_an_earlier_bridge_left_behind_is_ended_first() {
+async fn stops_the_gateway_of_an_earlier_process_first() {
     let home = tempfile::tempdir().unwrap();
     let config = config(home.path(), PATIENT);
     let mut first = Supervisor::new(config.clone(), None, say);
     assert!(first.up().await);
-    // A bridge that is killed drops nothing.
+    // A killed process does not run destructors.
     std::mem::forget(first);
     let mut second = Supervisor::new(config, None, say);
     assert!(second.up().await);
@@ -179,7 +179,7 @@ async fn what_an_earlier_bridge_left_behind_is_ended_first() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_workspaces_model_and_prompt_reaches_it() {
+async fn changes_of_the_model_and_prompt_reach_the_gateway() {
     let home = tempfile::tempdir().unwrap();
     let workspace = Arc::new(Mutex::new(Workspace {
         model: Some("first".into()),
@@ -187,7 +187,7 @@ async fn a_change_of_the_workspaces_model_and_prompt_reaches_it() {
         ..Workspace::default()
     }));
     let mut config = config(home.path(), PATIENT);
-    // A program that serves, and that takes `config set` down.
+    // A program that serves, and records the arguments of `config set`.
     let script = home.path().join("hermes");
     let python = format!(
         "#!/bin/sh\n[ \"$1\" = config ] && echo \"$@\" > {0}/told && exit 0\nexec python3 {0}/fake.py\n",
@@ -217,7 +217,7 @@ async fn a_change_of_the_workspaces_model_and_prompt_reaches_it() {
             ..Workspace::default()
         };
         *workspace.lock().unwrap() = two;
-        soon("the gateway is told", async {
+        soon("the gateway gets the change", async {
             while soul() != "You are two." || !home.path().join("told").exists() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -230,17 +230,17 @@ async fn a_change_of_the_workspaces_model_and_prompt_reaches_it() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_told() {
+async fn a_missing_program_is_a_failed_start() {
     let home = tempfile::tempdir().unwrap();
     let mut config = config(home.path(), PATIENT);
     config.launch.command = vec!["/no/such/hermes".into(), "gateway".into()];
     assert!(!Supervisor::new(config, None, say).up().await);
 }
 
-/// A user that every machine has, and that owns nothing.
+/// A user that exists on every machine and owns nothing.
 const NOBODY: &str = "nobody";
 
-/// Where the test that runs as root runs itself again as somebody else.
+/// The variable that is set when a test that runs as root runs itself again as [`NOBODY`].
 const AGAIN: &str = "TALARIA_TEST_AS_NOBODY";
 
 fn id_of(flag: &str) -> u32 {
@@ -249,7 +249,7 @@ fn id_of(flag: &str) -> u32 {
 }
 
 #[tokio::test]
-async fn as_root_it_runs_as_its_user_and_otherwise_says_that_this_needs_root() {
+async fn runs_the_gateway_as_its_user_which_needs_root() {
     let home = tempfile::tempdir().unwrap();
     let is_root = home.path().metadata().unwrap().uid() == 0;
     assert!(!is_root || std::env::var_os(AGAIN).is_none());
@@ -268,10 +268,10 @@ async fn as_root_it_runs_as_its_user_and_otherwise_says_that_this_needs_root() {
     let whoami: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(home.path().join("whoami")).unwrap()).unwrap();
     assert_eq!(whoami["ids"], serde_json::json!([uid, uid, gid, gid]));
-    assert_eq!(whoami["groups"], serde_json::json!([]), "none of root's");
+    assert_eq!(whoami["groups"], serde_json::json!([]), "none of root's groups");
     assert_eq!(whoami["variables"][0], User::named(NOBODY).unwrap().home().to_str().unwrap());
     assert_eq!((&whoami["variables"][1], &whoami["variables"][2]), (&NOBODY.into(), &NOBODY.into()));
-    // The gateway is up, so it could read the port there.
+    // The gateway is up, so its user can read `.env`, which has the port.
     for name in ["", ".env", ".clean_shutdown"] {
         let metadata = home.path().join(name).metadata().unwrap();
         assert_eq!((metadata.uid(), metadata.gid()), (uid, gid), "{name:?}");
@@ -282,12 +282,12 @@ async fn as_root_it_runs_as_its_user_and_otherwise_says_that_this_needs_root() {
     supervisor.run(stop).await;
     assert_eq!(fs::read_to_string(home.path().join("stopped")).unwrap(), "in order");
 
-    // The other branch, by somebody who is not root. The program is where that user can read it.
+    // Runs the other branch as a user that is not root, with a copy of this program that the user can read.
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = folder.path().join("test");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    let name = "gateway::as_root_it_runs_as_its_user_and_otherwise_says_that_this_needs_root";
+    let name = "gateway::runs_the_gateway_as_its_user_which_needs_root";
     let mut again = Command::new(&program);
     again.args(["--exact", name, "--nocapture"]).env(AGAIN, "1").current_dir("/").uid(uid).gid(gid);
     let output = again.output().unwrap();
@@ -300,7 +300,7 @@ async fn as_root_it_runs_as_its_user_and_otherwise_says_that_this_needs_root() {
 }
 
 #[tokio::test]
-async fn what_its_user_lays_into_its_home_leads_root_nowhere() {
+async fn root_does_not_follow_links_that_the_user_put_into_the_home() {
     let home = tempfile::tempdir().unwrap();
     let outside = tempfile::tempdir().unwrap();
     let precious = outside.path().join("precious");
@@ -310,7 +310,7 @@ async fn what_its_user_lays_into_its_home_leads_root_nowhere() {
     }
     let is_root = home.path().metadata().unwrap().uid() == 0;
     let mut config = config(home.path(), PATIENT);
-    // Whoever is not root has no other user; but that nothing is written through a link holds for all.
+    // Only root can use another user, but no user's gateway writes through a link.
     config.launch.user = is_root.then(|| User::named(NOBODY).unwrap());
     let mut supervisor = Supervisor::new(config.clone(), None, say);
     assert!(supervisor.up().await);
@@ -319,8 +319,8 @@ async fn what_its_user_lays_into_its_home_leads_root_nowhere() {
     supervisor.run(stop).await;
     let metadata = precious.metadata().unwrap();
     assert_eq!(fs::read_to_string(&precious).unwrap(), "untouched");
-    assert_eq!(metadata.uid(), outside.path().metadata().unwrap().uid(), "it was given to nobody");
-    // Its output would be written where root may write.
+    assert_eq!(metadata.uid(), outside.path().metadata().unwrap().uid(), "its owner did not change");
+    // Through this link, the output would go to a file that only root may write.
     fs::remove_file(home.path().join("gateway.log")).unwrap();
     symlink(&precious, home.path().join("gateway.log")).unwrap();
     assert_eq!(Supervisor::new(config, None, say).up().await, !is_root);

@@ -1,4 +1,4 @@
-//! Expected replies and letters: what is written of them, and what is read.
+//! Writes and reads expected replies and their callbacks. The table of callbacks is called `letters`.
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -10,23 +10,23 @@ use super::Sqlite;
 use super::fault::Fault;
 use super::write::{self, millis, natural};
 
-/// One thing to write.
+/// A write.
 pub(super) enum Write {
-    /// An announcement, new or again.
-    Announce(ExpectedReply),
-    /// Announcements that were withdrawn.
+    /// Inserts or replaces an expected reply.
+    Expect(ExpectedReply),
+    /// Marks expected replies as withdrawn.
     Withdraw(Box<[Box<str>]>, Timestamp),
-    /// Announcements to forget, with their letters.
-    Discard(Box<[Box<str>]>),
-    /// A letter for an announced message.
-    Keep(Box<str>, StoredCallback),
+    /// Deletes expected replies and their callbacks.
+    Delete(Box<[Box<str>]>),
+    /// Inserts a callback for an expected reply.
+    Put(Box<str>, StoredCallback),
 }
 
 impl Write {
-    /// Writes it, within the transaction that is open. What is refused has written nothing.
+    /// Performs the write within the open transaction. A write that fails changes nothing.
     pub(super) fn run(&self, connection: &Connection) -> Result<u64, Fault> {
         match self {
-            Self::Announce(announced) => announce(connection, announced)?,
+            Self::Expect(expected) => expect(connection, expected)?,
             Self::Withdraw(messages, at) => {
                 let mut close =
                     connection.prepare_cached("UPDATE expected SET closed_at = ?2 WHERE message = ?1")?;
@@ -34,20 +34,20 @@ impl Write {
                     close.execute(params![message, millis(*at)])?;
                 }
             }
-            Self::Discard(messages) => {
+            Self::Delete(messages) => {
                 let mut delete = connection.prepare_cached("DELETE FROM expected WHERE message = ?1")?;
                 for message in messages {
                     delete.execute([message])?;
                 }
             }
-            Self::Keep(message, letter) => keep(connection, message, letter)?,
+            Self::Put(message, callback) => put(connection, message, callback)?,
         }
         Ok(0)
     }
 }
 
-fn announce(connection: &Connection, announced: &ExpectedReply) -> Result<(), Fault> {
-    let ExpectedReply { message, chat, task, executor, at, closed } = announced;
+fn expect(connection: &Connection, expected: &ExpectedReply) -> Result<(), Fault> {
+    let ExpectedReply { message, chat, task, executor, at, closed } = expected;
     connection
         .prepare_cached(
             "INSERT INTO expected (message, chat, owner, task, executor, at, closed_at)
@@ -73,40 +73,40 @@ fn announce(connection: &Connection, announced: &ExpectedReply) -> Result<(), Fa
     Ok(())
 }
 
-fn keep(connection: &Connection, message: &str, letter: &StoredCallback) -> Result<(), Fault> {
-    let kept = connection
+fn put(connection: &Connection, message: &str, callback: &StoredCallback) -> Result<(), Fault> {
+    let inserted = connection
         .prepare_cached(
             "INSERT INTO letters (expected, is_reply, is_late, digest, at, body)
              SELECT key, ?2, ?3, ?4, ?5, ?6 FROM expected WHERE message = ?1",
         )?
         .execute(params![
             message,
-            letter.is_reply,
-            letter.is_late,
-            letter.digest,
-            millis(letter.at),
-            letter.body
+            callback.is_reply,
+            callback.is_late,
+            callback.digest,
+            millis(callback.at),
+            callback.body
         ])?;
-    match kept {
+    match inserted {
         0 => Err(StoreError::NotFound.into()),
         _ => Ok(()),
     }
 }
 
-fn announced(connection: &Connection) -> Result<(Vec<ExpectedReply>, Vec<CallbackHeader>), Fault> {
+fn expected(connection: &Connection) -> Result<(Vec<ExpectedReply>, Vec<CallbackHeader>), Fault> {
     let mut select = connection
         .prepare("SELECT message, chat, owner, task, executor, at, closed_at FROM expected ORDER BY key")?;
     let mut rows = select.query([])?;
-    let mut announced = Vec::new();
+    let mut expected = Vec::new();
     while let Some(row) = rows.next()? {
         let (owner, task): (String, String) = (row.get(2)?, row.get(3)?);
         let owner = if owner.is_empty() { Principal::anyone() } else { Principal::named(&owner) };
-        announced.push(ExpectedReply {
+        expected.push(ExpectedReply {
             message: row.get(0)?,
             chat: row.get(1)?,
             task: TaskKey { owner, task: task.parse()? },
             executor: row.get(4)?,
-            at: moment(row, 5)?,
+            at: timestamp(row, 5)?,
             closed: row.get::<_, Option<i64>>(6)?.map(|at| Timestamp::from_millis(natural(at))),
         });
     }
@@ -114,7 +114,7 @@ fn announced(connection: &Connection) -> Result<(Vec<ExpectedReply>, Vec<Callbac
         "SELECT expected.message, is_reply, is_late, digest, length(body)
          FROM letters JOIN expected ON expected.key = letters.expected ORDER BY number",
     )?;
-    let envelope = |row: &Row<'_>| {
+    let header = |row: &Row<'_>| {
         Ok(CallbackHeader {
             message: row.get(0)?,
             is_reply: row.get(1)?,
@@ -123,11 +123,11 @@ fn announced(connection: &Connection) -> Result<(Vec<ExpectedReply>, Vec<Callbac
             bytes: usize::try_from(row.get::<_, i64>(4)?).unwrap_or_default(),
         })
     };
-    let envelopes = select.query_map([], envelope)?.collect::<rusqlite::Result<_>>()?;
-    Ok((announced, envelopes))
+    let headers = select.query_map([], header)?.collect::<rusqlite::Result<_>>()?;
+    Ok((expected, headers))
 }
 
-fn letter(connection: &Connection, message: &str, place: usize) -> Result<Option<StoredCallback>, Fault> {
+fn callback(connection: &Connection, message: &str, place: usize) -> Result<Option<StoredCallback>, Fault> {
     let found = connection
         .prepare_cached(
             "SELECT is_reply, is_late, digest, letters.at, body
@@ -139,7 +139,7 @@ fn letter(connection: &Connection, message: &str, place: usize) -> Result<Option
                 is_reply: row.get(0)?,
                 is_late: row.get(1)?,
                 digest: row.get(2)?,
-                at: moment(row, 3)?,
+                at: timestamp(row, 3)?,
                 body: row.get(4)?,
             })
         })
@@ -147,40 +147,40 @@ fn letter(connection: &Connection, message: &str, place: usize) -> Result<Option
     Ok(found)
 }
 
-fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+fn timestamp(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     Ok(Timestamp::from_millis(natural(row.get(column)?)))
 }
 
 #[async_trait]
 impl CallbackStore for Sqlite {
     async fn expected(&self) -> Result<(Vec<ExpectedReply>, Vec<CallbackHeader>), StoreError> {
-        self.readers.read(announced).await
+        self.readers.read(expected).await
     }
 
-    async fn expect(&self, announced: &ExpectedReply) -> Result<(), StoreError> {
-        self.write_letters(Write::Announce(announced.clone())).await
+    async fn expect(&self, expected: &ExpectedReply) -> Result<(), StoreError> {
+        self.write_callbacks(Write::Expect(expected.clone())).await
     }
 
     async fn withdraw(&self, messages: &[Box<str>], at: Timestamp) -> Result<(), StoreError> {
-        self.write_letters(Write::Withdraw(messages.into(), at)).await
+        self.write_callbacks(Write::Withdraw(messages.into(), at)).await
     }
 
     async fn delete(&self, messages: &[Box<str>]) -> Result<(), StoreError> {
-        self.write_letters(Write::Discard(messages.into())).await
+        self.write_callbacks(Write::Delete(messages.into())).await
     }
 
-    async fn put(&self, message: &str, letter: &StoredCallback) -> Result<(), StoreError> {
-        self.write_letters(Write::Keep(message.into(), letter.clone())).await
+    async fn put(&self, message: &str, callback: &StoredCallback) -> Result<(), StoreError> {
+        self.write_callbacks(Write::Put(message.into(), callback.clone())).await
     }
 
     async fn callback(&self, message: &str, place: usize) -> Result<Option<StoredCallback>, StoreError> {
         let message = message.to_owned();
-        self.look_ups.read(move |connection| letter(connection, &message, place)).await
+        self.look_ups.read(move |connection| callback(connection, &message, place)).await
     }
 }
 
 impl Sqlite {
-    async fn write_letters(&self, write: Write) -> Result<(), StoreError> {
+    async fn write_callbacks(&self, write: Write) -> Result<(), StoreError> {
         self.writer.write(write::Write::Callbacks(write)).await.map(drop)
     }
 }

@@ -1,4 +1,4 @@
-//! What a prompt is made of, in which order, and what happens to what cannot be used.
+//! The pieces of a prompt, their order, and files that cannot be used.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ impl Folder {
         Arc::new(Assembly::new(places, Manifest::default()))
     }
 
-    /// The sources, without the way to the folder.
+    /// The sources of the pieces, relative to the folder.
     fn sources(&self, assembled: &Assembled) -> Vec<String> {
         let root = format!("{}/", self.0.path().display());
         assembled.pieces.iter().map(|piece| piece.source.replace(&root, "")).collect()
@@ -44,7 +44,7 @@ fn peer(name: &str) -> Peer {
 }
 
 #[test]
-fn everything_is_in_its_place_and_says_where_it_is_from() {
+fn pieces_are_in_order_and_name_their_sources() {
     let folder = Folder::new();
     folder
         .write("configs/config.yaml", "model: m\nprompt_files: [a.md, sub/b.md]\nskills: [own, both]\n")
@@ -60,7 +60,7 @@ fn everything_is_in_its_place_and_says_where_it_is_from() {
         .write("shared/q/skills/both/SKILL.md", "the plugin's")
         .write("shared/q/skills/third/SKILL.md", "third");
     let assembly = folder.assembly();
-    assembly.surroundings.store(Arc::new(PlatformContext {
+    assembly.platform_context.store(Arc::new(PlatformContext {
         instructions: "be kind".into(),
         peers: vec![peer("ann")],
         children: vec![peer("ben")],
@@ -85,7 +85,7 @@ fn everything_is_in_its_place_and_says_where_it_is_from() {
     ];
     assert_eq!(folder.sources(&assembled), expected);
     let prompt = assembled.workspace.system_prompt.clone().unwrap();
-    // What the Python runtime makes of the same files.
+    // The Python runtime's output for the same files.
     let begin = "# Platform Instructions\n\nbe kind\ntext of a\ntext of b\nremembered\n\n## Parent Context\n\n\
                  The following context was shared by your parent workspace:\n\n### plan.md\nthe plan\n\n\
                  \n## Platform Rules\n\nrule\n\n\n## Platform Guidelines\n\nhint\n\n## Your Team";
@@ -101,7 +101,7 @@ fn everything_is_in_its_place_and_says_where_it_is_from() {
 }
 
 #[tokio::test]
-async fn an_edit_reaches_the_next_turn_and_quiet_costs_nothing() {
+async fn an_edit_reaches_the_next_turn_and_unchanged_files_are_not_read_again() {
     let folder = Folder::new();
     folder.write("configs/config.yaml", "").write("configs/system-prompt.md", "one");
     let assembly = folder.assembly();
@@ -116,11 +116,11 @@ async fn an_edit_reaches_the_next_turn_and_quiet_costs_nothing() {
         fs::File::open(folder.0.path().join("configs").join(name)).unwrap().set_modified(far).unwrap();
     }
     let one = assembly.current();
-    assert!(Arc::ptr_eq(&one, &assembly.current()), "nothing is read again");
+    assert!(Arc::ptr_eq(&one, &assembly.current()), "unchanged files are not read again");
 }
 
 #[test]
-fn what_cannot_be_used_is_one_warning_and_the_rest_works() {
+fn a_file_that_cannot_be_used_is_one_problem_and_the_rest_works() {
     let folder = Folder::new();
     folder
         .write("configs/config.yaml", "prompt_files: [good.md, missing.md, ../out.md, huge.md, binary.md, \"a\\nb\"]\nskills: [gone, bad, ../up]\ntools: [{no: tool}]\n")
@@ -135,15 +135,17 @@ fn what_cannot_be_used_is_one_warning_and_the_rest_works() {
     assert_eq!(said.len(), 9, "{said:#?}");
     assert!(said.iter().all(|said| !said.contains('\n')), "{said:#?}");
 
-    // A manifest that turns bad counts as it was.
+    // An invalid manifest is ignored in favour of the last valid one.
     folder.write("configs/config.yaml", "a: [");
     let assembled = assembly.current();
     assert!(folder.sources(&assembled).contains(&"configs/good.md".to_owned()));
-    assert!(assembled.troubles.iter().any(|trouble| trouble.to_string().contains("counts as it was before")));
+    assert!(
+        assembled.troubles.iter().any(|trouble| trouble.to_string().contains("using its last valid content"))
+    );
 }
 
 #[test]
-fn a_folder_that_is_not_there_gives_no_prompt_and_no_end() {
+fn a_missing_folder_gives_an_empty_prompt_and_no_panic() {
     let places = Places {
         id: "ws-1".into(),
         folder: Path::new("/no/such/folder").into(),
@@ -159,7 +161,7 @@ fn a_folder_that_is_not_there_gives_no_prompt_and_no_end() {
 }
 
 #[test]
-fn a_prompt_has_an_end() {
+fn a_prompt_is_bounded() {
     let folder = Folder::new();
     let names: Vec<_> = (0..6).map(|n| format!("f{n}.md")).collect();
     folder.write("configs/config.yaml", format!("prompt_files: [{}]", names.join(", ")));

@@ -1,4 +1,4 @@
-//! Registration and heartbeat, over a platform's good and bad days.
+//! Registration and heartbeats, with a platform that works, fails and goes down.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,14 +15,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The host: how it is, and what it was told.
+/// A host with a given status, which records the secrets that it admits.
 #[derive(Default)]
-struct Bridge {
+struct FakeHost {
     status: Mutex<Option<Status>>,
     admitted: Mutex<Vec<String>>,
 }
 
-impl Host for Bridge {
+impl Host for FakeHost {
     fn status(&self) -> Option<Status> {
         self.status.lock().unwrap().clone()
     }
@@ -32,10 +32,10 @@ impl Host for Bridge {
     }
 }
 
-/// A workspace in contact with a platform; it lets go when it is dropped.
+/// A workspace with a session, which ends on drop.
 struct Workspace {
-    bridge: Arc<Bridge>,
-    pulse: Arc<Activity>,
+    host: Arc<FakeHost>,
+    activity: Arc<Activity>,
     assembly: Arc<Assembly>,
     tracker: TaskTracker,
     shutdown: CancellationToken,
@@ -51,10 +51,10 @@ impl Workspace {
             model: None,
         };
         let assembly = Arc::new(Assembly::new(places, Manifest::default()));
-        let (bridge, pulse) = (Arc::new(Bridge::default()), Arc::new(Activity::default()));
+        let (host, activity) = (Arc::new(FakeHost::default()), Arc::new(Activity::default()));
         let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
         let card = watch::Sender::new(json!({ "name": "Researcher", "skills": [] }));
-        let contact = PlatformSession {
+        let session = PlatformSession {
             platform_url: platform.url(),
             url: "http://ws-1:8000".into(),
             card: card.subscribe(),
@@ -68,13 +68,15 @@ impl Workspace {
         };
         let keys = Keys::open(folder, None);
         let wait = Duration::from_secs(30);
-        let host = Arc::clone(&bridge) as Arc<dyn Host>;
         let threads = (&tracker, shutdown.clone());
-        contact.start(&assembly, &keys, Arc::clone(&pulse), host, threads, wait).await.unwrap();
-        Self { bridge, pulse, assembly, tracker, shutdown, card }
+        session
+            .start(&assembly, &keys, Arc::clone(&activity), Arc::clone(&host) as _, threads, wait)
+            .await
+            .unwrap();
+        Self { host, activity, assembly, tracker, shutdown, card }
     }
 
-    /// Gives it a card with this skill; what the platform should hear.
+    /// Changes the card to one with this skill. Returns the card.
     fn learn(&self, skill: &str) -> Value {
         let card = json!({ "name": "Researcher", "skills": [{ "id": skill }] });
         self.card.send_replace(card.clone());
@@ -84,7 +86,7 @@ impl Workspace {
     async fn stop(self) {
         self.shutdown.cancel();
         self.tracker.close();
-        soon("the heart stops", self.tracker.wait()).await;
+        soon("the heartbeats end", self.tracker.wait()).await;
     }
 }
 
@@ -99,7 +101,7 @@ fn any(_: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn the_first_registration_gives_a_token_that_lasts() {
+async fn the_token_of_the_first_registration_survives_a_restart() {
     let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
     let workspace = Workspace::start(&platform, folder.path()).await;
     let expected = json!({ "id": "ws-1", "url": "http://ws-1:8000", "agent_card": { "name": "Researcher", "skills": [] } });
@@ -111,7 +113,7 @@ async fn the_first_registration_gives_a_token_that_lasts() {
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600, "{file}");
     }
-    assert_eq!(*workspace.bridge.admitted.lock().unwrap(), ["inbound-secret-1"]);
+    assert_eq!(*workspace.host.admitted.lock().unwrap(), ["inbound-secret-1"]);
     let (beat, _) = platform.heartbeat(0, "a heartbeat", any).await;
     assert_eq!(beat["workspace_id"], "ws-1");
     for (key, value) in [
@@ -126,10 +128,11 @@ async fn the_first_registration_gives_a_token_that_lasts() {
     for absent in ["runtime_state", "runtime_metadata", "agent_card"] {
         assert!(beat.get(absent).is_none(), "{absent}: {beat}");
     }
-    let (_, _) = platform.heartbeat(1, "what it observed", |beat| beat["observed_generation"] == 7).await;
+    let (_, _) =
+        platform.heartbeat(1, "the observed generation", |beat| beat["observed_generation"] == 7).await;
     workspace.stop().await;
 
-    // After a restart the token is there, and the platform gives none.
+    // After a restart the token is read from its file; the platform does not issue another.
     let again = Workspace::start(&platform, folder.path()).await;
     platform.registered(2).await;
     assert_eq!(platform.token().as_deref(), Some("workspace-token-1"));
@@ -137,23 +140,22 @@ async fn the_first_registration_gives_a_token_that_lasts() {
 }
 
 #[tokio::test]
-async fn turns_and_the_executor_are_told_of_at_once() {
+async fn turns_and_the_executors_status_are_reported_at_once() {
     let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
     let workspace = Workspace::start(&platform, folder.path()).await;
     let task = TaskId::fresh();
-    workspace.pulse.begin(&task, "find papers");
-    let (beat, at) = platform.heartbeat(0, "a busy beat", |beat| beat["active_tasks"] == 1).await;
+    workspace.activity.begin(&task, "find papers");
+    let (beat, at) =
+        platform.heartbeat(0, "a heartbeat during the turn", |beat| beat["active_tasks"] == 1).await;
     assert_eq!(beat["current_task"], "find papers");
-    workspace.pulse.end(&task, Some("[hermes-agent unreachable] no"));
+    workspace.activity.end(&task, Some("[hermes-agent unreachable] no"));
     let (beat, at) = platform.heartbeat(at, "the failure", |beat| beat["error_rate"] == 1.0).await;
     assert_eq!(
         (&beat["sample_error"], &beat["active_tasks"]),
         (&json!("[hermes-agent unreachable] no"), &json!(0))
     );
     let (_, at) = platform
-        .heartbeat(at, "counters that begin again", |beat| {
-            beat["error_rate"] == 0.0 && beat["sample_error"] == ""
-        })
+        .heartbeat(at, "reset counters", |beat| beat["error_rate"] == 0.0 && beat["sample_error"] == "")
         .await;
 
     let status = Status {
@@ -163,7 +165,7 @@ async fn turns_and_the_executor_are_told_of_at_once() {
         wedged: None,
         note: Some("plugin-callback is not ready: down; hermes-runs takes its turns".into()),
     };
-    *workspace.bridge.status.lock().unwrap() = Some(status.clone());
+    *workspace.host.status.lock().unwrap() = Some(status.clone());
     let (beat, at) =
         platform.heartbeat(at, "capabilities", |beat| beat.get("runtime_metadata").is_some()).await;
     let metadata = json!({ "capabilities": { "heartbeat": false, "session": true }, "executor": "hermes-runs", "idle_timeout_seconds": 900 });
@@ -173,27 +175,27 @@ async fn turns_and_the_executor_are_told_of_at_once() {
 
     let wedged =
         Status { idle_timeout_seconds: Some(0), wedged: Some("the gateway is down".into()), ..status };
-    *workspace.bridge.status.lock().unwrap() = Some(wedged);
-    let (beat, _) = platform.heartbeat(at, "the wedge", |beat| beat["runtime_state"] == "wedged").await;
+    *workspace.host.status.lock().unwrap() = Some(wedged);
+    let (beat, _) =
+        platform.heartbeat(at, "the wedged state", |beat| beat["runtime_state"] == "wedged").await;
     assert_eq!(beat["sample_error"], "the gateway is down");
-    assert!(beat["runtime_metadata"].get("idle_timeout_seconds").is_none(), "only when positive: {beat}");
+    assert!(beat["runtime_metadata"].get("idle_timeout_seconds").is_none(), "sent only if positive: {beat}");
     workspace.stop().await;
 }
 
 #[tokio::test]
-async fn a_token_that_was_rotated_is_read_again() {
+async fn a_rotated_token_is_read_from_its_file() {
     let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
     let workspace = Workspace::start(&platform, folder.path()).await;
     let before = platform.heartbeat(0, "a heartbeat", any).await.1;
-    // The platform writes the new token after it counts: for a while every beat is refused.
+    // The new token is valid before the platform writes the file: until then every heartbeat is rejected.
     let token = platform.rotate();
     tokio::time::sleep(Duration::from_millis(100)).await;
     fs::write(folder.path().join(".auth_token"), &token).unwrap();
-    platform.heartbeat(before + 2, "beats with the new token", any).await;
+    platform.heartbeat(before + 2, "heartbeats with the new token", any).await;
     platform.set_secret("inbound-secret-2");
     soon("the new secret", async {
-        while workspace.bridge.admitted.lock().unwrap().last().map(String::as_str) != Some("inbound-secret-2")
-        {
+        while workspace.host.admitted.lock().unwrap().last().map(String::as_str) != Some("inbound-secret-2") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
@@ -202,7 +204,7 @@ async fn a_token_that_was_rotated_is_read_again() {
 }
 
 #[tokio::test]
-async fn a_platform_on_a_bad_day_ends_nothing() {
+async fn heartbeats_survive_every_failure_of_the_platform() {
     let (mut platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
     platform.be(Mood::Refuses(409));
     let workspace = Workspace::start(&platform, folder.path()).await;
@@ -217,35 +219,35 @@ async fn a_platform_on_a_bad_day_ends_nothing() {
 
     platform.go_down();
     let task = TaskId::fresh();
-    workspace.pulse.begin(&task, "while it is down");
-    workspace.pulse.end(&task, Some("lost"));
+    workspace.activity.begin(&task, "while it is down");
+    workspace.activity.end(&task, Some("lost"));
     tokio::time::sleep(Duration::from_millis(100)).await;
     platform.come_back().await;
     let (beat, at) =
-        platform.heartbeat(at, "what happened meanwhile", |beat| beat["error_rate"] == 1.0).await;
+        platform.heartbeat(at, "the failure during the outage", |beat| beat["error_rate"] == 1.0).await;
     assert_eq!(beat["sample_error"], "lost");
 
     platform.forget();
     platform.registered(2).await;
-    platform.heartbeat(at, "beats after the second registration", any).await;
+    platform.heartbeat(at, "heartbeats after the second registration", any).await;
     workspace.stop().await;
 }
 
 #[tokio::test]
-async fn a_first_heartbeat_carries_the_card_when_nobody_could_be_registered() {
+async fn the_first_heartbeat_carries_the_card_if_the_registration_failed() {
     let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
     fs::write(folder.path().join(".auth_token"), "stale").unwrap();
     platform.be(Mood::Refuses(400));
     let workspace = Workspace::start(&platform, folder.path()).await;
     platform.be(Mood::Well);
     let (beat, _) = platform.heartbeat(0, "a heartbeat", any).await;
-    // Either the card came along, or the registration got through before.
+    // Either the heartbeat carries the card, or the registration succeeded before it.
     assert!(beat["agent_card"].is_object() || !platform.registrations().is_empty(), "{beat}");
     workspace.stop().await;
 }
 
 #[tokio::test]
-async fn peers_and_instructions_reach_the_prompt_and_stay_when_the_platform_goes() {
+async fn peers_and_instructions_reach_the_prompt_and_stay_while_the_platform_is_down() {
     let (mut platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
     fs::write(folder.path().join("config.yaml"), "").unwrap();
     let peers = json!([
@@ -282,23 +284,23 @@ async fn peers_and_instructions_reach_the_prompt_and_stay_when_the_platform_goes
 
 const UPDATE_CARD: &str = "/registry/update-card";
 
-/// Returns after some more heartbeats.
+/// Waits for a few more heartbeats.
 async fn some_beats(platform: &FakePlatform) {
-    let heard = platform.heartbeats().len();
-    platform.heartbeat(heard + 2, "more heartbeats", any).await;
+    let count = platform.heartbeats().len();
+    platform.heartbeat(count + 2, "more heartbeats", any).await;
 }
 
 #[tokio::test]
-async fn a_card_that_changed_is_told_once() {
+async fn a_changed_card_is_sent_once() {
     let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
     let workspace = Workspace::start(&platform, folder.path()).await;
     some_beats(&platform).await;
-    assert_eq!(platform.cards(), Vec::<Value>::new(), "the registration told it");
+    assert_eq!(platform.cards(), Vec::<Value>::new(), "the registration delivered the card");
     let search = workspace.learn("search");
     assert_eq!(platform.told_card(1).await, search);
     workspace.learn("search");
     some_beats(&platform).await;
-    assert_eq!(platform.cards(), [search], "the same is no news");
+    assert_eq!(platform.cards(), [search], "an unchanged card is not sent");
     let cite = workspace.learn("cite");
     assert_eq!(platform.told_card(2).await, cite);
     assert_eq!(platform.registrations().len(), 1);
@@ -306,7 +308,7 @@ async fn a_card_that_changed_is_told_once() {
 }
 
 #[tokio::test]
-async fn a_card_that_was_not_taken_is_told_again_until_it_is() {
+async fn a_rejected_card_is_sent_again_until_it_is_accepted() {
     let (mut platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
     let workspace = Workspace::start(&platform, folder.path()).await;
     for status in [400, 401, 500] {
@@ -315,22 +317,22 @@ async fn a_card_that_was_not_taken_is_told_again_until_it_is() {
         some_beats(&platform).await;
         assert!(!platform.cards().contains(&card), "{status}");
         platform.close(UPDATE_CARD, None);
-        let told = platform.cards().len();
-        assert_eq!(platform.told_card(told + 1).await, card, "{status}");
+        let sent = platform.cards().len();
+        assert_eq!(platform.told_card(sent + 1).await, card, "{status}");
     }
-    let told = platform.cards().len();
+    let sent = platform.cards().len();
     platform.go_down();
     workspace.learn("missed");
     let card = workspace.learn("while-it-was-down");
     platform.come_back().await;
-    assert_eq!(platform.told_card(told + 1).await, card, "the newest alone");
+    assert_eq!(platform.told_card(sent + 1).await, card, "only the newest card");
     some_beats(&platform).await;
-    assert_eq!((platform.cards().len(), platform.registrations().len()), (told + 1, 1));
+    assert_eq!((platform.cards().len(), platform.registrations().len()), (sent + 1, 1));
     workspace.stop().await;
 }
 
 #[tokio::test]
-async fn a_platform_that_takes_no_cards_is_registered_with_again_once_for_each() {
+async fn without_card_updates_each_new_card_causes_one_registration() {
     for status in [404, 405, 501] {
         let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
         platform.close(UPDATE_CARD, status);
@@ -340,14 +342,14 @@ async fn a_platform_that_takes_no_cards_is_registered_with_again_once_for_each()
             platform.registered(times).await;
             assert_eq!(platform.registrations()[times - 1]["agent_card"], card, "{status}");
             some_beats(&platform).await;
-            assert_eq!(platform.registrations().len(), times, "{status}: not again while nothing changes");
+            assert_eq!(platform.registrations().len(), times, "{status}: registered again without a change");
         }
         workspace.stop().await;
     }
 }
 
 #[tokio::test]
-async fn whoever_is_not_registered_tells_the_newest_card() {
+async fn an_unregistered_workspace_sends_its_newest_card() {
     let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
     platform.close("/registry/register", 400);
     let workspace = Workspace::start(&platform, folder.path()).await;
@@ -358,6 +360,6 @@ async fn whoever_is_not_registered_tells_the_newest_card() {
     platform.registered(1).await;
     assert_eq!(platform.registrations()[0]["agent_card"], card);
     some_beats(&platform).await;
-    assert_eq!(platform.cards(), Vec::<Value>::new(), "the registration told it");
+    assert_eq!(platform.cards(), Vec::<Value>::new(), "the registration delivered the card");
     workspace.stop().await;
 }

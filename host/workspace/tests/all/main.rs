@@ -1,4 +1,4 @@
-//! What the workspace bridge promises, against a platform that misbehaves.
+//! Tests of a workspace's session with a platform, including one that misbehaves.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
