@@ -27,11 +27,13 @@ use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use home::{FORWARDED, Plugin, Settings, config_in, key_in, plugin_problem, variable_in};
+pub use home::{FORWARDED, Plugin, Settings, key_in};
 pub use process::{Launch, User};
-pub use section::{KEY, Prepared, SHORTEST_KEY, Section, home};
+pub use section::{KEY, Prepared, Section};
 
+pub(crate) use home::{config_in, plugin_problem, variable_in};
 use process::Process;
+pub(crate) use section::{SHORTEST_KEY, home};
 
 /// The number of lines of the gateway's log that are shown after a failure.
 const LOG_LINES: usize = 80;
@@ -208,7 +210,7 @@ impl Supervisor {
 }
 
 /// Why a gateway is not up, as far as its log shows: the likely cause with its fix.
-pub fn likely_cause(log: &Path) -> Option<String> {
+pub(crate) fn likely_cause(log: &Path) -> Option<String> {
     diagnose::likely_cause(&process::tail(log, LOG_LINES))
 }
 

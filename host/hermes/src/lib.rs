@@ -10,11 +10,13 @@
 //! | `wire` | how the platform plugin of hermes-agent posts callbacks |
 //! | `session` | the metadata keys that set session variables |
 //! | `gateway` | how the gateway is configured, prepared, started and kept running |
+//! | `doctor` | what can be wrong with the gateway, and the fixes |
 //! | `demo` | a gateway for trying Talaria out, in this process |
 #![forbid(unsafe_code)]
 
 mod builtins;
 pub mod demo;
+pub mod doctor;
 mod env;
 pub mod gateway;
 mod plugin;

@@ -111,7 +111,7 @@ pub fn key_in(home: &Path) -> Option<SecretString> {
 }
 
 /// The value of a variable in a home's `.env`, if it is set and not empty.
-pub fn variable_in(home: &Path, name: &str) -> Option<SecretString> {
+pub(crate) fn variable_in(home: &Path, name: &str) -> Option<SecretString> {
     let text = files::text(&home.join(".env"), BYTES).ok()??;
     let value_of = |line: &str| {
         let line = line.trim();
@@ -123,7 +123,7 @@ pub fn variable_in(home: &Path, name: &str) -> Option<SecretString> {
 }
 
 /// The contents of a home's `config.yaml`; empty if it is missing or cannot be parsed.
-pub fn config_in(home: &Path) -> Value {
+pub(crate) fn config_in(home: &Path) -> Value {
     let text = files::text(&home.join("config.yaml"), BYTES).ok().flatten().unwrap_or_default();
     Value::Object(yaml::mapping(&text).unwrap_or_default())
 }
@@ -273,7 +273,7 @@ fn below<'m>(map: &'m mut Map<String, Value>, key: &str) -> Result<&'m mut Map<S
 }
 
 /// What is wrong with the plugin's part of a `config.yaml`, and the fix.
-pub fn plugin_problem(home: &Path) -> Option<(String, String)> {
+pub(crate) fn plugin_problem(home: &Path) -> Option<(String, String)> {
     let path = home.join("config.yaml");
     let config = match files::text(&path, BYTES) {
         Ok(Some(text)) => yaml::mapping(&text).ok()?,

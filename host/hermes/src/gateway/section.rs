@@ -55,7 +55,7 @@ pub struct Section {
 pub const KEY: &str = "API_SERVER_KEY";
 
 /// The shortest key that the gateway accepts.
-pub const SHORTEST_KEY: usize = 16;
+pub(crate) const SHORTEST_KEY: usize = 16;
 
 /// What must be known of the gateway before the rest of the configuration is read.
 pub struct Prepared {
@@ -154,7 +154,12 @@ impl Prepared {
 }
 
 /// The gateway's home: the configured one, that of the environment, or the gateway's own default.
-pub fn home(written: Option<&Path>, user: Option<&User>, folder: &Path, env: &Env<'_>) -> Option<PathBuf> {
+pub(crate) fn home(
+    written: Option<&Path>,
+    user: Option<&User>,
+    folder: &Path,
+    env: &Env<'_>,
+) -> Option<PathBuf> {
     let of_user = || user.map(|user| user.home().join(".hermes"));
     let of_home = || env.get("HOME").map(|home| Path::new(&home).join(".hermes"));
     let found = written.map(|path| folder.join(path)).or_else(|| env.get("HERMES_HOME").map(PathBuf::from));

@@ -41,7 +41,7 @@ use talaria_turns::{StreamAs, Workspaces};
 pub(crate) use callback::Callback;
 pub(crate) use card::Card;
 pub(crate) use file::{Limits, Push};
-pub(crate) use talaria_config::secret::{by_name as secret_by_name, read as read_secret};
+pub(crate) use talaria_config::secret::read as read_secret;
 pub(crate) use talaria_config::{ConfigError, Env, HttpUrl, Period, Size, Source};
 pub(crate) use talaria_executors::ExecutorName;
 pub(crate) use value::StoreUrl;

@@ -1,83 +1,90 @@
-//! Ports, folders, clock, and the platform.
+//! Checks this machine: ports, store, volumes, and the platform.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use talaria_hermes::CALLBACK_PATH;
+use talaria_hermes::doctor::{Findings, Probe, json};
 use tokio::net::TcpListener;
 
-use super::{Examination, header, json};
-use crate::config::StoreUrl;
+use crate::config::{Config, StoreUrl};
 
-/// The largest difference between two clocks that is not reported.
-const SKEW: Duration = Duration::from_secs(60);
+/// The checks of this machine in progress.
+pub(super) struct Examination<'a> {
+    pub(super) config: &'a Config,
+    /// The home of the gateway, if it is known.
+    pub(super) gateway_home: Option<PathBuf>,
+    pub(super) probe: &'a Probe,
+    pub(super) findings: &'a mut Findings,
+}
 
 impl Examination<'_> {
-    pub(super) async fn machine(&mut self) {
+    pub(super) async fn run(&mut self) {
         self.port("A2A port", self.config.a2a.listen, "`a2a.listen` or --listen").await;
         if let Some(callback) = &self.config.callback {
             self.port("callback port", callback.listen, "`callback.listen` or MOLECULE_A2A_CALLBACK_PORT")
                 .await;
         }
-        self.operators_port().await;
+        self.admin_port().await;
         self.store();
         self.volumes();
         self.platform().await;
     }
 
-    /// Whether a port can be listened on, or a bridge of ours is there already.
+    /// Checks whether a port is free, or this bridge serves there already.
     async fn port(&mut self, name: &'static str, at: SocketAddr, key: &str) {
         let error = match TcpListener::bind(at).await {
-            Ok(_) => return self.ok(name, format!("{at} is free")),
+            Ok(_) => return self.findings.ok(name, format!("{at} is free")),
             Err(error) => error,
         };
         let here = local(at);
-        let card = self.get(&format!("http://{here}/.well-known/agent-card.json"), None).await;
+        let card = self.probe.get(&format!("http://{here}/.well-known/agent-card.json"), None).await;
         let ours = card.is_ok_and(|card| {
             json(&card).get("name").and_then(serde_json::Value::as_str)
                 == Some(self.config.a2a.card.current().name.as_str())
         });
         let path = self.config.callback.as_ref().map_or(CALLBACK_PATH, |callback| callback.path());
-        let callback = self.get(&format!("http://{here}{path}"), None).await;
+        let callback = self.probe.get(&format!("http://{here}{path}"), None).await;
         // The callback listener answers 405 to a GET.
         if ours || (name == "callback port" && callback.is_ok_and(|answer| answer.status == 405)) {
-            return self.ok(name, format!("a bridge serves at {at} already"));
+            return self.findings.ok(name, format!("a bridge serves at {at} already"));
         }
-        self.fail(
+        self.findings.fail(
             name,
             format!("cannot listen on {at}: {error}"),
             format!("end what listens there, or choose another with {key}"),
         );
     }
 
-    /// The same for the operator's server, which is left out where nobody chose its port and it is taken.
-    async fn operators_port(&mut self) {
+    /// Checks the port of the admin server. If it is taken and was not configured, Talaria serves without that server.
+    async fn admin_port(&mut self) {
         const NAME: &str = "operator's port";
         let (at, chosen) = (self.config.admin.listen, self.config.admin.chosen);
         let error = match TcpListener::bind(at).await {
-            Ok(_) => return self.ok(NAME, format!("{at} is free")),
+            Ok(_) => return self.findings.ok(NAME, format!("{at} is free")),
             Err(error) => error,
         };
-        let health = self.get(&format!("http://{}/healthz", local(at)), None).await;
+        let health = self.probe.get(&format!("http://{}/healthz", local(at)), None).await;
         if health.is_ok_and(|answer| answer.status == 200) {
-            return self.ok(NAME, format!("a bridge serves at {at} already"));
+            return self.findings.ok(NAME, format!("a bridge serves at {at} already"));
         }
         let finding = format!("cannot listen on {at}: {error}");
         let fix = "end what listens there, or choose another with `admin.listen`";
         match chosen {
-            true => self.fail(NAME, finding, fix),
-            false => {
-                self.warn(NAME, format!("{finding}; there will be no /healthz, /readyz and /metrics"), fix)
-            }
+            true => self.findings.fail(NAME, finding, fix),
+            false => self.findings.warn(
+                NAME,
+                format!("{finding}; there will be no /healthz, /readyz and /metrics"),
+                fix,
+            ),
         }
     }
 
     fn store(&mut self) {
         const NAME: &str = "store";
         let StoreUrl::Sqlite(path) = &self.config.store else {
-            return self.warn(
+            return self.findings.warn(
                 NAME,
                 "tasks are kept in memory, and are gone when the process ends",
                 "set `store.url` to a file",
@@ -89,20 +96,20 @@ impl Examination<'_> {
             false => Ok(()),
         };
         match writable(parent(path)).and_then(|()| file()) {
-            Ok(()) => self.ok(NAME, format!("{} can be written", path.display())),
+            Ok(()) => self.findings.ok(NAME, format!("{} can be written", path.display())),
             Err(error) => {
                 let fix = "give the file and its folder to the user that runs talaria, or set `store.url` to another place";
-                self.fail(NAME, format!("{} cannot be written: {error}", path.display()), fix);
+                self.findings.fail(NAME, format!("{} cannot be written: {error}", path.display()), fix);
             }
         }
     }
 
-    /// In a container, what must outlive it must lie on a volume.
+    /// Checks that, in a container, what must outlive it is on a volume.
     fn volumes(&mut self) {
         const NAME: &str = "volume";
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         if !is_layered(&mounts) {
-            return self.ok(NAME, "this is no container whose files go with it");
+            return self.findings.ok(NAME, "this is no container whose files go with it");
         }
         let mut kept: Vec<(&str, PathBuf)> = Vec::new();
         if let StoreUrl::Sqlite(path) = &self.config.store {
@@ -111,14 +118,14 @@ impl Examination<'_> {
         if let Some(workspace) = &self.config.workspace {
             kept.push(("the workspace's folder", workspace.assembly.places().folder.clone()));
         }
-        if let Some(home) = self.home() {
+        if let Some(home) = self.gateway_home.clone() {
             kept.push(("the gateway's home, with sessions and skills,", home));
         }
         for (what, path) in kept {
             let Ok(absolute) = std::path::absolute(&path) else { continue };
             match volume(&mounts, what, &absolute) {
-                Ok(finding) => self.ok(NAME, finding),
-                Err((finding, fix)) => self.warn(NAME, finding, fix),
+                Ok(finding) => self.findings.ok(NAME, finding),
+                Err((finding, fix)) => self.findings.warn(NAME, finding, fix),
             }
         }
     }
@@ -127,22 +134,22 @@ impl Examination<'_> {
         const NAME: &str = "platform";
         let Some(workspace) = &self.config.workspace else { return };
         let (url, folder) = (workspace.platform_url.clone(), workspace.assembly.places().folder.clone());
-        match self.get(&format!("{}/health", url.as_str().trim_end_matches('/')), None).await {
+        match self.probe.get(&format!("{}/health", url.as_str().trim_end_matches('/')), None).await {
             Ok(answer) => {
-                self.ok(NAME, format!("{url} answers ({})", answer.status));
-                self.clock(header(&answer, "date"), url.as_str());
+                self.findings.ok(NAME, format!("{url} answers ({})", answer.status));
+                self.findings.clock(&answer, url.as_str());
             }
-            Err(error) => self.fail(
+            Err(error) => self.findings.fail(
                 NAME,
                 format!("{url} does not answer: {error}"),
                 "correct PLATFORM_URL, or start the platform",
             ),
         }
         match writable(&folder) {
-            Ok(()) => self.ok("workspace folder", format!("{} can be written", folder.display())),
+            Ok(()) => self.findings.ok("workspace folder", format!("{} can be written", folder.display())),
             Err(error) => {
                 let finding = format!("{} cannot be written: {error}", folder.display());
-                self.fail(
+                self.findings.fail(
                     "workspace folder",
                     finding,
                     "tokens and snapshots are kept there: mount it writable, or set WORKSPACE_CONFIG_PATH",
@@ -150,21 +157,9 @@ impl Examination<'_> {
             }
         }
     }
-
-    /// Whether this machine and another agree on the time.
-    pub(super) fn clock(&mut self, date: Option<&str>, whose: &str) {
-        let Some(theirs) = date.and_then(|date| httpdate::parse_http_date(date).ok()) else { return };
-        let now = SystemTime::now();
-        let apart = now.duration_since(theirs).or_else(|_| theirs.duration_since(now)).unwrap_or_default();
-        let finding = format!("this clock and that of {whose} are {} s apart", apart.as_secs());
-        match apart > SKEW {
-            true => self.warn("clock", finding, "set the clock of this machine by NTP"),
-            false => self.ok("clock", finding),
-        }
-    }
 }
 
-/// An address that somebody listens on, as it is called from here.
+/// The address at which a listener on `at` can be called from this machine.
 fn local(at: SocketAddr) -> SocketAddr {
     match at.ip().is_unspecified() {
         true => SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), at.port()),
@@ -179,14 +174,14 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Whether a file can be made in a folder. It is gone again at once.
+/// Creates a file in a folder and deletes it again, to find out whether that is possible.
 fn writable(folder: &Path) -> std::io::Result<()> {
     let path = folder.join(format!(".talaria-doctor-{}", uuid::Uuid::new_v4().simple()));
     fs::File::options().write(true).create_new(true).open(&path)?;
     fs::remove_file(&path)
 }
 
-/// Whether the root of the file system is a container's layers.
+/// Whether the root of the file system consists of the layers of a container.
 fn is_layered(mounts: &str) -> bool {
     mounts.lines().any(|line| {
         let (left, right) = line.split_once(" - ").unwrap_or((line, ""));
@@ -194,7 +189,7 @@ fn is_layered(mounts: &str) -> bool {
     })
 }
 
-/// What is to be said of something that is kept in a container: the volume that it is on, or a finding and its fix.
+/// Returns which volume a path of a container is on, or else the finding and its fix.
 fn volume(mounts: &str, what: &str, path: &Path) -> Result<String, (String, String)> {
     let lost = match mount_of(mounts, path) {
         Some((_, "tmpfs" | "ramfs")) => "is in memory",
@@ -205,14 +200,14 @@ fn volume(mounts: &str, what: &str, path: &Path) -> Result<String, (String, Stri
     Err((finding, format!("mount a volume at {}", parent(path).display())))
 }
 
-/// The mount that a path is on, and its kind.
+/// The mount point that a path is under, and the type of the file system there.
 fn mount_of<'m>(mounts: &'m str, path: &Path) -> Option<(&'m str, &'m str)> {
     let of_line = |line: &'m str| {
         let (left, right) = line.split_once(" - ").unwrap_or((line, ""));
         Some((left.split(' ').nth(4)?, right.split(' ').next().unwrap_or_default()))
     };
     let points = mounts.lines().filter_map(of_line).filter(|(point, _)| path.starts_with(point));
-    // Of two on one point the later one counts.
+    // If two mounts share a mount point, the later one counts.
     points.max_by_key(|(point, _)| point.len())
 }
 
@@ -227,7 +222,7 @@ mod tests {
 41 40 0:32 / /configs/scratch rw,relatime - tmpfs tmpfs rw";
 
     #[test]
-    fn a_path_is_on_the_nearest_mount() {
+    fn finds_the_nearest_mount_of_a_path() {
         assert!(is_layered(MOUNTS));
         assert!(!is_layered("22 1 8:1 / / rw - ext4 /dev/sda1 rw"));
         assert_eq!(mount_of(MOUNTS, Path::new("/configs/a/b")), Some(("/configs", "ext4")));
@@ -235,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_with_the_container_is_told_with_where_to_mount_a_volume() {
+    fn warns_about_a_path_that_is_lost_with_the_container() {
         let of = |path: &str| volume(MOUNTS, "the store", Path::new(path));
         assert_eq!(of("/configs/talaria.db").unwrap(), "the store is on the volume /configs");
         assert_eq!(

@@ -1,23 +1,29 @@
-//! The model behind the gateway: is it known, does its provider's key reach the gateway, does it lead to the right one.
+//! Checks the model behind the gateway: whether the gateway knows it, and whether the keys of its provider reach the gateway
+//! and select the right provider.
 //!
-//! A gateway that checks itself (`/health/detailed`) is believed. Of another only what it lists and what its files say is
-//! known, and where that does not tell, the finding says so.
+//! If the gateway checks itself (`/health/detailed`), its result counts. Otherwise the checks use the models that it lists and
+//! its files; if these do not answer the question, the finding says so.
+
+use std::path::Path;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
-use talaria_hermes::gateway::{FORWARDED, config_in, variable_in};
 
 use super::{Examination, json};
+use crate::gateway::{FORWARDED, config_in, variable_in};
 
-/// What hermes-agent calls itself in its list of models, whatever model it uses.
+/// The name under which hermes-agent lists itself, whatever its model is.
 const ITSELF: &str = "hermes-agent";
 
-/// How many models are named in a finding.
+/// The largest number of models that a finding names.
 const NAMED: usize = 8;
 
+/// The name of the findings about the provider.
+const PROVIDER: &str = "provider";
+
 impl Examination<'_> {
-    /// What the gateway says of itself where it is asked with the key. `own` is the model that the executor asks for,
-    /// `listed` what the gateway lists.
+    /// Checks the state that the gateway reports. `own` is the model in the settings of the executor, `listed` are the models
+    /// that the gateway lists.
     pub(super) async fn model(
         &mut self,
         base: &str,
@@ -26,7 +32,7 @@ impl Examination<'_> {
         listed: &[String],
     ) {
         let root = base.strip_suffix("/v1").unwrap_or(base);
-        let answer = self.get(&format!("{root}/health/detailed"), Some(key)).await;
+        let answer = self.probe.get(&format!("{root}/health/detailed"), Some(key)).await;
         let said = answer.ok().filter(|answer| answer.status == 200).map(|answer| json(&answer));
         let checks = said.as_ref().and_then(|said| said.pointer("/readiness/checks")?.as_object());
         let Some(checks) = checks else { return self.model_from_outside(own, listed) };
@@ -38,35 +44,37 @@ impl Examination<'_> {
         let bad: Vec<_> =
             checks.iter().filter(|(_, check)| is_bad(check)).map(|(name, _)| name.as_str()).collect();
         if bad.is_empty() {
-            return self.ok("gateway state", "all that the gateway checks of itself is well");
+            return self.findings.ok("gateway state", "all that the gateway checks of itself is well");
         }
         let fix = if bad.contains(&"model") {
             "its model is unknown or has no provider: set a provider's key and `model` of the workspace; `hermes model` lists what it knows"
         } else {
             "look at the gateway's log"
         };
-        self.fail("gateway state", format!("the gateway finds fault with its {}", bad.join(", ")), fix);
+        self.findings.fail(
+            "gateway state",
+            format!("the gateway finds fault with its {}", bad.join(", ")),
+            fix,
+        );
     }
 
-    /// The same where the gateway does not check itself.
+    /// Checks the model of a gateway that does not check itself.
     fn model_from_outside(&mut self, own: Option<&str>, listed: &[String]) {
         const NAME: &str = "model";
-        let workspace = self.config.workspace.as_ref();
-        let chosen = workspace.and_then(|workspace| workspace.assembly.current().workspace.model.clone());
-        let home = self.home().map(|home| config_in(&home));
+        let home = self.subject.home().map(|home| config_in(&home));
         let configured = home.as_ref().and_then(|config| {
             let model = config.get("model")?;
             model.as_str().or_else(|| model.get("default")?.as_str()).map(str::to_owned)
         });
-        let asked = own.map(str::to_owned).or(chosen);
+        let asked = own.map(str::to_owned).or_else(|| self.subject.model.clone());
         match &asked {
             Some(model) if listed.contains(model) => {
-                return self.ok(NAME, format!("the gateway lists {model}"));
+                return self.findings.ok(NAME, format!("the gateway lists {model}"));
             }
-            // hermes-agent lists itself and takes every name; others list what they have.
+            // hermes-agent lists only itself and accepts every name; other gateways list their models.
             Some(model) if listed.iter().any(|known| known != ITSELF) => {
                 let known = listed.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-                return self.fail(
+                return self.findings.fail(
                     NAME,
                     format!("the gateway does not list the model {model}; it lists {known}"),
                     "set `model` of the workspace's config.yaml, or of the executor's settings, to one that it lists",
@@ -74,8 +82,10 @@ impl Examination<'_> {
             }
             _ => {}
         }
-        if let (None, Some(home), None) = (&asked, self.home().filter(|_| home.is_some()), &configured) {
-            return self.warn(
+        if let (None, Some(home), None) =
+            (&asked, self.subject.home().filter(|_| home.is_some()), &configured)
+        {
+            return self.findings.warn(
                 NAME,
                 format!("{} names no model, and nobody else does", home.join("config.yaml").display()),
                 "choose one: `hermes model`, or `model` of the workspace's config.yaml",
@@ -83,29 +93,28 @@ impl Examination<'_> {
         }
         let which =
             asked.or(configured).map_or_else(|| "its model".to_owned(), |model| format!("the model {model}"));
-        self.warn(
+        self.findings.warn(
             NAME,
             format!("it could not be told whether the gateway knows {which}: it has no /health/detailed, and lists only itself"),
             "send a message with `talaria send`; the answer \"[hermes-agent error 400]\" means that it does not, and `hermes model` lists what it knows",
         );
     }
 
-    /// Whether the gateway gets the keys that this process has, and where they lead it.
+    /// Checks whether the gateway has the same providers' keys as this process, and which provider they select.
     pub(super) fn provider(&mut self) {
-        const NAME: &str = "provider";
-        let home = self.home();
+        let home = self.subject.home();
         let theirs = |name: &str| variable_in(home.as_deref()?, name);
-        // What talaria starts gets them at the start; before the first one there is nothing to compare.
+        // Without an `.env` there is nothing to compare: Talaria writes it when it first starts the gateway.
         let is_there = home.as_ref().is_some_and(|home| home.join(".env").is_file());
         let missing: Vec<_> = FORWARDED
             .into_iter()
             .filter(|name| {
-                let ours = self.env.get(name);
+                let ours = self.subject.env.get(name);
                 ours.is_some_and(|ours| theirs(name).is_none_or(|theirs| theirs.expose_secret() != ours))
             })
             .collect();
         if is_there && !missing.is_empty() {
-            let fix = match self.config.gateway {
+            let fix = match self.subject.supervised {
                 Some(_) => "restart talaria, which writes them there and starts the gateway anew",
                 None => "write them there and restart the gateway, or set `[gateway]` so that talaria does",
             };
@@ -113,15 +122,20 @@ impl Examination<'_> {
                 home.as_deref().map(|home| home.join(".env").display().to_string()).unwrap_or_default();
             let finding =
                 format!("{} here, but not the same in {home}, where the gateway reads", missing.join(", "));
-            self.warn(NAME, finding, fix);
+            self.findings.warn(PROVIDER, finding, fix);
         }
+        self.codex(home.as_deref());
+    }
 
-        // A key that leads the gateway to a provider that takes no keys.
-        let set = |name: &str| self.env.get(name).is_some() || theirs(name).is_some();
-        let config = home.as_deref().map(config_in).unwrap_or_default();
+    /// Checks whether the keys select a provider that accepts no keys.
+    fn codex(&mut self, home: Option<&Path>) {
+        let theirs = |name: &str| variable_in(home?, name);
+        let set = |name: &str| self.subject.env.get(name).is_some() || theirs(name).is_some();
+        let config = home.map(config_in).unwrap_or_default();
         let written = config.pointer("/model/provider").and_then(Value::as_str).map(str::to_owned);
         let named = "HERMES_INFERENCE_PROVIDER";
-        let named = self.env.get(named).or_else(|| theirs(named).map(|name| name.expose_secret().to_owned()));
+        let named =
+            self.subject.env.get(named).or_else(|| theirs(named).map(|name| name.expose_secret().to_owned()));
         let provider = named.or(written).filter(|provider| provider != "auto");
         let others = [
             "OPENROUTER_API_KEY",
@@ -131,8 +145,8 @@ impl Examination<'_> {
             "HERMES_CUSTOM_BASE_URL",
         ];
         if set("OPENAI_API_KEY") && provider.is_none() && !others.into_iter().any(set) {
-            self.warn(
-                NAME,
+            self.findings.warn(
+                PROVIDER,
                 "with OPENAI_API_KEY alone the gateway chooses openai-codex, which takes no keys: \"401 Missing Authentication header\"",
                 "set HERMES_INFERENCE_PROVIDER=openrouter, or custom with HERMES_CUSTOM_BASE_URL=https://api.openai.com/v1",
             );
