@@ -18,6 +18,7 @@
 
 mod arrows;
 mod docs;
+mod invariants;
 mod licences;
 mod metadata;
 mod products;

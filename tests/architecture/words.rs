@@ -5,7 +5,7 @@ use regex::Regex;
 use crate::sources::matches;
 
 /// Sentences whose subject is missing, and names that only this project knew.
-const WORDS: &str = r"\b[Ww]hoever\b|\bis none\b|\bno news\b|\b[Ww]ho hangs up\b|\bwhat lies behind\b|\bthe seeds' |\bof the seeds\b|\bSeeds\b";
+const WORDS: &str = r"\b[Ww]hoever\b|\b(?:it|this|that|which|what|one|post) is none\b|\bno news\b|\b[Ww]ho hangs up\b|\bwhat lies behind\b|\bthe seeds' |\bof the seeds\b|\bSeeds\b";
 
 /// Lines that still have one. The number only ever gets smaller.
 const STILL: usize = 71;

@@ -14,7 +14,7 @@ use crate::loaded::LoadedExecutor;
 use crate::versions::{Content, Id, VersionStore};
 use crate::watch::Watch;
 
-/// Whoever holds it may change the table.
+/// Its holder may change the table.
 #[derive(Default)]
 pub(crate) struct ChangeLock {
     pub(crate) watch: Watch,

@@ -3,7 +3,7 @@
 //! The fake shares the peculiarities of the real one (observed on hermes-agent 0.19):
 //! - a busy chat queues new messages, sends the running answer without `reply_to`, and answers the queue as one message
 //!   under the id of the first;
-//! - a text that begins with `/` is a command to the gateway, whoever sent it;
+//! - a text that begins with `/` is a command to the gateway, no matter who sent it;
 //! - a callback that fails with 5xx is tried three times, then a text says that delivery failed, and after a restart the
 //!   answer comes once more, without `reply_to` and with a prefix; one that fails with 4xx is repeated as "plain text";
 //! - `/stop` is answered, but the turn that it stopped is not;

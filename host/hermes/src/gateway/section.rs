@@ -31,7 +31,7 @@ pub struct Section {
     pub home: Option<PathBuf>,
     /// The user that it runs as. Needs root.
     ///
-    /// Default: whoever this process runs as
+    /// Default: the user that this process runs as
     ///
     /// Example: `user = "agent"`
     pub user: Option<String>,

@@ -85,7 +85,7 @@ impl Thread {
         while jobs.blocking_recv_many(&mut group, AT_ONCE) > 0 {
             let results = self.write(&group);
             for (job, result) in group.drain(..).zip(results) {
-                // Whoever asked may be gone; it is written all the same.
+                // The caller may be gone; the write counts all the same.
                 let _ = job.answer.send(result);
             }
         }

@@ -1,7 +1,7 @@
 //! Executors on the admin server: their state, their changes, and the audit log.
 //!
 //! Reading needs what the rest of this server needs. Changing always needs the token of `admin.token`, on loopback too:
-//! whoever can swap an executor decides what answers in the agent's name.
+//! anybody who can swap an executor decides what answers in the agent's name.
 
 use std::error::Error;
 

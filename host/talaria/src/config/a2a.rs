@@ -109,7 +109,7 @@ impl Loader<'_> {
         }
         if let Some(jku) = jku.as_ref().filter(|jku| jku.as_str().starts_with("http://")) {
             self.warnings.push(format!(
-                "`a2a.card.signing.jku` is {jku}: whoever is between can give callers another key; use https://"
+                "`a2a.card.signing.jku` is {jku}: anybody on the path can give callers another key; use https://"
             ));
         }
         let pem = key.resolve(&self.folder, &self.env).map_err(|what| {

@@ -81,7 +81,7 @@ pub(crate) struct A2a {
     ///
     /// Example: `trusted_proxies = ["10.0.0.0/8"]`
     pub(crate) trusted_proxies: Vec<String>,
-    /// What a blocking send is answered with when its turn only returned text. Whoever names a task in the message is
+    /// What a blocking send is answered with when its turn only returned text. A message that names a task is
     /// answered with that task; see `docs/decisions/034-send-replies.md`.
     ///
     /// Default: `"auto"`; in a workspace (`WORKSPACE_ID` is set) `"message"`

@@ -149,7 +149,7 @@ impl Host for Seat {
     }
 }
 
-/// How whoever takes the turns is doing.
+/// The status of the executor that takes the turns.
 fn status(executors: &Table) -> Status {
     let default = executors.default_name();
     let why = |readiness: Readiness| match readiness {

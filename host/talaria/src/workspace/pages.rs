@@ -3,8 +3,8 @@
 //! | route | answers | to |
 //! |---|---|---|
 //! | `GET /transcript?since=&limit=&source=` | what was said and done lately | the platform alone, by its token or its secret; nobody while there is none |
-//! | `GET /capabilities` | what the executor that takes the turns owns | whoever may call |
-//! | `GET /config-schema` | the settings of that executor, as a JSON Schema | whoever may call |
+//! | `GET /capabilities` | what the executor that takes the turns owns | every caller that is let in |
+//! | `GET /config-schema` | the settings of that executor, as a JSON Schema | every caller that is let in |
 
 use std::sync::Arc;
 

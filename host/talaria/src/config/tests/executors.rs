@@ -96,7 +96,7 @@ fn settings_are_json() {
     assert_eq!(serde_json::Value::Object(settings), expected);
 }
 
-/// An executor of the folder, or why it is none, with paths as if the folder were the working directory.
+/// An executor of the folder, or why it was rejected, with paths as if the folder were the working directory.
 fn dropped(given: &Given, name: &str) -> Result<Executor, String> {
     let config = given.load();
     let name: ExecutorName = name.parse().expect("a name");
