@@ -31,12 +31,16 @@ fn every_invariant_names_a_check_that_exists() {
     assert!(entries.len() > 20, "the list of invariants was not found");
     for entry in entries {
         let title = entry.lines().next().unwrap_or(entry);
-        let tests: Vec<&str> = named.captures_iter(entry).filter_map(|name| Some(name.get(1)?.as_str())).collect();
+        let tests: Vec<&str> =
+            named.captures_iter(entry).filter_map(|name| Some(name.get(1)?.as_str())).collect();
         if tests.is_empty() && !OTHER.iter().any(|other| entry.contains(other)) {
             wrong.push(format!("{title}: names nothing that enforces it"));
         }
         wrong.extend(
-            tests.iter().filter(|test| !known.contains(**test)).map(|test| format!("{title}: there is no test `{test}`")),
+            tests
+                .iter()
+                .filter(|test| !known.contains(**test))
+                .map(|test| format!("{title}: there is no test `{test}`")),
         );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

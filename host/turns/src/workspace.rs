@@ -13,7 +13,7 @@ pub struct Workspace {
     pub model: Option<String>,
     /// The system prompt.
     pub system_prompt: Option<String>,
-    /// A JSON list of tool definitions in OpenAI's format.
+    /// A JSON list of tool definitions, as chat completions take them.
     pub tools: String,
 }
 
