@@ -1,4 +1,4 @@
-//! How fast the stores are: turns of three appends each, as of a caller with a name, by 64 writers at once.
+//! Measures the stores: turns of three appends each, of a caller with a name, by 64 writers at once.
 //!
 //! `cargo run --release -p talaria-store --example appends [SECONDS] [WRITERS] [FOLDER] [STORE]`
 #![expect(clippy::print_stdout, reason = "the numbers are for a person")]
@@ -91,7 +91,7 @@ async fn measure<S: Store>(
     Ok(())
 }
 
-/// As the bridge does it: accept the message once, begin, answer.
+/// A turn as the service writes it: accept the message once, begin, answer.
 async fn turn(store: &dyn Store, owner: &Principal) -> Result<(), StoreError> {
     let key = TaskKey { owner: owner.clone(), task: TaskId::fresh() };
     let message = Arc::new(Message { role: Role::User, ..Message::agent(vec![Part::text(QUESTION)]) });
@@ -105,7 +105,7 @@ async fn turn(store: &dyn Store, owner: &Principal) -> Result<(), StoreError> {
     store.append(&key, 2, &[reply, Event::ended(State::Completed, Vec::new(), None)]).await
 }
 
-/// Of this process, all threads, from `/proc`; 0 where there is none.
+/// The processor time of this process, all threads, from `/proc`; 0 if there is no `/proc`.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

@@ -1,7 +1,7 @@
-//! Where tasks and their events live.
+//! The stores of tasks and their events.
 //!
-//! [`Sqlite`] is for hosts that keep what they accepted; [`Memory`] for demos, tests and hosts that may forget. Every
-//! store passes the same tests, in `suite`.
+//! [`Sqlite`] is for hosts whose tasks must survive a restart; [`Memory`] is for demos, tests and hosts whose tasks need
+//! not. Both pass the same tests, in `suite`.
 #![forbid(unsafe_code)]
 
 mod memory;
@@ -15,16 +15,16 @@ pub use memory::Memory;
 pub use sqlite::fuzz;
 pub use sqlite::{Config as SqliteConfig, OpenError, Sqlite, Synchronous};
 
-/// The number in the log of all tasks that an event has, by its append and its place there. Both stores count alike, and
-/// JavaScript can hold the numbers of 137 billion appends.
+/// Returns the number of an event in the log of all tasks, from the number of its append and its index there. Both stores
+/// count alike, and JavaScript can represent the numbers of 137 billion appends.
 fn number(append: u64, place: usize) -> u64 {
     (append << PLACES) | (place as u64).min((1 << PLACES) - 1)
 }
 
-/// The append that a number belongs to.
+/// Returns the append that a number belongs to.
 fn append_of(number: u64) -> u64 {
     number >> PLACES
 }
 
-/// Bits of a number that tell the place within an append.
+/// The bits of a number for the index within an append.
 const PLACES: u32 = 16;

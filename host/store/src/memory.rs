@@ -12,6 +12,7 @@
 
 mod callbacks;
 mod contexts;
+mod record;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -24,7 +25,8 @@ use talaria_turns::{
     StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 
-use crate::{append_of, number};
+use self::record::{Append, Record};
+use crate::number;
 
 /// A store that ends with the process.
 pub struct Memory {
@@ -47,30 +49,6 @@ struct Inner {
     state: HashMap<StateKey, Arc<[u8]>>,
     /// The keys of `state`, in the order in which they were first set.
     state_order: VecDeque<StateKey>,
-}
-
-/// A task: its events, and what is asked of it often.
-struct Record {
-    context: ContextId,
-    created_at: Timestamp,
-    state: State,
-    /// The time of the status.
-    status_at: Timestamp,
-    /// The messages that it accepted once.
-    accepted: Vec<Once>,
-    events: Vec<Arc<Event>>,
-    appends: Vec<Append>,
-    /// The push configurations, ordered by id.
-    hooks: Vec<StoredPushConfig>,
-}
-
-#[derive(Clone, Copy)]
-struct Append {
-    /// The index of its first event in the events of the task.
-    begin: usize,
-    /// The number among all appends.
-    number: u64,
-    at: Timestamp,
 }
 
 /// When a task ended, then its id and its owner, so that no two are equal.
@@ -257,20 +235,25 @@ impl Store for Memory {
         Ok(())
     }
 
-    async fn set_push_config(&self, key: &TaskKey, hook: &PushConfig, cursor: u64) -> Result<(), StoreError> {
+    async fn set_push_config(
+        &self,
+        key: &TaskKey,
+        config: &PushConfig,
+        cursor: u64,
+    ) -> Result<(), StoreError> {
         let mut inner = self.inner();
-        let hooks = &mut inner.tasks.get_mut(key).ok_or(StoreError::NotFound)?.hooks;
-        match hooks.binary_search_by(|known| known.config.id.as_str().cmp(hook.id.as_str())) {
+        let configs = &mut inner.tasks.get_mut(key).ok_or(StoreError::NotFound)?.push;
+        match configs.binary_search_by(|known| known.config.id.as_str().cmp(config.id.as_str())) {
             Ok(at) => {
-                if let Some(known) = hooks.get_mut(at) {
-                    known.config = hook.clone();
+                if let Some(known) = configs.get_mut(at) {
+                    known.config = config.clone();
                     known.given_up = None;
                 }
             }
             Err(at) => {
-                hooks.insert(
+                configs.insert(
                     at,
-                    StoredPushConfig { key: key.clone(), config: hook.clone(), cursor, given_up: None },
+                    StoredPushConfig { key: key.clone(), config: config.clone(), cursor, given_up: None },
                 );
             }
         }
@@ -278,26 +261,26 @@ impl Store for Memory {
     }
 
     async fn push_configs(&self, key: &TaskKey) -> Result<Vec<StoredPushConfig>, StoreError> {
-        Ok(self.inner().tasks.get(key).ok_or(StoreError::NotFound)?.hooks.clone())
+        Ok(self.inner().tasks.get(key).ok_or(StoreError::NotFound)?.push.clone())
     }
 
-    async fn delete_push_config(&self, key: &TaskKey, hook: &PushConfigId) -> Result<(), StoreError> {
+    async fn delete_push_config(&self, key: &TaskKey, config: &PushConfigId) -> Result<(), StoreError> {
         let mut inner = self.inner();
         let record = inner.tasks.get_mut(key).ok_or(StoreError::NotFound)?;
-        record.hooks.retain(|known| known.config.id != *hook);
+        record.push.retain(|known| known.config.id != *config);
         Ok(())
     }
 
     async fn move_push_cursor(
         &self,
         key: &TaskKey,
-        hook: &PushConfigId,
+        config: &PushConfigId,
         cursor: u64,
         given_up: Option<&GivenUp>,
     ) -> Result<(), StoreError> {
         let mut inner = self.inner();
-        let hooks = inner.tasks.get_mut(key).map(|record| record.hooks.as_mut_slice()).unwrap_or_default();
-        if let Some(known) = hooks.iter_mut().find(|known| known.config.id == *hook) {
+        let configs = inner.tasks.get_mut(key).map(|record| record.push.as_mut_slice()).unwrap_or_default();
+        if let Some(known) = configs.iter_mut().find(|known| known.config.id == *config) {
             known.cursor = cursor;
             known.given_up = given_up.cloned();
         }
@@ -310,61 +293,17 @@ impl Store for Memory {
             stored.given_up.is_none() && (stored.cursor < record.version() || !record.state.is_terminal())
         };
         let open =
-            inner.tasks.values().flat_map(|record| record.hooks.iter().filter(|stored| open(record, stored)));
+            inner.tasks.values().flat_map(|record| record.push.iter().filter(|stored| open(record, stored)));
         Ok(open.cloned().collect())
     }
 
     async fn given_up(&self, limit: usize) -> Result<Vec<StoredPushConfig>, StoreError> {
         let inner = self.inner();
-        let hooks = inner.tasks.values().flat_map(|record| &record.hooks);
-        let mut given_up: Vec<_> = hooks.filter(|stored| stored.given_up.is_some()).cloned().collect();
+        let configs = inner.tasks.values().flat_map(|record| &record.push);
+        let mut given_up: Vec<_> = configs.filter(|stored| stored.given_up.is_some()).cloned().collect();
         given_up.sort_by_key(|stored| Reverse(stored.given_up.as_ref().map(|given_up| given_up.at)));
         given_up.truncate(limit);
         Ok(given_up)
-    }
-}
-
-// === impl Record ===
-
-impl Record {
-    /// The number of events.
-    fn version(&self) -> u64 {
-        self.events.len() as u64
-    }
-
-    /// Folds the events into the task.
-    fn fold(&self, key: &TaskKey) -> Result<Arc<Task>, StoreError> {
-        let mut task = Task::new(key.task.clone(), self.context.clone());
-        task.status.at = self.created_at;
-        for event in &self.events {
-            task.apply(event)?;
-        }
-        Ok(Arc::new(task))
-    }
-
-    fn fits(&self, query: &Query) -> bool {
-        query.context.as_ref().is_none_or(|context| *context == self.context)
-            && query.state.is_none_or(|state| state == self.state)
-            && query.since.is_none_or(|since| self.status_at >= since)
-    }
-
-    /// Returns the events with this number or a greater one.
-    fn since<'a>(&'a self, key: &'a TaskKey, first: u64) -> impl Iterator<Item = Logged> + 'a {
-        let from = self.appends.partition_point(|append| append.number < append_of(first));
-        let appends = self.appends.get(from..).unwrap_or_default().iter().enumerate();
-        let each = move |(nth, append): (usize, &Append)| {
-            let end = self.appends.get(from + nth + 1).map_or(self.events.len(), |next| next.begin);
-            let Append { begin, number: append, at } = *append;
-            let events = self.events.get(begin..end).unwrap_or_default().iter().enumerate();
-            events.map(move |(place, event)| Logged {
-                number: number(append, place),
-                at,
-                key: key.clone(),
-                context: self.context.clone(),
-                entry: Entry { sequence: (begin + place + 1) as u64, event: Arc::clone(event) },
-            })
-        };
-        appends.flat_map(each).filter(move |logged| logged.number >= first)
     }
 }
 
@@ -399,7 +338,7 @@ impl Inner {
             accepted: Vec::new(),
             events: Vec::new(),
             appends: Vec::new(),
-            hooks: Vec::new(),
+            push: Vec::new(),
         };
         self.tasks.insert(key.clone(), record);
         self.contexts.add(key, context, host_made);

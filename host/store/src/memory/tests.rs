@@ -7,7 +7,7 @@ fn key() -> TaskKey {
 }
 
 #[tokio::test]
-async fn forgets_what_ended_longest_ago_and_never_what_is_under_way() {
+async fn deletes_the_task_that_ended_longest_ago_and_never_one_that_has_not_ended() {
     let store = Memory::new(2);
     let context = ContextId::fresh();
     let (under_way, ended, next) = (key(), key(), key());
@@ -21,7 +21,7 @@ async fn forgets_what_ended_longest_ago_and_never_what_is_under_way() {
 }
 
 #[tokio::test]
-async fn what_executors_remember_is_bounded_oldest_first() {
+async fn the_values_of_executors_are_bounded_oldest_first() {
     let store = Memory::new(2);
     let context = ContextId::fresh();
     let keys = ["one", "two", "three"].map(|key| StateKey {
@@ -34,7 +34,7 @@ async fn what_executors_remember_is_bounded_oldest_first() {
         store.set_state(key, Some(b"value".as_slice().into())).await.unwrap();
     }
     let [one, two, three] = &keys;
-    assert_eq!(store.state(one).await.unwrap(), None, "the oldest goes");
+    assert_eq!(store.state(one).await.unwrap(), None, "the oldest is deleted");
     for kept in [two, three] {
         assert!(store.state(kept).await.unwrap().is_some(), "{kept:?}");
     }

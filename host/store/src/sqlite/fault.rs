@@ -1,28 +1,28 @@
-//! What can go wrong, in words that say what to do.
+//! The errors of the SQLite store, with the remedy in their text.
 //!
-//! A [`Fault`] has two faces: a caller of the store gets the kind of trouble without the file's name, since the text
-//! may travel as far as a client; the log and [`OpenError`] name the file.
+//! A [`Fault`] has two texts: a caller of the store gets the kind of fault without the name of the file, because that text
+//! may reach a client; the log and [`OpenError`] name the file.
 
 use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
 use talaria_turns::{InvalidId, StoreError};
 
-/// Why a job did not do what it should.
+/// Why a read or a write failed.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The store said no, and nothing was written.
+    /// The store rejected the write; nothing was written.
     Refused(StoreError),
-    /// SQLite could not.
+    /// SQLite failed.
     Sql(rusqlite::Error),
-    /// What is in the file is not what was written.
+    /// The content of the file is not what was written.
     Unreadable(String),
 }
 
-/// Why a file cannot be the store.
+/// Why a file cannot be opened as a store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The folder that the file is to be in does not exist.
+    /// The folder of the file does not exist.
     #[error("the folder of {} does not exist; create it with `mkdir -p {}`", .file.display(), .folder.display())]
     NoFolder {
         /// The file.
@@ -35,10 +35,10 @@ pub enum OpenError {
     NotWritable {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The file is no database, or a damaged one.
+    /// The file is damaged or not a database.
     #[error(
         "{} is damaged or no SQLite database ({source}); restore it from a copy, or move it away to begin anew",
         .file.display()
@@ -46,7 +46,7 @@ pub enum OpenError {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The file is a database of another application.
@@ -63,9 +63,9 @@ pub enum OpenError {
     Newer {
         /// The file.
         file: PathBuf,
-        /// Its version.
+        /// The version of the file.
         found: usize,
-        /// Ours.
+        /// The newest version that this host knows.
         known: usize,
     },
     /// The file system lacks what a write-ahead log needs.
@@ -76,15 +76,15 @@ pub enum OpenError {
     NoLog {
         /// The file.
         file: PathBuf,
-        /// What SQLite would use instead.
+        /// The journal mode that SQLite would use instead.
         mode: String,
     },
-    /// Anything else that SQLite says.
+    /// Any other error of SQLite.
     #[error("cannot open {}: {} ({source})", .file.display(), trouble(.source))]
     Sql {
         /// The file.
         file: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// No thread could be started.
@@ -95,7 +95,7 @@ pub enum OpenError {
 // === impl Fault ===
 
 impl Fault {
-    /// What the caller of the store gets.
+    /// Returns the error for the caller of the store.
     pub(super) fn into_store(self) -> StoreError {
         match self {
             Self::Refused(error) => error,
@@ -103,7 +103,7 @@ impl Fault {
         }
     }
 
-    /// The same in words.
+    /// Returns the text for the caller of the store.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Refused(error) => error.to_string(),
@@ -149,7 +149,7 @@ impl OpenError {
     }
 }
 
-/// Kinds of trouble that have different remedies.
+/// The kinds of faults that have different remedies.
 fn trouble(error: &rusqlite::Error) -> &'static str {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "the disk is full, or the database has reached its bound; make room",

@@ -1,21 +1,21 @@
-//! Tasks in a SQLite file: what was accepted survives the process.
+//! Tasks in a SQLite file, which survive the process.
 //!
-//! **Promise.** When a method that writes returns, its transaction is committed to the write-ahead log: `kill -9`
-//! loses nothing. A power loss or a crash of the system is another matter: with [`Synchronous::Normal`] the log is
-//! handed to the system at every commit and forced to the disk when it is folded into the file, so such an end may
-//! cost the last commits, some seconds of them, never the file or anything older: it opens as it was at an earlier
-//! commit. [`Synchronous::Full`] forces every commit to the disk, at the price of one wait for it a group of writes.
+//! **Promise.** When a method that writes returns, its transaction is committed to the write-ahead log: `kill -9` loses
+//! nothing. After a power loss or a crash of the system it depends. With [`Synchronous::Normal`] the log is passed to the
+//! system at every commit and forced to the disk when it is merged into the file. The last commits, some seconds of them,
+//! may be lost, but never the file or anything older: it opens as it was at an earlier commit. [`Synchronous::Full`] forces
+//! every commit to the disk, which costs one wait for each group of writes.
 //!
-//! **Bounds.** A queue of writes and one of reads, the busy timeout, the size of the file if [`Config::max_bytes`]
-//! says one, and the tasks that [`Store::forget`] leaves. Forgetting leaves its pages in the file, where the next
-//! tasks use them: a file that shrank would only grow again, and a vacuum holds up the writer.
+//! **Bounds.** The queues of writes and of reads, the busy timeout, the size of the file if [`Config::max_bytes`] is set,
+//! and the tasks that [`Store::forget`] keeps. The pages of deleted tasks stay in the file for the next ones: a file that
+//! shrank would only grow again, and a vacuum would block the writer.
 //!
-//! **Failure.** A full disk, a locked, read-only or damaged file give [`StoreError::Unavailable`] that says which; the
-//! write did not happen, what was written before stays, and the next try works as soon as the cause is gone.
+//! **Failure.** A full disk and a locked, read-only or damaged file give [`StoreError::Unavailable`] with the reason. The
+//! write did not happen, everything before it stays, and the next try succeeds once the cause is gone.
 //!
-//! **Why so.** One writer thread that groups commits ([`writer`]), readers beside it ([`reader`]), and rows that make
-//! an append cheap: a small row to update and one to insert, with the events as JSON. A task is folded when it is
-//! read; a snapshot bounds that for long ones, and is taken by a reader's thread, off the writer's way.
+//! **Why this way.** One writer thread that groups commits ([`writer`]), readers beside it ([`reader`]), and rows that make
+//! an append cheap: one small row to update and one to insert, with the events as JSON. A task is folded when it is read.
+//! A snapshot bounds that for long tasks; it is taken by a reader's thread, so that the writer is not delayed.
 
 mod callbacks;
 mod fault;
@@ -52,35 +52,35 @@ use self::reader::Readers;
 use self::write::{Change, Write};
 use self::writer::Writer;
 
-/// What the log shrinks to after it had to grow.
+/// The size that the write-ahead log is cut back to after it has grown.
 const LOG_BYTES: i64 = 64 << 20;
-/// Prepared statements that a connection keeps: all of ours, and those of the lists that are asked for.
+/// The prepared statements that a connection keeps: all fixed ones, and those of the most recent lists.
 const STATEMENTS: usize = 64;
-/// The writer's cache of pages, in KiB.
+/// The page cache of the writer, in KiB.
 const WRITER_CACHE: i64 = 16 << 10;
 
-/// Look-ups that share a transaction.
+/// The look-ups that share a transaction.
 const LOOK_UPS_AT_ONCE: usize = 64;
 
-/// How a store behaves. The defaults fit one host with a local disk.
+/// The configuration of a store. The defaults fit one host with a local disk.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// When commits are forced to the disk.
     pub synchronous: Synchronous,
-    /// How long to wait for another process that holds the database, and for room in a queue.
+    /// How long to wait for another process that locks the database, and for room in a queue.
     pub busy_timeout: Duration,
-    /// Threads that read.
+    /// The number of threads that read.
     pub readers: usize,
-    /// Reads and writes that may wait, each.
+    /// The reads, and the writes, that may wait.
     pub queue: usize,
-    /// The most that the file may grow to; none leaves it to the disk.
+    /// The largest size of the file; `None` leaves it to the disk.
     pub max_bytes: Option<u64>,
 }
 
 /// When commits are forced to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
-    /// Now and then: survives the end of the process, not that of the power.
+    /// Now and then: survives the end of the process, but not a power loss.
     #[default]
     Normal,
     /// Each time: survives both.
@@ -89,12 +89,12 @@ pub enum Synchronous {
 
 /// A store in a SQLite file.
 ///
-/// Dropping it waits until what is in its queues is written and the file is closed.
+/// Dropping it waits until its queues are written and the file is closed.
 pub struct Sqlite {
-    /// Tasks that a snapshot is being taken of.
+    /// The tasks of which a snapshot is being taken.
     snapshots: Arc<Mutex<HashSet<TaskKey>>>,
-    // In this order: the readers end, and then the writer, since only a connection that may write can fold the log in
-    // when it closes as the last.
+    // Dropped in this order: first the readers, then the writer, because only a connection that may write can merge the
+    // log into the file when it is the last to close.
     readers: Readers,
     look_ups: Readers,
     _reading: Threads,
@@ -119,10 +119,10 @@ impl Default for Config {
 // === impl Sqlite ===
 
 impl Sqlite {
-    /// Opens a file, or creates it for its owner only; older schemas are brought up to date.
+    /// Opens a file, or creates it with permissions for its owner only. Older schemas are migrated.
     ///
     /// # Errors
-    /// [`OpenError`], with what to do about it. A file that is not ours, or too new, is left as it is.
+    /// [`OpenError`], with the remedy. A file of another application or of a newer version is left unchanged.
     pub fn open(path: &Path, config: &Config) -> Result<Self, OpenError> {
         create_file(path)?;
         let failed = |error| OpenError::sql(path, error);
@@ -141,7 +141,8 @@ impl Sqlite {
         Ok(Self { snapshots, readers, look_ups, _reading: reading, writer, _writing: writing })
     }
 
-    /// Lets a reader's thread take a snapshot, unless one is being taken or all are busy: the next append asks again.
+    /// Lets a reader's thread take a snapshot, unless one is being taken or all threads are busy; then a later append asks
+    /// again.
     fn snapshot(&self, key: &TaskKey) {
         let under_way = Arc::clone(&self.snapshots);
         if !lock(&under_way).insert(key.clone()) {
@@ -154,7 +155,7 @@ impl Sqlite {
                     writer.offer(Write::Snapshot { key: task.clone(), version, json });
                 }
                 Ok(None) => {}
-                Err(error) => tracing::warn!(?error, "the store cannot take a snapshot"),
+                Err(error) => tracing::warn!(?error, "could not take a snapshot of a task"),
             }
             lock(&under_way).remove(&task);
         });
@@ -175,7 +176,7 @@ fn create_file(path: &Path) -> Result<(), OpenError> {
     }
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    // Whole conversations are in it. SQLite gives its log the same mode.
+    // The file holds whole conversations. SQLite gives its log the same mode.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(path) {
@@ -232,7 +233,7 @@ fn connect(path: &Path, flags: OpenFlags, config: &Config) -> rusqlite::Result<C
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(config.busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Or SQLite plans a prepared statement anew for each new value that it is given.
+    // Otherwise SQLite plans a prepared statement again for each new value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
@@ -300,12 +301,11 @@ impl Store for Sqlite {
         self.readers.read(move |connection| read::stuck(connection, before)).await
     }
 
-    /// With the last task of a conversation goes what executors remember of it.
     async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError> {
         let find = move |connection: &Connection| read::newest_to_forget(connection, before, keep);
         let Some(newest) = self.readers.read(find).await? else { return Ok(0) };
         let mut forgotten = 0;
-        // One write at a time, so that others come in between.
+        // Several small writes, so that other writes are not delayed.
         loop {
             let count = self.writer.write(Write::Forget { newest: newest.clone() }).await?;
             forgotten += usize::try_from(count).unwrap_or(usize::MAX);
@@ -330,31 +330,36 @@ impl Store for Sqlite {
         Ok(())
     }
 
-    async fn set_push_config(&self, key: &TaskKey, hook: &PushConfig, cursor: u64) -> Result<(), StoreError> {
-        let (key, id, json) = (key.clone(), hook.id.clone(), json(hook)?);
+    async fn set_push_config(
+        &self,
+        key: &TaskKey,
+        config: &PushConfig,
+        cursor: u64,
+    ) -> Result<(), StoreError> {
+        let (key, id, json) = (key.clone(), config.id.clone(), json(config)?);
         self.writer.write(Write::SetPush { key, id, json, cursor }).await?;
         Ok(())
     }
 
     async fn push_configs(&self, key: &TaskKey) -> Result<Vec<StoredPushConfig>, StoreError> {
         let key = key.clone();
-        self.look_ups.read(move |connection| read::hooks(connection, &key)).await
+        self.look_ups.read(move |connection| read::push_configs(connection, &key)).await
     }
 
-    async fn delete_push_config(&self, key: &TaskKey, hook: &PushConfigId) -> Result<(), StoreError> {
-        self.writer.write(Write::DeletePush { key: key.clone(), id: hook.clone() }).await?;
+    async fn delete_push_config(&self, key: &TaskKey, config: &PushConfigId) -> Result<(), StoreError> {
+        self.writer.write(Write::DeletePush { key: key.clone(), id: config.clone() }).await?;
         Ok(())
     }
 
     async fn move_push_cursor(
         &self,
         key: &TaskKey,
-        hook: &PushConfigId,
+        config: &PushConfigId,
         cursor: u64,
         given_up: Option<&GivenUp>,
     ) -> Result<(), StoreError> {
         let given_up = given_up.map(|why| Ok::<_, StoreError>((why.at, json(why)?))).transpose()?;
-        let (key, id) = (key.clone(), hook.clone());
+        let (key, id) = (key.clone(), config.clone());
         self.writer.write(Write::MovePush { key, id, cursor, given_up }).await?;
         Ok(())
     }
@@ -368,7 +373,7 @@ impl Store for Sqlite {
     }
 }
 
-/// Something of ours as JSON.
+/// Encodes a value as JSON.
 fn json(value: &impl serde::Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value)
         .map_err(|error| StoreError::Unavailable(format!("a value cannot be written: {error}")))
@@ -379,7 +384,7 @@ fn json(value: &impl serde::Serialize) -> Result<String, StoreError> {
 impl Drop for Threads {
     fn drop(&mut self) {
         for thread in self.0.drain(..) {
-            // One that panicked has said so.
+            // A thread that panicked has already logged it.
             let _ = thread.join();
         }
     }

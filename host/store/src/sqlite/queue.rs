@@ -1,4 +1,4 @@
-//! How jobs get to the threads: through bounded queues, with a bound on the wait for room.
+//! The bounded queues of the threads, with a bound on the wait for room.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use talaria_turns::StoreError;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 
-/// Where jobs are put.
+/// The sending side of a queue.
 pub(super) struct Queue<T> {
     jobs: mpsc::Sender<T>,
     /// How long a job waits for room.
@@ -14,15 +14,15 @@ pub(super) struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// A queue with room for so many, and where they come out.
+    /// Makes a queue with room for so many jobs, and its receiver.
     pub(super) fn new(room: usize, patience: Duration) -> (Self, mpsc::Receiver<T>) {
         let (jobs, out) = mpsc::channel(room.max(1));
         (Self { jobs, patience }, out)
     }
 
-    /// Puts a job in, if need be when there is room.
+    /// Puts a job into the queue; waits for room if it is full.
     pub(super) async fn put(&self, job: T) -> Result<(), StoreError> {
-        // Mostly there is, and then no clock is asked.
+        // There is room most of the time, and then no timer is needed.
         match self.jobs.try_send(job) {
             Ok(()) => Ok(()),
             Err(TrySendError::Closed(_)) => Err(stopped()),
@@ -37,20 +37,20 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Puts a job in if there is room now; nobody waits for it.
+    /// Puts a job into the queue if there is room now. Returns whether there was.
     pub(super) fn offer(&self, job: T) -> bool {
         self.jobs.try_send(job).is_ok()
     }
 }
 
-// Not derived, which would ask it of the jobs.
+// Not derived: that would require `T: Clone`.
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
         Self { jobs: self.jobs.clone(), patience: self.patience }
     }
 }
 
-/// What callers get when a thread is gone.
+/// The error if a thread has ended.
 pub(super) fn stopped() -> StoreError {
     StoreError::Unavailable("a thread of the store has stopped; restart the host".into())
 }
@@ -62,7 +62,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_millis(30);
 
     #[tokio::test]
-    async fn a_full_queue_refuses_after_a_while_and_takes_jobs_again_when_there_is_room() {
+    async fn a_full_queue_rejects_after_a_while_and_takes_jobs_again_once_there_is_room() {
         let (queue, mut out) = Queue::new(1, PATIENCE);
         queue.put(1).await.unwrap();
         assert!(!queue.offer(2));
@@ -70,11 +70,11 @@ mod tests {
         assert!(refused.to_string().contains("others wait in front"), "{refused}");
         assert_eq!(out.recv().await, Some(1));
         queue.put(3).await.unwrap();
-        assert_eq!(out.recv().await, Some(3), "what was refused is not done later");
+        assert_eq!(out.recv().await, Some(3), "a rejected job is not run later");
     }
 
     #[tokio::test]
-    async fn a_thread_that_is_gone_refuses_at_once() {
+    async fn the_queue_of_a_thread_that_ended_rejects_at_once() {
         let (queue, out) = Queue::new(1, PATIENCE);
         drop(out);
         let refused = queue.put(1).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What is read, and how. Every function sees one moment of the file: its caller opened a transaction.
+//! The reads. Each function sees one snapshot of the file, because its caller opened a transaction.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::schema;
 use super::write::{Ended, integer, is_worth_a_snapshot, millis, natural, owner};
 use crate::{append_of, number};
 
-/// A task's row, as far as it takes to fold the task.
+/// The columns of a task that are needed to fold it.
 struct Found {
     row: i64,
     id: TaskId,
@@ -38,7 +38,7 @@ impl Found {
         })
     }
 
-    /// The snapshot, and what happened since.
+    /// Applies the later events to the snapshot.
     fn fold(self, connection: &Connection) -> Result<Task, Fault> {
         let mut task = if self.snapshot == 0 {
             let mut task = Task::new(self.id, self.context);
@@ -49,7 +49,7 @@ impl Found {
                 .prepare_cached("SELECT snapshot FROM snapshots WHERE task = ?1")?
                 .query_one([self.row], |row| Ok(parse(bytes(row, 0)?)))??
         };
-        // A snapshot is of the task between two appends, so no row is cut.
+        // A snapshot lies between two appends, so no row is split.
         let mut later = connection
             .prepare_cached("SELECT events FROM events WHERE task = ?1 AND first > ?2 ORDER BY first")?;
         let mut rows = later.query(params![self.row, integer(self.snapshot)])?;
@@ -67,8 +67,8 @@ pub(super) fn bytes<'row>(row: &'row Row<'_>, column: usize) -> rusqlite::Result
     Ok(row.get_ref(column)?.as_bytes()?)
 }
 
-/// Reads JSON of ours. Its depth is that of what a client or a guest sent, which had a bound, and a few levels more;
-/// the same bound here would refuse what was accepted.
+/// Parses JSON that this store wrote. Its depth is bounded: it is that of what a client or a guest sent, which had a bound,
+/// and a few levels more. The default bound of the parser would reject what was accepted.
 pub(super) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Fault> {
     let mut reader = serde_json::Deserializer::from_slice(json);
     reader.disable_recursion_limit();
@@ -88,7 +88,7 @@ pub(super) fn task(connection: &Connection, key: &TaskKey) -> Result<Option<Arc<
     find(connection, key)?.map(|found| found.fold(connection).map(Arc::new)).transpose()
 }
 
-/// A task as JSON, and its version, if it is still worth a snapshot.
+/// Returns a task as JSON, and its version, if it still needs a snapshot.
 pub(super) fn snapshot(connection: &Connection, key: &TaskKey) -> Result<Option<(u64, String)>, Fault> {
     let Some(found) = find(connection, key)? else { return Ok(None) };
     let snapshot = found.snapshot;
@@ -106,7 +106,7 @@ pub(super) fn events(
     limit: usize,
 ) -> Result<Vec<Entry>, Fault> {
     let found = find(connection, key)?.ok_or(StoreError::NotFound)?;
-    // From the row that holds the first of them, which may begin before it.
+    // Begins with the row that has the first event, which may have earlier ones too.
     let mut select = connection.prepare_cached(
         "SELECT first, count, events FROM events WHERE task = ?1 AND first >= coalesce(
              (SELECT max(first) FROM events WHERE task = ?1 AND first <= ?2), 0)
@@ -188,7 +188,7 @@ pub(super) fn list(connection: &Connection, owner: &Principal, query: &Query) ->
         filter.push_str(" AND (status_at, id) < (?, ?)");
         values.extend([millis(after.at).into(), after.task.to_string().into()]);
     }
-    // One more than asked for tells whether there is a next page.
+    // One more than requested, to see whether there is a next page.
     values.push(integer(query.limit as u64).saturating_add(1).into());
     let mut page = connection
         .prepare_cached(&format!("SELECT {FOUND} {filter} ORDER BY status_at DESC, id DESC LIMIT ?"))?;
@@ -229,7 +229,7 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Vec<TaskKey>, Fault>
     let mut rows = select.query([])?;
     let mut keys = Vec::new();
     while let Some(row) = rows.next()? {
-        // Turns that still waited when their task ended are over with it.
+        // Turns that waited when their task ended have ended with it.
         if schema::state(&row.get::<_, String>(2)?)?.is_terminal() {
             continue;
         }
@@ -238,7 +238,7 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Vec<TaskKey>, Fault>
     Ok(keys)
 }
 
-/// The newest task to forget: all that ended before it go too.
+/// Returns the newest task to delete; all that ended before it are deleted too.
 pub(super) fn newest_to_forget(
     connection: &Connection,
     before: Timestamp,
@@ -274,13 +274,13 @@ pub(super) fn stuck(connection: &Connection, before: Timestamp) -> Result<Vec<Ta
     Ok(keys)
 }
 
-/// A task's key, from the first two columns.
+/// Reads the key of a task from the first two columns.
 fn key_of(row: &Row<'_>) -> Result<TaskKey, Fault> {
     let owner = Principal::named(&row.get::<_, String>(0)?);
     Ok(TaskKey { owner, task: row.get::<_, String>(1)?.parse()? })
 }
 
-pub(super) fn hooks(connection: &Connection, key: &TaskKey) -> Result<Vec<StoredPushConfig>, Fault> {
+pub(super) fn push_configs(connection: &Connection, key: &TaskKey) -> Result<Vec<StoredPushConfig>, Fault> {
     let found = find(connection, key)?.ok_or(StoreError::NotFound)?;
     stored(connection, "hooks.task = ?1 ORDER BY hooks.id", found.row)
 }
@@ -301,17 +301,17 @@ fn stored(connection: &Connection, which: &str, parameter: i64) -> Result<Vec<St
          WHERE {which}"
     ))?;
     let mut rows = select.query([parameter])?;
-    let mut hooks = Vec::new();
+    let mut configs = Vec::new();
     while let Some(row) = rows.next()? {
         let given_up: Option<String> = row.get(4)?;
-        hooks.push(StoredPushConfig {
+        configs.push(StoredPushConfig {
             key: key_of(row)?,
             config: parse(bytes(row, 2)?)?,
             cursor: natural(row.get(3)?),
             given_up: given_up.map(|json| parse(json.as_bytes())).transpose()?,
         });
     }
-    Ok(hooks)
+    Ok(configs)
 }
 
 pub(super) fn state(connection: &Connection, key: &StateKey) -> Result<Option<Arc<[u8]>>, Fault> {

@@ -1,15 +1,15 @@
-//! Readers beside the writer.
+//! The threads that read, beside the writer.
 //!
-//! Threads, each with a read-only connection, take reads from a bounded queue. A read sees one moment of the file, with
-//! everything that was committed before it was asked for; it waits for no writer and holds up none. A read that finds
-//! no room in the queue for the busy timeout is refused.
+//! Each thread has a read-only connection and takes reads from a bounded queue. A read sees a snapshot of the file with
+//! everything that was committed before the read was requested; it neither waits for the writer nor delays it. A read that
+//! finds no room in the queue within the busy timeout is rejected.
 //!
-//! There are two kinds: look-ups by key that every message needs, which one thread takes as many at once as wait (most
-//! of what one costs alone is waking threads and opening a transaction), and the rest, which may take long, and of
-//! which every thread takes one.
+//! There are two kinds of reads. Every message needs look-ups by key; one thread runs all that wait in one transaction,
+//! because most of the cost of a single one is to wake threads and to open a transaction. The other reads may take long;
+//! each thread runs one at a time.
 //!
-//! Threads of our own, not tokio's blocking pool: a connection with its prepared statements stays on one thread, and a
-//! slow disk cannot use up what everybody else's blocking work needs.
+//! These are threads of the store, not of tokio's blocking pool: a connection with its prepared statements stays on one
+//! thread, and a slow disk cannot use up the threads that other blocking work needs.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ use super::fault::Fault;
 use super::queue::{self, Queue};
 use super::{Config, OpenError};
 
-/// Hands reads to the threads.
+/// Sends reads to the threads.
 pub(super) struct Readers {
     queue: Queue<Read>,
     file: Arc<Path>,
@@ -32,7 +32,7 @@ pub(super) struct Readers {
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
 impl Readers {
-    /// Starts a thread for each connection. They end when the `Readers` are gone and the queue is empty.
+    /// Starts a thread for each connection. The threads end when the `Readers` are dropped and the queue is empty.
     pub(super) fn start(
         kind: &str,
         connections: Vec<Connection>,
@@ -54,7 +54,7 @@ impl Readers {
         Ok((Self { queue, file: file.into() }, threads))
     }
 
-    /// Reads at one moment of the file.
+    /// Runs a read on one snapshot of the file.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
@@ -72,7 +72,7 @@ impl Readers {
         answered.await.unwrap_or_else(|_| Err(queue::stopped()))
     }
 
-    /// Runs something on a reader's thread, if there is room in the queue; nobody waits for it.
+    /// Runs a job on one of the threads without waiting for it. Returns false if there is no room in the queue.
     pub(super) fn offer(&self, read: impl FnOnce(&Connection) + Send + 'static) -> bool {
         self.queue.offer(Box::new(read))
     }
@@ -81,7 +81,7 @@ impl Readers {
 fn run(connection: &Connection, reads: &Mutex<mpsc::Receiver<Read>>, at_once: usize) {
     let mut group = Vec::with_capacity(at_once);
     while take(reads, &mut group, at_once) > 0 {
-        // Whatever is written meanwhile. Beginning takes no lock yet; a read that gets none says so itself.
+        // One snapshot, whatever is written meanwhile. BEGIN takes no lock; if a read cannot get one, the read fails.
         let moment = connection.unchecked_transaction();
         for read in group.drain(..) {
             read(connection);

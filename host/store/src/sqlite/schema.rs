@@ -1,9 +1,9 @@
-//! The tables, and how an older file becomes one of today.
+//! The tables, and the migration of older files.
 //!
-//! `user_version` counts the texts of [`MIGRATIONS`] that a file has seen; opening runs the rest, each in a
-//! transaction of its own together with the count, so that a crash leaves a whole version. `application_id` says that
-//! the file is ours: a database of something else is refused before anything is written to it, and so is one that a
-//! newer Talaria wrote, whose tables this one cannot know.
+//! `user_version` is the number of [`MIGRATIONS`] that a file has had. Opening the file runs the others, each in a
+//! transaction of its own together with the new number, so that a crash leaves a complete version. `application_id` marks
+//! the file as ours. A database of another application is rejected before anything is written to it, and so is one of a
+//! newer Talaria, whose tables this one cannot know.
 
 use rusqlite::{Connection, TransactionBehavior};
 use talaria_turns::State;
@@ -13,7 +13,7 @@ use super::fault::Fault;
 /// "Tala", in ASCII.
 const APPLICATION: i32 = 0x5461_6C61;
 
-/// What makes version 1 of nothing, version 2 of version 1, and so on.
+/// The migrations: the first makes version 1 of an empty file, the second makes version 2 of version 1, and so on.
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("v1.sql"),
     include_str!("v2.sql"),
@@ -22,7 +22,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("v5.sql"),
 ];
 
-/// What a file is.
+/// What a file turns out to be.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// Empty, or of a version that this host knows.
@@ -33,7 +33,7 @@ pub(super) enum Found {
     Foreign,
 }
 
-/// Looks, and writes nothing.
+/// Finds out what a file is, without writing to it.
 pub(super) fn look(connection: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> {
     let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -46,10 +46,10 @@ pub(super) fn look(connection: &Connection, migrations: &[&str]) -> rusqlite::Re
     })
 }
 
-/// Brings a file up to date.
+/// Migrates a file to the newest version.
 pub(super) fn migrate(connection: &mut Connection, migrations: &[&str]) -> rusqlite::Result<()> {
     for (number, text) in (1..).zip(migrations) {
-        // Immediate, so that of two hosts that start at once the second sees what the first did.
+        // Immediate, so that of two hosts that start at once the second sees what the first migrated.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         if version(&transaction)? < number {
             transaction.execute_batch(text)?;
@@ -63,11 +63,11 @@ pub(super) fn migrate(connection: &mut Connection, migrations: &[&str]) -> rusql
 
 fn version(connection: &Connection) -> rusqlite::Result<usize> {
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    // A negative one is nobody's; refused as newer.
+    // No Talaria writes a negative version; it is rejected as newer.
     Ok(usize::try_from(version).unwrap_or(usize::MAX))
 }
 
-/// Every state, with the word for it in the file.
+/// Every state, with its name in the file.
 const STATES: [(State, &str); 8] = [
     (State::Submitted, "submitted"),
     (State::Working, "working"),
@@ -84,12 +84,12 @@ pub(super) fn states() -> [State; 8] {
     STATES.map(|(state, _)| state)
 }
 
-/// A state's word in the file.
+/// Returns the name of a state in the file.
 pub(super) fn word(state: State) -> &'static str {
     STATES.into_iter().find(|(known, _)| *known == state).map_or("", |(_, word)| word)
 }
 
-/// The state that a word in the file stands for.
+/// Returns the state of a name in the file.
 pub(super) fn state(word: &str) -> Result<State, Fault> {
     let found = STATES.into_iter().find(|(_, known)| *known == word);
     found.map(|(state, _)| state).ok_or_else(|| Fault::Unreadable(format!("no state is called {word:?}")))

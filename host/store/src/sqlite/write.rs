@@ -1,8 +1,8 @@
-//! What is written, and how.
+//! The writes.
 //!
-//! A [`Write`] is worked out where it is asked for, JSON and all, so that the one writer does nothing but look at a
-//! row and write. It can be run again: a group of writes that fails is taken apart. A write that is refused has
-//! written nothing, since every check comes before the first change.
+//! A [`Write`] is prepared by its caller, with all JSON encoded, so that the one writer only has to read a row and write.
+//! It can be run again, because a group of writes that fails is run one by one. A write that is rejected has written
+//! nothing, because every check comes before the first change.
 
 use std::sync::Arc;
 
@@ -15,31 +15,31 @@ use talaria_turns::{
 use super::fault::Fault;
 use super::{callbacks, read, schema};
 
-/// Tasks that one write forgets. Each has rows in four tables; as many keep the writer for some milliseconds.
+/// The tasks that one write deletes. Each has rows in four tables; so many keep the writer busy for some milliseconds.
 pub(super) const FORGET_AT_ONCE: usize = 200;
 
-/// Events that a task has before it gets a snapshot: several times what a turn without streaming makes.
+/// The events that a task has before it gets a snapshot: several times as many as a turn without streaming makes.
 pub(super) const FIRST_SNAPSHOT: u64 = 64;
 
-/// One thing to write.
+/// A write.
 pub(super) enum Write {
     /// A new task.
     Create { key: TaskKey, context: ContextId, host_made: bool, change: Change },
-    /// More events. Answers how many events the task has beyond its snapshot.
+    /// More events. Returns how many events the task has beyond its snapshot.
     Append { key: TaskKey, expected: u64, change: Change },
-    /// A task as its events added up to a version that it has reached.
+    /// A snapshot: the task as JSON, folded up to a version.
     Snapshot { key: TaskKey, version: u64, json: String },
-    /// What an executor remembers.
+    /// A value of an executor.
     State { key: StateKey, value: Option<Arc<[u8]>> },
-    /// A hook; one that is there keeps its cursor.
+    /// Sets a push configuration; one of the same id keeps its cursor.
     SetPush { key: TaskKey, id: PushConfigId, json: String, cursor: u64 },
-    /// A hook that is no more.
+    /// Deletes a push configuration.
     DeletePush { key: TaskKey, id: PushConfigId },
-    /// How far a hook is, and whether it is given up: since when, and why as JSON.
+    /// Moves the cursor of a push configuration, and sets whether it is given up: when, and why as JSON.
     MovePush { key: TaskKey, id: PushConfigId, cursor: u64, given_up: Option<(Timestamp, String)> },
-    /// Tasks that ended, up to and with this one, but no more than [`FORGET_AT_ONCE`]. Answers how many.
+    /// Deletes the tasks that ended, up to and including this one, but no more than [`FORGET_AT_ONCE`]. Returns how many.
     Forget { newest: Ended },
-    /// Something about expected replies.
+    /// A write of expected replies and callbacks.
     Callbacks(callbacks::Write),
 }
 
@@ -51,18 +51,18 @@ pub(super) struct Ended {
     pub(super) owner: String,
 }
 
-/// What events do to a task's row.
+/// What events change in the row of a task.
 pub(super) struct Change {
     count: u64,
     at: Timestamp,
     pub(super) json: String,
-    /// For each state that the task may be in: the state after the events, or which of them is not legal.
+    /// For each state that the task may have: the state after the events, or the event that is not legal.
     moves: [(State, Result<State, IllegalMove>); 8],
-    /// When the last status among them began.
+    /// The time of the last status among the events.
     status_at: Option<Timestamp>,
-    /// Turns that are not over: so many more, but at least so many.
+    /// How the number of turns that have not ended changes: the difference, and the least result.
     turns: (i64, i64),
-    /// The message that they take in once.
+    /// The message that is accepted once.
     once: Option<Once>,
 }
 
@@ -111,7 +111,7 @@ impl Change {
 // === impl Write ===
 
 impl Write {
-    /// Writes it, within the transaction that is open. What is refused has written nothing.
+    /// Runs the write within the open transaction. A write that is rejected has written nothing.
     pub(super) fn run(&self, connection: &Connection) -> Result<u64, Fault> {
         match self {
             Self::Create { key, context, host_made, change } => {
@@ -121,7 +121,7 @@ impl Write {
             Self::Snapshot { key, version, json } => snapshot(connection, key, *version, json),
             Self::State { key, value } => set_state(connection, key, value.as_deref()),
             Self::SetPush { key, id, json, cursor } => set_push_config(connection, key, id, json, *cursor),
-            Self::DeletePush { key, id } => unhook(connection, key, id),
+            Self::DeletePush { key, id } => delete_push(connection, key, id),
             Self::MovePush { key, id, cursor, given_up } => {
                 move_push_cursor(connection, key, id, *cursor, given_up.as_ref())
             }
@@ -194,7 +194,7 @@ fn append(connection: &Connection, key: &TaskKey, expected: u64, change: &Change
     }
     let state = change.after(state?)?;
     let ended = change.status_at.filter(|_| state.is_terminal());
-    // The version again: were another to write between the two statements, nothing would match.
+    // The version is checked again: if another writer came between the two statements, no row would match.
     let updated = connection
         .prepare_cached(
             "UPDATE tasks SET version = ?3, state = ?4, status_at = coalesce(?5, status_at), pending = ?6,
@@ -237,8 +237,8 @@ fn take_in(connection: &Connection, key: &TaskKey, row: i64, change: &Change) ->
     Ok(())
 }
 
-/// Looks before the first change, so that a repetition is refused and not a fault. Nobody writes between this and the
-/// insert, which the table's key would refuse otherwise: both are in one transaction, and that is the only writer.
+/// Checks for a repetition before the first change, so that it is a rejection and not a fault of the whole group. Nothing
+/// is written between this check and the insert, because both are in one transaction of the only writer.
 fn not_sent_before(connection: &Connection, owner: &Principal, change: &Change) -> Result<(), Fault> {
     let Some(once) = &change.once else { return Ok(()) };
     match read::accepted(connection, owner, once)? {
@@ -248,7 +248,7 @@ fn not_sent_before(connection: &Connection, owner: &Principal, change: &Change) 
 }
 
 fn snapshot(connection: &Connection, key: &TaskKey, version: u64, json: &str) -> Result<u64, Fault> {
-    // Another may have been faster, or the task is forgotten.
+    // A newer snapshot may have been stored first, or the task was deleted.
     let row: Option<i64> = connection
         .prepare_cached(
             "UPDATE tasks SET snapshot_version = ?3
@@ -302,7 +302,7 @@ fn set_push_config(
     Ok(0)
 }
 
-fn unhook(connection: &Connection, key: &TaskKey, id: &PushConfigId) -> Result<u64, Fault> {
+fn delete_push(connection: &Connection, key: &TaskKey, id: &PushConfigId) -> Result<u64, Fault> {
     let row = row(connection, key)?;
     connection
         .prepare_cached("DELETE FROM hooks WHERE task = ?1 AND id = ?2")?
@@ -327,7 +327,7 @@ fn move_push_cursor(
     Ok(0)
 }
 
-/// What stands for the task in the other tables.
+/// Returns the key of the task in the other tables.
 fn row(connection: &Connection, key: &TaskKey) -> Result<i64, Fault> {
     let row = connection
         .prepare_cached("SELECT key FROM tasks WHERE owner = ?1 AND id = ?2")?
@@ -344,12 +344,12 @@ fn forget(connection: &Connection, newest: &Ended) -> Result<u64, Fault> {
          RETURNING owner, context",
     )?;
     let most = i64::try_from(FORGET_AT_ONCE).unwrap_or(i64::MAX);
-    let conversations = delete
+    let contexts = delete
         .query_map(params![newest.at, newest.id, newest.owner, most], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    for (owner, context) in &conversations {
+    for (owner, context) in &contexts {
         connection
             .prepare_cached(
                 "DELETE FROM state WHERE owner = ?1 AND context = ?2
@@ -357,14 +357,14 @@ fn forget(connection: &Connection, newest: &Ended) -> Result<u64, Fault> {
             )?
             .execute(params![owner, context])?;
     }
-    Ok(conversations.len() as u64)
+    Ok(contexts.len() as u64)
 }
 
-/// How many events beyond its snapshot make a task worth a new one.
+/// Whether a task with so many events beyond its snapshot needs a new one.
 ///
-/// Reading a task costs its snapshot and the events beyond it, so they may add half of what the snapshot holds: the
-/// work of taking snapshots is then a part of the work of writing the events, however long the task gets. A task
-/// below the first bound never has one, which spares most tasks all of it.
+/// Reading a task costs its snapshot and the events beyond it. These may be half as many as the snapshot holds: the cost of
+/// snapshots then stays in proportion to the cost of writing the events, however long the task gets. A task below the
+/// first bound never has a snapshot, and most tasks are.
 pub(super) fn is_worth_a_snapshot(version: u64, beyond: u64) -> bool {
     beyond >= (version.saturating_sub(beyond) / 2).max(FIRST_SNAPSHOT)
 }
@@ -373,7 +373,7 @@ pub(super) fn owner(key: &TaskKey) -> &str {
     key.owner.name().unwrap_or_default()
 }
 
-/// SQLite's integers are signed; neither sequence numbers nor times reach that far.
+/// Converts to SQLite's signed integers; neither sequence numbers nor times are that large.
 pub(super) fn integer(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

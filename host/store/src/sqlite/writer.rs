@@ -1,13 +1,12 @@
-//! The one writer.
+//! The writer: a thread with the only connection that writes.
 //!
-//! A thread with the only connection that writes. It takes all writes that wait, runs them in one transaction, and
-//! answers them when the transaction is committed: under load a commit is shared by many, and alone a write waits for
-//! nobody. A write that SQLite cannot do takes the others of its group down with it, so they are run again, each in a
-//! transaction of its own, and only the ones that fail alone are told so. (A savepoint for each would spare the second
-//! run, and cost a copy of every page that a group touches.)
+//! The thread takes all writes that wait, runs them in one transaction, and answers them when the transaction is
+//! committed: under load many writes share a commit, and a single write waits for no other. If SQLite fails on one write,
+//! the whole group is rolled back and each write is run again in a transaction of its own; only those that fail alone get
+//! the error. (A savepoint for each write would save the second run, but cost a copy of every page that a group touches.)
 //!
-//! Bounds: the queue; a write that finds no room for the busy timeout is refused. A locked database refuses a whole
-//! group after as long. Nothing is answered with success that is not committed; a refused write left nothing behind.
+//! Bounds: the queue; a write that finds no room within the busy timeout is rejected. If the database is locked, a whole
+//! group is rejected after the same time. A write succeeds only once it is committed; a rejected write leaves nothing.
 
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -21,10 +20,10 @@ use super::queue::{self, Queue};
 use super::write::Write;
 use super::{Config, OpenError};
 
-/// Writes that share a transaction. Ten times what 64 connections make wait; it bounds how long an answer takes.
+/// The writes that share a transaction: ten times as many as 64 connections keep waiting. Bounds how long a write takes.
 const AT_ONCE: usize = 512;
 
-/// Hands writes to the thread.
+/// Sends writes to the thread.
 #[derive(Clone)]
 pub(super) struct Writer(Queue<Job>);
 
@@ -36,20 +35,20 @@ struct Job {
 struct Thread {
     connection: Connection,
     file: PathBuf,
-    /// The last group failed, so the log has the reason already.
+    /// Whether the last group failed, so that the reason is already logged.
     failing: bool,
 }
 
 struct Failure {
     fault: Fault,
-    /// There was a transaction; it was rolled back.
+    /// Whether a transaction had begun; then it was rolled back.
     began: bool,
 }
 
 // === impl Writer ===
 
 impl Writer {
-    /// Starts the thread. It ends when the last `Writer` is gone and everything in the queue is written.
+    /// Starts the thread. It ends when the last `Writer` is dropped and the queue is empty.
     pub(super) fn start(
         connection: Connection,
         file: &Path,
@@ -64,14 +63,14 @@ impl Writer {
         Ok((Self(queue), handle))
     }
 
-    /// Writes, and returns when it is committed.
+    /// Writes; returns once it is committed.
     pub(super) async fn write(&self, write: Write) -> Result<u64, StoreError> {
         let (answer, answered) = oneshot::channel();
         self.0.put(Job { write, answer }).await?;
         answered.await.unwrap_or_else(|_| Err(queue::stopped()))
     }
 
-    /// Writes if there is room in the queue; nobody waits for it.
+    /// Writes if there is room in the queue, without waiting for the result.
     pub(super) fn offer(&self, write: Write) {
         self.0.offer(Job { write, answer: oneshot::channel().0 });
     }
@@ -85,7 +84,7 @@ impl Thread {
         while jobs.blocking_recv_many(&mut group, AT_ONCE) > 0 {
             let results = self.write(&group);
             for (job, result) in group.drain(..).zip(results) {
-                // The caller may be gone; the write counts all the same.
+                // The caller may have stopped waiting; the write is committed all the same.
                 let _ = job.answer.send(result);
             }
         }
@@ -95,7 +94,7 @@ impl Thread {
         match self.transact(group) {
             Ok(results) => {
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(file = %self.file.display(), "the store can write again");
+                    tracing::info!(file = %self.file.display(), "store writes succeed again");
                 }
                 results
             }
@@ -107,7 +106,7 @@ impl Thread {
         }
     }
 
-    /// Each in a transaction of its own, until one cannot even begin: the next would wait as long in vain.
+    /// Runs each write in a transaction of its own, until one cannot begin: the next would also wait in vain.
     fn write_each(&mut self, group: &[Job]) -> Vec<Result<u64, StoreError>> {
         let mut results = Vec::with_capacity(group.len());
         let mut hopeless = None;
@@ -128,15 +127,15 @@ impl Thread {
         results
     }
 
-    /// What callers are told; the log gets the details, once until a group succeeds.
+    /// Returns the text for callers. Logs the details, once until a group succeeds.
     fn failed(&mut self, failure: &Failure) -> String {
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::error!(error = ?failure.fault, file = %self.file.display(), "the store cannot write");
+            tracing::error!(error = ?failure.fault, file = %self.file.display(), "could not write to the store");
         }
         failure.fault.text()
     }
 
-    /// All in one transaction. Fails as a whole where SQLite does.
+    /// Runs all writes in one transaction. Fails as a whole if SQLite fails.
     fn transact(&mut self, group: &[Job]) -> Result<Vec<Result<u64, StoreError>>, Failure> {
         let transaction = self
             .connection
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_refused_leaves_the_others_of_its_group_alone() {
+    fn a_rejected_write_leaves_the_others_of_its_group_alone() {
         let mut thread = thread();
         let keys = [key("a"), key("a")];
         let group = [create(&keys[0], 1), create(&keys[0], 1), create(&keys[1], 1)];
@@ -213,13 +212,13 @@ mod tests {
         }
         assert_eq!((results.len(), tasks(&thread), thread.failing), (9, 8, true));
         assert!(thread.write(&[create(&key("a"), 9)])[0].is_ok());
-        assert!(!thread.failing, "and the log says that it works again");
+        assert!(!thread.failing, "the next failure is logged again");
     }
 
     #[test]
     fn a_group_that_cannot_begin_fails_as_one() {
         let mut thread = thread();
-        // Its own transaction is as good a reason as another's.
+        // A transaction of its own blocks it as well as one of another process.
         thread.connection.execute_batch("BEGIN").unwrap();
         let results = thread.write(&[create(&key("a"), 1), create(&key("a"), 1)]);
         assert!(

@@ -24,6 +24,9 @@ use crate::task::{Event, State, Task};
 /// question.
 type Written = (Arc<LiveTask>, Option<Run>);
 
+/// The earlier messages of a task.
+type History = Arc<[Arc<Message>]>;
+
 // === impl Inner ===
 
 impl Inner {
@@ -121,7 +124,7 @@ impl Inner {
             self.cursor_of(dispatcher, &live, config).await.map_err(SendError::Push)?;
         }
         // Decided while nobody else can write: the first of two answers is the answer, the second is a turn of its own.
-        let mut next: Option<(Taker, LaneTicket, Arc<[Arc<Message>]>)> = None;
+        let mut next: Option<(Taker, LaneTicket, History)> = None;
         let mut asking = None;
         let written = live.append_once(once, |task| {
             self.may_take(task)?;

@@ -1,4 +1,4 @@
-//! Memory and SQLite do the same, whatever is done to them.
+//! The memory store and the SQLite store agree after any sequence of calls.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 fn step() -> impl Strategy<Value = Step> {
     let events = |most| proptest::collection::vec(event(), 0..most);
-    // Now and then as many as make a snapshot.
+    // Now and then enough events for a snapshot.
     let many = prop_oneof![9 => events(5), 1 => events(90)];
     prop_oneof![
         3 => (0..3_usize, 0..6_usize, 0..3_usize, 0..20_u64, events(4)).prop_map(
@@ -106,7 +106,7 @@ fn remembered(owner: usize, number: usize) -> StateKey {
 async fn take(store: &dyn Store, step: &Step) -> Result<usize, StoreError> {
     match step {
         Step::Create { owner, task, context: number, at, events } => {
-            // First a status of a known time, so that no clock is asked.
+            // First a status with a fixed time, so that the clock does not matter.
             let status = Status { state: State::Submitted, message: None, at: Timestamp::from_millis(*at) };
             let mut all = vec![Event::Status { status, metadata: None, ends_turn: false }];
             all.extend(events.iter().cloned());
@@ -128,7 +128,7 @@ async fn take(store: &dyn Store, step: &Step) -> Result<usize, StoreError> {
     }
 }
 
-/// The first message among these is taken in once, unless its id is a small one.
+/// The first message is accepted once, unless its id is a small one.
 fn once(events: &[Event]) -> Option<Once> {
     let message = events.iter().find_map(|event| match event {
         Event::Accepted { message, .. } | Event::Answered(message) => Some(message),
@@ -137,7 +137,7 @@ fn once(events: &[Event]) -> Option<Once> {
     (message.id.as_str().len() > 2).then(|| Once { message: message.id.clone(), digest: [0; 32] })
 }
 
-/// Everything that can be asked.
+/// The results of every read.
 async fn look(store: &dyn Store) -> Vec<String> {
     let mut seen = Vec::new();
     for (owner, name) in OWNERS.into_iter().enumerate() {

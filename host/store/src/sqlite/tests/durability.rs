@@ -1,4 +1,4 @@
-//! What survives.
+//! What survives the end of a process.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};
@@ -53,7 +53,7 @@ async fn reopening_gives_everything_back() {
     }
 }
 
-/// All that a store says about these tasks, as text.
+/// Everything that a store returns about these tasks, as text.
 async fn everything(store: &Sqlite, keys: &[TaskKey]) -> String {
     let mut found = Vec::new();
     for key in keys {
@@ -68,7 +68,7 @@ async fn everything(store: &Sqlite, keys: &[TaskKey]) -> String {
 }
 
 #[tokio::test]
-async fn a_copy_of_the_files_as_they_are_holds_everything_that_was_answered() {
+async fn a_copy_of_the_files_has_everything_that_was_committed() {
     let (store, folder) = empty();
     let copy = tempfile::tempdir().unwrap();
     let mut keys = Vec::new();
@@ -80,7 +80,7 @@ async fn a_copy_of_the_files_as_they_are_holds_everything_that_was_answered() {
         }
         for entry in std::fs::read_dir(folder.path()).unwrap() {
             let entry = entry.unwrap();
-            // A process that is killed leaves no one who knows what the shared memory means.
+            // After a kill, no process is left that can use the shared memory file.
             if !entry.file_name().to_string_lossy().ends_with("-shm") {
                 std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
             }
@@ -117,7 +117,7 @@ fn kill_9_under_load_loses_nothing_that_was_answered() {
             note(line.unwrap());
         }
         child.kill().unwrap();
-        // What it said before it died counts too; the last line may be cut.
+        // What it printed before it died counts too; the last line may be incomplete.
         let mut rest: Vec<String> = lines.map_while(Result::ok).collect();
         rest.pop();
         rest.into_iter().for_each(note);
@@ -166,11 +166,11 @@ async fn a_process_to_kill() {
 }
 
 #[tokio::test]
-async fn dropping_waits_for_what_was_asked_for() {
+async fn dropping_the_store_waits_for_its_queue() {
     for _ in 0..20 {
         let (store, folder) = empty();
         let key = create(&store, "a", &[]).await;
-        // Asked for, and then nobody waits for the answer.
+        // Queued, and then nobody waits for the result.
         let events = [note("one")];
         let _ = tokio::time::timeout(Duration::ZERO, store.append(&key, 0, &events)).await;
         let _ = tokio::time::timeout(Duration::ZERO, store.task(&key)).await;
@@ -183,7 +183,7 @@ async fn dropping_waits_for_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_long_task_has_a_snapshot_and_a_short_one_has_none() {
+async fn only_a_long_task_has_a_snapshot() {
     let (store, folder) = empty();
     let short = create(&store, "a", &[accepted("m"), Event::moved(State::Completed)]).await;
     let long = create(&store, "a", &[accepted("m")]).await;
@@ -204,7 +204,7 @@ async fn a_long_task_has_a_snapshot_and_a_short_one_has_none() {
 }
 
 #[tokio::test]
-async fn forgetting_leaves_nothing_in_any_table() {
+async fn deleting_leaves_nothing_in_any_table() {
     let (store, folder) = empty();
     for number in 0..30 {
         let key = create(&store, "a", &[accepted(&format!("m{number}"))]).await;
@@ -268,7 +268,7 @@ async fn a_file_of_version_1_opens_and_is_complete() {
     assert_eq!(long.artifacts[0].parts, vec![Part::text("y".repeat(100))]);
     assert_eq!(store.events(&key("", "task-2"), 100, 10).await.unwrap().len(), 3);
     assert_eq!(store.unfinished().await.unwrap(), [key("", "task-2")]);
-    // Nothing says where its message was sent to, so it counts as one that was not sent before.
+    // The old file does not say which context its message named, so the message counts as new.
     assert_eq!(store.accepted(&Principal::anyone(), &once("message-2")).await.unwrap(), None);
     let recall = Recall {
         owner: Principal::named("platform"),
@@ -280,7 +280,7 @@ async fn a_file_of_version_1_opens_and_is_complete() {
     };
     let told: Vec<_> =
         store.recall(&recall).await.unwrap().iter().map(|it| message_text(&it.parts)).collect();
-    assert_eq!(told, ["Whose sandals?", "Hers."], "a conversation from before has a memory");
+    assert_eq!(told, ["Whose sandals?", "Hers."], "the messages of an old context can be read");
     assert!(store.recall(&Recall { host_made_only: true, ..recall }).await.unwrap().is_empty());
     let state = StateKey {
         owner: Principal::anyone(),

@@ -1,4 +1,4 @@
-//! Beyond what every store promises.
+//! Tests beyond what every store promises.
 
 mod agreement;
 mod durability;
@@ -26,7 +26,7 @@ fn open(folder: &TempDir) -> Sqlite {
     Sqlite::open(&file(folder), &Config::default()).unwrap()
 }
 
-/// A look at the file from beside the store.
+/// Counts rows through a connection beside the store.
 fn count(folder: &TempDir, sql: &str) -> i64 {
     let connection = Connection::open(file(folder)).unwrap();
     connection.query_row(sql, [], |row| row.get(0)).unwrap()

@@ -1,4 +1,4 @@
-//! What goes wrong, and what is said about it.
+//! Faults of the file, and the errors that report them.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -34,7 +34,7 @@ fn the_file_is_for_its_owner_only() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_named_with_the_remedy() {
+fn a_missing_folder_is_named_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("no/such");
     let error = refused(&missing.join("talaria.db"));
@@ -44,10 +44,10 @@ fn a_folder_that_is_not_there_is_named_with_the_remedy() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_said_to_be_so() {
+fn a_folder_that_cannot_be_written_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o555)).unwrap();
-    // Who runs this as root may write there all the same, but not here.
+    // Root may write there all the same, but not here.
     let root = std::fs::write(folder.path().join("try"), "").is_ok();
     let path = if root { "/proc/talaria.db".into() } else { file(&folder) };
     let error = refused(&path);
@@ -59,7 +59,7 @@ fn a_folder_that_cannot_be_written_is_said_to_be_so() {
 }
 
 #[test]
-fn a_newer_schema_is_refused_and_left_as_it_is() {
+fn a_newer_schema_is_rejected_and_left_unchanged() {
     let (store, folder) = empty();
     drop(store);
     Connection::open(file(&folder)).unwrap().pragma_update(None, "user_version", 99).unwrap();
@@ -71,7 +71,7 @@ fn a_newer_schema_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_database_of_something_else_is_refused_and_left_as_it_is() {
+fn a_database_of_another_application_is_rejected_and_left_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let connection = Connection::open(file(&folder)).unwrap();
     connection.execute_batch("CREATE TABLE tasks (x INTEGER)").unwrap();
@@ -83,7 +83,7 @@ fn a_database_of_something_else_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_refused() {
+async fn a_damaged_file_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(file(&folder), "this is no database, whatever its name says".repeat(100)).unwrap();
     let error = refused(&file(&folder));
@@ -102,7 +102,7 @@ async fn a_damaged_file_is_refused() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_not_readable_harms_only_its_task() {
+async fn an_unreadable_record_affects_only_its_task() {
     let (store, folder) = empty();
     let bad = create(&store, "a", &[accepted("m1")]).await;
     let good = create(&store, "a", &[accepted("m2")]).await;
@@ -119,7 +119,7 @@ async fn a_record_that_is_not_readable_harms_only_its_task() {
 }
 
 #[tokio::test]
-async fn a_locked_database_refuses_writes_after_the_timeout_and_works_again() {
+async fn a_locked_database_rejects_writes_after_the_timeout_and_recovers() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { busy_timeout: Duration::from_millis(200), ..Config::default() };
     let store = Arc::new(Sqlite::open(&file(&folder), &config).unwrap());
@@ -142,7 +142,7 @@ async fn a_locked_database_refuses_writes_after_the_timeout_and_works_again() {
 }
 
 #[tokio::test]
-async fn a_full_queue_is_said_to_be_so() {
+async fn a_full_queue_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { busy_timeout: Duration::from_millis(200), queue: 1, ..Config::default() };
     let store = Arc::new(Sqlite::open(&file(&folder), &config).unwrap());
@@ -156,7 +156,7 @@ async fn a_full_queue_is_said_to_be_so() {
     store.append(&known, 0, &[note("x")]).await.unwrap();
 }
 
-/// Appends, so many at once.
+/// Makes so many appends at once.
 async fn append(
     store: &Arc<Sqlite>,
     key: &TaskKey,
@@ -172,12 +172,12 @@ async fn append(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
+async fn a_full_disk_rejects_what_does_not_fit_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { max_bytes: Some(1 << 20), ..Config::default() };
     let store = Arc::new(Sqlite::open(&file(&folder), &config).unwrap());
     let kept = create(&*store, "a", &[accepted("kept")]).await;
-    // One that cannot fit among many that can: only that one is refused.
+    // One write that cannot fit among many that can: only that one is rejected.
     let mut set = tokio::task::JoinSet::new();
     for number in 0..40_u64 {
         let store = Arc::clone(&store);
@@ -197,7 +197,7 @@ async fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
             assert_eq!(task(&*store, &key).await.version, 2);
         }
     }
-    // Until there is no room for anything.
+    // Until nothing fits any more.
     let mut version = 1;
     let full = loop {
         match store.append(&kept, version, &[note(&"x".repeat(20_000))]).await {
@@ -210,7 +210,7 @@ async fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
     assert_eq!(store.events(&kept, 0, usize::MAX).await.unwrap().len() as u64, version);
     let end = Event::said(State::Completed, vec![Part::text("x".repeat(20_000))]);
     unavailable(store.append(&kept, version, &[end]).await, "the disk is full");
-    // Room again.
+    // After room was made.
     assert_eq!(store.forget(Timestamp::from_millis(0), 0).await.unwrap(), 39);
     store.append(&kept, version, &[Event::moved(State::Completed)]).await.unwrap();
     drop(store);
