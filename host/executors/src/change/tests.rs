@@ -7,12 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use talaria_config::Env;
 use talaria_egress::Egress;
 use talaria_engine::{EngineConfig, SessionKeys};
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::{Builtins, Config, Folder};
+use crate::config::{
+    Builtin, Builtins, ComponentRef, Config, ExecutorSection, Folder, Grant, Preset, Resolver,
+};
 use crate::executors::Services;
 use crate::operator::{NotChanged, Upload};
 use crate::quarantine::FAULTS_UNTIL_QUARANTINE;
@@ -56,6 +59,7 @@ enum Setup {
 struct Rig {
     folder: TempDir,
     fail_mode: &'static str,
+    builtins: Builtins,
     executors: Option<Executors>,
 }
 
@@ -65,9 +69,13 @@ fn name() -> ExecutorName {
 
 impl Rig {
     async fn new(fail_mode: &'static str) -> Self {
+        Self::with(Builtins::default(), fail_mode).await
+    }
+
+    async fn with(builtins: Builtins, fail_mode: &'static str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("executors")).expect("a folder");
-        let mut rig = Self { folder, fail_mode, executors: None };
+        let mut rig = Self { folder, fail_mode, builtins, executors: None };
         rig.restart().await;
         rig
     }
@@ -84,7 +92,7 @@ impl Rig {
             folder: Folder {
                 path: base.join("executors"),
                 base: base.to_owned(),
-                builtins: Builtins::default(),
+                builtins: self.builtins.clone(),
                 sections: BTreeMap::new(),
                 main: None,
             },
@@ -104,7 +112,7 @@ impl Rig {
                 registries: BTreeMap::new(),
             },
             takes_callbacks: false,
-            builtins: Builtins::default(),
+            builtins: self.builtins.clone(),
         };
         let services = Services { variables: Arc::new(|_| None), callbacks: None, workspaces: None };
         self.executors = Some(Executors::load(&config, services, &|_| ()).await.expect("an engine"));
@@ -345,4 +353,41 @@ async fn with_last_good_a_quarantine_goes_back_to_the_version_before() {
         (Restart, "", "1"),
     ];
     run(last_good, &steps, &["loaded", "swapped", "quarantined", "rolled-back", "loaded"]).await;
+}
+
+#[tokio::test]
+async fn a_foreign_component_under_a_built_in_name_gets_nothing_that_it_declares() {
+    let builtins = Builtins::new(vec![Builtin {
+        name: "mine",
+        wasm: &[],
+        is_always_loaded: false,
+        preset: Preset { secrets: vec!["PROBE_KEY".into()], callbacks: true, ..Preset::default() },
+    }]);
+    let has_nothing = |grant: &Grant| {
+        let has_calls = !grant.egress.is_empty() || !grant.private.is_empty();
+        let has_secrets = grant.secrets.names().next().is_some();
+        !has_calls && !has_secrets && !grant.callbacks && !grant.wasi.random
+    };
+
+    let mut rig = Rig::with(builtins.clone(), "").await;
+    rig.step(Write(1, Fine)).await;
+    rig.step(Look).await;
+    let table = rig.executors().table();
+    let (_, loaded) = table.loaded().next().expect("one is in service");
+    assert!(has_nothing(&loaded.config.grant), "in the folder: {:?}", loaded.config.grant);
+
+    let (needs, settings) = (&loaded.executor.component().description().needs, loaded.executor.settings());
+    let grant = |component: ComponentRef| {
+        let resolver = Resolver { env: Env(&|_| None), folder: rig.folder.path(), builtins: &builtins };
+        let section = ExecutorSection { component: Some(component), ..ExecutorSection::default() };
+        let executor = resolver.resolve(name(), section, None, &mut Vec::new()).expect("a valid section");
+        let mut grant = executor.grant;
+        grant.fill_in(&needs.egress, settings);
+        grant
+    };
+    let by_path = grant(ComponentRef::File(component().into()));
+    assert!(has_nothing(&by_path), "by its path: {by_path:?}");
+    let built_in = grant(ComponentRef::Builtin("mine".into()));
+    assert_eq!((built_in.egress.len(), built_in.callbacks), (needs.egress.len(), true), "{built_in:?}");
+    assert!(built_in.secrets.names().eq(["PROBE_KEY"]));
 }
