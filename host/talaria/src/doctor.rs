@@ -1,4 +1,4 @@
-//! `talaria doctor`: what is wrong with this machine, and what to do about it.
+//! `talaria doctor`: diagnoses this machine, and names a fix for each problem.
 //!
 //! Each check answers one question that an operator would otherwise answer by reading logs, with a finding and a fix.
 //! Nothing is changed or started, and every request has a time limit. A running host is recognised by its card, so that its
@@ -67,7 +67,9 @@ impl fmt::Display for Report {
             }
         }
         let (failures, warnings) = (self.count(Verdict::Failure), self.count(Verdict::Warning));
-        write!(f, "{} checks, {failures} failures, {warnings} warnings", self.checks.len())
+        let counted = |count: usize, noun| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+        let checks = counted(self.checks.len(), "check");
+        write!(f, "{checks}, {}, {}", counted(failures, "failure"), counted(warnings, "warning"))
     }
 }
 

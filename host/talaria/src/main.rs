@@ -1,4 +1,4 @@
-//! Talaria carries an agent's turns: an A2A server whose transports are sandboxed WASI components.
+//! Talaria: an A2A server that runs each executor as a sandboxed WASI component.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -82,7 +82,7 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
 
 fn run_check(check: &Check, format: Format) -> anyhow::Result<ExitCode> {
     let mut config = Config::load(&Overrides::from(check), &env)?;
-    // A check leaves nothing behind, and shows the files as they are.
+    // A check stores no versions, and reports on the files as they are.
     config.executors.state = None;
     let report = check::Report::new(&config, &*load(&config, &runtime()?)?);
     output::print(format, &report)?;
@@ -105,7 +105,7 @@ fn run_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> 
         Executor::Rollback(rollback) => &rollback.config,
     };
     let mut config = Config::load(&Overrides::from(&Check { config: file.clone() }), &env)?;
-    // Looking leaves nothing behind, and shows the files as they are.
+    // These commands store no versions, and show the files as they are.
     config.executors.state = None;
     let runtime = runtime()?;
     if let Executor::Rollback(rollback) = command {
@@ -130,7 +130,7 @@ fn run_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Loads the executors for a command that looks at them, and serves none.
+/// Loads the executors for a command that inspects them and does not serve.
 fn load(config: &Config, runtime: &Runtime) -> anyhow::Result<Arc<Table>> {
     let services =
         Services { variables: config.variables(env), callbacks: None, workspaces: config.workspaces() };
@@ -170,7 +170,7 @@ fn run_executor_test(test: &ExecutorTest, format: Format) -> anyhow::Result<Exit
         let (grant, report) = talaria_workbench::learn(&mut trial).await;
         output::print(format, &grant)?;
         if !report.passed {
-            output::note(format!("this was learnt from a test that failed:\n{report}"));
+            output::note(format!("the grant was learnt from a test that failed:\n{report}"));
         }
         Ok(report.passed)
     })?;
@@ -207,10 +207,10 @@ fn run_prompt(overrides: &Overrides, format: Format) -> anyhow::Result<ExitCode>
 }
 
 fn runtime() -> anyhow::Result<Runtime> {
-    Builder::new_multi_thread().enable_all().build().context("no threads")
+    Builder::new_multi_thread().enable_all().build().context("cannot start the runtime's threads")
 }
 
-/// The environment is read here and nowhere else.
+/// Reads an environment variable. Nothing else in the process reads the environment.
 fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

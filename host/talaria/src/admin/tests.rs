@@ -75,7 +75,7 @@ async fn with_a_token_only_health_is_public() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_gets_nothing() {
+async fn rejects_requests_of_foreign_sites() {
     let open = admin(None);
     for host in
         ["127.0.0.1", "127.0.0.1:8001", "[::1]", "[::1]:8001", "localhost", "LOCALHOST:8001", "10.0.0.1:80"]
@@ -112,7 +112,7 @@ async fn a_page_of_another_site_gets_nothing() {
 }
 
 #[tokio::test]
-async fn a_taken_port_ends_the_start_only_where_somebody_chose_it() {
+async fn a_taken_port_fails_the_start_only_if_it_is_configured() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let listen = taken.local_addr().unwrap();
     let chosen = bind(&config::Admin { listen, ..config(None) }).await.unwrap_err();

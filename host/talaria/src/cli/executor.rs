@@ -12,13 +12,13 @@ use crate::config::ExecutorName;
 pub(crate) enum Executor {
     /// List the executors, each with its component and whether it is ready.
     List(Check),
-    /// Show a component: who it is, what it needs, what of that is granted, and the lines that grant the rest.
+    /// Show a component: its identity, its needs, its grant, and the lines that grant what is missing.
     Inspect(ExecutorInspect),
-    /// Write the project of a new executor: sources, contract, settings, a test.
+    /// Create the project of a new executor: sources, contract, settings, a test.
     New(ExecutorNew),
     /// Run a component offline against a scripted upstream, and show what it does.
     Test(ExecutorTest),
-    /// Go back to the version of an executor before the one that takes turns now.
+    /// Roll an executor back to its previous version.
     Rollback(ExecutorRollback),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct ExecutorInspect {
     /// The component's file, or the name of an executor
     #[arg(value_name = "FILE")]
     pub(crate) file: String,
-    /// The configuration file [default: talaria.toml in the working directory, if it is there]
+    /// The configuration file [default: talaria.toml in the working directory, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -40,8 +40,8 @@ pub(crate) struct ExecutorInspect {
 /// `talaria executor rollback`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Asks the host that runs with this configuration, at its `admin.listen`, with its `admin.token`. The version before stays
-until a file of the executor changes; a second rollback goes forward again.
+Calls the host that runs with this configuration, at its `admin.listen`, with its `admin.token`. The previous version
+stays in service until a file of the executor changes; a second rollback goes forward again.
 
 Examples:
   talaria executor rollback my-agent
@@ -49,7 +49,7 @@ Examples:
 pub(crate) struct ExecutorRollback {
     /// The executor
     pub(crate) name: ExecutorName,
-    /// The configuration file [default: talaria.toml in the working directory, if it is there]
+    /// The configuration file [default: talaria.toml in the working directory, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ Examples:
 pub(crate) struct ExecutorNew {
     /// Its name: a-z, 0-9 and -
     pub(crate) name: ExecutorName,
-    /// What to write it in
+    /// The programming language
     #[arg(long, value_enum, value_name = "LANGUAGE")]
     pub(crate) lang: Language,
 }
@@ -83,11 +83,11 @@ pub(crate) enum Language {
 /// `talaria executor test`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Loads the component as `talaria serve` would, then runs describe, setup, execute (for a caller that waits, and for one
-that reads along) and cancel. No call leaves this process: a stand-in answers all of them, as the cassette says, or as the
-gateway of `talaria serve --demo`. No variable of the environment is read, and secrets have made-up values.
+Loads the component as `talaria serve` does, then runs describe, setup, execute (blocking and streaming) and cancel. No
+call leaves this process: a stub upstream answers all of them, from the cassette or as the gateway of `talaria serve
+--demo` does. No environment variable is read, and secrets have made-up values.
 
-A cassette is TOML (or JSON) with the turns and the upstream's answers; docs/authors.md has all of it:
+A cassette is a TOML or JSON file with turns and the upstream's responses; docs/authors.md describes all keys:
   [[turn]]
   text = \"hello\"
   expect = [\"Hi\"]
@@ -95,7 +95,7 @@ A cassette is TOML (or JSON) with the turns and the upstream's answers; docs/aut
   request = \"POST https://api.example.com/v1/chat/completions\"
   json = { choices = [{ message = { content = \"Hi there\" } }] }
 
-Exit code 0: everything passed; 1: something did not; 64: the command line or a file cannot be used.
+Exit code 0: all checks passed; 1: a check failed; 64: the command line or a file cannot be used.
 
 Examples:
   talaria executor test my-agent.wasm
@@ -106,16 +106,16 @@ pub(crate) struct ExecutorTest {
     /// The component
     #[arg(value_name = "NAME.wasm")]
     pub(crate) component: PathBuf,
-    /// Its settings and its grant [default: NAME.toml beside the component, if it is there]
+    /// Its settings and its grant [default: NAME.toml beside the component, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// What is said and answered [default: one turn, answered as by the demo's gateway]
+    /// The turns and the upstream's responses [default: one turn, answered by the demo gateway]
     #[arg(long, value_name = "FILE")]
     pub(crate) cassette: Option<PathBuf>,
-    /// What the caller says, instead of the cassette's turns
+    /// The caller's message, instead of the cassette's turns
     #[arg(long, value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// Ignore the grant, find out what is needed, and print the least grant that gives it
+    /// Ignore the grant, record what the component needs, and print the smallest sufficient grant
     #[arg(long)]
     pub(crate) learn: bool,
 }

@@ -32,7 +32,7 @@ impl Examination<'_> {
         self.platform().await;
     }
 
-    /// Checks whether a port is free, or this bridge serves there already.
+    /// Checks that a port is free, or that Talaria already listens on it.
     async fn port(&mut self, name: &'static str, at: SocketAddr, key: &str) {
         let error = match TcpListener::bind(at).await {
             Ok(_) => return self.findings.ok(name, format!("{at} is free")),
@@ -48,12 +48,12 @@ impl Examination<'_> {
         let callback = self.probe.get(&format!("http://{here}{path}"), None).await;
         // The callback listener answers 405 to a GET.
         if ours || (name == "callback port" && callback.is_ok_and(|answer| answer.status == 405)) {
-            return self.findings.ok(name, format!("a bridge serves at {at} already"));
+            return self.findings.ok(name, format!("talaria already listens on {at}"));
         }
         self.findings.fail(
             name,
             format!("cannot listen on {at}: {error}"),
-            format!("end what listens there, or choose another with {key}"),
+            format!("stop the process that listens there, or choose another address with {key}"),
         );
     }
 
@@ -67,10 +67,10 @@ impl Examination<'_> {
         };
         let health = self.probe.get(&format!("http://{}/healthz", local(at)), None).await;
         if health.is_ok_and(|answer| answer.status == 200) {
-            return self.findings.ok(NAME, format!("a bridge serves at {at} already"));
+            return self.findings.ok(NAME, format!("talaria already listens on {at}"));
         }
         let finding = format!("cannot listen on {at}: {error}");
-        let fix = "end what listens there, or choose another with `admin.listen`";
+        let fix = "stop the process that listens there, or choose another address with `admin.listen`";
         match chosen {
             true => self.findings.fail(NAME, finding, fix),
             false => self.findings.warn(
@@ -86,11 +86,11 @@ impl Examination<'_> {
         let StoreUrl::Sqlite(path) = &self.config.store else {
             return self.findings.warn(
                 NAME,
-                "tasks are kept in memory, and are gone when the process ends",
+                "tasks are stored in memory and lost when the process ends",
                 "set `store.url` to a file",
             );
         };
-        // The database writes files beside its own.
+        // SQLite writes files beside the database.
         let file = || match path.exists() {
             true => fs::File::options().append(true).open(path).map(drop),
             false => Ok(()),
@@ -98,7 +98,7 @@ impl Examination<'_> {
         match writable(parent(path)).and_then(|()| file()) {
             Ok(()) => self.findings.ok(NAME, format!("{} can be written", path.display())),
             Err(error) => {
-                let fix = "give the file and its folder to the user that runs talaria, or set `store.url` to another place";
+                let fix = "make the file and its folder writable for the user that runs talaria, or set `store.url` to another path";
                 self.findings.fail(NAME, format!("{} cannot be written: {error}", path.display()), fix);
             }
         }
@@ -109,7 +109,7 @@ impl Examination<'_> {
         const NAME: &str = "volume";
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         if !is_layered(&mounts) {
-            return self.findings.ok(NAME, "this is no container whose files go with it");
+            return self.findings.ok(NAME, "not in a container with an ephemeral file system");
         }
         let mut kept: Vec<(&str, PathBuf)> = Vec::new();
         if let StoreUrl::Sqlite(path) = &self.config.store {
@@ -152,7 +152,7 @@ impl Examination<'_> {
                 self.findings.fail(
                     "workspace folder",
                     finding,
-                    "tokens and snapshots are kept there: mount it writable, or set WORKSPACE_CONFIG_PATH",
+                    "tokens and snapshots are stored there: mount it writable, or set WORKSPACE_CONFIG_PATH to another folder",
                 );
             }
         }
@@ -193,7 +193,7 @@ fn is_layered(mounts: &str) -> bool {
 fn volume(mounts: &str, what: &str, path: &Path) -> Result<String, (String, String)> {
     let lost = match mount_of(mounts, path) {
         Some((_, "tmpfs" | "ramfs")) => "is in memory",
-        Some(("/", _)) | None => "goes with the container",
+        Some(("/", _)) | None => "is lost with the container",
         Some((mount, _)) => return Ok(format!("{what} is on the volume {mount}")),
     };
     let finding = format!("{what} is at {}, which {lost}", path.display());
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(
             of("/home/agent/talaria.db").unwrap_err(),
             (
-                "the store is at /home/agent/talaria.db, which goes with the container".into(),
+                "the store is at /home/agent/talaria.db, which is lost with the container".into(),
                 "mount a volume at /home/agent".into()
             )
         );

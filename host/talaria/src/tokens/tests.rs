@@ -56,7 +56,7 @@ impl Desk {
         self.auth.caller(&headers) == Some(Principal::named(name))
     }
 
-    fn told(&self, at: usize) -> &str {
+    fn logged(&self, at: usize) -> &str {
         self.watch.files[at].logged.as_deref().unwrap_or_default()
     }
 }
@@ -76,20 +76,20 @@ fn a_changed_file_renews_its_callers_token_and_no_others() {
 }
 
 #[test]
-fn half_a_write_is_not_taken() {
+fn a_half_written_file_changes_nothing() {
     let mut desk = Desk::new(&[("alice", "a1")]);
     for half in ["", "a", "a2-and", "a2-and-more"] {
         desk.write("alice", half);
         desk.watch.look();
         assert!(desk.knows("alice", "a1"), "{half:?} was there for one look");
-        assert_eq!(desk.told(0), "", "and is nothing to talk about");
+        assert_eq!(desk.logged(0), "", "and is not logged");
     }
     desk.watch.look();
     assert!(desk.knows("alice", "a2-and-more"));
 }
 
 #[test]
-fn what_cannot_be_a_token_keeps_the_last_good_one() {
+fn an_invalid_token_keeps_the_last_good_one() {
     let mut desk = Desk::new(&[("alice", "a1"), ("bob", "b1")]);
     let long = "x".repeat(9000);
     for (bad, why) in [
@@ -104,28 +104,28 @@ fn what_cannot_be_a_token_keeps_the_last_good_one() {
         desk.write("alice", bad);
         desk.look();
         assert!(desk.knows("alice", "a1"), "{bad:?}");
-        assert!(desk.told(0).contains(why), "{bad:?}: {}", desk.told(0));
+        assert!(desk.logged(0).contains(why), "{bad:?}: {}", desk.logged(0));
     }
     desk.write("alice", b"\xff\xfe");
     desk.look();
     assert!(desk.knows("alice", "a1"));
     fs::remove_file(desk.folder.path().join("alice")).unwrap();
     desk.look();
-    assert!(desk.knows("alice", "a1") && desk.told(0).contains("cannot be read"), "{}", desk.told(0));
+    assert!(desk.knows("alice", "a1") && desk.logged(0).contains("cannot be read"), "{}", desk.logged(0));
     fs::create_dir(desk.folder.path().join("alice")).unwrap();
     desk.look();
-    assert!(desk.knows("alice", "a1") && desk.told(0).contains("not a regular file"), "{}", desk.told(0));
+    assert!(desk.knows("alice", "a1") && desk.logged(0).contains("not a regular file"), "{}", desk.logged(0));
     fs::remove_dir(desk.folder.path().join("alice")).unwrap();
     desk.write("alice", "a1");
     desk.look();
-    assert_eq!(desk.told(0), "", "as it was: nothing to tell, and the next trouble is told again");
+    assert_eq!(desk.logged(0), "", "back to the token in use; the next problem is logged again");
     desk.write("alice", "a2");
     desk.look();
     assert!(desk.knows("alice", "a2") && desk.knows("bob", "b1"));
 }
 
 #[test]
-fn two_callers_may_trade_their_tokens() {
+fn two_callers_can_swap_tokens() {
     let mut desk = Desk::new(&[("alice", "1"), ("bob", "2")]);
     desk.write("alice", "2");
     desk.write("bob", "1");
@@ -142,7 +142,7 @@ fn mount(root: &Path, version: &str, token: &str) {
 }
 
 #[test]
-fn a_secret_that_is_swapped_by_its_folder_is_noticed() {
+fn a_secret_swapped_by_a_symbolic_link_is_renewed() {
     let folder = tempfile::tempdir().unwrap();
     mount(folder.path(), "..1", "a1");
     symlink("..data/alice", folder.path().join("alice")).unwrap();

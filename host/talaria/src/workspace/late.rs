@@ -1,8 +1,10 @@
-//! Replies that come after their turns have failed, in a workspace: they join their tasks, as everywhere, and the person who
-//! asked is shown them, since nobody looks at a task that failed. A peer that asked is not: it has been told, and may have
-//! gone on otherwise.
+//! Late replies in a workspace: replies that arrive after their turns have failed.
 //!
-//! A reply is shown when it joins its task, which happens once, over restarts too. Showing it is given up after a few tries.
+//! A late reply joins its task, as it does outside a workspace. If a person sent the message, the reply is also shown to that
+//! person, since nobody looks at a failed task again. A peer gets no such notification: it knows of the failure and may
+//! have carried on without the reply.
+//!
+//! A reply is shown when it joins its task, which happens once, across restarts too. Notifying stops after a few attempts.
 
 use std::sync::Arc;
 
@@ -12,11 +14,11 @@ use talaria_workspace::SelfPrompts;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Who takes late replies.
+/// Delivers late replies.
 pub(crate) struct LateReplies {
     pub(crate) turns: Turns,
     pub(crate) store: Arc<dyn Store>,
-    /// What shows them; none where nobody is to be told.
+    /// Shows late replies; `None` if nobody is notified.
     pub(crate) initiative: Option<Arc<SelfPrompts>>,
     pub(crate) tracker: TaskTracker,
     pub(crate) shutdown: CancellationToken,
@@ -39,7 +41,7 @@ impl LateReplySink for LateReplies {
     }
 }
 
-/// Whether no peer asked: the platform names the peer in the message.
+/// Whether a person sent the message. The platform names a peer in the metadata.
 fn is_of_a_person(task: &Task) -> bool {
     let peer = |message: &Arc<Message>| {
         let peer = message.metadata.as_ref().and_then(|metadata| metadata.get("peer_id")?.as_str());

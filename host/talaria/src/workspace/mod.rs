@@ -1,7 +1,7 @@
 //! Connects `talaria-workspace` with the server and the executors, if `WORKSPACE_ID` is set.
 //!
-//! `app` calls [`Bridge::open`] before anything else reads the workspace, [`Bridge::start`] when turns can be accepted, and
-//! [`Bridge::snapshot`] when a stop is requested.
+//! `app` calls [`WorkspaceService::open`] before anything else reads the workspace, [`WorkspaceService::start`] when turns can be accepted, and
+//! [`WorkspaceService::snapshot`] when a stop is requested.
 
 pub(crate) mod late;
 mod pages;
@@ -28,22 +28,22 @@ use pages::Pages;
 use talaria_executors::{Executors, Readiness, Table};
 use transcript::Records;
 
-/// How long the start waits for the platform: so that the first turn knows the peers where that is possible, and a
-/// platform that is down costs little.
+/// How long the start waits for the platform. Normally the first turn then knows the peers, and a platform that is down
+/// delays the start only a little.
 const FIRST_CONTACT: Duration = Duration::from_secs(3);
 
-/// The bridge of one workspace.
+/// The service of one workspace.
 pub(crate) struct WorkspaceService {
     config: config::Workspace,
     keys: Keys,
     pub(crate) pulse: Arc<Activity>,
     transcript: Arc<Transcript>,
-    /// What it says by itself; none where nobody is to be called.
+    /// The prompts that the host sends to itself; `None` in smoke mode.
     pub(crate) initiative: Option<Arc<SelfPrompts>>,
 }
 
-/// What heartbeats ask.
-struct Seat {
+/// The state of the host, for heartbeats.
+struct HostState {
     executors: Arc<Executors>,
     auth: Auth,
 }
@@ -51,8 +51,8 @@ struct Seat {
 // === impl WorkspaceService ===
 
 impl WorkspaceService {
-    /// Reads what the last process left, and installs plugins. What was said then is in the snapshot too, for a store that
-    /// `forgets` with the process.
+    /// Reads the snapshot of the last process, and installs plugins. If the store `forgets` everything with the process, the
+    /// transcript starts with that of the snapshot.
     pub(crate) fn open(
         config: &config::Workspace,
         store: Arc<dyn Store>,
@@ -73,7 +73,7 @@ impl WorkspaceService {
         Ok(Self { config: config.clone(), keys, pulse, transcript: Arc::new(transcript), initiative })
     }
 
-    /// What is served beside A2A.
+    /// Returns the routes that are served beside A2A.
     pub(crate) fn pages(&self, executors: &Arc<Executors>, auth: Auth) -> Arc<dyn talaria_a2a::ExtraRoutes> {
         let runtime = self.config.assembly.current().manifest.runtime.clone();
         Arc::new(Pages {
@@ -85,7 +85,7 @@ impl WorkspaceService {
         })
     }
 
-    /// Tells the platform, from now on until `shutdown`. `card` is in the shape of its registry.
+    /// Registers with the platform and sends heartbeats until `shutdown`. `card` is in the shape of the platform's registry.
     pub(crate) async fn start(
         &self,
         card: watch::Receiver<Value>,
@@ -107,10 +107,10 @@ impl WorkspaceService {
             parent: self.config.parent.clone(),
             timing,
         };
-        let seat = Arc::new(Seat { executors: Arc::clone(executors), auth });
+        let state = Arc::new(HostState { executors: Arc::clone(executors), auth });
         let threads = (tracker, shutdown.clone());
         let started =
-            contact.start(assembly, &self.keys, Arc::clone(&self.pulse), seat, threads, FIRST_CONTACT);
+            contact.start(assembly, &self.keys, Arc::clone(&self.pulse), state, threads, FIRST_CONTACT);
         started.await.map_err(anyhow::Error::msg)?;
         if let Some(initiative) = self.initiative.clone() {
             let shutdown = shutdown.clone();
@@ -119,16 +119,16 @@ impl WorkspaceService {
         Ok(())
     }
 
-    /// Writes down what is going on, as it was at `reading`.
+    /// Writes a snapshot of the activity at `reading`.
     pub(crate) async fn snapshot(&self, reading: &Reading) {
         let snapshot = Snapshot::take(self.config.id(), reading, &self.transcript).await;
         snapshot.write(&self.config.snapshot, &self.keys.redactor());
     }
 }
 
-// === impl Seat ===
+// === impl HostState ===
 
-impl Host for Seat {
+impl Host for HostState {
     fn status(&self) -> Option<Status> {
         Some(status(&self.executors.table()))
     }
@@ -143,13 +143,13 @@ impl Host for Seat {
             Some(why) => Err(why.to_string()),
         });
         match renewed {
-            Ok(()) => info!(caller = PLATFORM, "the platform's secret counts from now on"),
-            Err(why) => warn!(caller = PLATFORM, why, "the platform's secret is not used"),
+            Ok(()) => info!(caller = PLATFORM, "platform secret renewed"),
+            Err(why) => warn!(caller = PLATFORM, why, "platform secret rejected"),
         }
     }
 }
 
-/// The status of the executor that takes the turns.
+/// Returns the status of the executor that takes the turns.
 fn status(executors: &Table) -> Status {
     let default = executors.default_name();
     let why = |readiness: Readiness| match readiness {

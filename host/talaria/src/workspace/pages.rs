@@ -1,10 +1,10 @@
-//! What the platform reads from a workspace, beside A2A and at the same address.
+//! The routes of a workspace that the platform reads, beside A2A and at the same address.
 //!
 //! | route | answers | to |
 //! |---|---|---|
-//! | `GET /transcript?since=&limit=&source=` | what was said and done lately | the platform alone, by its token or its secret; nobody while there is none |
-//! | `GET /capabilities` | what the executor that takes the turns owns | every caller that is let in |
-//! | `GET /config-schema` | the settings of that executor, as a JSON Schema | every caller that is let in |
+//! | `GET /transcript?since=&limit=&source=` | the latest messages and events | the platform only, by its token or its secret; nobody without these |
+//! | `GET /capabilities` | the capabilities of the executor that takes the turns | every caller of the server |
+//! | `GET /config-schema` | the settings of that executor, as a JSON Schema | every caller of the server |
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use super::status;
 use super::transcript::{Records, Wanted};
 use talaria_executors::Executors;
 
-/// How many lines an answer has where nothing is said, and at most. As the platform's own runtime.
+/// The default and the largest number of lines in a response, as in the platform's own runtime.
 const LIMIT: (u64, u64) = (100, 1_000);
 
 /// The pages.
@@ -96,7 +96,7 @@ impl Pages {
         let (page, source) = match self.records.read(wanted, since, limit).await {
             Ok(read) => read,
             Err(error) => {
-                warn!(%error, "the transcript cannot be read");
+                warn!(%error, "cannot read the transcript");
                 return failure(StatusCode::INTERNAL_SERVER_ERROR, "the transcript cannot be read");
             }
         };

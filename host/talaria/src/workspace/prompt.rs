@@ -1,4 +1,4 @@
-//! `talaria workspace prompt`: the system prompt as the next turn would get it, and where every part is from.
+//! `talaria workspace prompt`: prints the system prompt of the next turn, and the source of each part.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use talaria_workspace::Piece;
 
 use crate::config::Config;
 
-/// What turns are given.
+/// The context that a turn gets from the workspace.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     workspace: String,
@@ -23,7 +23,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// From files alone: the platform is not asked.
+    /// Reads the files of the workspace only; does not call the platform.
     pub(crate) fn new(config: &Config) -> anyhow::Result<Self> {
         let workspace = config.workspace.as_ref();
         let workspace = workspace

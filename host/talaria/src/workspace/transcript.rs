@@ -1,11 +1,11 @@
-//! What `GET /transcript` shows: what the agent itself remembers, where the executor that takes the turns (or the one that
-//! would in its stead) shows it, else what passed through the bridge.
+//! The content of `GET /transcript`: the agent's own record, if the executor that takes the turns (or its fallback) can read
+//! it, else the host's record of tasks.
 //!
-//! A reader stays with the record that it began with: numbers of the agent's lines begin at [`AGENT`], those of the bridge are
-//! below. While the agent's record cannot be read, one who begins gets the bridge's, and one who reads on gets nothing new;
-//! `source` says why.
+//! A reader stays with the record that it started with: line numbers of the agent's record start at [`AGENT`], and those of
+//! the host's record are below it. While the agent's record cannot be read, a new reader gets the host's record, and a
+//! reader of the agent's record gets no new lines; `source` gives the reason.
 //!
-//! Bounds: one reading of the agent's record at a time, within what the engine gives it; [`ANSWER`] bytes of lines.
+//! Bounds: one read of the agent's record at a time, within the limits of the executor; [`ANSWER`] bytes of lines.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use tokio::sync::Mutex;
 
 use talaria_executors::{Executors, LoadedExecutor, Table};
 
-/// Where the numbers of the agent's lines begin. JavaScript, which the platform's canvas is written in, counts to twice that.
+/// The first line number of the agent's record. It is exact in JavaScript, which the platform's canvas is written in.
 const AGENT: u64 = 1 << 52;
 
-/// Most bytes of one answer: the platform's proxy takes 1 MiB.
+/// The largest size of one response in bytes; the platform's proxy accepts 1 MiB.
 const ANSWER: usize = 900 << 10;
 
-/// What names the bridge's record.
+/// The name of the host's record in `source`.
 const BRIDGE: &str = "talaria: events of tasks";
 
 /// Both records.
@@ -33,12 +33,12 @@ pub(super) struct Records {
     reading: Mutex<()>,
 }
 
-/// Which record is wanted.
+/// The record that a reader requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The agent's, or else the bridge's.
+    /// The agent's record, else the host's.
     Any,
-    /// The bridge's.
+    /// The host's record.
     Bridge,
 }
 
@@ -49,7 +49,7 @@ impl Records {
         Self { bridge, executors, reading: Mutex::new(()) }
     }
 
-    /// At most `limit` lines from the number `since` on, and which record they are of.
+    /// Returns at most `limit` lines from the number `since` on, and the name of their record.
     pub(super) async fn read(
         &self,
         wanted: Wanted,
@@ -93,10 +93,10 @@ impl Records {
     }
 }
 
-/// The executor whose agent is looked at.
+/// Returns the executor whose agent's record is read.
 fn shown(table: &Table) -> Option<(String, Arc<LoadedExecutor>)> {
     let default = table.default_name();
-    let fallback = table.entry(default).and_then(|seat| seat.fallback.as_ref());
+    let fallback = table.entry(default).and_then(|entry| entry.fallback.as_ref());
     let fallback = fallback.and_then(|name| Some((name, table.entry(name)?.current.as_ref()?)));
     let mut able = [table.stand_in(default), fallback].into_iter().flatten();
     let (name, loaded) =
@@ -104,7 +104,7 @@ fn shown(table: &Table) -> Option<(String, Arc<LoadedExecutor>)> {
     Some((name.to_string(), Arc::clone(loaded)))
 }
 
-/// A line in the shape of the bridge's own.
+/// Encodes a line in the shape of the host's record.
 fn show(line: &Line) -> Value {
     let at = line.at.map(|at| at.to_string());
     let mut shown = json!({

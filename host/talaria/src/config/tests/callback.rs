@@ -12,7 +12,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn the_path_of_a_plain_wire_is_the_one_that_upstreams_post_to() {
+fn a_plain_callback_path_is_the_path_of_the_callback_url() {
     let bound = "127.0.0.1:1".parse().unwrap();
     let url = |text: &str| file(text).load().callback.unwrap().reply_url(bound);
     assert_eq!(url(""), "http://127.0.0.1:1/a2a/reply");
@@ -22,7 +22,7 @@ fn the_path_of_a_plain_wire_is_the_one_that_upstreams_post_to() {
 }
 
 #[test]
-fn a_plain_wire_has_a_secret_of_its_own() {
+fn a_plain_callback_has_its_own_secret() {
     let plain = file("[callback]\nlisten = \"0.0.0.0:8646\"\n[callback.plain]")
         .variable("MOLECULE_A2A_PLATFORM_SHARED_SECRET", "of-the-plugin");
     let config = plain.load();
@@ -39,14 +39,14 @@ fn a_plain_wire_has_a_secret_of_its_own() {
 }
 
 #[test]
-fn a_plain_wire_beside_the_plugin_is_a_warning() {
+fn a_plain_callback_beside_the_plugin_is_a_warning() {
     let config = file("[callback.plain]").variable("MOLECULE_A2A_PLATFORM_ENABLED", "1").load();
     let [warning] = config.warnings.try_into().unwrap();
     assert!(warning.contains("`[callback.plain]` rejects the callbacks of the plugin"), "{warning}");
 }
 
 #[test]
-fn mistakes_in_a_plain_wire_name_their_place() {
+fn errors_in_a_plain_callback_name_their_key() {
     for (line, said) in [
         (
             "path = \"replies\"",

@@ -131,7 +131,7 @@ fn a_secret_never_shows_in_debug_output() {
 }
 
 #[test]
-fn a_secret_that_no_header_can_hold_is_refused() {
+fn rejects_a_secret_that_no_header_can_hold() {
     let error = Given::nothing().variable("API_SERVER_KEY", "hunter2\nhunter3").error();
     assert!(
         error.starts_with("`executor.chat-completions.grant.secrets[0]`: the value of secret API_SERVER_KEY"),
@@ -141,7 +141,7 @@ fn a_secret_that_no_header_can_hold_is_refused() {
 }
 
 #[test]
-fn platform_enabled_picks_the_plugin_with_the_gateway_behind_it() {
+fn platform_enabled_makes_the_plugin_the_default_with_a_fallback() {
     let enabled = |value: &str| Given::nothing().variable("MOLECULE_A2A_PLATFORM_ENABLED", value).load();
     for yes in ["1", "true", "YES", " on "] {
         let config = enabled(yes);
@@ -165,7 +165,7 @@ fn platform_enabled_picks_the_plugin_with_the_gateway_behind_it() {
 }
 
 #[test]
-fn a_file_can_take_the_fallback_away_and_choose_another() {
+fn a_file_can_remove_or_replace_the_fallback() {
     let fallback = |toml: &str| {
         let given = Given::file(&format!("[executor.plugin-callback]\n{toml}"));
         plugin(&given.variable("MOLECULE_A2A_PLATFORM_ENABLED", "1").load())
@@ -181,7 +181,7 @@ fn a_file_can_take_the_fallback_away_and_choose_another() {
 }
 
 #[test]
-fn the_plugin_is_where_the_variables_say() {
+fn variables_set_the_address_of_the_plugin() {
     let settings = |given: Given| {
         let config = given.variable("MOLECULE_A2A_PLATFORM_ENABLED", "1").load();
         let executor = plugin(&config);
@@ -208,7 +208,7 @@ fn the_plugin_is_where_the_variables_say() {
 }
 
 #[test]
-fn the_callback_listener_is_where_the_variables_say() {
+fn variables_set_the_address_of_the_callback_listener() {
     let load = |given: Given| given.variable("MOLECULE_A2A_PLATFORM_ENABLED", "1").load();
     let file = || Given::file("[callback]\nlisten = \"127.0.0.2:7\"");
     let listen = |given: Given| load(given).callback.unwrap().listen.to_string();
@@ -230,7 +230,7 @@ fn the_callback_listener_is_where_the_variables_say() {
 }
 
 #[test]
-fn the_shared_secret_goes_both_ways_and_shows_nowhere() {
+fn the_shared_secret_is_used_in_both_directions_and_never_shown() {
     let given = Given::nothing()
         .variable("MOLECULE_A2A_PLATFORM_ENABLED", "1")
         .variable("MOLECULE_A2A_PLATFORM_SHARED_SECRET", "hunter2");
@@ -261,13 +261,13 @@ fn plugin_variables_are_checked() {
 }
 
 #[test]
-fn a_workspace_is_known_to_the_plugin() {
+fn the_plugin_gets_the_workspace_id() {
     let given = Given::nothing().variable("WORKSPACE_ID", "w").variable("MOLECULE_A2A_PLATFORM_ENABLED", "1");
     assert_eq!(plugin(&given.load()).settings["workspace_id"], "w");
 }
 
 #[test]
-fn a_workspace_is_open_and_says_so() {
+fn a_workspace_without_tokens_is_open_with_a_warning() {
     let config = Given::nothing().variable("WORKSPACE_ID", "w").load();
     assert_eq!(config.a2a.listen.to_string(), "0.0.0.0:8000");
     assert!(config.a2a.tokens.is_empty());
@@ -297,7 +297,7 @@ fn a_workspace_with_tokens_is_not_open() {
 }
 
 #[test]
-fn a_workspaces_folder_says_what_it_is_where_the_file_does_not() {
+fn the_workspace_folder_fills_in_what_the_file_leaves_out() {
     let folder = tempfile::tempdir().unwrap();
     let yaml = "name: Researcher\nversion: 2.1\nmodel: m\na2a: {port: 8100, push_notifications: false}\n";
     std::fs::write(folder.path().join("config.yaml"), yaml).unwrap();
@@ -322,7 +322,7 @@ fn a_workspaces_folder_says_what_it_is_where_the_file_does_not() {
 }
 
 #[test]
-fn a_gateway_gets_a_key_and_its_executors_the_same() {
+fn a_started_gateway_and_its_executors_share_a_key() {
     let given = Given::file("[gateway]\nhome = \"home\"\nport = 8700").variable("OPENAI_API_KEY", "sk-x");
     let config = given.load();
     let gateway = config.gateway.clone().unwrap();

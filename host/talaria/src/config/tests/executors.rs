@@ -12,7 +12,7 @@ fn get<'a>(config: &'a Config, name: &str) -> &'a Executor {
 }
 
 #[test]
-fn an_executor_of_ones_own_is_granted_exactly_what_is_written() {
+fn an_executor_with_a_foreign_component_gets_exactly_what_its_section_grants() {
     let file = r#"
         [executor.mine]
         component = "mine.wasm"
@@ -56,7 +56,7 @@ fn a_second_gateway_is_a_second_executor() {
 }
 
 #[test]
-fn a_built_in_executor_that_nobody_names_is_not_there() {
+fn an_unnamed_built_in_executor_is_not_loaded() {
     let names =
         |given: Given| given.load().executors.fixed.keys().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(names(Given::nothing()), ["chat-completions", "conformance"]);
@@ -68,7 +68,7 @@ fn a_built_in_executor_that_nobody_names_is_not_there() {
 }
 
 #[test]
-fn a_part_of_a_built_in_grant_leaves_the_rest() {
+fn a_key_of_a_built_in_grant_replaces_only_that_key() {
     let config = Given::file("[executor.chat-completions.grant]\nmemory = \"32MiB\"").load();
     let chat = get(&config, "chat-completions");
     assert_eq!(egress(&config, chat).len(), 9);
@@ -79,7 +79,7 @@ fn a_part_of_a_built_in_grant_leaves_the_rest() {
 
 /// A secret's value, and whether there is a callback listener, must be known before a component is loaded.
 #[test]
-fn what_a_built_in_component_is_given_is_what_it_declares() {
+fn a_built_in_component_gets_what_it_declares() {
     let config = Given::nothing().load();
     for builtin in config.executors.builtins.iter() {
         let needs = component(&config, builtin.name).description().needs.clone();
@@ -107,7 +107,7 @@ fn dropped(given: &Given, name: &str) -> Result<Executor, String> {
 }
 
 #[test]
-fn the_folder_holds_executors() {
+fn each_component_in_the_folder_is_an_executor() {
     let given = Given::file("[executors]\ndefault = \"dropped\"\n[executor.plain]\ndeadline = \"1s\"")
         .with("executors/dropped.wasm", "")
         .with("executors/dropped.toml", "deadline = \"2s\"\n[settings]\nx = 1")
@@ -133,7 +133,7 @@ fn the_folder_holds_executors() {
 }
 
 #[test]
-fn a_mistake_in_the_folder_has_its_own_place_and_stops_nobody_else() {
+fn an_error_in_the_folder_names_its_file_and_affects_one_executor() {
     let mistake = |text: &str| {
         let given = Given::nothing().with("executors/x.wasm", "").with("executors/x.toml", text);
         dropped(&given, "x").expect_err("it has a mistake")
@@ -188,7 +188,7 @@ fn versions_are_kept_beside_the_store() {
 }
 
 #[test]
-fn the_demo_gateway_takes_the_place_of_any_other() {
+fn the_demo_gateway_replaces_any_other() {
     let file = "[executor.chat-completions.grant]\negress = []\nmemory = \"32MiB\"";
     let mut config = Given::file(file).variable("HERMES_API_BASE", "http://env:2/v1").load();
     config.use_gateway("http://127.0.0.1:4000/v1", "demo-key".into()).expect("a gateway");
@@ -200,7 +200,7 @@ fn the_demo_gateway_takes_the_place_of_any_other() {
 }
 
 #[test]
-fn a_rule_needs_its_executor_and_a_name_of_its_own() {
+fn a_rule_needs_an_existing_executor_and_a_unique_name() {
     let error = |text: &str| Given::file(text).error();
     assert_eq!(
         error("[[route]]\nskill = \"a\"\nexecutor = \"conformence\""),
@@ -236,7 +236,7 @@ fn a_rule_needs_its_executor_and_a_name_of_its_own() {
 }
 
 #[test]
-fn a_rule_that_never_fits_is_a_warning_and_a_built_in_executor_is_there_for_its_rule() {
+fn an_unreachable_rule_is_a_warning_and_a_rule_loads_its_built_in_executor() {
     let config = Given::file(
         "[a2a.card]\nskills = [{ id = \"chat\", name = \"Chat\", description = \"Chats.\" }]\n\
          [[route]]\nskill = [\"caht\", \"x-*\"]\nexecutor = \"hermes-runs\"\n\

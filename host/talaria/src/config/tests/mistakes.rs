@@ -8,7 +8,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn unknown_keys_name_the_nearest() {
+fn an_unknown_key_suggests_the_nearest() {
     assert_eq!(
         error("\n[a2a]\nlissten = \"127.0.0.1:1\""),
         "talaria.toml:3:1: unknown key `a2a.lissten`; did you mean `listen`? (known: listen, url, trusted_proxies, reply, stream, cors, max_body, auth, card)"
@@ -38,7 +38,7 @@ fn unknown_keys_name_the_nearest() {
 }
 
 #[test]
-fn a_key_in_the_wrong_section_is_led_home() {
+fn a_key_in_the_wrong_section_suggests_the_right_one() {
     assert_eq!(
         error("max_body = \"1MiB\""),
         "talaria.toml:1:1: unknown key `max_body`; did you mean `a2a.max_body`? \
@@ -72,7 +72,7 @@ fn wrong_types_say_what_is_expected() {
 }
 
 #[test]
-fn bad_values_say_how_to_write_them() {
+fn errors_of_values_show_valid_ones() {
     assert_eq!(
         error("[a2a]\nlisten = \"localhost\""),
         "talaria.toml:2:10: `a2a.listen`: invalid socket address syntax"
@@ -121,7 +121,7 @@ fn bad_values_say_how_to_write_them() {
 }
 
 #[test]
-fn not_toml_has_a_place_too() {
+fn a_syntax_error_has_a_position() {
     assert_eq!(error("[a2a\n"), "talaria.toml:1:5: not valid TOML: unclosed table, expected `]`");
     assert_eq!(error("[limits]\nturns = 1\nturns = 2"), "talaria.toml:3:1: not valid TOML: duplicate key");
     let given = Given::nothing().with("talaria.toml", b"[a2a]\n# \xff\n");
@@ -131,7 +131,7 @@ fn not_toml_has_a_place_too() {
 }
 
 #[test]
-fn what_this_version_lacks_says_so() {
+fn unsupported_features_are_reported() {
     assert_eq!(
         error("[store]\nurl = \"postgres://user:hunter2@db/x\""),
         "talaria.toml:2:7: `store.url`: `postgres:` is not supported by this version; use \"sqlite:talaria.db\" or \"memory:\""
@@ -177,7 +177,7 @@ fn a_named_file_must_exist() {
 }
 
 #[test]
-fn tokens_must_be_there_and_apart() {
+fn tokens_must_be_set_and_distinct() {
     let tokens = |tokens: &str| Given::file(&format!("[a2a.auth]\ntokens = [{tokens}]"));
     assert_eq!(
         tokens("{ name = \"a\", token = { env = \"T\" } }").error(),
@@ -209,7 +209,7 @@ fn tokens_must_be_there_and_apart() {
 }
 
 #[test]
-fn a_key_that_cannot_sign_the_card_comes_with_the_way_out() {
+fn an_invalid_signing_key_is_reported_with_a_fix() {
     let signing = |rest: &str| {
         Given::file(&format!(
             "a2a.url = \"https://a\"\n[a2a.card.signing]\nkey = {{ file = \"k.pem\" }}\n{rest}"
@@ -261,7 +261,7 @@ fn a_signature_needs_an_address() {
 }
 
 #[test]
-fn proxies_and_origins_are_named_with_what_is_wrong() {
+fn errors_in_proxies_and_origins_name_the_entry() {
     assert_eq!(
         error("[a2a]\ntrusted_proxies = [\"10.0.0.0/8\", \"10.0.0.0/33\"]"),
         "talaria.toml:2:34: `a2a.trusted_proxies[1]`: `10.0.0.0/33` must be an address like \"10.0.0.1\", or a range of them \
@@ -285,7 +285,7 @@ fn proxies_and_origins_are_named_with_what_is_wrong() {
 }
 
 #[test]
-fn a_secret_in_the_file_is_refused_and_not_repeated() {
+fn rejects_a_secret_in_the_file_without_repeating_it() {
     let inline = error("[a2a.auth]\ntokens = [{ name = \"a\", token = \"hunter2\" }]");
     assert_eq!(
         inline,
@@ -303,7 +303,7 @@ fn a_secret_in_the_file_is_refused_and_not_repeated() {
 }
 
 #[test]
-fn beyond_loopback_needs_a_decision() {
+fn listening_beyond_loopback_needs_tokens_or_open() {
     let what = "0.0.0.0:80 is beyond loopback, and everybody who reaches it could call; \
                 set `a2a.auth.tokens`, or `a2a.auth.open = true` if that is meant";
     assert_eq!(error("[a2a]\nlisten = \"0.0.0.0:80\""), format!("talaria.toml:2:10: `a2a.listen`: {what}"));
@@ -320,7 +320,7 @@ fn beyond_loopback_needs_a_decision() {
 }
 
 #[test]
-fn the_operators_server_is_not_opened_to_everybody() {
+fn the_admin_server_needs_a_token_beyond_loopback() {
     assert_eq!(
         error("[admin]\nlisten = \"0.0.0.0:8001\""),
         "talaria.toml:2:10: `admin.listen`: 0.0.0.0:8001 is beyond loopback, and everybody who reaches it could read what \
@@ -342,7 +342,7 @@ fn the_operators_server_is_not_opened_to_everybody() {
 }
 
 #[test]
-fn registries_and_what_comes_from_them_say_how_to_write_them() {
+fn errors_in_registries_and_references_show_valid_ones() {
     assert_eq!(
         error("[executor.x]\ncomponent = \"oci://registry/x@sha256:0\""),
         "talaria.toml:2:13: `executor.x.component`: `oci://registry/x@sha256:0` names no registry; \

@@ -18,7 +18,7 @@ fn name(text: &str) -> ExecutorName {
 }
 
 #[test]
-fn nothing_at_all_is_a_configuration() {
+fn an_empty_configuration_is_valid() {
     let config = Given::nothing().load();
     assert_eq!(config.file, None);
     assert_eq!(config.a2a.listen.to_string(), "127.0.0.1:8000");
@@ -81,13 +81,13 @@ fn the_design_page_loads() {
 }
 
 #[test]
-fn flags_go_before_the_file() {
+fn flags_override_the_file() {
     let config = Given::file("[a2a]\nlisten = \"127.0.0.1:1\"").listen("127.0.0.1:2").load();
     assert_eq!(config.a2a.listen.port(), 2);
 }
 
 #[test]
-fn the_environment_goes_before_the_file() {
+fn the_environment_overrides_the_file() {
     let file = "[executor.chat-completions.settings]\nbase_url = \"http://file:1/v1\"\nmodel = \"m\"";
     let config = Given::file(file).variable("HERMES_API_BASE", "http://environment:2/v1/").load();
     let executor = &config.executors.fixed[&name("chat-completions")];
@@ -98,7 +98,7 @@ fn the_environment_goes_before_the_file() {
 }
 
 #[test]
-fn the_file_goes_before_the_defaults() {
+fn the_file_overrides_the_defaults() {
     let file = "
         [a2a]\nreply = \"task\"\nmax_body = \"1MiB\"
         [executor.chat-completions]\ndeadline = \"5s\"\nconcurrency = 7
@@ -133,7 +133,7 @@ fn a_named_file_replaces_the_default_one() {
 }
 
 #[test]
-fn the_cache_is_where_the_system_keeps_caches() {
+fn the_cache_is_in_the_cache_folder_of_the_system() {
     let cache = |given: Given| given.load().executors.engine.cache_dir;
     let home = || Given::nothing().variable("HOME", "/home/a");
     assert_eq!(cache(home()).as_deref(), Some(Path::new("/home/a/.cache/talaria")));
@@ -145,7 +145,7 @@ fn the_cache_is_where_the_system_keeps_caches() {
 }
 
 #[test]
-fn the_card_never_says_every_address() {
+fn the_card_never_names_the_unspecified_address() {
     let config = Given::nothing().load();
     let url = |bound: &str| config.a2a.public_url(bound.parse().expect("an address"));
     assert_eq!(url("0.0.0.0:80"), "http://127.0.0.1:80");
@@ -156,7 +156,7 @@ fn the_card_never_says_every_address() {
 }
 
 #[test]
-fn registries_are_asked_unless_the_environment_or_else_the_file_says_no() {
+fn the_environment_or_the_file_turns_pulling_off() {
     let offline = |file: &str, variable: &str| {
         Given::file(file).variable("TALARIA_OCI_OFFLINE", variable).load().executors.oci.offline
     };
