@@ -35,12 +35,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CACHE_CONTROL, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use talaria_a2a::{Auth, Token};
+use talaria_listen::error as failure;
 use talaria_mailbox::Mailbox;
 use talaria_observe::metrics::{MEDIA_TYPE, Metrics};
 use talaria_turns::Turns;
@@ -149,7 +150,13 @@ impl Admin {
     async fn answer(&self, route: &Route<'_>) -> Reply {
         let host = match (route, self.host.get()) {
             (Route::Health, _) => return respond(StatusCode::OK, &json!({ "status": "ok" })),
-            (Route::Metrics, _) => return typed(StatusCode::OK, MEDIA_TYPE, self.metrics.text()),
+            (Route::Metrics, _) => {
+                return talaria_listen::typed(
+                    StatusCode::OK,
+                    HeaderValue::from_static(MEDIA_TYPE),
+                    self.metrics.text(),
+                );
+            }
             (Route::Unknown, _) => {
                 let message = "nothing is here; there are /healthz, /readyz, /metrics, /executors, /audit, \
                                /mailbox and /push/undelivered";
@@ -253,18 +260,7 @@ fn unavailable(error: &dyn std::error::Error) -> Reply {
 }
 
 fn respond(status: StatusCode, body: &Value) -> Reply {
-    typed(status, "application/json", body.to_string())
-}
-
-fn failure(status: StatusCode, name: &str, message: &str) -> Reply {
-    respond(status, &json!({ "error": { "code": status.as_u16(), "status": name, "message": message } }))
-}
-
-fn typed(status: StatusCode, media_type: &'static str, body: String) -> Reply {
-    let mut reply = Response::new(Full::from(body));
-    *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-    reply
+    talaria_listen::json(status, body.to_string())
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(crate) use send::Send;
 /// A command line, configuration or address that cannot be used (`EX_USAGE`).
 pub(crate) const EXIT_USAGE: u8 = 64;
 
-/// Talaria carries an agent's turns: an A2A server whose transports are sandboxed WebAssembly components.
+/// Talaria: an A2A server that runs each executor as a sandboxed WebAssembly component.
 #[derive(Debug, Parser)]
 #[command(
     name = "talaria",
