@@ -17,7 +17,7 @@ const CAUSES: [Cause; 12] = [
     Cause {
         phrases: &["address already in use", "errno 98", "port is already in use", "already in use"],
         means: "its port is taken",
-        fix: "end what listens there, or set `gateway.port`",
+        fix: "stop the process that listens there, or set `gateway.port`",
     },
     Cause {
         phrases: &[

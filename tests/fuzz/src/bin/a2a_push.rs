@@ -47,7 +47,8 @@ fn check_shown(dialect: Dialect, task: &TaskId, config: &PushConfig) {
 /// A notification can be sent.
 fn check_notification(config: &PushConfig) {
     let task = Task::new(TaskId::fresh(), ContextId::fresh());
-    let push = Notification::new(config, &PushNotification::Task(Arc::new(task))).expect("a task can be encoded");
+    let push =
+        Notification::new(config, &PushNotification::Task(Arc::new(task))).expect("a task can be encoded");
     wire::one_document(std::str::from_utf8(&push.body).expect("text"));
     for (name, value) in &push.headers {
         assert!(HeaderValue::from_str(value.expose_secret()).is_ok(), "{name} cannot be sent");

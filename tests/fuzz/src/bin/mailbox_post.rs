@@ -55,7 +55,10 @@ fuzz_target!(|body: &[u8]| {
             }
         }
         assert_eq!(went.is_late, went.message == "b");
-        assert!(!(post.kind == CallbackKind::DeliveryFailed && went.is_reply), "that it was not delivered is no answer");
+        assert!(
+            !(post.kind == CallbackKind::DeliveryFailed && went.is_reply),
+            "that it was not delivered is no answer"
+        );
         wire::one_document(std::str::from_utf8(&went.body).expect("text"));
         let body: Value = serde_json::from_slice(&went.body).expect("JSON");
         assert_eq!(body["content"], post.content, "the turn is given what was said");

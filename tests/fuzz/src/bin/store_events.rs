@@ -82,9 +82,11 @@ fn event(from: &mut Unstructured<'_>) -> Result<Event> {
             ends_turn: from.arbitrary()?,
         },
         3 => Event::Checkpoint(from.arbitrary()?),
-        4 => {
-            Event::Artifact { artifact: artifact(from)?.into(), append: from.arbitrary()?, last: from.arbitrary()? }
-        }
+        4 => Event::Artifact {
+            artifact: artifact(from)?.into(),
+            append: from.arbitrary()?,
+            last: from.arbitrary()?,
+        },
         _ => Event::Note { name: text(from)?, value: value(from, 8)? },
     })
 }
