@@ -206,7 +206,7 @@ mod tests {
             (&["--minutes", "0"][..], "--minutes takes"),
             (&["--minutes"], "--minutes takes"),
             (&["--kit"], "--kit takes"),
-            (&["--kit", "/no/such/folder"], "no folder"),
+            (&["--kit", "/no/such/folder"], "cannot find the folder"),
             (&["all"], "release-check takes"),
         ] {
             let error = Plan::parse(args).err().unwrap().to_string();
