@@ -182,7 +182,7 @@ impl Route for Executors {
             // The rule named this executor; another one might not be able to answer the message.
             None => {
                 let refused = table.entry(&picked.executor).and_then(|entry| entry.refused.as_deref());
-                let (executor, reason) = (picked.executor.as_str(), refused.unwrap_or("there is none"));
+                let (executor, reason) = (picked.executor.as_str(), refused.unwrap_or("no such executor"));
                 warn!(executor, why = %picked.why, reason, "no executor for a message");
                 Err(NoExecutor::Unavailable("the executor for this message is not available".into()))
             }

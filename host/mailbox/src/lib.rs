@@ -35,7 +35,7 @@ mod wire;
 pub use callback::{Callback, CallbackKind, DeliveredAs, InvalidCallback};
 pub use listener::Listener;
 pub use mailbox::{Config, Counts, Mailbox, Receipt};
-pub use wire::{Answer, CallbackWire, PlainWire, Pointer, SecretHeader, json_response};
+pub use wire::{Answer, CallbackWire, PlainWire, Pointer, SecretHeader};
 
 /// Bounds of a mailbox.
 #[derive(Debug, Clone, Copy)]

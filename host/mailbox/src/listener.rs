@@ -63,12 +63,12 @@ impl Listener {
         let shared = Arc::new(self);
         let handle = move |request| {
             let listener = Arc::clone(&shared);
-            async move { listener.respond(request).await.map(Full::new) }
+            async move { listener.respond(request).await }
         };
         talaria_listen::serve(listener, limits, Arc::default(), shutdown, handle).await;
     }
 
-    async fn respond(&self, request: Request<Incoming>) -> Response<Bytes> {
+    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let wire = self.mailbox.wire();
         let rejected = |status, error| wire.answer(&Answer::Rejected(status, error));
         if request.uri().path() != wire.path() {
@@ -114,7 +114,7 @@ impl Listener {
         }
     }
 
-    fn unauthorized(&self) -> Response<Bytes> {
+    fn unauthorized(&self) -> Response<Full<Bytes>> {
         if !self.warned.swap(true, Ordering::Relaxed) {
             warn!(
                 "callback rejected: its secret is missing or wrong; set the same secret here and for the peer"

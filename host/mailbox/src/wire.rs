@@ -12,9 +12,9 @@
 mod plain;
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderName, Response, StatusCode};
+use http_body_util::Full;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
@@ -51,11 +51,16 @@ pub trait CallbackWire: Send + Sync + 'static {
 
     /// The answer that the peer reads. By default `{"ok":true}`, with `"stale":true` where the callback had no use, or
     /// `{"ok":false,"error":"…"}` with the status of the answer.
-    fn answer(&self, answer: &Answer<'_>) -> Response<Bytes> {
+    fn answer(&self, answer: &Answer<'_>) -> Response<Full<Bytes>> {
         match answer {
-            Answer::Accepted => json_response(StatusCode::OK, &json!({ "ok": true })),
-            Answer::Stale => json_response(StatusCode::OK, &json!({ "ok": true, "stale": true })),
-            failed => json_response(failed.status(), &json!({ "ok": false, "error": failed.error() })),
+            Answer::Accepted => talaria_listen::json(StatusCode::OK, json!({ "ok": true }).to_string()),
+            Answer::Stale => {
+                talaria_listen::json(StatusCode::OK, json!({ "ok": true, "stale": true }).to_string())
+            }
+            failed => {
+                let body = json!({ "ok": false, "error": failed.error() });
+                talaria_listen::json(failed.status(), body.to_string())
+            }
         }
     }
 }
@@ -123,13 +128,4 @@ impl SecretHeader {
         let (Some(given), None) = (given.next(), given.next()) else { return false };
         secret.expose_secret().as_bytes().ct_eq(given.as_bytes()).into()
     }
-}
-
-/// An answer with a JSON body.
-#[must_use]
-pub fn json_response(status: StatusCode, body: &Value) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from(body.to_string()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }

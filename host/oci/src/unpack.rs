@@ -25,7 +25,7 @@ pub(crate) enum Error {
     Odd(String),
 }
 
-/// Returns the component in a layer; `None` if there is none.
+/// Returns the component in a layer; `None` if the layer contains no component.
 pub(crate) fn component(layer: &Bytes, most: u64) -> Result<Option<Bytes>, Error> {
     if layer.starts_with(WASM) {
         return Ok(Some(layer.clone()));

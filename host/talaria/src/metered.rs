@@ -16,7 +16,7 @@ use talaria_turns::{
 /// Counts turns.
 pub(crate) struct TurnMetrics(pub(crate) Metrics);
 
-/// Counts the push notifications that a courier delivers.
+/// Counts the push notifications that a sender delivers.
 pub(crate) struct Metered<T> {
     inner: Arc<T>,
     metrics: Metrics,

@@ -1,8 +1,9 @@
 //! The metadata keys that this host gives a meaning to.
 //!
 //! A record that travels from a caller to an executor or back has a metadata object; what has no field of its own goes
-//! there, under a key that begins with `talaria/`. All such keys are here, so that two crates cannot disagree on one. The
-//! keys are part of the wire and of stored data: they never change.
+//! there, under a key that begins with `talaria/`. All keys of the server are here, so that two of its crates cannot
+//! disagree on one. The client and the guests see keys on the wire only, and spell them out. The keys are part of the
+//! wire and of stored data: they never change.
 
 /// In a message: the name of the executor that its caller chooses.
 pub const EXECUTOR: &str = "talaria/executor";

@@ -67,7 +67,7 @@ pub enum PushContent {
     Task,
 }
 
-/// A caller's secret for its own receiver. It does not print itself; only stores and couriers look inside.
+/// A caller's secret for its own receiver. It does not print itself; only stores and push senders look inside.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential(Box<str>);
 

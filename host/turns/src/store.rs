@@ -234,10 +234,10 @@ pub trait Store: Send + Sync + 'static {
     /// Lists the push configurations of a task, ordered by id.
     async fn push_configs(&self, key: &TaskKey) -> Result<Vec<StoredPushConfig>, StoreError>;
 
-    /// Deletes a push configuration. Does nothing if there is none of this id.
+    /// Deletes a push configuration. Does nothing if no configuration has this id.
     async fn delete_push_config(&self, key: &TaskKey, config: &PushConfigId) -> Result<(), StoreError>;
 
-    /// Moves the cursor of a push configuration, and sets whether it is given up. Does nothing if there is none of this id.
+    /// Moves the cursor of a push configuration, and sets whether it is given up. Does nothing if no configuration has this id.
     async fn move_push_cursor(
         &self,
         key: &TaskKey,

@@ -53,16 +53,14 @@ impl Host {
         Self::build(change, |store, route| Turns::new(store, route, limits)).await
     }
 
-    /// Starts a server that sends push notifications through this courier.
-    pub(crate) async fn pushing(courier: Arc<dyn PushSender>, change: impl FnOnce(&mut Config)) -> Self {
+    /// Starts a server that sends push notifications through this sender.
+    pub(crate) async fn pushing(sender: Arc<dyn PushSender>, change: impl FnOnce(&mut Config)) -> Self {
         let change = |config: &mut Config| {
             config.card.push_notifications = true;
             change(config);
         };
         Self::build(change, |store, route| {
-            Turns::builder(store, route, Limits::default())
-                .push_sender(courier, PushLimits::default())
-                .build()
+            Turns::builder(store, route, Limits::default()).push_sender(sender, PushLimits::default()).build()
         })
         .await
     }

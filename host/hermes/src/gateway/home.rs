@@ -263,7 +263,7 @@ fn merge_config(config: &mut Map<String, Value>, settings: &Settings) -> Result<
     Ok(())
 }
 
-/// The mapping at a key, created if there is none.
+/// Returns the mapping at a key, and creates it if the key is absent.
 fn below<'m>(map: &'m mut Map<String, Value>, key: &str) -> Result<&'m mut Map<String, Value>, String> {
     let value = map.entry(key).or_insert_with(|| json!({}));
     if value.is_null() {

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
+use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
+use http_body_util::Full;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use talaria_mailbox::{
-    Answer, Callback, CallbackKind, CallbackWire, DeliveredAs, InvalidCallback, Limits, json_response,
-};
+use talaria_mailbox::{Answer, Callback, CallbackKind, CallbackWire, DeliveredAs, InvalidCallback, Limits};
 use talaria_store::Memory;
 
 use crate::kit::{Host, next};
@@ -84,7 +84,7 @@ impl CallbackWire for SignedWire {
         body
     }
 
-    fn answer(&self, answer: &Answer<'_>) -> Response<bytes::Bytes> {
+    fn answer(&self, answer: &Answer<'_>) -> Response<Full<Bytes>> {
         let (status, result) = match answer {
             Answer::Accepted => (StatusCode::ACCEPTED, "queued"),
             Answer::Stale => (StatusCode::ACCEPTED, "ignored"),
@@ -92,7 +92,7 @@ impl CallbackWire for SignedWire {
             Answer::Invalid(_) => (StatusCode::UNPROCESSABLE_ENTITY, "bad event"),
             Answer::Rejected(status, reason) => (*status, *reason),
         };
-        json_response(status, &json!({ "result": result }))
+        talaria_listen::json(status, json!({ "result": result }).to_string())
     }
 }
 

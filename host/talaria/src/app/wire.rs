@@ -40,9 +40,9 @@ impl App {
             trusts_chosen_contexts: address.ip().is_loopback() || config.workspace.is_some(),
             ..Limits::default()
         };
-        let (courier, delivery) = pushing(&config, metrics.clone());
+        let (sender, delivery) = pushing(&config, metrics.clone());
         let mut turns = Turns::builder(Arc::clone(&store), Arc::clone(&executors) as Arc<dyn Route>, limits)
-            .push_sender(courier, delivery)
+            .push_sender(sender, delivery)
             .observer(Arc::new(TurnMetrics(metrics.clone())));
         if let Some(workspace) = &workspace {
             turns = turns.observer(Arc::clone(&workspace.pulse) as _);
@@ -121,8 +121,8 @@ fn readings(
 fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn PushSender>, PushLimits) {
     let Push { allow_private, timeout, tries, pause } = &config.push;
     let webhooks = Webhooks::new(talaria_egress::Config::default(), *allow_private);
-    let courier = Arc::new(Metered::new(Arc::new(Post(webhooks.with_timeout(timeout.get()))), metrics));
-    (courier, PushLimits { tries: tries.get(), pause: pause.get(), ..PushLimits::default() })
+    let sender = Arc::new(Metered::new(Arc::new(Post(webhooks.with_timeout(timeout.get()))), metrics));
+    (sender, PushLimits { tries: tries.get(), pause: pause.get(), ..PushLimits::default() })
 }
 
 fn server_config(

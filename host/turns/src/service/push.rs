@@ -42,7 +42,7 @@ impl Turns {
         Ok(self.0.store.push_configs(&key).await?.into_iter().map(|stored| stored.config).collect())
     }
 
-    /// Deletes a push configuration of a task of this caller. Does nothing if there is none of this id.
+    /// Deletes a push configuration of a task of this caller. Does nothing if no configuration has this id.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] if there is no such task.
@@ -71,7 +71,7 @@ impl Turns {
     /// Retries a push configuration that was given up, from its cursor. For the operator.
     ///
     /// # Errors
-    /// [`PushError`] if there is none of this id.
+    /// [`PushError`] if no configuration has this id.
     pub async fn retry_push_config(&self, key: &TaskKey, config: &PushConfigId) -> Result<(), PushError> {
         let live = self.0.tasks.get(key).await?.ok_or(StoreError::NotFound)?;
         let known =
