@@ -3,6 +3,7 @@
 //! The value comes from the environment or from a file, is read when the configuration is loaded, and is kept in a
 //! [`SecretString`], which is wiped when dropped and never printed. A value is bounded, and a newline at its end is removed,
 //! because editors and `echo` add one. Errors name the key, the variable or the path, and never quote the value.
+//! Every value that is read is made known to the [`Redactor`] of the process.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,6 +14,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::SecretString;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
+use talaria_redact::Redactor;
 
 use crate::env::Env;
 
@@ -107,7 +109,7 @@ impl SecretRef {
     /// Reads the value. A relative path starts at `base`, the configuration file's folder.
     pub fn resolve(&self, base: &Path, env: &Env<'_>) -> Result<SecretString, String> {
         match self {
-            Self::Env(name) => env.get(name).map(SecretString::from).ok_or_else(|| {
+            Self::Env(name) => env.get(name).map(learned).ok_or_else(|| {
                 format!("the environment variable `{name}` is not set; set it, or give {{ file = \"PATH\" }}")
             }),
             Self::File(path) => read(&base.join(path)),
@@ -136,13 +138,19 @@ impl fmt::Display for SecretRef {
 /// upstreams need no key, and a component asks whether it has one.
 pub fn by_name(name: &str, env: &Env<'_>) -> Result<Option<SecretString>, String> {
     if let Some(value) = env.get(name) {
-        return Ok(Some(SecretString::from(value)));
+        return Ok(Some(learned(value)));
     }
     let variable = format!("{name}_FILE");
     match env.get(&variable) {
         Some(path) => read(Path::new(&path)).map(Some).map_err(|error| format!("`{variable}`: {error}")),
         None => Ok(None),
     }
+}
+
+/// A secret that was read. From now on it is redacted wherever this process writes.
+fn learned(value: String) -> SecretString {
+    Redactor::process().learn([&value]);
+    SecretString::from(value)
 }
 
 /// Reads a file that contains only a secret.
@@ -159,5 +167,5 @@ pub fn read(path: &Path) -> Result<SecretString, String> {
     if value.is_empty() {
         return Err(format!("`{shown}` is empty"));
     }
-    Ok(SecretString::from(value))
+    Ok(learned(value.to_owned()))
 }

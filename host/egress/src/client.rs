@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustls::RootCertStore;
+use talaria_redact::Values;
 use tracing::field;
 
 use crate::access::Access;
@@ -12,7 +13,6 @@ use crate::address::Addresses;
 use crate::error::Error;
 use crate::exchange::{Deadline, Exchange, Frames};
 use crate::headers;
-use crate::mask::Mask;
 use crate::origin::{Origin, OriginClient};
 use crate::pool::Pool;
 use crate::resolver::{Names, Resolver};
@@ -187,10 +187,13 @@ impl Egress {
                 }
             })?;
         let (head, body) = response.into_parts();
-        let mask = if masked { access.secrets.mask().clone() } else { Mask::default() };
-        let headers = headers::incoming(&head.headers, bounds, &mask)?;
+        let secrets = if masked { access.secrets.of(&target) } else { Values::default() };
+        if !secrets.is_empty() {
+            headers::check_encoding(&head.headers, &target.authority())?;
+        }
+        let headers = headers::incoming(&head.headers, bounds, &secrets)?;
         let most = request.max_bytes.map_or(most, |asked| asked.min(most));
-        let frames = Frames::new(body, most, target.authority(), mask)?;
+        let frames = Frames::new(body, most, target.authority(), secrets)?;
         Ok(Exchange::new(head.status.as_u16(), headers, frames, deadline, bounds.sse_event))
     }
 }

@@ -13,11 +13,11 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use talaria_redact::{MaskedBody, Values};
 use tokio::time::Instant;
 
 use crate::client::Response;
 use crate::error::Error;
-use crate::mask::{Mask, MaskedBody};
 use crate::sse::{SseEvent, SseEvents};
 
 /// A response in progress: status and headers have arrived, the body is read as bytes *or* as server-sent events. The first
@@ -195,8 +195,13 @@ impl Exchange {
 
 impl Frames {
     /// Rejects a body that announces more than `most` bytes.
-    pub(crate) fn new(body: Incoming, most: usize, authority: String, mask: Mask) -> Result<Self, Error> {
-        let frames = Self { body, most, left: most, authority, masked: MaskedBody::new(mask) };
+    pub(crate) fn new(
+        body: Incoming,
+        most: usize,
+        authority: String,
+        secrets: Values,
+    ) -> Result<Self, Error> {
+        let frames = Self { body, most, left: most, authority, masked: MaskedBody::new(secrets) };
         let announced = frames.body.size_hint().lower();
         if usize::try_from(announced).map_or(true, |announced| announced > most) {
             return Err(frames.too_large());

@@ -9,7 +9,6 @@ use http::{HeaderMap, Uri};
 use crate::access::{Access, Bounds};
 use crate::error::Error;
 use crate::headers;
-use crate::mask::Mask;
 use crate::pattern::Pattern;
 use crate::sse::{SseEvent, SseEvents};
 use crate::target::Target;
@@ -79,7 +78,7 @@ pub fn outgoing(access: &Access, call: &Call, given: Vec<(String, String)>) -> R
 /// # Errors
 /// As the guest sees it.
 pub fn incoming(given: &HeaderMap, bounds: &Bounds) -> Result<Vec<(String, String)>, Error> {
-    headers::incoming(given, bounds, &Mask::default())
+    headers::incoming(given, bounds, &talaria_redact::Values::default())
 }
 
 /// The events in a body that arrives in these pieces, none longer than `most`, and what ended them.

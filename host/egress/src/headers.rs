@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
+use talaria_redact::Values;
 
 use crate::access::{Access, Bounds};
 use crate::error::Error;
-use crate::mask::Mask;
 use crate::target::Target;
 
 /// Headers of the connection, or that the client sets itself. A guest that sets one gets an error.
@@ -23,6 +23,12 @@ const CONTROLLED: [HeaderName; 8] = [
 
 /// More of them, without a constant in `http`. All of `proxy-*` are controlled too.
 const CONTROLLED_BY_NAME: [&str; 2] = ["keep-alive", "http2-settings"];
+
+/// Headers that choose the form or the part of an answer. A guest's are dropped, as a server may ignore them: an upstream that
+/// repeats a request's headers would tell the secret in a form in which it is not found, or in pieces. Dropped, not
+/// rejected, because HTTP clients set some of them by themselves.
+const DROPPED: [HeaderName; 4] =
+    [header::ACCEPT_ENCODING, header::ACCEPT_CHARSET, header::RANGE, header::IF_RANGE];
 
 /// Headers to send; each is checked as it is added.
 struct Outgoing {
@@ -41,6 +47,9 @@ pub(crate) fn outgoing(
     for (name, value) in given {
         let name = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_invalid| Error::invalid(format!("{name:?} is not a header name")))?;
+        if DROPPED.contains(&name) {
+            continue;
+        }
         let value = match access.secrets.fill(&value, access, target)? {
             None => to_value(&name, value)?,
             Some(filled) => sensitive(to_value(&name, filled)?),
@@ -85,7 +94,7 @@ fn is_controlled(name: &HeaderName) -> bool {
 pub(crate) fn incoming(
     headers: &HeaderMap,
     bounds: &Bounds,
-    mask: &Mask,
+    secrets: &Values,
 ) -> Result<Vec<(String, String)>, Error> {
     if headers.len() > bounds.headers {
         return Err(Error::too_large(format!("the response has more than {} headers", bounds.headers)));
@@ -100,10 +109,26 @@ pub(crate) fn incoming(
     let visible = headers.iter().filter(|(name, _)| !is_hidden(name, headers));
     Ok(visible
         .filter_map(|(name, value)| {
-            let value = mask.apply(Bytes::copy_from_slice(value.as_bytes()));
+            let value = secrets.mask(Bytes::copy_from_slice(value.as_bytes()));
             Some((name.as_str().to_owned(), String::from_utf8(value.into()).ok()?))
         })
         .collect())
+}
+
+/// Rejects a body in an encoding: the host asks for none, and secrets in a compressed body would not be found.
+pub(crate) fn check_encoding(headers: &HeaderMap, authority: &str) -> Result<(), Error> {
+    let is_plain = |value: &HeaderValue, plain: &str| {
+        let codings = value.to_str().unwrap_or("?").split(',').map(str::trim);
+        codings.into_iter().all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(plain))
+    };
+    for (name, plain) in [(header::CONTENT_ENCODING, "identity"), (header::TRANSFER_ENCODING, "chunked")] {
+        if !headers.get_all(&name).iter().all(|value| is_plain(value, plain)) {
+            return Err(Error::protocol(format!(
+                "{authority} sent an encoded answer ({name}) that was not asked for; secrets cannot be masked in it"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn is_hidden(name: &HeaderName, headers: &HeaderMap) -> bool {

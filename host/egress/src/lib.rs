@@ -12,7 +12,8 @@
 //!
 //! A guest never sees the bytes of a secret: it names one, and the host fills it in after the policy has allowed the call.
 //! Secrets are filled into header values only; `{secret:` in a URL is rejected, and in a body it is sent as written. If an
-//! upstream repeats a secret, it is masked before the guest reads it (`mask`).
+//! upstream repeats a secret, it is masked before the guest reads it (`secrets`,
+//! and `talaria_redact`).
 //!
 //! Deliberately absent: redirects (following one would leave the grant, so a 3xx is returned like any other response),
 //! cookies, proxies from the environment, decompression, `CONNECT` and `TRACE` (a tunnel has no policy, and a trace
@@ -36,7 +37,6 @@ mod exchange;
 #[doc(hidden)]
 pub mod fuzz;
 mod headers;
-mod mask;
 mod origin;
 mod pattern;
 mod pool;

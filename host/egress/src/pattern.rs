@@ -106,6 +106,11 @@ impl Pattern {
             && self.path.matches(&target.path)
     }
 
+    /// Whether this pattern allows some call to the host of the target.
+    pub(crate) fn reaches_host_of(&self, target: &Target) -> bool {
+        self.host.matches(&target.host)
+    }
+
     /// The calls that both patterns allow; `None` if there are none.
     pub fn meet(&self, other: &Self) -> Option<Self> {
         if self.scheme != other.scheme {

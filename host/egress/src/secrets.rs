@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
+use talaria_redact::Values;
 
 use crate::access::Access;
 use crate::error::Error;
-use crate::mask::Mask;
 use crate::pattern::Pattern;
 use crate::target::Target;
 
@@ -21,8 +22,8 @@ const OPEN: &str = "{secret:";
 #[derive(Clone, Default)]
 pub struct Secrets {
     by_name: BTreeMap<String, Secret>,
-    /// Masks their values in responses.
-    mask: Mask,
+    /// What to mask in responses, for each set of secrets that a call may meet; made at the first such call.
+    masks: Arc<Mutex<BTreeMap<Vec<String>, Values>>>,
 }
 
 #[derive(Clone)]
@@ -80,13 +81,12 @@ impl Secrets {
             return Err(InvalidSecret::Value { name });
         }
         self.by_name.insert(name.clone(), Secret { value, destinations });
-        self.mask = match Mask::new(self.values().map(ExposeSecret::expose_secret)) {
-            Ok(mask) => mask,
-            Err(_too_large) => {
-                self.by_name.remove(&name);
-                return Err(InvalidSecret::TooLarge { name });
-            }
-        };
+        if Values::new(self.values().map(ExposeSecret::expose_secret)).is_err() {
+            self.by_name.remove(&name);
+            return Err(InvalidSecret::TooLarge { name });
+        }
+        // Clones made before keep their own.
+        self.masks = Arc::default();
         Ok(())
     }
 
@@ -105,9 +105,28 @@ impl Secrets {
         self.by_name.values().filter(|secret| secret.is_set()).map(|secret| &secret.value)
     }
 
-    /// Masks these secrets in responses.
-    pub(crate) fn mask(&self) -> &Mask {
-        &self.mask
+    /// Returns what to mask in a response of this target: the secrets that are bound to its host, whether or not this call
+    /// sends them, since the host may show what another call brought. Secrets of other hosts are left out on purpose: a
+    /// guest could send guesses to a host that repeats them, and see which were masked.
+    pub(crate) fn of(&self, target: &Target) -> Values {
+        let bound = |secret: &Secret| {
+            secret.is_set() && secret.destinations.iter().any(|pattern| pattern.reaches_host_of(target))
+        };
+        let bound: Vec<(&String, &Secret)> =
+            self.by_name.iter().filter(|(_, secret)| bound(secret)).collect();
+        if bound.is_empty() {
+            return Values::default();
+        }
+        let names = bound.iter().map(|(name, _)| (*name).clone()).collect();
+        let mut masks = self.masks.lock().unwrap_or_else(PoisonError::into_inner);
+        masks
+            .entry(names)
+            .or_insert_with(|| {
+                let values = bound.iter().map(|(_, secret)| secret.value.expose_secret());
+                // All of them fit into one search, see `insert`, so some of them do.
+                Values::new(values).unwrap_or_default()
+            })
+            .clone()
     }
 
     /// Returns the header value with its secrets filled in; `None` if it names no secret.

@@ -18,6 +18,7 @@ use futures_util::StreamExt as _;
 use http::HeaderMap;
 use http::header::{self, HeaderName};
 use secrecy::SecretString;
+use talaria_redact::Values;
 use tracing::field;
 
 use crate::access::Bounds;
@@ -27,7 +28,6 @@ use crate::connect::literal;
 use crate::error::Error;
 use crate::exchange::{Deadline, Frames};
 use crate::headers;
-use crate::mask::Mask;
 use crate::pool::Pool;
 use crate::resolver::Resolver;
 use crate::target::Target;
@@ -135,7 +135,7 @@ impl Webhooks {
         }
         let authority = target.authority();
         // The head is enough: the rest of the response may be too long, late or incomplete.
-        if let Ok(mut frames) = Frames::new(body, ANSWER_BYTES, authority.clone(), Mask::default()) {
+        if let Ok(mut frames) = Frames::new(body, ANSWER_BYTES, authority.clone(), Values::default()) {
             while let Ok(Some(Ok(_))) = deadline.bound(frames.next(), &authority).await {}
         }
         Ok(Answer {

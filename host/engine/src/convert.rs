@@ -1,12 +1,11 @@
 //! Conversion between the types of the domain and those of the contract.
 //!
-//! Texts, URIs and JSON from a guest are scrubbed of secrets here. The nesting of a guest's JSON is limited.
+//! Every string from a guest is redacted here. The nesting of a guest's JSON is limited.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::Value;
-use talaria_observe::Redactor;
+use talaria_redact::ReplyRedactor;
 use talaria_turns::{
     Content, FailureKind, FinalState, Message, Metadata, Outcome, Part, Role, Turn, Usage, Workspace,
     message_text,
@@ -92,7 +91,7 @@ fn text_of(metadata: &Metadata) -> String {
 
 // === from the guest ===
 
-pub(crate) fn outcome(outcome: wit::Outcome, redactor: &Redactor) -> Result<Outcome, String> {
+pub(crate) fn outcome(outcome: wit::Outcome, replies: &ReplyRedactor) -> Result<Outcome, String> {
     Ok(Outcome {
         state: match outcome.state {
             wit::FinalState::Completed => FinalState::Completed,
@@ -100,11 +99,11 @@ pub(crate) fn outcome(outcome: wit::Outcome, redactor: &Redactor) -> Result<Outc
             wit::FinalState::AuthRequired => FinalState::AuthRequired,
             wit::FinalState::Rejected => FinalState::Rejected,
         },
-        parts: parts(outcome.parts, redactor)?,
+        parts: parts(outcome.parts, replies)?,
         usage: outcome
             .usage
             .map(|usage| Usage { input_tokens: usage.input_tokens, output_tokens: usage.output_tokens }),
-        metadata: metadata("outcome.metadata", outcome.metadata, redactor)?,
+        metadata: metadata("outcome.metadata", outcome.metadata, replies)?,
     })
 }
 
@@ -120,31 +119,23 @@ pub(crate) fn failure_kind(kind: wit::FailureKind) -> FailureKind {
     }
 }
 
-pub(crate) fn parts(parts: Vec<wit::Part>, redactor: &Redactor) -> Result<Vec<Part>, String> {
+pub(crate) fn parts(parts: Vec<wit::Part>, replies: &ReplyRedactor) -> Result<Vec<Part>, String> {
     parts
         .into_iter()
         .map(|part| {
             Ok(Part {
                 content: match part.content {
-                    wit::Content::Text(text) => Content::Text(redacted(text, redactor)),
-                    wit::Content::Data(data) => Content::Data(json("part.data", &data, redactor)?),
-                    wit::Content::Uri(uri) => Content::Uri(redacted(uri, redactor)),
-                    wit::Content::Bytes(bytes) => Content::Bytes(bytes),
+                    wit::Content::Text(text) => Content::Text(replies.text(text)),
+                    wit::Content::Data(data) => Content::Data(json("part.data", &data, replies)?),
+                    wit::Content::Uri(uri) => Content::Uri(replies.text(uri)),
+                    wit::Content::Bytes(bytes) => Content::Bytes(replies.bytes(bytes)),
                 },
-                media_type: part.media_type,
-                filename: part.filename,
-                metadata: metadata("part.metadata", part.metadata, redactor)?,
+                media_type: part.media_type.map(|text| replies.text(text)),
+                filename: part.filename.map(|text| replies.text(text)),
+                metadata: metadata("part.metadata", part.metadata, replies)?,
             })
         })
         .collect()
-}
-
-/// Removes secrets from a text, which is copied only if there are any.
-pub(crate) fn redacted(text: String, redactor: &Redactor) -> String {
-    if let Cow::Owned(redacted) = redactor.redact(&text) {
-        return redacted;
-    }
-    text
 }
 
 pub(crate) fn part_size(part: &wit::Part) -> usize {
@@ -158,41 +149,39 @@ pub(crate) fn part_size(part: &wit::Part) -> usize {
 pub(crate) fn metadata(
     field: &str,
     text: Option<String>,
-    redactor: &Redactor,
+    replies: &ReplyRedactor,
 ) -> Result<Option<Metadata>, String> {
-    match text.map(|text| json(field, &text, redactor)).transpose()? {
+    match text.map(|text| json(field, &text, replies)).transpose()? {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(metadata)) => Ok(Some(metadata)),
         Some(_) => Err(format!("{field} is not a JSON object")),
     }
 }
 
-/// Parses a guest's JSON and scrubs every string in it.
+/// Parses a guest's JSON and redacts every string in it, keys included.
 ///
 /// The nesting is limited as in requests: a store wraps the value in some more levels and can read back at most 128.
-pub(crate) fn json(field: &str, text: &str, redactor: &Redactor) -> Result<Value, String> {
+pub(crate) fn json(field: &str, text: &str, replies: &ReplyRedactor) -> Result<Value, String> {
     let mut value = serde_json::from_str(text).map_err(|error| format!("{field} is not JSON: {error}"))?;
-    match scrub(&mut value, redactor, MAX_DEPTH) {
+    match redact(&mut value, replies, MAX_DEPTH) {
         true => Ok(value),
         false => Err(format!("{field} is nested more than {MAX_DEPTH} deep")),
     }
 }
 
-/// Scrubs every string in `value`. Returns false if it is nested deeper than `depth`.
-fn scrub(value: &mut Value, redactor: &Redactor, depth: usize) -> bool {
+/// Redacts every string in `value`. Returns false if it is nested deeper than `depth`.
+fn redact(value: &mut Value, replies: &ReplyRedactor, depth: usize) -> bool {
     match value {
-        Value::String(text) => {
-            if let Cow::Owned(scrubbed) = redactor.redact(text) {
-                *text = scrubbed;
-            }
-        }
+        Value::String(text) => *text = replies.text(std::mem::take(text)),
         Value::Array(items) => {
             let Some(depth) = depth.checked_sub(1) else { return items.is_empty() };
-            return items.iter_mut().all(|item| scrub(item, redactor, depth));
+            return items.iter_mut().all(|item| redact(item, replies, depth));
         }
         Value::Object(fields) => {
             let Some(depth) = depth.checked_sub(1) else { return fields.is_empty() };
-            return fields.values_mut().all(|field| scrub(field, redactor, depth));
+            let redacted = std::mem::take(fields).into_iter().map(|(key, field)| (replies.text(key), field));
+            *fields = redacted.collect();
+            return fields.values_mut().all(|field| redact(field, replies, depth));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 use talaria_egress::Access;
-use talaria_observe::Redactor;
+use talaria_redact::ReplyRedactor;
 use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn, Workspaces};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
@@ -83,7 +83,7 @@ pub(crate) struct Shared {
     pub(crate) settings_text: String,
     pub(crate) access: Arc<Access>,
     pub(crate) egress: talaria_egress::Egress,
-    pub(crate) redactor: Redactor,
+    pub(crate) replies: ReplyRedactor,
     pub(crate) limits: Limits,
     pub(crate) wasi: Wasi,
     pub(crate) log: Log,
@@ -120,14 +120,15 @@ impl Executor {
     #[must_use]
     pub fn new(spec: Spec) -> Self {
         let Spec { name, component, settings, access, limits, wasi, callbacks } = spec;
-        let redactor = Redactor::new(access.secrets.values().map(ExposeSecret::expose_secret));
+        let replies = component.engine.replies().clone();
+        replies.redactor().learn(access.secrets.values().map(ExposeSecret::expose_secret));
         let shared = Arc::new(Shared {
             settings_text: Value::Object(settings.clone()).to_string(),
             name,
             settings,
             access,
             egress: component.engine.egress().clone(),
-            redactor,
+            replies,
             log: Log::new(&limits),
             limits,
             wasi,
@@ -240,7 +241,7 @@ impl Executor {
         })
         .await;
         match result {
-            Ok(Ok(outcome)) => convert::outcome(outcome, &self.shared.redactor).map_err(|why| {
+            Ok(Ok(outcome)) => convert::outcome(outcome, &self.shared.replies).map_err(|why| {
                 self.blame(Fault::Answer);
                 Failure::new(FailureKind::Internal, format!("the executor's answer is malformed: {why}"))
             }),
@@ -265,12 +266,12 @@ impl Executor {
     /// Converts a failure that the guest reported into one for the caller. Its details go to the log only.
     pub(crate) fn review(&self, failure: wit::Failure) -> Failure {
         if let Some(details) = &failure.details {
-            let details = self.shared.redactor.redact(details);
+            let details = self.shared.replies.redactor().all(details);
             debug!(executor = self.shared.name, %details, "failure reported by the guest");
         }
         Failure {
             kind: convert::failure_kind(failure.kind),
-            message: convert::redacted(failure.message, &self.shared.redactor),
+            message: self.shared.replies.error(failure.message),
             retryable: failure.retryable,
         }
     }

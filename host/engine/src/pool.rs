@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_egress::Egress;
+use talaria_redact::{Redactor, Replies, ReplyRedactor};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
@@ -46,6 +47,7 @@ pub struct EngineError(String);
 pub struct Engine {
     inner: Arc<Inner>,
     session_keys: SessionKeys,
+    replies: ReplyRedactor,
 }
 
 struct Inner {
@@ -114,13 +116,24 @@ impl Engine {
         let computing = Arc::new(Semaphore::new(threads.saturating_sub(1).max(1)));
         let compiling = Arc::new(Semaphore::new(COMPILERS));
         let inner = Arc::new(Inner { compiled, scripted, cache, egress, computing, compiling });
-        Ok(Self { inner, session_keys: SessionKeys::default() })
+        let replies = ReplyRedactor::new(Redactor::process().clone(), Replies::default());
+        Ok(Self { inner, session_keys: SessionKeys::default(), replies })
     }
 
     /// Returns this engine with other metadata keys for session variables. They apply to components loaded through it.
     #[must_use]
     pub fn with_session_keys(self, session_keys: SessionKeys) -> Self {
         Self { session_keys, ..self }
+    }
+
+    /// Returns this engine with another rule for what is redacted in replies, for components loaded through it.
+    #[must_use]
+    pub fn with_replies(self, replies: Replies) -> Self {
+        Self { replies: ReplyRedactor::new(Redactor::process().clone(), replies), ..self }
+    }
+
+    pub(crate) fn replies(&self) -> &ReplyRedactor {
+        &self.replies
     }
 
     pub(crate) fn session_keys(&self) -> SessionKeys {

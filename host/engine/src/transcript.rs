@@ -77,15 +77,16 @@ impl Executor {
         if !sorted || !wanted || page.lines.len() > limit as usize {
             return Err("its lines are not those that were asked for, in their order".into());
         }
-        let redactor = &self.shared.redactor;
+        let replies = &self.shared.replies;
+        let redactor = replies.redactor();
         let line = |line: wit::Line| {
             Ok(Line {
                 number: line.number,
-                kind: redactor.redact(&line.kind).into_owned(),
+                kind: redactor.all(&line.kind).into_owned(),
                 at: line.at_ms.and_then(timestamp),
-                session: redactor.redact(&line.session).into_owned(),
-                text: redactor.redact(&line.text).into_owned(),
-                metadata: convert::metadata("line.metadata", line.metadata, redactor)?,
+                session: redactor.all(&line.session).into_owned(),
+                text: redactor.all(&line.text).into_owned(),
+                metadata: convert::metadata("line.metadata", line.metadata, replies)?,
             })
         };
         let lines = page.lines.into_iter().map(line).collect::<Result<_, String>>()?;

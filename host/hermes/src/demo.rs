@@ -33,6 +33,7 @@ use hyper::body::{Body, Frame};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use talaria_listen::Limits;
+use talaria_redact::Redactor;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -71,6 +72,7 @@ pub async fn start(tracker: &TaskTracker, shutdown: CancellationToken) -> io::Re
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let base_url = format!("http://{}/v1", listener.local_addr()?);
     let api_key = SecretString::from(format!("demo-{}", uuid::Uuid::new_v4().simple()));
+    Redactor::process().learn([api_key.expose_secret()]);
     let expected = SecretString::from(format!("Bearer {}", api_key.expose_secret()));
     let key = Arc::new(expected);
     let handle = move |request| {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use talaria_backoff::Backoff;
 use talaria_egress::{Bounds, Egress, Origin, Request};
-use talaria_observe::scrub;
+use talaria_redact::Redactor;
 use talaria_turns::Workspace;
 use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -198,7 +198,7 @@ impl Supervisor {
     /// Shows why the gateway is not up: the end of its log, and the likely cause.
     fn explain(&self, what: &str) {
         let tail = process::tail(&self.config.launch.log, LOG_LINES);
-        let shown = scrub(&tail);
+        let shown = Redactor::process().all(&tail);
         let cause = diagnose::likely_cause(&format!("{tail}\n{what}"));
         let (log, cause) =
             (self.config.launch.log.display(), cause.as_deref().unwrap_or("unknown; see its log"));

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use talaria_observe::Redactor;
+use talaria_redact::ReplyRedactor;
 use talaria_turns::{
     Awaited, CallbackError, CallbackStore, Callbacks, Expectation, ExpectedReply, Late, LateReplySink,
     StoreError, StoredCallback, Timestamp,
@@ -29,7 +29,7 @@ pub struct Config {
     /// Bounds.
     pub limits: Limits,
     /// Removes secrets from late replies, which no guest has read.
-    pub redactor: Redactor,
+    pub replies: ReplyRedactor,
 }
 
 /// Where replies wait for turns. Cheap to clone.
@@ -43,7 +43,7 @@ pub(crate) struct Inner {
     pub(crate) reply_url: String,
     wire: Arc<dyn CallbackWire>,
     limits: Limits,
-    redactor: Redactor,
+    replies: ReplyRedactor,
     boot: Timestamp,
     /// Wakes [`Mailbox::tend`]: the store is behind, or a late reply came.
     pub(crate) changed: Notify,
@@ -71,11 +71,11 @@ impl Mailbox {
     /// # Errors
     /// Those of the store.
     pub async fn open(store: Arc<dyn CallbackStore>, config: Config) -> Result<Self, StoreError> {
-        let Config { reply_url, wire, limits, redactor } = config;
+        let Config { reply_url, wire, limits, replies } = config;
         let (expected, callbacks) = store.expected().await?;
         let expectations = Mutex::new(Expectations::new(limits, expected, callbacks));
         let (boot, changed) = (Timestamp::now(), Notify::new());
-        Ok(Self(Arc::new(Inner { store, expectations, reply_url, wire, limits, redactor, boot, changed })))
+        Ok(Self(Arc::new(Inner { store, expectations, reply_url, wire, limits, replies, boot, changed })))
     }
 
     pub(crate) fn wire(&self) -> &dyn CallbackWire {
@@ -266,7 +266,7 @@ impl Inner {
     fn text(&self, body: &[u8]) -> String {
         let body: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
         let content = body.get("content").and_then(serde_json::Value::as_str).unwrap_or_default();
-        self.redactor.redact(content).into_owned()
+        self.replies.text(content.to_owned())
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::scrub::scrub;
+use talaria_redact::Redactor;
 
 /// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,7 +86,7 @@ impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for Scrubbed<M> {
 /// Every event is written with one call, so no secret is split between two calls.
 impl<W: Write> Write for Scrubbed<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.write_all(scrub(&String::from_utf8_lossy(line)).as_bytes())?;
+        self.0.write_all(Redactor::process().all(&String::from_utf8_lossy(line)).as_bytes())?;
         Ok(line.len())
     }
 

@@ -8,7 +8,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::logs::{self, InitError};
-use crate::scrub::scrub;
+use talaria_redact::Redactor;
 
 /// A log event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl<S: Subscriber, F: Fn(Line) + 'static> Layer<S> for Tap<F> {
         (self.0)(Line {
             target: event.metadata().target(),
             level: *event.metadata().level(),
-            message: scrub(&fields.message).into_owned(),
-            fields: scrub(&fields.others).into_owned(),
+            message: Redactor::process().all(&fields.message).into_owned(),
+            fields: Redactor::process().all(&fields.others).into_owned(),
         });
     }
 }

@@ -16,6 +16,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use talaria_backoff::Backoff;
 use talaria_egress::{Addresses, Bounds, Egress, ErrorKind, Exchange, Origin, Request};
+use talaria_redact::Redactor;
 use tokio::time::Instant;
 use tracing::debug;
 
@@ -286,7 +287,10 @@ impl<'a> Registry<'a> {
         let token: Option<Token> = serde_json::from_slice(&body).ok();
         token
             .and_then(|token| token.token.or(token.access_token))
-            .map(SecretString::from)
+            .map(|token| {
+                Redactor::process().learn([&token]);
+                SecretString::from(token)
+            })
             .ok_or_else(|| self.denied("its token server returned no token"))
     }
 

@@ -180,7 +180,7 @@ impl App {
             let late_replies = LateReplies {
                 turns: turns.clone(),
                 store: Arc::clone(&store),
-                initiative: workspace.as_ref().and_then(|workspace| workspace.initiative.clone()),
+                self_prompts: workspace.as_ref().and_then(|workspace| workspace.self_prompts.clone()),
                 tracker: tracker.clone(),
                 shutdown: shutdown.clone(),
             };
@@ -213,7 +213,7 @@ impl Running {
     async fn drain(self) {
         self.tasks.draining.cancel();
         info!(under_way = self.turns.under_way(), grace = ?GRACE, "shutting down");
-        let snapshot = self.workspace.as_ref().map(|workspace| (workspace, workspace.pulse.read()));
+        let snapshot = self.workspace.as_ref().map(|workspace| (workspace, workspace.activity.read()));
         // Written twice: now, in case the process is killed during the grace period, and at the end with the last replies.
         if let Some((workspace, reading)) = &snapshot {
             workspace.snapshot(reading).await;

@@ -25,6 +25,7 @@ use talaria_executors::route::{Explanation, Query};
 use talaria_executors::{Executors, Services, Table};
 use talaria_hermes::SESSION_KEYS;
 use talaria_observe::logs;
+use talaria_redact::Redactor;
 use talaria_workbench::{Trial, TrialError, TrialOptions};
 use tokio::runtime::{Builder, Runtime};
 
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
+    Redactor::process().learn_variables(std::env::vars_os());
     let ended = match &cli.command {
         Command::Serve(serve) => run_serve(serve, cli.output),
         Command::Check(check) => run_check(check, cli.output),

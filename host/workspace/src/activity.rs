@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use talaria_observe::scrub;
+use talaria_redact::Redactor;
 use talaria_turns::{TaskId, Turn, TurnEnd, TurnObserver, message_text};
 use tokio::sync::{Notify, watch};
 
@@ -76,7 +76,7 @@ impl Activity {
 
     /// Records that the turn of a task ended, and its error if it failed.
     pub fn end(&self, task: &TaskId, failure: Option<&str>) {
-        let sample = failure.map(|why| scrub(why).chars().take(SAMPLE).collect());
+        let sample = failure.map(|why| Redactor::process().all(why).chars().take(SAMPLE).collect());
         let mut state = self.state();
         state.running.remove(task);
         state.ended += 1;
@@ -148,7 +148,7 @@ impl TurnObserver for Activity {
 
 /// The beginning of a message, on one line, without secrets.
 fn brief(text: &str) -> String {
-    let text = scrub(text);
+    let text = Redactor::process().all(text);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut brief: String = line.chars().take(BRIEF).collect();
     if brief.len() < line.len() {

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use secrecy::{ExposeSecret as _, SecretString};
+use talaria_redact::Redactor;
 use tracing::{info, warn};
 
 use crate::folder;
@@ -89,6 +90,7 @@ impl Key {
         let text =
             |token: &Option<SecretString>| token.as_ref().map(|token| token.expose_secret().to_owned());
         let fresh = text(&current) != text(&token);
+        Redactor::process().learn(token.iter().map(|token| token.expose_secret()));
         *current = token;
         fresh
     }

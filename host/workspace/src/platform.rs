@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use serde_json::Value;
 use talaria_egress::{Bounds, Egress, Origin, Request};
-use talaria_observe::scrub;
+use talaria_redact::Redactor;
 
 use crate::keys::Key;
 
@@ -143,8 +143,12 @@ fn said(body: &[u8]) -> String {
     let value: Option<Value> = serde_json::from_slice(body).ok();
     let error = value.as_ref().and_then(|value| value.get("error")?.as_str());
     error.map_or_else(String::new, |error| {
-        let error: String =
-            scrub(error).chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let error: String = Redactor::process()
+            .all(error)
+            .chars()
+            .take(200)
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
         format!(": {error}")
     })
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use subtle::ConstantTimeEq as _;
-use talaria_observe::Redactor;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -58,12 +57,6 @@ impl Keys {
     /// The tokens that are known now.
     pub fn known(&self) -> impl Iterator<Item = SecretString> {
         [self.token.get(), self.secret.get()].into_iter().flatten()
-    }
-
-    /// A redactor that removes the tokens from texts.
-    pub fn redactor(&self) -> Redactor {
-        let known: Vec<_> = self.known().collect();
-        Redactor::new(known.iter().map(|secret| secret.expose_secret()))
     }
 
     /// Whether a bearer token is the platform's. Always false while no token is known.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use talaria_observe::Redactor;
+use talaria_redact::Redactor;
 use tracing::{info, warn};
 
 use crate::activity::Reading;
@@ -81,9 +81,9 @@ impl Snapshot {
     }
 
     /// Writes the snapshot to a file. An error is only logged.
-    pub fn write(&self, path: &Path, redactor: &Redactor) {
+    pub fn write(&self, path: &Path) {
         let written = serde_json::to_value(self).map_err(std::io::Error::other).and_then(|mut value| {
-            clean(&mut value, redactor);
+            clean(&mut value, Redactor::process());
             folder::write_private(path, &format!("{value:#}\n"))
         });
         match written {
@@ -117,12 +117,18 @@ impl Snapshot {
 /// Redacts secrets in every text, and removes the output of sandboxes from lists.
 fn clean(value: &mut Value, redactor: &Redactor) {
     match value {
-        Value::String(text) => *text = redactor.redact(text).into_owned(),
+        Value::String(text) => *text = redactor.all(text).into_owned(),
         Value::Array(items) => {
             items.retain(|item| !is_sandbox(item));
             items.iter_mut().for_each(|item| clean(item, redactor));
         }
-        Value::Object(fields) => fields.values_mut().for_each(|field| clean(field, redactor)),
+        Value::Object(fields) => {
+            let redacted = |(key, mut field): (String, Value)| {
+                clean(&mut field, redactor);
+                (redactor.all(&key).into_owned(), field)
+            };
+            *fields = std::mem::take(fields).into_iter().map(redacted).collect();
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -148,7 +154,6 @@ mod tests {
 
     use super::*;
     use crate::activity::Activity;
-    use crate::platform_session::Keys;
 
     #[tokio::test]
     async fn a_snapshot_holds_no_secrets_and_no_sandbox_output() {
@@ -158,13 +163,12 @@ mod tests {
         activity.begin(&TaskId::fresh(), "deploy");
         let line = |text: &str| json!({ "context_id": "ctx", "content": text });
         let said = ["use sk-proj-abcdefghijklmnop", "[sandbox_output] anything at all", "done"].map(line);
-        let keys = Keys::open(folder.path(), None);
-        let transcript = Transcript::new(Arc::new(Memory::new(1)), keys, said.to_vec());
-        let redactor = Redactor::new(["known-secret-value"]);
+        let transcript = Transcript::new(Arc::new(Memory::new(1)), said.to_vec());
+        Redactor::process().learn(["known-secret-value"]);
         let mut snapshot = Snapshot::take("ws-1", &activity.read(), &transcript).await;
         snapshot.adapter.transcript_lines.push(json!({ "tool": "run_code", "output": "x" }));
         snapshot.adapter.transcript_lines.push(json!({ "content": ["known-secret-value"] }));
-        snapshot.write(&path, &redactor);
+        snapshot.write(&path);
         let text = fs::read_to_string(&path).unwrap();
         assert!(
             !text.contains("sk-proj") && !text.contains("sandbox") && !text.contains("known-secret"),

@@ -11,10 +11,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use talaria_observe::Redactor;
+use talaria_redact::Redactor;
 use talaria_turns::{Begin, Content, Event, Logged, Message, Part, REPLY, Store, StoreError};
-
-use crate::platform_session::Keys;
 
 /// The number of appends that a new reader gets.
 const RECENT: usize = 5_000;
@@ -34,7 +32,6 @@ const PIECES: u64 = 4_096;
 /// The transcript of a host.
 pub struct Transcript {
     store: Arc<dyn Store>,
-    keys: Keys,
     /// Lines of an earlier process that the store does not have. Their numbers start at 1, below those of the store.
     before: Vec<Value>,
 }
@@ -53,10 +50,9 @@ pub struct Page {
 // === impl Transcript ===
 
 impl Transcript {
-    /// Creates the transcript of a store, preceded by the lines in `before`. The tokens in `keys` are removed from all lines
-    /// of the store.
-    pub fn new(store: Arc<dyn Store>, keys: Keys, before: Vec<Value>) -> Self {
-        Self { store, keys, before }
+    /// Creates the transcript of a store, preceded by the lines in `before`. Every line of the store is redacted.
+    pub fn new(store: Arc<dyn Store>, before: Vec<Value>) -> Self {
+        Self { store, before }
     }
 
     /// Returns at most `limit` lines, starting with the number `since`.
@@ -64,7 +60,6 @@ impl Transcript {
     /// # Errors
     /// If the store cannot be read.
     pub async fn read(&self, since: u64, limit: usize) -> Result<Page, StoreError> {
-        let redactor = self.keys.redactor();
         let (since, mut begin) = self.begin(since).await?;
         let mut page = Page { lines: Vec::new(), cursor: since, more: false };
         let mut room = Room { lines: limit, bytes: PAGE };
@@ -78,7 +73,7 @@ impl Transcript {
         for _ in 0..SCAN.0 / SCAN.1 {
             let events = self.store.log(begin, SCAN.1).await?;
             for logged in &events {
-                if let Some(line) = self.line(logged, &redactor).await? {
+                if let Some(line) = self.line(logged).await? {
                     if !room.takes(&line) {
                         return Ok(Page { more: true, ..page });
                     }
@@ -96,14 +91,13 @@ impl Transcript {
 
     /// Returns the last lines, and the context of the very last one.
     pub(crate) async fn last(&self, most: usize) -> Result<(Vec<Value>, String), StoreError> {
-        let redactor = self.keys.redactor();
         let (mut lines, mut begin) = (self.before.clone(), Begin::Last(most.saturating_mul(4)));
         loop {
             let events = self.store.log(begin, SCAN.1).await?;
             let Some(last) = events.last() else { break };
             begin = Begin::At(last.number + 1);
             for logged in &events {
-                lines.extend(self.line(logged, &redactor).await?);
+                lines.extend(self.line(logged).await?);
             }
             lines.drain(..lines.len().saturating_sub(most));
         }
@@ -123,7 +117,7 @@ impl Transcript {
         })
     }
 
-    async fn line(&self, logged: &Logged, redactor: &Redactor) -> Result<Option<Value>, StoreError> {
+    async fn line(&self, logged: &Logged) -> Result<Option<Value>, StoreError> {
         let (kind, text) = match &*logged.entry.event {
             Event::Accepted { message, .. } | Event::Answered(message) => ("user", text(message)),
             Event::Status { status, ends_turn, .. } => {
@@ -144,7 +138,7 @@ impl Transcript {
             // The pieces appear in the line that ends their turn; the whole answer would only repeat them.
             Event::Artifact { .. } | Event::Whole(_) | Event::Checkpoint(_) => return Ok(None),
         };
-        let cut: String = redactor.redact(&text).chars().take(LINE).collect();
+        let cut: String = Redactor::process().all(&text).chars().take(LINE).collect();
         let line = json!({
             "type": kind,
             "timestamp": logged.at.to_string(),
@@ -217,18 +211,12 @@ fn parts(parts: &[Part]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use secrecy::SecretString;
     use talaria_store::Memory;
     use talaria_turns::{Artifact, ContextId, Principal, State, TaskId, TaskKey};
 
     use super::*;
 
     const SECRET: &str = "a-token-of-the-platform";
-
-    fn keys() -> Keys {
-        let folder = tempfile::tempdir().unwrap();
-        Keys::open(folder.path(), Some(SecretString::from(SECRET)))
-    }
 
     fn key() -> TaskKey {
         TaskKey { owner: Principal::anyone(), task: TaskId::fresh() }
@@ -250,8 +238,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_gets_each_line_once() {
+        Redactor::process().learn([SECRET]);
         let store = Arc::new(Memory::new(100));
-        let transcript = Transcript::new(Arc::clone(&store) as _, keys(), Vec::new());
+        let transcript = Transcript::new(Arc::clone(&store) as _, Vec::new());
         let nothing = transcript.read(0, 10).await.unwrap();
         assert_eq!(nothing, Page { lines: Vec::new(), cursor: 0, more: false });
         let (first, second) = (key(), key());
@@ -304,7 +293,7 @@ mod tests {
     async fn lines_of_an_earlier_process_come_first() {
         let store = Arc::new(Memory::new(100));
         let before = ["a", "b"].map(|text| json!({ "type": "user", "content": text }));
-        let transcript = Transcript::new(Arc::clone(&store) as _, keys(), before.to_vec());
+        let transcript = Transcript::new(Arc::clone(&store) as _, before.to_vec());
         store.create(&key(), &ContextId::fresh(), &[accepted("c"), accepted("d")]).await.unwrap();
         let (mut since, mut seen) = (0, Vec::new());
         for text in ["a", "b", "c", "d"] {
@@ -319,7 +308,7 @@ mod tests {
     #[tokio::test]
     async fn a_page_is_bounded_in_bytes_and_a_line_in_characters() {
         let store = Arc::new(Memory::new(1_000));
-        let transcript = Transcript::new(Arc::clone(&store) as _, keys(), Vec::new());
+        let transcript = Transcript::new(Arc::clone(&store) as _, Vec::new());
         for _ in 0..200 {
             store.create(&key(), &ContextId::fresh(), &[accepted(&"é\"".repeat(LINE))]).await.unwrap();
         }

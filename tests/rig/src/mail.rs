@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use talaria_hermes::{CALLBACK_PATH, HermesWire};
 use talaria_mailbox::{Config, Limits, Listener, Mailbox};
-use talaria_observe::Redactor;
+use talaria_redact::{Redactor, Replies, ReplyRedactor};
 use talaria_store::Memory;
 use talaria_turns::{CallbackStore, Callbacks, Late, LateReplySink, StoreError};
 use tokio::net::TcpListener;
@@ -44,7 +44,12 @@ impl MailHost {
         // Thousands of callbacks may arrive at once.
         let limits = Limits { connections: 10_000, ..Limits::default() };
         let wire = Arc::new(HermesWire::new(secret.map(Into::into)));
-        let config = Config { reply_url: url.clone(), wire, limits, redactor: Redactor::new(secret) };
+        let config = Config {
+            reply_url: url.clone(),
+            wire,
+            limits,
+            replies: ReplyRedactor::new(Redactor::new(secret), Replies::Values),
+        };
         let mailbox = Mailbox::open(letters, config).await.expect("a mailbox");
         let never = CancellationToken::new();
         let mut serving = JoinSet::new();

@@ -1,6 +1,6 @@
 //! The import `events`: what a turn emits while it runs, and the questions that it asks its caller.
 //!
-//! The content of an event is scrubbed of secrets. An event is limited in size, and so is the total of a turn. A
+//! Every string of an event is redacted. An event is limited in size, and so is the total of a turn. A
 //! pending call fails when the turn is cancelled.
 
 use std::sync::Arc;
@@ -31,10 +31,8 @@ impl wit::Host for Ctx {
     }
 
     fn scrub(&mut self, text: String) -> Result<String> {
-        Ok(match self.shared() {
-            Some(shared) => convert::redacted(text, &shared.redactor),
-            None => text,
-        })
+        // By shapes only: a guest must not find out whether it has guessed the value of a secret.
+        Ok(talaria_redact::shapes(&text).into_owned())
     }
 
     async fn ask(&mut self, parts: Vec<types::Part>) -> Result<Result<types::Message, wit::Error>> {
@@ -100,7 +98,7 @@ impl Ctx {
         // Text that the redactor still holds back must reach the caller before the question.
         self.flush().await;
         let parts =
-            convert::parts(parts, &shared.redactor).map_err(|why| rejected(wit::ErrorKind::Invalid, why))?;
+            convert::parts(parts, &shared.replies).map_err(|why| rejected(wit::ErrorKind::Invalid, why))?;
         let question = guarded(&scope, scope.pose(parts)).await?;
         Ok((scope, question))
     }
@@ -127,18 +125,18 @@ impl Ctx {
         };
         let emitted = match event {
             wit::Event::TextDelta(text) => {
-                let deltas = self.deltas.get_or_insert_with(|| shared.redactor.stream());
+                let deltas = self.deltas.get_or_insert_with(|| shared.replies.stream());
                 Emitted::TextDelta(deltas.push(&text))
             }
-            wit::Event::Artifact(artifact) => convert_artifact(artifact, &shared.redactor)
+            wit::Event::Artifact(artifact) => convert_artifact(artifact, &shared.replies)
                 .map_err(|why| rejected(wit::ErrorKind::Invalid, why))?,
-            wit::Event::Status(text) => Emitted::Status(convert::redacted(text, &shared.redactor)),
+            wit::Event::Status(text) => Emitted::Status(shared.replies.text(text)),
             wit::Event::ToolProgress(tool) => Emitted::Tool(
-                convert_tool(tool, &shared.redactor).map_err(|why| rejected(wit::ErrorKind::Invalid, why))?,
+                convert_tool(tool, &shared.replies).map_err(|why| rejected(wit::ErrorKind::Invalid, why))?,
             ),
             wit::Event::Custom(custom) => Emitted::Custom {
-                name: custom.name,
-                value: convert::json("value", &custom.value, &shared.redactor)
+                name: shared.replies.text(custom.name),
+                value: convert::json("value", &custom.value, &shared.replies)
                     .map_err(|why| rejected(wit::ErrorKind::Invalid, why))?,
             },
         };
@@ -180,7 +178,7 @@ fn size(event: &wit::Event) -> usize {
 
 fn convert_artifact(
     artifact: wit::Artifact,
-    redactor: &talaria_observe::Redactor,
+    replies: &talaria_redact::ReplyRedactor,
 ) -> Result<Emitted, String> {
     if artifact.id.is_empty() {
         return Err("artifact.id must not be empty".into());
@@ -192,11 +190,11 @@ fn convert_artifact(
         append: artifact.append,
         last: artifact.last,
         artifact: Artifact {
-            id: artifact.id,
-            name: artifact.name,
-            description: artifact.description,
-            parts: convert::parts(artifact.parts, redactor)?,
-            metadata: convert::metadata("artifact.metadata", artifact.metadata, redactor)?,
+            id: replies.text(artifact.id),
+            name: artifact.name.map(|name| replies.text(name)),
+            description: artifact.description.map(|text| replies.text(text)),
+            parts: convert::parts(artifact.parts, replies)?,
+            metadata: convert::metadata("artifact.metadata", artifact.metadata, replies)?,
             extensions: Vec::new(),
         },
     })
@@ -204,17 +202,17 @@ fn convert_artifact(
 
 fn convert_tool(
     tool: wit::ToolProgress,
-    redactor: &talaria_observe::Redactor,
+    replies: &talaria_redact::ReplyRedactor,
 ) -> Result<ToolProgress, String> {
     Ok(ToolProgress {
-        id: tool.id,
-        name: tool.name,
+        id: replies.text(tool.id),
+        name: replies.text(tool.name),
         state: match tool.state {
             wit::ToolState::Started => ToolState::Started,
             wit::ToolState::Completed => ToolState::Completed,
             wit::ToolState::Failed => ToolState::Failed,
         },
-        label: tool.label.map(|label| redactor.redact(&label).into_owned()),
-        metadata: convert::metadata("metadata", tool.metadata, redactor)?,
+        label: tool.label.map(|label| replies.text(label)),
+        metadata: convert::metadata("metadata", tool.metadata, replies)?,
     })
 }

@@ -74,8 +74,8 @@ impl wit::Host for Ctx {
         }
         let Some(shared) = self.shared() else { return Ok(()) };
         let executor = shared.name.as_str();
-        let message = shared.redactor.redact(message);
-        let fields = fields.map(|fields| shared.redactor.redact(fields));
+        let message = shared.replies.redactor().all(message);
+        let fields = fields.map(|fields| shared.replies.redactor().all(fields));
         let fields = fields.as_deref();
         match level {
             wit::Level::Trace => trace!(target: "guest", executor, fields, "{message}"),

@@ -20,7 +20,7 @@ mod wasi;
 
 use std::sync::Arc;
 
-use talaria_observe::RedactorStream;
+use talaria_redact::TextStream;
 use talaria_turns::{Emitted, Scope, TaskKey, Turn};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -69,7 +69,7 @@ pub(crate) struct Ctx {
     outbound: outbound::Outbound,
     stderr: stderr::CapturedStderr,
     emitted: usize,
-    deltas: Option<RedactorStream>,
+    deltas: Option<TextStream>,
 }
 
 impl Ctx {
@@ -104,12 +104,13 @@ impl Ctx {
     /// Returns what the guest wrote to its standard error, usually the message of a panic.
     pub(crate) fn stderr_text(&self) -> String {
         let text = self.stderr.text();
-        self.shared().map_or_else(String::new, |shared| shared.redactor.redact(text.trim()).into_owned())
+        self.shared()
+            .map_or_else(String::new, |shared| shared.replies.redactor().all(text.trim()).into_owned())
     }
 
     /// Emits the text that the redactor of deltas still holds back.
     pub(crate) async fn flush(&mut self) {
-        let rest = self.deltas.as_mut().map(RedactorStream::finish).unwrap_or_default();
+        let rest = self.deltas.as_mut().map(TextStream::finish).unwrap_or_default();
         if let (Some(scope), false) = (self.scope(), rest.is_empty()) {
             let _ = scope.emit(Emitted::TextDelta(rest)).await;
         }

@@ -14,7 +14,7 @@ pub struct Span(tracing::Span);
 
 impl Ctx {
     fn redacted(&self, text: String) -> String {
-        self.shared().map_or_else(String::new, |shared| shared.redactor.redact(&text).into_owned())
+        self.shared().map_or_else(String::new, |shared| shared.replies.redactor().all(&text).into_owned())
     }
 }
 

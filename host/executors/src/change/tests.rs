@@ -10,6 +10,7 @@ use std::time::Duration;
 use talaria_config::Env;
 use talaria_egress::Egress;
 use talaria_engine::{EngineConfig, SessionKeys};
+use talaria_redact::Replies;
 use tempfile::TempDir;
 
 use super::*;
@@ -103,6 +104,7 @@ impl Rig {
             probe_every: Duration::from_secs(3600),
             engine: EngineConfig { slots: 4, scripted_slots: 1, cache_dir: Some(base.join("cache")) },
             session_keys: SessionKeys::default(),
+            replies: Replies::default(),
             oci: talaria_oci::Options {
                 client: Egress::new(talaria_egress::Config::default()),
                 cache: None,

@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use talaria_engine::{EngineConfig, SessionKeys};
+use talaria_redact::Replies;
 
 pub use builtin::{Builtin, Builtins, Preset, Settle};
 pub use folder::{Files, Folder, Listing};
@@ -58,6 +59,8 @@ pub struct Config {
     pub engine: EngineConfig,
     /// The session variables that executors are given.
     pub session_keys: SessionKeys,
+    /// What is redacted in their replies.
+    pub replies: Replies,
     /// How to pull components from registries.
     pub oci: talaria_oci::Options,
     /// Whether there is a callback listener, or would be in a host that serves.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use talaria_egress::{Access, Config as EgressConfig, Egress, Request};
 use talaria_hermes::{CALLBACK_PATH, HermesWire};
 use talaria_mailbox::{Config, Limits, Listener, Mailbox};
-use talaria_observe::Redactor;
+use talaria_redact::{Redactor, Replies, ReplyRedactor};
 use talaria_store::Memory;
 use talaria_turns::{Awaited, Callbacks as _, Expectation, Principal, TaskId, TaskKey};
 use tokio::net::TcpListener;
@@ -27,7 +27,7 @@ impl Host {
             reply_url: url.clone(),
             wire: Arc::new(HermesWire::new(secret.map(Into::into))),
             limits: Limits::default(),
-            redactor: Redactor::new(secret),
+            replies: ReplyRedactor::new(Redactor::new(secret), Replies::Values),
         };
         let mailbox = Mailbox::open(Arc::new(Memory::new(10)), config).await.unwrap();
         let mut serving = JoinSet::new();

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use talaria_egress::{Access, Config as EgressConfig, Egress, Request};
 use talaria_mailbox::{CallbackWire, Config, Limits, Listener, Mailbox, PlainWire, SecretHeader};
-use talaria_observe::Redactor;
+use talaria_redact::{Redactor, Replies, ReplyRedactor};
 use talaria_store::Memory;
 use talaria_turns::{
     Awaited, CallbackError, CallbackStore, Callbacks, Expectation, Late, LateReplySink, Principal,
@@ -87,7 +87,12 @@ impl Host {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{}", listener.local_addr().unwrap(), wire.path());
-        let config = Config { reply_url: url.clone(), wire, limits, redactor: Redactor::new(secret) };
+        let config = Config {
+            reply_url: url.clone(),
+            wire,
+            limits,
+            replies: ReplyRedactor::new(Redactor::new(secret), Replies::Values),
+        };
         let mailbox = Mailbox::open(store, config).await.unwrap();
         let shutdown = CancellationToken::new();
         let mut tasks = JoinSet::new();

@@ -7,10 +7,9 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use secrecy::ExposeSecret as _;
 use talaria_executors::{Executors, Services};
 use talaria_mailbox::{Listener, Mailbox};
-use talaria_observe::Redactor;
+use talaria_redact::{Redactor, ReplyRedactor};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{CallbackStore, Callbacks, Store};
 use tokio::net::TcpListener;
@@ -48,7 +47,10 @@ impl Opened {
         let open = |workspace| workspace::WorkspaceService::open(workspace, Arc::clone(&store), is_volatile);
         let workspace = config.workspace.as_ref().map(open).transpose()?;
         let callbacks = match (&config.callback, callbacks) {
-            (Some(callback), Some(listener)) => Some(CallbackServer::open(callback, listener, stored).await?),
+            (Some(callback), Some(listener)) => {
+                let replies = ReplyRedactor::new(Redactor::process().clone(), config.executors.replies);
+                Some(CallbackServer::open(callback, listener, stored, replies).await?)
+            }
             _ => None,
         };
         Ok(Self { store, workspace, callbacks })
@@ -76,11 +78,11 @@ impl CallbackServer {
         config: &Callback,
         listener: TcpListener,
         stored: Arc<dyn CallbackStore>,
+        replies: ReplyRedactor,
     ) -> anyhow::Result<Self> {
         let limits = talaria_mailbox::Limits::default();
         let url = config.reply_url(listener.local_addr()?);
-        let redactor = Redactor::new(config.secret.iter().map(|secret| secret.expose_secret()));
-        let setup = talaria_mailbox::Config { reply_url: url.clone(), wire: config.wire(), limits, redactor };
+        let setup = talaria_mailbox::Config { reply_url: url.clone(), wire: config.wire(), limits, replies };
         let mailbox = Mailbox::open(stored, setup).await.context("cannot read the stored callbacks")?;
         let server = Listener::new(mailbox.clone());
         Ok(Self { mailbox, url, listener, server })

@@ -45,7 +45,7 @@ impl App {
             .push_sender(sender, delivery)
             .observer(Arc::new(TurnMetrics(metrics.clone())));
         if let Some(workspace) = &workspace {
-            turns = turns.observer(Arc::clone(&workspace.pulse) as _);
+            turns = turns.observer(Arc::clone(&workspace.activity) as _);
         }
         let turns = turns.build();
         let health = Health::new(Arc::clone(&executors), Arc::clone(&store), tasks.draining.clone());

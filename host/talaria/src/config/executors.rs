@@ -84,6 +84,7 @@ impl Loader<'_> {
             probe_every: file.executors.probe_every.get(),
             engine,
             session_keys: SessionKeys(SESSION_KEYS),
+            replies: file.redact.replies.into(),
             oci,
             takes_callbacks: wants_callbacks,
             builtins,

@@ -58,6 +58,8 @@ pub(crate) struct File {
     pub(crate) oci: Oci,
     /// How much the host accepts.
     pub(crate) limits: Limits,
+    /// What is redacted before callers read it.
+    pub(crate) redact: Redact,
     /// The gateway that the host starts and supervises, as the image of a workspace needs it. Without this section, no gateway
     /// is started.
     pub(crate) gateway: Option<talaria_hermes::gateway::Section>,
@@ -203,6 +205,41 @@ pub(crate) struct Limits {
     ///
     /// Example: `stuck_after = "12h"`
     pub(crate) stuck_after: Period,
+}
+
+/// `[redact]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "redact")]
+pub(crate) struct Redact {
+    /// What is replaced in the replies that callers read: `values`, the values of the secrets that the host holds;
+    /// `shapes`, these and everything that looks like a secret, which damages some ordinary code; `off`, nothing. Error
+    /// texts of upstreams, logs, heartbeats, snapshots and transcripts are always redacted by values and shapes. See
+    /// [redaction.md](redaction.md).
+    ///
+    /// Example: `replies = "shapes"`
+    pub(crate) replies: Replies,
+}
+
+/// `redact.replies`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "replies")]
+pub(crate) enum Replies {
+    #[default]
+    Values,
+    Shapes,
+    Off,
+}
+
+impl From<Replies> for talaria_redact::Replies {
+    fn from(replies: Replies) -> Self {
+        match replies {
+            Replies::Values => Self::Values,
+            Replies::Shapes => Self::Shapes,
+            Replies::Off => Self::Off,
+        }
+    }
 }
 
 // === defaults ===

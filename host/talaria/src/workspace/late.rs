@@ -19,7 +19,7 @@ pub(crate) struct LateReplies {
     pub(crate) turns: Turns,
     pub(crate) store: Arc<dyn Store>,
     /// Shows late replies; `None` if nobody is notified.
-    pub(crate) initiative: Option<Arc<SelfPrompts>>,
+    pub(crate) self_prompts: Option<Arc<SelfPrompts>>,
     pub(crate) tracker: TaskTracker,
     pub(crate) shutdown: CancellationToken,
 }
@@ -27,15 +27,15 @@ pub(crate) struct LateReplies {
 #[async_trait]
 impl LateReplySink for LateReplies {
     async fn deliver(&self, late: &Late) -> Result<bool, StoreError> {
-        let Some(initiative) = &self.initiative else { return self.turns.deliver(late).await };
+        let Some(self_prompts) = &self.self_prompts else { return self.turns.deliver(late).await };
         let before = self.store.task(&late.task).await?;
         let taken = self.turns.deliver(late).await?;
         let after = self.store.task(&late.task).await?;
         let results = |task: &Option<Arc<Task>>| task.as_ref().map_or(0, |task| task.artifacts.len());
         if results(&after) > results(&before) && after.is_some_and(|task| is_of_a_person(&task)) {
-            let (initiative, text) = (Arc::clone(initiative), late.text.clone());
+            let (self_prompts, text) = (Arc::clone(self_prompts), late.text.clone());
             let shutdown = self.shutdown.clone();
-            self.tracker.spawn(async move { shutdown.run_until_cancelled(initiative.notify(&text)).await });
+            self.tracker.spawn(async move { shutdown.run_until_cancelled(self_prompts.notify(&text)).await });
         }
         Ok(taken)
     }

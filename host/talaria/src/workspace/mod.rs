@@ -36,10 +36,10 @@ const FIRST_CONTACT: Duration = Duration::from_secs(3);
 pub(crate) struct WorkspaceService {
     config: config::Workspace,
     keys: Keys,
-    pub(crate) pulse: Arc<Activity>,
+    pub(crate) activity: Arc<Activity>,
     transcript: Arc<Transcript>,
     /// The prompts that the host sends to itself; `None` in smoke mode.
-    pub(crate) initiative: Option<Arc<SelfPrompts>>,
+    pub(crate) self_prompts: Option<Arc<SelfPrompts>>,
 }
 
 /// The state of the host, for heartbeats.
@@ -65,12 +65,14 @@ impl WorkspaceService {
             info!(timestamp, active_tasks, "read the snapshot of the last stop");
         }
         let before = snapshot.filter(|_| forgets).map(|snapshot| snapshot.adapter.transcript_lines);
-        let transcript = Transcript::new(store, keys.clone(), before.unwrap_or_default());
+        let transcript = Transcript::new(store, before.unwrap_or_default());
         config.assembly.install_plugins();
-        let (pulse, assembly) = (Arc::<Activity>::default(), Arc::clone(&config.assembly));
-        let initiative = SelfPrompts::new(config.platform_url.as_str(), &keys, assembly, Arc::clone(&pulse));
-        let initiative = Some(Arc::new(initiative.map_err(anyhow::Error::msg)?)).filter(|_| !config.smoke);
-        Ok(Self { config: config.clone(), keys, pulse, transcript: Arc::new(transcript), initiative })
+        let (activity, assembly) = (Arc::<Activity>::default(), Arc::clone(&config.assembly));
+        let self_prompts =
+            SelfPrompts::new(config.platform_url.as_str(), &keys, assembly, Arc::clone(&activity));
+        let self_prompts =
+            Some(Arc::new(self_prompts.map_err(anyhow::Error::msg)?)).filter(|_| !config.smoke);
+        Ok(Self { config: config.clone(), keys, activity, transcript: Arc::new(transcript), self_prompts })
     }
 
     /// Returns the routes that are served beside A2A.
@@ -110,11 +112,11 @@ impl WorkspaceService {
         let state = Arc::new(HostState { executors: Arc::clone(executors), auth });
         let threads = (tracker, shutdown.clone());
         let started =
-            contact.start(assembly, &self.keys, Arc::clone(&self.pulse), state, threads, FIRST_CONTACT);
+            contact.start(assembly, &self.keys, Arc::clone(&self.activity), state, threads, FIRST_CONTACT);
         started.await.map_err(anyhow::Error::msg)?;
-        if let Some(initiative) = self.initiative.clone() {
+        if let Some(self_prompts) = self.self_prompts.clone() {
             let shutdown = shutdown.clone();
-            tracker.spawn(async move { shutdown.run_until_cancelled(initiative.run()).await });
+            tracker.spawn(async move { shutdown.run_until_cancelled(self_prompts.run()).await });
         }
         Ok(())
     }
@@ -122,7 +124,7 @@ impl WorkspaceService {
     /// Writes a snapshot of the activity at `reading`.
     pub(crate) async fn snapshot(&self, reading: &Reading) {
         let snapshot = Snapshot::take(self.config.id(), reading, &self.transcript).await;
-        snapshot.write(&self.config.snapshot, &self.keys.redactor());
+        snapshot.write(&self.config.snapshot);
     }
 }
 

@@ -11,21 +11,21 @@ fn known_values_are_removed_wherever_they_are() {
         Redactor::new(["correct horse", "correct horse battery", " hunter2hunter2\n", "short", "REDACTED"]);
     for (text, expected) in [
         ("a hunter2hunter2.", "a [REDACTED:secret]."),
-        ("xhunter2hunter2hunter2hunter2y", "x[REDACTED:secret][REDACTED:secret]y"),
+        ("xhunter2hunter2hunter2hunter2y", "x[REDACTED:secret]y"),
         ("correct horse battery correct horse", "[REDACTED:secret] [REDACTED:secret]"),
         ("X_TOKEN=hunter2hunter2", "X_TOKEN=[REDACTED:secret]"),
         ("X_TOKEN=hunter2hunter2more", "X_TOKEN=[REDACTED:token]"),
         ("short REDACTED correct", "short REDACTED correct"),
     ] {
-        assert_eq!(redactor.redact(text), expected);
-        assert_eq!(redactor.redact(expected), expected);
+        assert_eq!(redactor.all(text), expected);
+        assert_eq!(redactor.all(expected), expected);
     }
 }
 
 #[test]
 fn ordinary_text_is_borrowed() {
     let redactor = Redactor::new(["hunter2hunter2"]);
-    assert!(matches!(redactor.redact("nothing to see"), Cow::Borrowed("nothing to see")));
+    assert!(matches!(redactor.all("nothing to see"), Cow::Borrowed("nothing to see")));
 }
 
 #[test]
@@ -37,10 +37,10 @@ proptest! {
     #[test]
     fn no_known_value_is_left_and_redaction_is_idempotent(text in texts()) {
         let redactor = Redactor::new(KNOWN);
-        let once = redactor.redact(&text).into_owned();
+        let once = redactor.all(&text).into_owned();
         for value in KNOWN {
             prop_assert!(!once.contains(value), "{} is left in {}", value, once);
         }
-        prop_assert_eq!(redactor.redact(&once), once.as_str());
+        prop_assert_eq!(redactor.all(&once), once.as_str());
     }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Cow, KINDS, Rules, label, scrub};
+use super::{Cow, KINDS, Rules, label, shapes};
 use crate::stream::tests::texts;
 
 const BLOB: &str = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA7Kz";
@@ -61,8 +61,8 @@ fn secrets_are_removed() {
         ),
     ];
     for (text, expected) in cases as [(String, String); 40] {
-        assert_eq!(scrub(&text), expected, "{text}");
-        assert_eq!(scrub(&expected), expected, "twice: {text}");
+        assert_eq!(shapes(&text), expected, "{text}");
+        assert_eq!(shapes(&expected), expected, "twice: {text}");
     }
 }
 
@@ -94,9 +94,9 @@ fn ordinary_text_is_left_and_borrowed() {
         "你好，世界。これは秘密ではありません。",
         "[REDACTED:token] X_TOKEN=[REDACTED:token] Bearer [REDACTED:bearer_token] a://b:[REDACTED:password]@c",
     ] {
-        let scrubbed = scrub(text);
-        assert_eq!(scrubbed, text);
-        assert!(matches!(scrubbed, Cow::Borrowed(_)), "copied: {text}");
+        let shapesbed = shapes(text);
+        assert_eq!(shapesbed, text);
+        assert!(matches!(shapesbed, Cow::Borrowed(_)), "copied: {text}");
     }
 }
 
@@ -106,7 +106,7 @@ fn labels_are_left_unchanged() {
         let label = label(kind);
         for text in [label.clone(), format!("x{label}y"), format!("A_KEY={label}"), format!("Bearer {label}")]
         {
-            assert_eq!(scrub(&text), text);
+            assert_eq!(shapes(&text), text);
         }
     }
 }
@@ -114,8 +114,8 @@ fn labels_are_left_unchanged() {
 #[test]
 fn a_blob_next_to_the_slash_of_a_url_is_removed_in_one_pass() {
     let text = "postgres://app:hunter22@db:5432/xq83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA7Kz==@";
-    let once = scrub(text).into_owned();
-    assert_eq!(scrub(&once), once);
+    let once = shapes(text).into_owned();
+    assert_eq!(shapes(&once), once);
     assert!(!once.contains("hunter22") && !once.contains("xq83"), "{once}");
 }
 
@@ -132,7 +132,7 @@ fn another_secret_inside_a_private_key_does_not_reveal_the_key() {
         format!("Comment: {BLOB}{long}"),
     ] {
         let key = format!("-----BEGIN PRIVATE KEY-----\n{inside}\n\n{body}\n-----END PRIVATE KEY-----");
-        assert_eq!(scrub(&key), "[REDACTED:private_key]", "{key}");
+        assert_eq!(shapes(&key), "[REDACTED:private_key]", "{key}");
     }
 }
 
@@ -147,21 +147,21 @@ fn a_name_inside_the_value_of_another_does_not_reveal_its_value() {
         ("A_KEY='a B_KEY=\"it's zzz\" and 'c", "A_KEY='[REDACTED:key]'[REDACTED:key]\" and 'c"),
         ("A_KEY=Token B_KEY=\"zzzzzzzz\"", "A_KEY=[REDACTED:key]\"[REDACTED:key]\""),
     ] {
-        assert_eq!(scrub(text), expected, "{text}");
-        assert_eq!(scrub(expected), expected, "twice: {text}");
+        assert_eq!(shapes(text), expected, "{text}");
+        assert_eq!(shapes(expected), expected, "twice: {text}");
     }
 }
 
 proptest! {
     #[test]
-    fn scrubbing_is_idempotent(text in texts()) {
-        let once = scrub(&text).into_owned();
-        prop_assert_eq!(scrub(&once), once.as_str());
+    fn shapesbing_is_idempotent(text in texts()) {
+        let once = shapes(&text).into_owned();
+        prop_assert_eq!(shapes(&once), once.as_str());
     }
 
     #[test]
-    fn scrubbing_is_idempotent_for_any_text(text in "(?s).{0,80}") {
-        let once = scrub(&text).into_owned();
-        prop_assert_eq!(scrub(&once), once.as_str());
+    fn shapesbing_is_idempotent_for_any_text(text in "(?s).{0,80}") {
+        let once = shapes(&text).into_owned();
+        prop_assert_eq!(shapes(&once), once.as_str());
     }
 }

@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::{HOLD, RedactorStream};
+use super::{HOLD, TextStream};
 use crate::redactor::Redactor;
+use crate::reply::{Replies, ReplyRedactor};
 
 pub(crate) const KNOWN: [&str; 4] =
     ["correct horse battery", "battery staple x", "hunter2hunter2", "日本 の 秘密 です"];
@@ -90,8 +91,15 @@ fn pieces<'t>(text: &'t str, cuts: &[usize]) -> Vec<&'t str> {
     cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
 }
 
+fn stream_of(redactor: &Redactor, replies: Replies) -> TextStream {
+    ReplyRedactor::new(redactor.clone(), replies).stream()
+}
+
 fn stream<'t>(redactor: &Redactor, pieces: impl IntoIterator<Item = &'t str>) -> String {
-    let mut stream = redactor.stream();
+    joined(stream_of(redactor, Replies::Shapes), pieces)
+}
+
+fn joined<'t>(mut stream: TextStream, pieces: impl IntoIterator<Item = &'t str>) -> String {
     let mut out: String = pieces.into_iter().map(|piece| stream.push(piece)).collect();
     out.push_str(&stream.finish());
     assert!(stream.held.is_empty() && !stream.in_key);
@@ -106,15 +114,19 @@ proptest! {
     #[test]
     fn redacted_pieces_equal_the_redacted_whole(text in texts(), cuts in prop::collection::vec(any::<usize>(), 0..20)) {
         let redactor = Redactor::new(KNOWN);
-        let whole = redactor.redact(&text).into_owned();
+        let whole = redactor.all(&text).into_owned();
         prop_assert_eq!(stream(&redactor, pieces(&text, &cuts)), whole.as_str());
         prop_assert_eq!(stream(&redactor, by_char(&text)), whole.as_str());
+        let whole = redactor.values(&text).into_owned();
+        for pieces in [pieces(&text, &cuts), by_char(&text).collect()] {
+            prop_assert_eq!(joined(stream_of(&redactor, Replies::Values), pieces), whole.as_str());
+        }
     }
 
     #[test]
     fn the_held_back_text_is_bounded(text in texts(), repeat in 1usize..40) {
         let text = text.repeat(repeat);
-        let mut stream = Redactor::new(KNOWN).stream();
+        let mut stream = stream_of(&Redactor::new(KNOWN), Replies::Shapes);
         for piece in pieces(&text, &(0..text.len()).step_by(37).collect::<Vec<_>>()) {
             stream.push(piece);
             prop_assert!(stream.held.len() <= HOLD, "{} bytes are held", stream.held.len());
@@ -126,30 +138,29 @@ proptest! {
 fn a_key_whose_header_looks_like_another_key_is_one_key() {
     let text = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: -----BEGIN PRIVATE KEY-----AAAA. \nMIIEowIBAAKCAQEAu1SU\n";
     let redactor = Redactor::new(KNOWN);
-    assert_eq!(redactor.redact(text), "[REDACTED:private_key]\n");
-    assert_eq!(stream(&redactor, by_char(text)), redactor.redact(text));
+    assert_eq!(redactor.all(text), "[REDACTED:private_key]\n");
+    assert_eq!(stream(&redactor, by_char(text)), redactor.all(text));
 }
 
 /// What is returned at once, and what only at the end.
-fn at_once(stream: &mut RedactorStream, text: &str) -> (String, String) {
+fn at_once(stream: &mut TextStream, text: &str) -> (String, String) {
     (stream.push(text), stream.finish())
 }
 
 #[test]
-fn ordinary_text_passes_word_by_word() {
-    let mut stream = Redactor::default().stream();
-    for (text, now, later) in [
-        ("Hello wor", "Hello ", "wor"),
-        ("Hello world ", "Hello world ", ""),
-        ("你好，世界", "你好，世界", ""),
-        ("see: Bearer ", "see: ", "Bearer "),
-        ("a Bearer token and", "a Bearer token ", "and"),
-        ("set X_TOKEN ", "set ", "X_TOKEN "),
-        ("set X_TOKEN now ", "set X_TOKEN now ", ""),
-        ("X_TOKEN=\"one two ", "", "X_TOKEN=\"[REDACTED:token]"),
-        ("-----BEGIN of the end ", "-----BEGIN of the end ", ""),
-        ("-----BEGIN PRIVATE KEY----- opens a key", "-----BEGIN PRIVATE KEY----- opens a ", "key"),
+fn text_passes_word_by_word_or_line_by_line() {
+    for (replies, text, now, later) in [
+        (Replies::Values, "Hello wor", "Hello ", "wor"),
+        (Replies::Values, "Hello world ", "Hello world ", ""),
+        (Replies::Values, "你好，世界", "你好，世界", ""),
+        (Replies::Values, "X_TOKEN=\"one two ", "X_TOKEN=\"one two ", ""),
+        (Replies::Values, "a hunter2hunter2 ", "a [REDACTED:secret] ", ""),
+        (Replies::Shapes, "Hello wor", "", "Hello wor"),
+        (Replies::Shapes, "Hello world\nand", "Hello world\n", "and"),
+        (Replies::Shapes, "X_TOKEN=\"one two ", "", "X_TOKEN=\"[REDACTED:token]"),
+        (Replies::Off, "X_TOKEN=hunter2hunter2", "X_TOKEN=hunter2hunter2", ""),
     ] {
+        let mut stream = stream_of(&Redactor::new(["hunter2hunter2"]), replies);
         assert_eq!(at_once(&mut stream, text), (now.to_owned(), later.to_owned()), "{text}");
     }
 }
@@ -162,7 +173,7 @@ fn a_long_run_is_released_and_redacted() {
     let token = "sk-proj-abcdefghijklmnop";
     let list: String = (0..2000).map(|index| format!("{index},{token},")).collect();
     let out = stream(&redactor, by_char(&list));
-    assert_eq!(out, redactor.redact(&list), "commas are good places to cut");
+    assert_eq!(out, redactor.all(&list), "commas are good places to cut");
     let blob = "q83vEjRWeJCrze8S".repeat(1000);
     let out = stream(&redactor, by_char(&blob));
     assert!(!out.contains("q83v"), "{out}");
@@ -175,10 +186,10 @@ fn a_private_key_of_any_length_is_swallowed() {
     let text =
         format!("before X_KEY=\"-----BEGIN RSA PRIVATE KEY-----\n{}{end}\" after. {end} z", line.repeat(300));
     let redactor = Redactor::new(KNOWN);
-    let whole = redactor.redact(&text).into_owned();
+    let whole = redactor.all(&text).into_owned();
     assert_eq!(whole, format!("before X_KEY=\"[REDACTED:private_key]\" after. {end} z"));
     assert_eq!(stream(&redactor, by_char(&text)), whole);
     assert_eq!(stream(&redactor, pieces(&text, &(0..text.len()).step_by(1000).collect::<Vec<_>>())), whole);
     let cut_off = &text[..10_000];
-    assert_eq!(stream(&redactor, by_char(cut_off)), redactor.redact(cut_off));
+    assert_eq!(stream(&redactor, by_char(cut_off)), redactor.all(cut_off));
 }

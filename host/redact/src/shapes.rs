@@ -14,8 +14,7 @@
 //! `DB_PASSWORD=[REDACTED:password]` tells an operator where to look.
 //!
 //! The rules run one after the other, each on the output of the one before, until nothing changes: scrubbing is idempotent.
-//! Except for quoted values and private keys, no match contains a [delimiter](is_delimiter), so
-//! [`RedactorStream`](crate::RedactorStream) can work on pieces.
+//! Except for private keys, no match goes beyond a line, so [`TextStream`](crate::TextStream) can work line by line.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -24,7 +23,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Match, Regex};
 
 /// Shorter values are left.
-pub(crate) const SHORTEST: usize = 8;
+const SHORTEST: usize = 8;
 
 const MARK: &str = "[REDACTED:";
 pub(crate) const PRIVATE_KEY: &str = "[REDACTED:private_key]";
@@ -70,15 +69,14 @@ const PROSE: [&str; 8] = [
 ];
 
 /// What may be between the lines of a private key: white space, or a line break escaped as in JSON.
-pub(crate) const PEM_GAP: &str = r"(?:\s|\\+[nrt])*";
-pub(crate) const PEM_BEGIN: &str = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----";
+const PEM_GAP: &str = r"(?:\s|\\+[nrt])*";
+const PEM_BEGIN: &str = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----";
 /// A header is a whole line, however long: another rule may shorten its value, and whether this is a private key must not
 /// depend on that.
-pub(crate) const PEM_HEADERS: &str =
-    r"(?:(?:\s|\\+[nrt])*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash): [^\n]*)*";
+const PEM_HEADERS: &str = r"(?:(?:\s|\\+[nrt])*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash): [^\n]*)*";
 
 /// A name that marks its value as a secret.
-pub(crate) const NAME: &str = r"[A-Za-z][A-Za-z0-9_]*_(?i-u:TOKEN|KEY|SECRET|PASSWORD|CREDENTIALS)";
+const NAME: &str = r"[A-Za-z][A-Za-z0-9_]*_(?i-u:TOKEN|KEY|SECRET|PASSWORD|CREDENTIALS)";
 
 /// The characters that end a value without quotes, as the inside of a character class: white space, and scripts that are
 /// written without spaces.
@@ -94,6 +92,8 @@ struct Rules {
     /// Matches wherever any of the others could; most texts do not match it.
     any: Regex,
     private_key: Regex,
+    /// An incomplete private key, from its first dash to the end of the text.
+    open_key: Regex,
     password: Regex,
     /// A name that marks its value as a secret, up to the value.
     assignment: Regex,
@@ -105,10 +105,10 @@ struct Rules {
 /// Removes what looks like a secret. Borrows if there is nothing to remove, which costs a few microseconds per KiB.
 ///
 /// ```
-/// assert_eq!(talaria_observe::scrub("X_TOKEN=Bearer zzzzzzzzzz"), "X_TOKEN=[REDACTED:token]");
+/// assert_eq!(talaria_redact::shapes("X_TOKEN=Bearer zzzzzzzzzz"), "X_TOKEN=[REDACTED:token]");
 /// ```
-pub fn scrub(text: &str) -> Cow<'_, str> {
-    scrub_looks(scrub_private_keys(Cow::Borrowed(text)))
+pub fn shapes(text: &str) -> Cow<'_, str> {
+    scrub_rest(scrub_private_keys(Cow::Borrowed(text)))
 }
 
 /// Applies only the first rule. It runs before known values are removed, because their removal could break a key apart.
@@ -124,17 +124,24 @@ pub(crate) fn scrub_private_keys(text: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 /// Applies all other rules.
-pub(crate) fn scrub_looks(text: Cow<'_, str>) -> Cow<'_, str> {
+pub(crate) fn scrub_rest(text: Cow<'_, str>) -> Cow<'_, str> {
     match &*RULES {
         Some(rules) => rules.apply(text),
         None => Cow::Borrowed("[REDACTED]"),
     }
 }
 
+/// The start of the first private key that the text leaves open; a header inside it may look like another.
+pub(crate) fn open_key(text: &str) -> Option<usize> {
+    let from = text.find("-----BEGIN ")?;
+    let found = RULES.as_ref()?.open_key.find(text.get(from..)?)?;
+    Some(from + found.start())
+}
+
 /// Whether a text may be split after this character without splitting a secret: white space, and every character from U+0E00
 /// on. The scripts there (Thai, Chinese, Japanese, Korean, emoji) are written without spaces, and no secret is written in
 /// them.
-pub(crate) fn is_delimiter(char: char) -> bool {
+fn is_delimiter(char: char) -> bool {
     char.is_whitespace() || char >= '\u{E00}'
 }
 
@@ -165,7 +172,12 @@ impl Rules {
         );
         let pem_cut = format!(r"{PEM_GAP}[A-Za-z0-9+/=]{{1,15}}\z");
         let pem_lines = format!("(?:{PEM_GAP}[A-Za-z0-9+/=]{{16,}})+");
+        let line = "[A-Za-z0-9+/=]";
+        let open_key = format!(
+            "(?:-----BEGIN [A-Z0-9 ]*|{PEM_BEGIN}{PEM_HEADERS}(?:{PEM_GAP}{line}{{16,}})*{PEM_GAP}{line}{{0,80}}{PEM_GAP}(?:-{{1,5}}|-----E|-----EN|-----END[A-Z0-9 ]*-{{0,4}})?)$"
+        );
         Ok(Self {
+            open_key: Regex::new(&open_key)?,
             any: Regex::new(concat!(
                 r"://[^\s/@]*:[^\s/]{8,}@",
                 r"|_(?i-u:TOKEN|KEY|SECRET|PASSWORD|CREDENTIALS)[ \t]*=",
