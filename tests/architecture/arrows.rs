@@ -7,7 +7,8 @@ use regex::Regex;
 use crate::metadata::Metadata;
 use crate::sources::matches;
 
-/// The crates of the core: they know no product, and compile without wasmtime but for `engine`.
+/// The crates of the core: they know no product, and compile without wasmtime but for `engine`. `redact` is not among them,
+/// since the prefixes of keys are those of providers.
 pub(crate) const CORE: [&str; 12] = [
     "a2a",
     "backoff",
@@ -24,26 +25,27 @@ pub(crate) const CORE: [&str; 12] = [
 ];
 
 /// The crates of ours that each crate uses, and no other. The binary may use all of them.
-const ARROWS: [(&str, &[&str]); 16] = [
-    // Lowest: the domain, the two ends of the network, logs and metrics.
+const ARROWS: [(&str, &[&str]); 17] = [
+    // Lowest: the domain, redaction, the two ends of the network, logs and metrics.
     ("backoff", &[]),
-    ("egress", &[]),
+    ("redact", &[]),
+    ("egress", &["redact"]),
     ("listen", &[]),
-    ("observe", &[]),
+    ("observe", &["redact"]),
     ("turns", &["backoff"]),
     // The capabilities, independent of each other.
     ("a2a", &["listen", "turns"]),
-    ("config", &[]),
-    ("engine", &["egress", "observe", "turns"]),
-    ("mailbox", &["listen", "observe", "turns"]),
-    ("oci", &["backoff", "egress"]),
+    ("config", &["redact"]),
+    ("engine", &["egress", "redact", "turns"]),
+    ("mailbox", &["listen", "redact", "turns"]),
+    ("oci", &["backoff", "egress", "redact"]),
     ("store", &["turns"]),
     // What is built on them.
     ("client", &["backoff", "config", "egress"]),
-    ("executors", &["backoff", "config", "egress", "engine", "oci", "turns"]),
-    ("hermes", &["backoff", "config", "egress", "executors", "listen", "mailbox", "observe", "turns"]),
+    ("executors", &["backoff", "config", "egress", "engine", "oci", "redact", "turns"]),
+    ("hermes", &["backoff", "config", "egress", "executors", "listen", "mailbox", "redact", "turns"]),
     ("workbench", &["config", "egress", "engine", "executors", "listen", "observe", "store", "turns"]),
-    ("workspace", &["backoff", "config", "egress", "observe", "turns"]),
+    ("workspace", &["backoff", "config", "egress", "redact", "turns"]),
 ];
 
 /// Crates from elsewhere that only one of ours may use, by the beginning of their names.

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, PROVIDER_KEY, Reply};
+use talaria_redact::Redactor;
 use talaria_rig::Ran;
 use talaria_turns::FailureKind;
 
@@ -63,7 +64,8 @@ async fn a_long_failure_is_cut_after_500_characters() {
 }
 
 #[tokio::test]
-async fn a_provider_key_is_scrubbed_from_an_answer_too() {
+async fn a_provider_key_that_the_host_holds_is_redacted_in_an_answer_too() {
+    Redactor::process().learn([PROVIDER_KEY]);
     let ran = run_against(Reply::completion(&format!("your key is {PROVIDER_KEY}, keep it"))).await;
     let text = ran.text();
     assert!(!text.contains(PROVIDER_KEY), "{text}");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use talaria_fakes::{FakeGateway, PROVIDER_KEY, Reply, Stream, soon};
+use talaria_redact::Redactor;
 use talaria_rig::Ran;
 use talaria_turns::{Emitted, FailureKind, FinalState, ToolProgress, ToolState, Turn, TurnSignal, Usage};
 use tokio::sync::Notify;
@@ -189,7 +190,8 @@ async fn a_last_chunk_with_only_an_error_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_provider_key_in_the_deltas_is_scrubbed_wherever_it_is_torn() {
+async fn a_provider_key_in_the_deltas_is_redacted_wherever_it_is_torn() {
+    Redactor::process().learn([PROVIDER_KEY]);
     let text = format!("before {PROVIDER_KEY} after");
     for at in 1..text.len() {
         let (one, two) = text.split_at(at);

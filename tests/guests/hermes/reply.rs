@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use talaria_fakes::Reply;
+use talaria_redact::Redactor;
 use talaria_turns::{FinalState, Usage};
 
 use super::{deltas, message, run_against, stream_against};
@@ -41,6 +42,7 @@ async fn an_answer_that_was_cut_for_length_is_an_answer() {
 
 #[tokio::test]
 async fn a_secret_in_an_answer_is_redacted() {
+    Redactor::process().learn(["sk-abcdefghijklmnopqrstuvwx"]);
     let text = "the key is sk-abcdefghijklmnopqrstuvwx ok";
     assert!(!run_against(message(json!({ "content": text }))).await.text().contains("sk-abc"));
     let streamed = stream_against(Reply::stream(["the key is sk-abcdef", "ghijklmnopqrstuvwx ok"])).await;

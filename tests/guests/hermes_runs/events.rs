@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use talaria_fakes::{FakeRuns, Script, soon};
+use talaria_redact::Redactor;
 use talaria_turns::{Emitted, ToolState, Turn, TurnSignal};
 use tokio::sync::Notify;
 
@@ -125,6 +126,7 @@ async fn events_may_be_named_by_the_event_line() {
 #[tokio::test]
 async fn a_secret_in_a_run_is_redacted() {
     let key = "sk-abcdefghijklmnopqrstuvwx";
+    Redactor::process().learn([key]);
     let script = Script::new()
         .delta("the key is sk-abcdef")
         .delta("ghijklmnopqrstuvwx ok")

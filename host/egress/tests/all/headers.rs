@@ -41,13 +41,28 @@ async fn other_headers_pass_in_order_and_more_than_once() {
     let server = Server::start(echo).await;
     let mut request = get(server.url("/"));
     for (name, value) in
-        [("accept-encoding", "gzip"), ("x-a", "1"), ("x-a", "2"), ("cookie", "c=d"), ("x-u", "ü")]
+        [("accept", "x/y"), ("x-a", "1"), ("x-a", "2"), ("cookie", "c=d"), ("x-u", "ü")]
     {
         request = with_header(request, name, value);
     }
     let response = egress().fetch(&access(&[&server.pattern()]), request).await.expect("an answer");
-    let sent = "accept-encoding: gzip\nx-a: 1\nx-a: 2\ncookie: c=d\nx-u: ü\n";
+    let sent = "accept: x/y\nx-a: 1\nx-a: 2\ncookie: c=d\nx-u: ü\n";
     assert!(text(&response).contains(sent), "{}", text(&response));
+}
+
+#[tokio::test]
+async fn the_host_decides_the_form_and_the_part_of_an_answer() {
+    let server = Server::start(echo).await;
+    let mut request = get(server.url("/"));
+    for (name, value) in
+        [("Accept-Encoding", "gzip"), ("accept-charset", "utf-16"), ("range", "bytes=7-8"), ("if-range", "x")]
+    {
+        request = with_header(request, name, value);
+    }
+    let response = egress().fetch(&access(&[&server.pattern()]), request).await.expect("an answer");
+    for name in ["accept-encoding", "accept-charset", "range"] {
+        assert!(!text(&response).contains(name), "{}", text(&response));
+    }
 }
 
 #[tokio::test]

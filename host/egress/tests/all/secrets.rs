@@ -79,6 +79,69 @@ async fn a_body_that_ends_with_the_beginning_of_a_secret_is_read_to_its_end() {
 }
 
 #[tokio::test]
+async fn a_secret_that_the_upstream_repeats_in_another_form_is_masked() {
+    let server = Server::start(|request| async move {
+        let sent = request.headers().get("x-key").expect("the secret").to_str().expect("text").to_owned();
+        let hex: String = sent.bytes().map(|byte| format!("{byte:02x}")).collect();
+        // What `Basic` makes of it, behind a user name of one, two and three letters.
+        let basic = "czNjcjN0LXZhbHVl OnMzY3IzdC12YWx1ZQ== dTpzM2NyM3QtdmFsdWU=";
+        http::Response::new(body(format!("{basic} {hex} {}", sent.replace('-', "%2D"))))
+    })
+    .await;
+    let access = with_secret(access(&[&server.pattern()]), "KEY", VALUE, &[&server.pattern()]);
+    let request = with_header(get(server.url("/")), "x-key", "{secret:KEY}");
+    let response = egress().fetch(&access, request).await.expect("an answer");
+    let left = text(&response).replace('*', "");
+    let longest = left.split(' ').map(str::len).max();
+    assert!(longest <= Some(5), "{}", text(&response));
+}
+
+/// The attack: have the upstream repeat a guess, and see where the read ends.
+#[tokio::test]
+async fn the_length_of_a_read_says_nothing_about_a_secret() {
+    // The answer stays open, so that what is held back stays held back.
+    let server = Server::start(|request| async move {
+        let guess = request.uri().query().unwrap_or_default().to_owned();
+        http::Response::new(crate::server::open_body(format!("{}{guess}", "x".repeat(2_000))))
+    })
+    .await;
+    for bound in [server.pattern(), "* http://api.example.com/*".to_owned()] {
+        let access = with_secret(access(&[&server.pattern()]), "KEY", VALUE, &[&bound]);
+        let mut lengths = Vec::new();
+        for guess in ["qqqqqqqqqqq", &VALUE[..11], &VALUE[1..12], "qqqqqqqqqs3"] {
+            let request = get(server.url(&format!("/?{guess}")));
+            let mut exchange = egress().open(&access, request).await.expect("an answer");
+            lengths.push(exchange.read(1 << 20).await.expect("bytes").map(|bytes| bytes.len()));
+        }
+        assert!(lengths.iter().all(|length| *length == lengths[0]), "{bound}: {lengths:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_of_another_host_is_not_searched_for() {
+    let server = Server::start(|_| async { http::Response::new(body(format!("a guess: {VALUE}"))) }).await;
+    let access =
+        with_secret(access(&[&server.pattern()]), "KEY", VALUE, &["* http://api.example.com/*"]);
+    let response = egress().fetch(&access, get(server.url("/"))).await.expect("an answer");
+    assert_eq!(text(&response), format!("a guess: {VALUE}"), "a mask would confirm the guess");
+}
+
+#[tokio::test]
+async fn an_encoded_answer_is_an_error_where_secrets_are_bound() {
+    let server = Server::start(|_| async {
+        let mut answer = http::Response::new(body("\u{1f}\u{8b}"));
+        answer.headers_mut().insert("content-encoding", "gzip".parse().expect("a value"));
+        answer
+    })
+    .await;
+    let plain = access(&[&server.pattern()]);
+    egress().fetch(&plain, get(server.url("/"))).await.expect("nothing is masked, so it may be encoded");
+    let access = with_secret(plain, "KEY", VALUE, &[&server.pattern()]);
+    let error = fails(egress().fetch(&access, get(server.url("/"))).await, ErrorKind::Protocol);
+    assert!(error.message().contains("encoded answer (content-encoding)"), "{error}");
+}
+
+#[tokio::test]
 async fn a_secret_bound_elsewhere_is_denied() {
     let server = Server::start(echo).await;
     let bound = [

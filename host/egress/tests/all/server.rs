@@ -98,6 +98,12 @@ pub(crate) fn body(text: impl Into<Bytes>) -> Body {
     Full::new(text.into()).boxed_unsync()
 }
 
+/// A body that sends this text and never ends.
+pub(crate) fn open_body(text: impl Into<Bytes>) -> Body {
+    let first = stream::iter([Ok(Frame::data(text.into()))]);
+    StreamBody::new(futures_util::StreamExt::chain(first, stream::pending())).boxed_unsync()
+}
+
 /// Answers with method, path, HTTP version, headers in order, and body of the request.
 pub(crate) async fn echo(request: http::Request<Incoming>) -> Answer {
     let (head, incoming) = request.into_parts();

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use talaria_mailbox::Limits;
+use talaria_redact::Redactor;
 use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{
     CallbackError, CallbackHeader, CallbackStore, Callbacks, ExpectedReply, StoreError, StoredCallback,
@@ -79,14 +80,15 @@ async fn a_late_reply_is_kept_under_its_task_without_secrets() {
     let mine = task();
     let before = host(&file).await;
     drop(before.mailbox.expect(expectation("m1", Some("c"), &mine)).await.unwrap());
-    let text = "the key is sk-abcdefghijklmnopqrstuvwx, and so on";
+    Redactor::process().learn(["a-secret-of-this-host"]);
+    let text = "the key is a-secret-of-this-host, and api_key = os.environ[\"X\"] stays";
     assert_eq!(before.post("c", Some("m1"), text).await, stale());
     before.stop().await;
 
     let after = host(&file).await;
     let [late] = after.mailbox.late(10).await.unwrap().try_into().unwrap();
     assert_eq!((&late.task, late.chat.as_deref(), &*late.message), (&mine, Some("c"), "m1"));
-    assert_eq!(late.text, "the key is [REDACTED:sk_token], and so on");
+    assert_eq!(late.text, "the key is [REDACTED:secret], and api_key = os.environ[\"X\"] stays");
     assert!(after.mailbox.late(0).await.unwrap().is_empty());
 }
 

@@ -76,23 +76,18 @@ impl Host {
     }
 
     pub(crate) async fn on(store: Arc<dyn CallbackStore>, secret: Option<&str>, limits: Limits) -> Self {
-        Self::with_wire(Arc::new(plain(secret)), store, secret, limits).await
+        Self::with_wire(Arc::new(plain(secret)), store, limits).await
     }
 
     pub(crate) async fn with_wire(
         wire: Arc<dyn CallbackWire>,
         store: Arc<dyn CallbackStore>,
-        secret: Option<&str>,
         limits: Limits,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{}", listener.local_addr().unwrap(), wire.path());
-        let config = Config {
-            reply_url: url.clone(),
-            wire,
-            limits,
-            replies: ReplyRedactor::new(Redactor::new(secret), Replies::Values),
-        };
+        let replies = ReplyRedactor::new(Redactor::process().clone(), Replies::Values);
+        let config = Config { reply_url: url.clone(), wire, limits, replies };
         let mailbox = Mailbox::open(store, config).await.unwrap();
         let shutdown = CancellationToken::new();
         let mut tasks = JoinSet::new();

@@ -98,7 +98,7 @@ impl CallbackWire for SignedWire {
 
 async fn host() -> (Host, SignedWire) {
     let wire = Arc::new(SignedWire::new("key"));
-    let host = Host::with_wire(wire, Arc::new(Memory::new(10)), None, Limits::default()).await;
+    let host = Host::with_wire(wire, Arc::new(Memory::new(10)), Limits::default()).await;
     (host, SignedWire::new("key"))
 }
 
