@@ -41,6 +41,7 @@ mod python_bridge;
 mod quarantine;
 mod restart;
 mod routes;
+mod secrets;
 mod send;
 mod signed_card;
 mod swap;
