@@ -98,7 +98,8 @@ async fn the_operator_chooses_what_is_redacted_in_replies() {
         ("off", said.clone()),
     ] {
         let gateway = FakeGateway::always(Reply::completion(&said)).await;
-        let bridge = started(folder.path(), &gateway, &format!("\n[redact]\nreplies = \"{replies}\"\n")).await;
+        let bridge =
+            started(folder.path(), &gateway, &format!("\n[redact]\nreplies = \"{replies}\"\n")).await;
         assert_eq!(ask(&bridge, Delivery::Whole).await, expected, "{replies}");
     }
 }

@@ -2,13 +2,10 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use talaria_upstream::{at, scrub, text};
+use talaria_upstream::{at, text};
 
 /// The number of calls of one answer at most; models make a handful. Further ones are dropped.
 const MOST: usize = 128;
-
-/// Stands for a text that contains a secret.
-const REDACTED: &str = "[REDACTED]";
 
 /// One call, in the shape of the Python executor.
 #[derive(Serialize)]
@@ -78,40 +75,14 @@ impl Calls {
         }
     }
 
-    /// The calls as JSON. Secrets are scrubbed one text at a time, so that the result, arguments included, is still
-    /// JSON.
+    /// The calls as JSON. Arguments are left as the model wrote them, since a tool will act on them.
     pub(crate) fn json(mut self) -> Result<String, serde_json::Error> {
         for call in &mut self.0 {
-            let Function { name, arguments } = &mut call.function;
-            for text in [&mut call.id, &mut call.r#type, name] {
-                if scrub(text) != *text {
-                    *text = REDACTED.into();
-                }
-            }
-            if arguments.is_empty() {
-                arguments.push_str("{}");
-            }
-            if scrub(arguments) != *arguments {
-                *arguments = match serde_json::from_str(arguments) {
-                    Ok(mut parsed) => {
-                        redact(&mut parsed);
-                        parsed.to_string()
-                    }
-                    Err(_) => REDACTED.into(),
-                };
+            if call.function.arguments.is_empty() {
+                call.function.arguments.push_str("{}");
             }
         }
         serde_json::to_string(&self)
-    }
-}
-
-fn redact(value: &mut Value) {
-    match value {
-        // As a whole: in a text that is half scrubbed, the host could find a secret that reaches beyond its quotes.
-        Value::String(text) if scrub(text) != *text => *text = REDACTED.into(),
-        Value::Array(items) => items.iter_mut().for_each(redact),
-        Value::Object(fields) => fields.values_mut().for_each(redact),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

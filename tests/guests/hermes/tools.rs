@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Reply};
+use talaria_redact::Redactor;
 use talaria_rig::Ran;
 use talaria_turns::{Content, Part, Turn};
 
@@ -103,13 +104,15 @@ async fn the_number_of_calls_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_secret_in_the_arguments_is_redacted_and_the_list_stays_json() {
-    let arguments = r#"{"command":"export FOO_API_KEY=abcdefgh12345678","dir":"/tmp"}"#;
+async fn arguments_arrive_as_the_model_wrote_them_but_for_secrets_of_the_host() {
+    Redactor::process().learn(["a \"secret\" of the host"]);
+    let arguments = r#"{"command":"export FOO_API_KEY=abcdefgh12345678","code":"sort_key = operator.itemgetter(\"name\")","key":"a \"secret\" of the host"}"#;
     let ran = run_against(message(json!({ "tool_calls": [call("call_1", "terminal", arguments)] }))).await;
-    assert!(!ran.text().contains("abcdefgh12345678"), "{}", ran.text());
     let inner: Value =
         serde_json::from_str(calls(&ran)[0]["function"]["arguments"].as_str().unwrap()).unwrap();
-    assert_eq!(inner["dir"], "/tmp");
+    let mut expected: Value = serde_json::from_str(arguments).unwrap();
+    expected["key"] = json!("[REDACTED:secret]");
+    assert_eq!(inner, expected);
 }
 
 #[tokio::test]

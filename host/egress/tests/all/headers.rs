@@ -40,9 +40,7 @@ async fn headers_of_the_connection_are_rejected() {
 async fn other_headers_pass_in_order_and_more_than_once() {
     let server = Server::start(echo).await;
     let mut request = get(server.url("/"));
-    for (name, value) in
-        [("accept", "x/y"), ("x-a", "1"), ("x-a", "2"), ("cookie", "c=d"), ("x-u", "ü")]
-    {
+    for (name, value) in [("accept", "x/y"), ("x-a", "1"), ("x-a", "2"), ("cookie", "c=d"), ("x-u", "ü")] {
         request = with_header(request, name, value);
     }
     let response = egress().fetch(&access(&[&server.pattern()]), request).await.expect("an answer");

@@ -120,8 +120,7 @@ async fn the_length_of_a_read_says_nothing_about_a_secret() {
 #[tokio::test]
 async fn a_secret_of_another_host_is_not_searched_for() {
     let server = Server::start(|_| async { http::Response::new(body(format!("a guess: {VALUE}"))) }).await;
-    let access =
-        with_secret(access(&[&server.pattern()]), "KEY", VALUE, &["* http://api.example.com/*"]);
+    let access = with_secret(access(&[&server.pattern()]), "KEY", VALUE, &["* http://api.example.com/*"]);
     let response = egress().fetch(&access, get(server.url("/"))).await.expect("an answer");
     assert_eq!(text(&response), format!("a guess: {VALUE}"), "a mask would confirm the guess");
 }

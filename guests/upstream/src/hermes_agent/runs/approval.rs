@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use talaria_guest::{Content, Message, Part};
 
-use crate::{cut, text};
+use crate::text;
 
 /// The characters of a command that the caller reads.
 const COMMAND_CHARS: usize = 4_000;
@@ -52,7 +52,9 @@ pub(super) enum Answer {
 impl Request {
     /// Reads the request from an event or a status.
     pub(super) fn of(data: &Value) -> Self {
-        let field = |name: &str, chars| cut(&text(data, name).unwrap_or_default(), chars);
+        // As the agent wrote it: a person decides about exactly this.
+        let field =
+            |name: &str, chars| text(data, name).unwrap_or_default().chars().take(chars).collect::<String>();
         let offered = data.get("choices").and_then(Value::as_array);
         let is_offered = |choice: &Choice| {
             let names = |value: &Value| value.as_str() == Some(choice.name());
