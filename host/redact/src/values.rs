@@ -7,7 +7,7 @@
 //! the values: otherwise a reader who sees where pieces end, and who can write guesses into the stream, would learn a
 //! secret character by character. It is the current word, since no form of a value has white space in it, and at most
 //! [`Search::tail`] bytes, which is the longest form rounded up. If a value has white space inside, it is the current line;
-//! if it has a line feed inside, it is always the tail.
+//! if it has a line feed inside, it is always the tail. Both are rare: [`units`] takes most such values apart.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,6 +23,8 @@ use crate::shapes::label;
 /// Shorter values are not searched for: replacing them would destroy ordinary text.
 pub(crate) const SHORTEST: usize = 8;
 const MASK: u8 = b'*';
+/// Longer than ordinary words.
+const LONG_RUN: usize = 24;
 /// The tail of a stream is a multiple of this, so that it does not tell the length of the longest value.
 const TAIL: usize = 256;
 
@@ -67,7 +69,8 @@ impl Values {
     /// # Errors
     /// If the values are too many or too long for one search, far above what fits into headers.
     pub fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Result<Self, TooLarge> {
-        let values: Vec<&str> = values.into_iter().filter(|value| value.len() >= SHORTEST).collect();
+        let values = values.into_iter().filter(|value| value.len() >= SHORTEST);
+        let values: Vec<&str> = values.flat_map(units).collect();
         let forms: Vec<String> = values.iter().flat_map(|value| forms::of(value)).collect();
         let Some(longest) = forms.iter().map(String::len).max() else { return Ok(Self::default()) };
         // Every match is needed, also one inside another; that is the standard kind.
@@ -157,6 +160,14 @@ impl Search {
         let across = found.iter().find(|place| place.start < cut && cut < place.end);
         across.map_or(cut, |across| across.start)
     }
+}
+
+/// What is searched for of a value. A key of several lines, or a document with keys in it, is often repeated in part or with
+/// other white space, and as a whole it would hold back every stream by its length. So each long run without white space
+/// counts by itself. A phrase of short words is one value.
+fn units(value: &str) -> Vec<&str> {
+    let runs: Vec<&str> = value.split_whitespace().filter(|run| run.len() >= LONG_RUN).collect();
+    if runs.is_empty() { vec![value] } else { runs }
 }
 
 fn masked(data: Bytes, found: &[Range<usize>]) -> Bytes {

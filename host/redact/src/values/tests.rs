@@ -64,6 +64,16 @@ fn every_byte_of_secrets_that_overlap_is_masked() {
     assert_eq!(read, "x **************** ********x");
 }
 
+#[test]
+fn each_line_of_a_key_is_a_value_and_streams_are_still_cut_at_words() {
+    let line = "MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun";
+    let key = format!("-----BEGIN PRIVATE KEY-----\n{line}\n-----END PRIVATE KEY-----\n");
+    let values = values(&[&key]);
+    assert_eq!(values.replace(&format!("a {line} b")), "a [REDACTED:secret] b");
+    let mut body = MaskedBody::new(values);
+    assert_eq!(body.push(Bytes::from_static(b"two words")), "two ");
+}
+
 proptest! {
     #[test]
     fn chunks_read_as_the_whole(
