@@ -112,3 +112,31 @@ async fn a_stream_closes_with_the_id_to_resume_from() {
     assert!(!rest.contains("\"task\""), "it continues and does not begin with a snapshot: {rest}");
     assert!(rest.contains("TASK_STATE_COMPLETED"), "{rest}");
 }
+
+/// The grace period is far longer than the test waits for anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_ends_the_process_at_once() {
+    let gateway = FakeGateway::always(Reply::hang()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let start = || Start::new(folder.path()).env("HERMES_API_BASE", &gateway.base_url()).log(&log);
+    let bridge = start().config("[limits]\ngrace = \"1h\"\n").up();
+    let task = bridge.start_turn("wait").await;
+    gateway.asked(1).await;
+    bridge.terminate();
+    let said = |what: &'static str| {
+        let log = log.clone();
+        soon(what, async move {
+            while !std::fs::read_to_string(&log).unwrap().contains(what) {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        })
+    };
+    said("shutting down").await;
+    bridge.terminate();
+    said("told to stop again").await;
+    let (code, _) = bridge.end();
+    assert_eq!(code, Some(1), "a turn was interrupted");
+    let bridge = start().up();
+    assert_eq!(bridge.settled(&task).await["status"]["state"], "TASK_STATE_FAILED");
+}

@@ -79,7 +79,7 @@ impl Pattern {
     /// The narrowest pattern that allows this call, as a denial suggests it to the operator.
     pub(crate) fn of(target: &Target) -> Self {
         Self {
-            method: Some(target.method.clone()),
+            method: Some(target.method.clone()).filter(|method| METHODS.contains(method)),
             scheme: target.scheme,
             host: Host::Exact(target.host.clone()),
             port: Some(target.port),
@@ -295,6 +295,27 @@ impl fmt::Display for Pattern {
     }
 }
 
+/// The methods that a pattern may name. Any other is a typing mistake far more often than an extension, and such a pattern
+/// would allow nothing.
+const METHODS: [Method; 7] = [
+    Method::GET,
+    Method::HEAD,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+    Method::OPTIONS,
+];
+
+fn known_method(text: &str) -> Result<Method, Problem> {
+    let method = parse_method(text)?;
+    if METHODS.contains(&method) {
+        return Ok(method);
+    }
+    let known = METHODS.each_ref().map(Method::as_str).join(", ");
+    Err(Problem::new(0, format!("unknown method `{text}`; write one of {known}, or * for every method")))
+}
+
 fn parse(text: &str) -> Result<Pattern, Problem> {
     let Some((method, url)) = text.split_once(' ') else {
         return Err(Problem::new(
@@ -304,7 +325,7 @@ fn parse(text: &str) -> Result<Pattern, Problem> {
     };
     let method = match method {
         "*" => None,
-        method => Some(parse_method(method)?),
+        method => Some(known_method(method)?),
     };
     let url_at = text.len() - url.len();
     let Some((scheme, rest)) = url.split_once("://") else {

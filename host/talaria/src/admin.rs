@@ -15,7 +15,7 @@
 //! | `GET /audit` | the changes of executors, and who made them |
 //!
 //! The server listens on loopback by default, and beyond loopback only with a token. If a token is configured, every route
-//! but `/healthz` needs it; without one, executors cannot be changed. Without a token everybody who can open a socket on
+//! but those in `admin.open` needs it; without one, executors cannot be changed. Without a token everybody who can open a socket on
 //! this machine may read; so may a page in the operator's browser, therefore requests with a foreign host or origin are
 //! rejected.
 //!
@@ -54,7 +54,7 @@ pub(crate) use health::Health;
 use route::Route;
 use undelivered::NotRetried;
 
-use crate::config;
+use crate::config::{self, OpenPath};
 use talaria_executors::Executors;
 
 /// A few connections are enough for a probe, a scraper and an operator.
@@ -68,6 +68,7 @@ const LIMITS: talaria_listen::Limits = talaria_listen::Limits {
 /// The state behind the routes.
 pub(crate) struct Admin {
     auth: Auth,
+    open: Vec<OpenPath>,
     metrics: Metrics,
     /// Set when the host is up.
     host: OnceLock<Host>,
@@ -102,7 +103,8 @@ pub(crate) async fn bind(config: &config::Admin) -> anyhow::Result<Result<TcpLis
 impl Admin {
     pub(crate) fn new(config: &config::Admin, metrics: Metrics) -> anyhow::Result<Self> {
         let token = config.token.clone().map(|token| Token::new("admin", token)).transpose()?;
-        Ok(Self { auth: Auth::new(token.into_iter().collect()), metrics, host: OnceLock::new() })
+        let (auth, open) = (Auth::new(token.into_iter().collect()), config.open.clone());
+        Ok(Self { auth, open, metrics, host: OnceLock::new() })
     }
 
     /// Shows the host from now on.
@@ -202,7 +204,8 @@ impl Admin {
                            with `admin.token` any name will do";
             return Some(failure(StatusCode::FORBIDDEN, "FOREIGN", message));
         }
-        if !matches!(route, Route::Health) && self.auth.caller(&request.headers).is_none() {
+        let is_open = route.as_open().is_some_and(|path| self.open.contains(&path));
+        if !is_open && self.auth.caller(&request.headers).is_none() {
             let message = "this server needs the token of `admin.token`: Authorization: Bearer TOKEN";
             let mut reply = failure(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message);
             reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

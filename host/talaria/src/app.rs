@@ -19,7 +19,6 @@ mod load;
 mod upkeep;
 mod wire;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,8 +46,8 @@ use crate::tokens::Watch;
 use crate::workspace::late::LateReplies;
 use crate::{output, workspace};
 
-/// How long running turns may go on after a stop is requested. Below the 30 s after which container platforms kill.
-const GRACE: Duration = Duration::from_secs(20);
+/// How long the process waits for its own tasks if it is told to stop a second time.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// How long before the end of the grace period the mailbox closes, so that turns that wait for callbacks can still answer.
 const LAST_CALL: Duration = Duration::from_secs(2);
@@ -95,21 +94,22 @@ struct Running {
     mailbox: Option<Mailbox>,
     workspace: Option<workspace::WorkspaceService>,
     tasks: Tasks,
+    /// How long turns may take to end.
+    grace: Duration,
 }
 
 // === impl Bound ===
 
 impl Bound {
-    /// Starts everything and serves until `stop`, then drains. `on_up` gets the banner just before the first request is
-    /// read.
+    /// Starts everything and serves until `stop` returns, then drains, unless `stop` returns again. `on_up` gets the banner
+    /// just before the first request is read. Returns whether every turn could end.
     pub(crate) async fn run(
         self,
         env: fn(&str) -> Option<String>,
         demo: bool,
-        stop: impl Future<Output = ()>,
+        mut stop: impl AsyncFnMut(),
         on_up: impl FnOnce(&Banner) -> std::io::Result<()>,
-    ) -> anyhow::Result<()> {
-        let mut stop = pin!(stop);
+    ) -> anyhow::Result<bool> {
         let start = Box::pin(async {
             let app = Box::pin(self.build(env, demo, Tasks::default())).await?;
             app.start().await
@@ -117,14 +117,22 @@ impl Bound {
         let started = tokio::select! {
             started = start => started?,
             // A gateway may take minutes to come up; a stop does not wait for it.
-            () = &mut stop => return Ok(()),
+            () = stop() => return Ok(true),
         };
         let Started { listener, server, banner, running } = started;
         on_up(&banner)?;
         running.tasks.tracker.spawn(server.serve(listener, running.tasks.shutdown.clone()));
-        stop.await;
-        running.drain().await;
-        Ok(())
+        stop().await;
+        let tasks = running.tasks.clone();
+        tokio::select! {
+            () = running.drain() => return Ok(true),
+            () = stop() => {}
+        }
+        warn!("told to stop again; turns under way are interrupted");
+        tasks.shutdown.cancel();
+        tasks.tracker.close();
+        let _ = tokio::time::timeout(AT_ONCE, tasks.tracker.wait()).await;
+        Ok(false)
     }
 
     /// Phases 2 to 4, and what must run between them.
@@ -201,7 +209,8 @@ impl App {
             let of = (&executors, server.auth());
             workspace.start(registry, &url, of, (tracker, shutdown)).await?;
         }
-        let running = Running { turns, mailbox, workspace, tasks };
+        let grace = config.limits.grace.get();
+        let running = Running { turns, mailbox, workspace, tasks, grace };
         Ok(Started { listener: self.listener, server, banner: self.banner, running })
     }
 }
@@ -209,10 +218,10 @@ impl App {
 // === impl Running ===
 
 impl Running {
-    /// Ends within [`GRACE`], with an answer for every caller.
+    /// Ends within `limits.grace`, with an answer for every caller.
     async fn drain(self) {
         self.tasks.draining.cancel();
-        info!(under_way = self.turns.under_way(), grace = ?GRACE, "shutting down");
+        info!(under_way = self.turns.under_way(), grace = ?self.grace, "shutting down");
         let snapshot = self.workspace.as_ref().map(|workspace| (workspace, workspace.activity.read()));
         // Written twice: now, in case the process is killed during the grace period, and at the end with the last replies.
         if let Some((workspace, reading)) = &snapshot {
@@ -220,14 +229,14 @@ impl Running {
         }
         // Closing the mailbox ends the waits for callbacks, so that those turns can still answer.
         let last_call = async {
-            tokio::time::sleep(GRACE.saturating_sub(LAST_CALL)).await;
+            tokio::time::sleep(self.grace.saturating_sub(LAST_CALL)).await;
             if let Some(mailbox) = &self.mailbox {
                 mailbox.close();
             }
             std::future::pending().await
         };
         let failed = tokio::select! {
-            failed = self.turns.drain(GRACE) => failed,
+            failed = self.turns.drain(self.grace) => failed,
             never = last_call => never,
         };
         if failed > 0 {

@@ -74,12 +74,15 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
     };
     logs::init(log_format, &serve.log.filter)?;
     let config = Config::load(&Overrides::from(serve), &env)?;
-    runtime()?.block_on(async {
+    let runtime = runtime()?;
+    let drained = runtime.block_on(async {
         let stop = stop_requested().context("cannot listen for signals")?;
         let bound = Bound::bind(config).await?;
-        bound.run(env, serve.demo, stop, |banner| output::print(format, banner)).await?;
-        Ok(ExitCode::SUCCESS)
-    })
+        bound.run(env, serve.demo, stop, |banner| output::print(format, banner)).await
+    });
+    // Does not wait for threads that still block.
+    runtime.shutdown_background();
+    Ok(if drained? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run_check(check: &Check, format: Format) -> anyhow::Result<ExitCode> {
@@ -217,11 +220,11 @@ fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Resolves at the first SIGTERM or SIGINT.
-fn stop_requested() -> std::io::Result<impl Future<Output = ()>> {
+/// Returns a function that returns at the next SIGTERM or SIGINT.
+fn stop_requested() -> std::io::Result<impl AsyncFnMut()> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
+    Ok(async move || {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

@@ -45,6 +45,16 @@ fn an_exact_pattern_allows_that_call_and_no_other() {
 }
 
 #[test]
+fn an_unknown_method_is_a_mistake() {
+    let mistake = problem("PSOT https://api.example.com/v1/*");
+    assert_eq!(mistake.position, 0);
+    assert!(mistake.problem.starts_with("unknown method `PSOT`; write one of GET, HEAD, POST"), "{mistake}");
+    // The suggestion for a call with a rare method can be pasted.
+    let suggested = Pattern::of(&target("PROPFIND", "https://dav.example.com/a")).to_string();
+    assert_eq!(pattern(&suggested).to_string(), "* https://dav.example.com/a");
+}
+
+#[test]
 fn a_wildcard_matches_only_its_own_part() {
     assert!(allows("* https://*.example.com/v1/*", "DELETE", "https://a.b.Example.com/v1/x/y"));
     assert!(allows("* https://*.example.com/v1/*", "GET", "https://a.example.com:443/v1/"));

@@ -3,6 +3,7 @@
 use http::Method;
 
 use super::executors::Change;
+use crate::config::OpenPath;
 
 /// A path of the admin server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,16 @@ impl<'a> Route<'a> {
             ["executors", name, "rollback"] => Self::Change { name, change: Change::Rollback },
             ["audit"] => Self::Audit,
             _ => Self::Unknown,
+        }
+    }
+
+    /// The path as `admin.open` names it.
+    pub(super) fn as_open(&self) -> Option<OpenPath> {
+        match self {
+            Self::Health => Some(OpenPath::Healthz),
+            Self::Ready => Some(OpenPath::Readyz),
+            Self::Metrics => Some(OpenPath::Metrics),
+            _ => None,
         }
     }
 

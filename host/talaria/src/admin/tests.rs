@@ -6,7 +6,8 @@ use super::*;
 
 fn config(token: Option<&str>) -> config::Admin {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    config::Admin { listen, chosen: true, token: token.map(SecretString::from) }
+    let open = vec![OpenPath::Healthz, OpenPath::Readyz, OpenPath::Metrics];
+    config::Admin { listen, chosen: true, token: token.map(SecretString::from), open }
 }
 
 fn admin(token: Option<&str>) -> Admin {
@@ -61,8 +62,14 @@ async fn unknown_paths_and_methods_say_what_there_is() {
 }
 
 #[tokio::test]
-async fn with_a_token_only_health_is_public() {
-    let admin = admin(Some("s3cret"));
+async fn with_a_token_only_the_open_paths_are_public() {
+    let probed = admin(Some("s3cret"));
+    for (path, answer) in [("/healthz", 200), ("/readyz", 503), ("/metrics", 200), ("/executors", 401)] {
+        assert_eq!(status(&probed, "GET", path, &[]).await, answer, "{path}");
+    }
+    let admin =
+        Admin::new(&config::Admin { open: vec![OpenPath::Healthz], ..config(Some("s3cret")) }, Metrics::new("0"))
+            .unwrap();
     for (path, right) in [("/readyz", 503), ("/metrics", 200), ("/push/undelivered", 503), ("/nothing", 404)]
     {
         let reply = ask(&admin, "GET", path, &[]).await;

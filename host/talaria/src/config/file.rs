@@ -91,7 +91,7 @@ pub(crate) struct Push {
 }
 
 /// `[admin]`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "admin")]
 pub(crate) struct Admin {
@@ -103,13 +103,27 @@ pub(crate) struct Admin {
     /// Example: `listen = "127.0.0.1:9001"`
     #[schemars(with = "Option<String>")]
     pub(crate) listen: Option<SocketAddr>,
-    /// The environment variable or the file that holds the token. Every path but `/healthz` needs it, as
+    /// The environment variable or the file that holds the token. Every path but those in `admin.open` needs it, as
     /// `Authorization: Bearer TOKEN`.
     ///
     /// Default: none, which is allowed on loopback only
     ///
     /// Example: `token = { env = "ADMIN_TOKEN" }`
     pub(crate) token: Option<SecretRef>,
+    /// The paths that need no token, for probes of an orchestrator and for scrapers.
+    ///
+    /// Example: `open = ["healthz"]`
+    pub(crate) open: Vec<OpenPath>,
+}
+
+/// A path of the admin server that can be open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "open_path")]
+pub(crate) enum OpenPath {
+    Healthz,
+    Readyz,
+    Metrics,
 }
 
 /// `[store]`
@@ -205,6 +219,11 @@ pub(crate) struct Limits {
     ///
     /// Example: `stuck_after = "12h"`
     pub(crate) stuck_after: Period,
+    /// How long running turns may take to end at shutdown, before they fail. A second SIGTERM or SIGINT ends the process at
+    /// once. Give your orchestrator a little more, such as `terminationGracePeriodSeconds`.
+    ///
+    /// Example: `grace = "5min"`
+    pub(crate) grace: Period,
 }
 
 /// `[redact]`
@@ -250,6 +269,12 @@ impl Default for Push {
     }
 }
 
+impl Default for Admin {
+    fn default() -> Self {
+        Self { listen: None, token: None, open: vec![OpenPath::Healthz, OpenPath::Readyz, OpenPath::Metrics] }
+    }
+}
+
 impl Default for Store {
     fn default() -> Self {
         Self { url: None, keep_for: Period::secs(7 * 24 * 3_600) }
@@ -276,6 +301,11 @@ impl Default for Engine {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { turns: count::<1000>(), tasks: count::<10_000>(), stuck_after: Period::secs(7 * 24 * 3_600) }
+        Self {
+            turns: count::<1000>(),
+            tasks: count::<10_000>(),
+            stuck_after: Period::secs(7 * 24 * 3_600),
+            grace: Period::secs(20),
+        }
     }
 }

@@ -122,6 +122,6 @@ impl Loader<'_> {
             );
             return Err(self.at("admin.listen", what));
         }
-        Ok(Admin { listen, chosen: file.listen.is_some(), token })
+        Ok(Admin { listen, chosen: file.listen.is_some(), token, open: file.open.clone() })
     }
 }

@@ -40,7 +40,7 @@ use talaria_turns::{StreamAs, Workspaces};
 
 pub(crate) use callback::Callback;
 pub(crate) use card::Card;
-pub(crate) use file::{Limits, Push};
+pub(crate) use file::{Limits, OpenPath, Push};
 pub(crate) use talaria_config::secret::read as read_secret;
 pub(crate) use talaria_config::{ConfigError, Env, HttpUrl, Period, Size, Source};
 pub(crate) use talaria_executors::ExecutorName;
@@ -131,8 +131,10 @@ pub(crate) struct Admin {
     pub(crate) listen: SocketAddr,
     /// Whether the address was configured.
     pub(crate) chosen: bool,
-    /// The token for every path but `/healthz`; required beyond loopback.
+    /// The token for every path that is not open; required beyond loopback.
     pub(crate) token: Option<SecretString>,
+    /// The paths that need no token.
+    pub(crate) open: Vec<OpenPath>,
 }
 
 /// A caller with a token.
