@@ -82,8 +82,9 @@ async fn secrets_of_the_host_are_redacted_in_every_form_and_nothing_else_is() {
         let left: Vec<&str> = rest.trim().lines().collect();
         assert_eq!(left.len(), 5 * 6, "{rest}");
         for line in left {
-            let around = line.replace("[REDACTED:secret]", "");
-            assert!(line.contains("[REDACTED:secret]") && around.len() <= 9, "{line:?}");
+            // What the gateway repeats of its own key is masked before the executor reads it.
+            let around = line.replace("[REDACTED:secret]", "").replace('*', "");
+            assert!(around != line && around.len() <= 9, "{line:?}");
         }
     }
 }
