@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use talaria_client::{Delivery, Message};
-use talaria_fakes::{FakeGateway, Reply};
+use talaria_client::{Delivery, Message, StreamItem};
+use talaria_fakes::{FakeGateway, Reply, soon};
 
 use crate::bridge::{Bridge, Start, client_with_token};
 
@@ -41,10 +41,24 @@ async fn started(folder: &std::path::Path, gateway: &FakeGateway, extra: &str) -
         .up()
 }
 
-async fn ask(bridge: &Bridge, delivery: Delivery) -> String {
+async fn ask(bridge: &Bridge) -> String {
     let client = client_with_token(bridge.url(), ALICE);
-    let answer = talaria_fakes::soon("an answer", client.send(&Message::new("hi"), delivery)).await;
+    let answer = soon("an answer", client.send(&Message::new("hi"), Delivery::Whole)).await;
     answer.unwrap().to_string()
+}
+
+/// The pieces of a streamed answer, joined.
+async fn follow(bridge: &Bridge) -> String {
+    let client = client_with_token(bridge.url(), ALICE);
+    let message = Message::new("hi");
+    let mut stream = client.stream(&message);
+    let mut said = String::new();
+    while let Some(item) = soon("an event", stream.next()).await.unwrap() {
+        let StreamItem::Update(update) = item else { panic!("{item:?}") };
+        let parts = &update["statusUpdate"]["status"]["message"]["parts"];
+        said.extend(parts.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()));
+    }
+    said
 }
 
 #[tokio::test]
@@ -75,8 +89,7 @@ async fn secrets_of_the_host_are_redacted_in_every_form_and_nothing_else_is() {
     })
     .await;
     let bridge = started(folder.path(), &gateway, "").await;
-    for delivery in [Delivery::Whole, Delivery::Streamed] {
-        let read = ask(&bridge, delivery).await;
+    for read in [ask(&bridge).await, follow(&bridge).await] {
         let (code, rest) = read.split_at(CODE.len());
         assert_eq!(code, CODE);
         let left: Vec<&str> = rest.trim().lines().collect();
@@ -101,7 +114,7 @@ async fn the_operator_chooses_what_is_redacted_in_replies() {
         let gateway = FakeGateway::always(Reply::completion(&said)).await;
         let bridge =
             started(folder.path(), &gateway, &format!("\n[redact]\nreplies = \"{replies}\"\n")).await;
-        assert_eq!(ask(&bridge, Delivery::Whole).await, expected, "{replies}");
+        assert_eq!(ask(&bridge).await, expected, "{replies}");
     }
 }
 
@@ -111,7 +124,7 @@ async fn error_texts_of_upstreams_are_redacted_by_shapes_too() {
     let error = format!("Incorrect API key provided: sk-abcdefghijklmnopqrstuvwx; {PROVIDER}");
     let gateway = FakeGateway::always(Reply::error_in_200(&error)).await;
     let bridge = started(folder.path(), &gateway, "").await;
-    let read = ask(&bridge, Delivery::Whole).await;
+    let read = ask(&bridge).await;
     assert!(read.contains("Incorrect API key provided: [REDACTED:sk_token]; [REDACTED:secret]"), "{read}");
     bridge.terminate();
     let (_, log) = bridge.end();

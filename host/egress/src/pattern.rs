@@ -297,15 +297,8 @@ impl fmt::Display for Pattern {
 
 /// The methods that a pattern may name. Any other is a typing mistake far more often than an extension, and such a pattern
 /// would allow nothing.
-const METHODS: [Method; 7] = [
-    Method::GET,
-    Method::HEAD,
-    Method::POST,
-    Method::PUT,
-    Method::PATCH,
-    Method::DELETE,
-    Method::OPTIONS,
-];
+const METHODS: [Method; 7] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 
 fn known_method(text: &str) -> Result<Method, Problem> {
     let method = parse_method(text)?;

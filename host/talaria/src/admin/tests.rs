@@ -67,9 +67,11 @@ async fn with_a_token_only_the_open_paths_are_public() {
     for (path, answer) in [("/healthz", 200), ("/readyz", 503), ("/metrics", 200), ("/executors", 401)] {
         assert_eq!(status(&probed, "GET", path, &[]).await, answer, "{path}");
     }
-    let admin =
-        Admin::new(&config::Admin { open: vec![OpenPath::Healthz], ..config(Some("s3cret")) }, Metrics::new("0"))
-            .unwrap();
+    let admin = Admin::new(
+        &config::Admin { open: vec![OpenPath::Healthz], ..config(Some("s3cret")) },
+        Metrics::new("0"),
+    )
+    .unwrap();
     for (path, right) in [("/readyz", 503), ("/metrics", 200), ("/push/undelivered", 503), ("/nothing", 404)]
     {
         let reply = ask(&admin, "GET", path, &[]).await;
