@@ -80,9 +80,12 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
         let bound = Bound::bind(config).await?;
         bound.run(env, serve.demo, stop, |banner| output::print(format, banner)).await
     });
+    if drained? {
+        return Ok(ExitCode::SUCCESS);
+    }
     // Does not wait for threads that still block.
     runtime.shutdown_background();
-    Ok(if drained? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ExitCode::FAILURE)
 }
 
 fn run_check(check: &Check, format: Format) -> anyhow::Result<ExitCode> {
