@@ -19,7 +19,8 @@ use crate::examples;
 use crate::swap::{Site, get, until};
 
 /// Limits that the tests' components do not reach.
-const AMPLE: CompileLimits = CompileLimits { memory: 16 << 30, time: Duration::from_secs(280) };
+const AMPLE: CompileLimits =
+    CompileLimits { memory: 16 << 30, code: 1 << 30, time: Duration::from_secs(280) };
 const SIGXCPU: i32 = 24;
 const TALARIA: &str = env!("CARGO_BIN_EXE_talaria");
 
@@ -119,13 +120,20 @@ async fn a_component_that_compiles_for_ever_is_stopped_at_the_deadline() {
     assert!(children(me).is_empty(), "no compiler is left");
 }
 
+#[tokio::test]
+async fn a_component_with_too_much_machine_code_is_refused() {
+    let engine = engine(CompileLimits { code: 4096, ..AMPLE });
+    let error = load(&engine, &guest("probe")).await.unwrap_err();
+    assert!(error.to_string().contains("its machine code has more than 4096 bytes"), "{error}");
+}
+
 /// The limit that holds if the host is stopped, and so cannot kill the compiler.
 #[test]
 fn a_compiler_without_a_host_ends_at_its_limit_of_processor_time() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), endless()).unwrap();
     let status = Command::new(TALARIA)
-        .args(["compile-component", &AMPLE.memory.to_string(), "1"])
+        .args(["compile-component", &AMPLE.memory.to_string(), &AMPLE.code.to_string(), "1"])
         .stdin(file.reopen().unwrap())
         .stdout(Stdio::null())
         .status()

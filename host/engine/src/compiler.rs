@@ -2,7 +2,7 @@
 //!
 //! What a compiler takes follows from the shape of the code more than from its size: a component of 358 KiB can make it
 //! run for minutes and take gigabytes, and a compiler on a thread cannot be stopped. So the host starts its own binary
-//! once more for each compilation. That child bounds its memory and CPU time before it reads the first byte, and the host
+//! once more for each compilation. That child bounds its memory, CPU time and output before it reads the first byte, and the host
 //! kills it at the deadline. Everything that the compiler allocated is returned to the system when the child ends; on
 //! threads of the host, an allocator would keep it (650 MiB after two Python components).
 //!
@@ -60,6 +60,8 @@ pub enum Compiler {
 pub struct CompileLimits {
     /// The address space of the compiler's process, in bytes. Ignored on threads.
     pub memory: u64,
+    /// The size of the machine code, in bytes. Ignored on threads.
+    pub code: u64,
     /// The time from the request to the result, which includes the wait for other compilations.
     pub time: Duration,
 }
@@ -91,9 +93,10 @@ impl Compiler {
 }
 
 impl Default for CompileLimits {
-    /// A component with a Python interpreter takes 550 MiB on two threads, 800 MiB on eight, and 8 s on two idle cores.
+    /// A component with a Python interpreter takes 550 MiB on two threads, 800 MiB on eight, and 8 s on two idle cores. Its
+    /// machine code has 35 MiB.
     fn default() -> Self {
-        Self { memory: 2 << 30, time: Duration::from_secs(120) }
+        Self { memory: 2 << 30, code: 512 << 20, time: Duration::from_secs(120) }
     }
 }
 
@@ -202,6 +205,7 @@ fn outcome(status: ExitStatus, text: &str, limits: CompileLimits) -> Result<(), 
             // An allocation that fails says so and aborts.
             Some(Signal::ABORT) if text.starts_with("memory allocation of") => too_large(),
             Some(Signal::XCPU) => format!("it took more processor time than {:?} allow", limits.time),
+            Some(Signal::XFSZ) => format!("its machine code has more than {} bytes", limits.code),
             Some(Signal::KILL) => {
                 "the compiler was killed, which the kernel does if the machine is out of memory".into()
             }
@@ -263,7 +267,7 @@ mod tests {
 
     #[test]
     fn every_end_of_a_compiler_has_a_reason() {
-        let limits = CompileLimits { memory: 64 << 20, time: Duration::from_secs(9) };
+        let limits = CompileLimits { memory: 64 << 20, code: 4096, time: Duration::from_secs(9) };
         let killed = |signal: Signal| ExitStatus::from_raw(signal.as_raw());
         let exited = |code: i32| ExitStatus::from_raw(code << 8);
         for (status, text, why) in [
@@ -275,6 +279,7 @@ mod tests {
             (killed(Signal::ABORT), "a panic", "the compiler crashed with signal 6: a panic"),
             (killed(Signal::SEGV), "", "the compiler crashed with signal 11: "),
             (killed(Signal::XCPU), "", "it took more processor time than 9s allow"),
+            (killed(Signal::XFSZ), "", "its machine code has more than 4096 bytes"),
             (
                 killed(Signal::KILL),
                 "",

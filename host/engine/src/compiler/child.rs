@@ -34,9 +34,9 @@ enum Failure {
 }
 
 /// Returns the arguments of a child with these limits.
-pub(super) fn arguments(limits: CompileLimits) -> [String; 3] {
-    let seconds = limits.time.as_secs() + u64::from(limits.time.subsec_nanos() > 0);
-    [COMMAND.into(), limits.memory.to_string(), seconds.to_string()]
+pub(super) fn arguments(CompileLimits { memory, code, time }: CompileLimits) -> [String; 4] {
+    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    [COMMAND.into(), memory.to_string(), code.to_string(), seconds.to_string()]
 }
 
 /// Compiles a component if this process was started for it, by [`Compiler::Process`](crate::Compiler::Process). Returns
@@ -66,10 +66,11 @@ pub fn compile_if_child() -> Option<ExitCode> {
 fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Failure> {
     let failed = |what: &'static str| move |error: io::Error| Failure::Child(format!("{what}: {error}"));
     let mut number = || arguments.next()?.to_str()?.parse().ok();
-    let (Some(memory), Some(seconds)) = (number(), number()) else {
+    let (Some(memory), Some(code), Some(seconds)) = (number(), number(), number()) else {
         return Err(Failure::Child(format!("{COMMAND} is started by the host only")));
     };
-    confine(memory, Duration::from_secs(seconds)).map_err(failed("no limits"))?;
+    let limits = CompileLimits { memory, code, time: Duration::from_secs(seconds) };
+    confine(limits).map_err(failed("no limits"))?;
     let mut wasm = Vec::new();
     let input = io::stdin().lock().take(MAX_BYTES as u64).read_to_end(&mut wasm);
     input.map_err(failed("no component"))?;
@@ -82,11 +83,12 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Failure> {
 }
 
 /// Bounds this process, and makes it the first to be killed if the machine is out of memory.
-fn confine(memory: u64, time: Duration) -> io::Result<()> {
+fn confine(CompileLimits { memory, code, time }: CompileLimits) -> io::Result<()> {
     // This follows the thread that started the child, a thread of the host's runtime, which ends with the host.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     limit(Resource::Core, 0, 0)?;
     limit(Resource::As, memory, memory)?;
+    limit(Resource::Fsize, code, code)?;
     // The host kills this process at its deadline. This is for a host that is stopped or stuck. At the lower limit the
     // kernel sends a signal that tells the reason, at the upper one it kills.
     let seconds = time.as_secs().max(1) * count_threads() as u64;
