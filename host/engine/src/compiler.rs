@@ -2,14 +2,15 @@
 //!
 //! What a compiler takes follows from the shape of the code more than from its size: a component of 358 KiB can make it
 //! run for minutes and take gigabytes, and a compiler on a thread cannot be stopped. So the host starts its own binary
-//! once more for each compilation. That child bounds its memory, CPU time and output before it reads the first byte, and the host
-//! kills it at the deadline. Everything that the compiler allocated is returned to the system when the child ends; on
-//! threads of the host, an allocator would keep it (650 MiB after two Python components).
+//! once more for each compilation. That child bounds its memory, CPU time and output before it reads the first byte, and
+//! the host kills it at the deadline. Everything that the compiler allocated is returned to the system when the child
+//! ends; on threads of the host, an allocator would keep it (650 MiB after two Python components).
 //!
 //! The child reads the component from its standard input and writes machine code to its standard output, which is a file
 //! in memory without a name. So the code does not pass through the host's heap, and no draft is left on disk if either
-//! process is killed. The child has no other descriptors and no environment, so it holds no secrets. It ends with its
-//! parent. Whatever ends it, the component is refused with the reason, and the next compilation is not affected.
+//! process is killed. The child has no environment, so it holds no secrets, and inherits no file that the host opened. It
+//! ends with its parent. Whatever ends it, the component is refused with the reason, and the next compilation is not
+//! affected.
 //!
 //! The default is to compile on threads of this process, because a library cannot know that the `main` of its program
 //! calls [`compile_if_child`]; the binary of the product does. On threads, a compilation that takes too long is refused,
