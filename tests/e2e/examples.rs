@@ -15,7 +15,7 @@ const FIRST: &str = "http://127.0.0.1:8642/v1";
 const SECOND: &str = "http://127.0.0.1:8643/v1";
 
 /// Returns a component that `cargo xtask examples` built.
-fn component(name: &str) -> PathBuf {
+pub(crate) fn component(name: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_BIN_EXE_talaria")).ancestors().nth(2).expect("a target folder");
     let path = target.join("examples").join(format!("{name}.wasm"));
     assert!(path.is_file(), "there is no {}; build it with `cargo xtask examples`", path.display());

@@ -9,9 +9,9 @@
 //! compiles components again without further action. Files are written to a temporary name and renamed, so a reader
 //! never sees part of one. A file that does not load is compiled again and replaced.
 
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{self, Write as _};
+use std::io::{self, Seek as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
@@ -76,13 +76,15 @@ impl Cache {
         (found.is_file() && found.uid() == our_uid() && found.mode() & 0o022 == 0).then_some(path)
     }
 
-    /// Stores a component's compiled form.
-    pub(crate) fn put(&self, digest: &str, code: &[u8]) -> io::Result<PathBuf> {
+    /// Stores a component's compiled form, all of a file.
+    pub(crate) fn put(&self, digest: &str, mut code: &File) -> io::Result<PathBuf> {
         let path = self.path(digest);
         // The temporary file has a unique name, so two processes never write to the same one. It has mode 0600 and is
         // deleted if any step fails.
-        let mut draft = tempfile::NamedTempFile::new_in(&self.folder)?;
-        draft.write_all(code)?;
+        let draft = tempfile::NamedTempFile::new_in(&self.folder)?;
+        code.rewind()?;
+        // From file to file the kernel copies, without a buffer in this process.
+        io::copy(&mut code, &mut draft.as_file())?;
         // Machine code has no checksum, so a power cut must not leave a partial file under the final name.
         draft.as_file().sync_all()?;
         draft.persist(&path)?;
@@ -113,9 +115,16 @@ fn our_uid() -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    fn code() -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"code").unwrap();
+        file
+    }
 
     fn open(folder: &Path) -> Result<Cache, UntrustedFolder> {
         Cache::open(folder, &wasmtime::Engine::default())
@@ -127,7 +136,7 @@ mod tests {
         let cache = open(&home.path().join("a/b")).unwrap();
         assert_eq!(fs::metadata(&cache.folder).unwrap().mode() & 0o777, 0o700);
         assert!(cache.get("d1").is_none());
-        let path = cache.put("d1", b"code").unwrap();
+        let path = cache.put("d1", &code()).unwrap();
         assert_eq!(cache.get("d1"), Some(path.clone()));
         assert_eq!(fs::read(path).unwrap(), b"code");
         assert_eq!(fs::read_dir(&cache.folder).unwrap().count(), 1, "no temporary file is left");
@@ -158,7 +167,7 @@ mod tests {
     fn ignores_links_and_files_that_other_users_can_write_to() {
         let home = tempfile::tempdir().unwrap();
         let cache = open(home.path()).unwrap();
-        let path = cache.put("d1", b"code").unwrap();
+        let path = cache.put("d1", &code()).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
         assert_eq!(cache.get("d1"), None);
         fs::remove_file(&path).unwrap();

@@ -5,13 +5,12 @@
 //! folder.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::oneshot;
 use tracing::{debug, warn};
 use wasmtime::component::ComponentExportIndex;
 
@@ -20,7 +19,7 @@ use crate::host::{Ctx, Purpose};
 use crate::limits::Limits;
 use crate::pool::{Engine, Pool};
 use crate::schema::{InvalidSettings, Schema};
-use crate::{Description, executor};
+use crate::{Description, compiler, executor};
 
 /// A loaded component that fits the contract and has described itself.
 pub struct Component {
@@ -116,11 +115,7 @@ pub enum LoadError {
 /// The export that makes a component an executor.
 const STRATEGY: &str = "talaria:executor/strategy@0.1.0";
 /// The size of the largest component. A component with a Python interpreter has 18 MiB.
-const MAX_BYTES: usize = 128 << 20;
-/// The timeout of a compilation. A component with a Python interpreter takes 8 s on two idle cores.
-const COMPILE: Duration = Duration::from_secs(120);
-/// The niceness of compiler threads, half of the scale.
-const NICE: i32 = 10;
+pub(crate) const MAX_BYTES: usize = 128 << 20;
 /// The deadline of `describe`, which includes the start of an interpreter.
 const DESCRIBE: Duration = Duration::from_secs(5);
 
@@ -199,7 +194,7 @@ impl Component {
         progress: impl Fn(Stage) + Send,
     ) -> Result<(&'e Pool, wasmtime::component::Component), LoadError> {
         if let Some(path) = engine.cache().and_then(|cache| cache.get(digest)) {
-            match map_into_pool(engine, &Code::File(path)) {
+            match map_into_pool(engine, &path) {
                 Ok(placed) => return Ok(placed),
                 Err(error) => {
                     debug!(%error, digest, "cached component does not load; compiling it again")
@@ -208,17 +203,18 @@ impl Component {
         }
         progress(Stage::Compiling { bytes: wasm.len() });
         let started = Instant::now();
-        let code = compile(engine, wasm, COMPILE).await?;
+        let code = compiler::compile(engine, wasm).await?;
         progress(Stage::Compiled { took: started.elapsed() });
-        let code = match engine.cache().map(|cache| cache.put(digest, &code)) {
-            Some(Ok(path)) => Code::File(path),
+        let cached = engine.cache().map(|cache| cache.put(digest, code.file()));
+        let path = match cached {
+            Some(Ok(path)) => path,
             Some(Err(error)) => {
                 warn!(%error, "compiled component not cached; will compile again at the next start");
-                Code::Bytes(code)
+                code.path()
             }
-            None => Code::Bytes(code),
+            None => code.path(),
         };
-        map_into_pool(engine, &code).map_err(|error| LoadError::Compile(format!("{error:#}")))
+        map_into_pool(engine, &path).map_err(|error| LoadError::Compile(format!("{error:#}")))
     }
 }
 
@@ -231,15 +227,10 @@ impl fmt::Debug for Component {
     }
 }
 
-enum Code {
-    File(PathBuf),
-    Bytes(Vec<u8>),
-}
-
 /// Maps the code into the first pool that it fits.
 fn map_into_pool<'e>(
     engine: &'e Engine,
-    code: &Code,
+    code: &Path,
 ) -> wasmtime::Result<(&'e Pool, wasmtime::component::Component)> {
     let [compiled, scripted] = engine.pools();
     match map(&compiled.engine, code) {
@@ -249,61 +240,10 @@ fn map_into_pool<'e>(
 }
 
 #[expect(unsafe_code, reason = "the code was compiled by this program under this user; see `cache`")]
-fn map(engine: &wasmtime::Engine, code: &Code) -> wasmtime::Result<wasmtime::component::Component> {
-    match code {
-        // SAFETY: `cache` returns only files that no other user can have written, and `put` writes only the compiler's
-        // output.
-        Code::File(path) => unsafe { wasmtime::component::Component::deserialize_file(engine, path) },
-        // SAFETY: these bytes are the output of the compiler in this process.
-        Code::Bytes(bytes) => unsafe { wasmtime::component::Component::deserialize(engine, bytes) },
-    }
-}
-
-/// Compiles a component on separate threads with low priority.
-///
-/// A compiler cannot be stopped. If it takes longer than `within`, it keeps running and holds its permit until it
-/// returns, and its result is dropped. The input of a compiler is limited beforehand, by `contract`.
-async fn compile(engine: &Engine, wasm: &Arc<[u8]>, within: Duration) -> Result<Vec<u8>, LoadError> {
-    let failed = |why: String| LoadError::Compile(why);
-    let late = || failed(format!("it took longer than {within:?}"));
-    let deadline = tokio::time::Instant::now() + within;
-    let waiting = Arc::clone(engine.compiling()).acquire_owned();
-    let Ok(Ok(permit)) = tokio::time::timeout_at(deadline, waiting).await else {
-        return Err(failed("others that take long are being compiled; try again later".into()));
-    };
-    // Either pool can compile: their code is the same, only their slots differ.
-    let [compiler, _] = engine.pools().map(|pool| pool.engine.clone());
-    let bytes = Arc::clone(wasm);
-    let (done, compiled) = oneshot::channel();
-    let work = move || {
-        let _permit = permit;
-        let threads = rayon::ThreadPoolBuilder::new()
-            .thread_name(|_| "compile".into())
-            .start_handler(|_| lower_priority())
-            .build()
-            .map_err(wasmtime::Error::from);
-        // After the deadline the receiver is gone.
-        let _ =
-            done.send(threads.and_then(|threads| threads.install(|| compiler.precompile_component(&bytes))));
-    };
-    std::thread::Builder::new()
-        .name("compile".into())
-        .spawn(work)
-        .map_err(|error| failed(format!("no thread: {error}")))?;
-    match tokio::time::timeout_at(deadline, compiled).await {
-        Ok(Ok(Ok(code))) => Ok(code),
-        Ok(Ok(Err(error))) => Err(failed(format!("{error:#}"))),
-        Ok(Err(_)) => Err(failed("the compiler panicked".into())),
-        Err(_) => Err(late()),
-    }
-}
-
-/// Lowers the priority of this thread below that of the threads that serve requests.
-fn lower_priority() {
-    // On Linux this applies to the calling thread only.
-    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        debug!(%error, "priority of the compiler thread not lowered");
-    }
+fn map(engine: &wasmtime::Engine, code: &Path) -> wasmtime::Result<wasmtime::component::Component> {
+    // SAFETY: the file has no name, or `cache` returned it, which returns only files that no other user can have written.
+    // Only the output of a compiler that has ended is in it, and nobody writes to it any more.
+    unsafe { wasmtime::component::Component::deserialize_file(engine, code) }
 }
 
 async fn describe(

@@ -2,7 +2,7 @@
 //!
 //! The check reads the names of the component's imports and exports before anything is compiled. A refusal therefore
 //! takes microseconds, and its message names the version or the import, which a linker error would not. The check also
-//! limits the amount of code, since a compiler cannot be stopped.
+//! limits the amount of code: what it refuses needs no compiler, whose own limits are in `compiler`.
 
 use wasmparser::{Parser, Payload};
 

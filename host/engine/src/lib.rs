@@ -8,6 +8,7 @@
 //! random numbers.
 
 mod cache;
+mod compiler;
 mod component;
 mod contract;
 mod convert;
@@ -21,6 +22,7 @@ mod settings;
 mod transcript;
 
 pub use cache::UntrustedFolder;
+pub use compiler::{CompileLimits, Compiler, compile_if_child};
 pub use component::{Component, LoadError, Stage};
 pub use contract::bindings::talaria::executor::types::{Capabilities, Description, Needs};
 pub use executor::{Executor, Fault, Spec};

@@ -22,6 +22,7 @@ use wasmtime::component::{HasSelf, Linker};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::cache::Cache;
+use crate::compiler::Compiler;
 use crate::contract::bindings;
 use crate::host::Ctx;
 use crate::session::SessionKeys;
@@ -35,6 +36,8 @@ pub struct EngineConfig {
     pub scripted_slots: u32,
     /// The folder that caches compiled components. If `None`, components are compiled at every start.
     pub cache_dir: Option<PathBuf>,
+    /// Where components are compiled.
+    pub compiler: Compiler,
 }
 
 /// Why the engine could not start.
@@ -54,6 +57,7 @@ struct Inner {
     compiled: Pool,
     scripted: Pool,
     cache: Option<Cache>,
+    compiler: Compiler,
     egress: Egress,
     /// Permits for guests that compute for longer than a tick.
     computing: Arc<Semaphore>,
@@ -71,7 +75,7 @@ pub(crate) struct Pool {
 const TICK: Duration = Duration::from_millis(10);
 /// The largest memory limit that a grant can set, in bytes.
 const MAX_MEMORY: usize = 256 << 20;
-/// The maximum number of concurrent compilations. A compilation that timed out counts until its compiler returns.
+/// The maximum number of concurrent compilations. One that timed out counts until its compiler has ended.
 const COMPILERS: usize = 2;
 /// The number of mappings that a waiting turn takes.
 const MAPS_PER_TURN: u32 = 6;
@@ -86,7 +90,7 @@ const SPARE: u32 = 32;
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { slots: 1_000, scripted_slots: 100, cache_dir: None }
+        Self { slots: 1_000, scripted_slots: 100, cache_dir: None, compiler: Compiler::default() }
     }
 }
 
@@ -115,7 +119,8 @@ impl Engine {
         let threads = Handle::try_current().map_or(2, |runtime| runtime.metrics().num_workers());
         let computing = Arc::new(Semaphore::new(threads.saturating_sub(1).max(1)));
         let compiling = Arc::new(Semaphore::new(COMPILERS));
-        let inner = Arc::new(Inner { compiled, scripted, cache, egress, computing, compiling });
+        let compiler = config.compiler.clone();
+        let inner = Arc::new(Inner { compiled, scripted, cache, compiler, egress, computing, compiling });
         let replies = ReplyRedactor::new(Redactor::process().clone(), Replies::default());
         Ok(Self { inner, session_keys: SessionKeys::default(), replies })
     }
@@ -146,6 +151,10 @@ impl Engine {
 
     pub(crate) fn cache(&self) -> Option<&Cache> {
         self.inner.cache.as_ref()
+    }
+
+    pub(crate) fn compiler(&self) -> &Compiler {
+        &self.inner.compiler
     }
 
     pub(crate) fn egress(&self) -> &Egress {
@@ -189,13 +198,8 @@ impl Pool {
             .table_keep_resident(64 << 10)
             // Each return of pages makes all threads flush their TLBs; one slot at a time it costs a fifth of a turn.
             .decommit_batch_size(BATCH);
-        let mut config = Config::new();
-        config
-            .epoch_interruption(true)
-            .memory_init_cow(true)
-            .max_wasm_stack(512 << 10)
-            .async_stack_size(1 << 20)
-            .allocation_strategy(InstanceAllocationStrategy::Pooling(pooling));
+        let mut config = code_settings();
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling));
         let engine = wasmtime::Engine::new(&config)?;
         let mut linker = Linker::new(&engine);
         bindings::Executor::add_to_linker::<_, HasSelf<Ctx>>(&mut linker, |ctx| ctx)?;
@@ -203,6 +207,14 @@ impl Pool {
         wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
         Ok(Self { engine, linker, slots })
     }
+}
+
+/// Returns the settings that decide what the compiler emits. An engine with these and without slots, which would reserve
+/// addresses, compiles for both pools.
+pub(crate) fn code_settings() -> Config {
+    let mut config = Config::new();
+    config.epoch_interruption(true).memory_init_cow(true).max_wasm_stack(512 << 10).async_stack_size(1 << 20);
+    config
 }
 
 /// Starts the thread that advances the epoch of both pools until the last engine is dropped.
@@ -250,11 +262,25 @@ fn clamp(config: &EngineConfig, max_map_count: Option<u32>) -> (u32, u32) {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
     use super::*;
 
     #[test]
+    fn an_engine_without_slots_compiles_for_both_pools() {
+        let hash = |engine: &wasmtime::Engine| {
+            let mut hasher = DefaultHasher::new();
+            engine.precompile_compatibility_hash().hash(&mut hasher);
+            hasher.finish()
+        };
+        let compiler = hash(&wasmtime::Engine::new(&code_settings()).unwrap());
+        assert_eq!(compiler, hash(&Pool::new(1, 1, 8).unwrap().engine));
+        assert_eq!(compiler, hash(&Pool::new(1, 3, 128).unwrap().engine));
+    }
+
+    #[test]
     fn limits_slots_to_the_kernels_mappings() {
-        let asked = EngineConfig { slots: 20_000, scripted_slots: 400, cache_dir: None };
+        let asked = EngineConfig { slots: 20_000, scripted_slots: 400, ..EngineConfig::default() };
         let (compiled, scripted) = clamp(&asked, Some(65_530));
         assert_eq!(scripted, 400);
         assert_eq!(compiled, (65_530 - 5_000) / 6 - 800);

@@ -124,11 +124,7 @@ impl Inspected {
             anyhow::bail!("executor {file} was refused: {reason}");
         }
         let wasm = std::fs::read(path).with_context(|| file.to_owned())?;
-        let engine = EngineConfig {
-            slots: 1,
-            scripted_slots: 1,
-            cache_dir: config.executors.engine.cache_dir.clone(),
-        };
+        let engine = EngineConfig { slots: 1, scripted_slots: 1, ..config.executors.engine.clone() };
         let engine = Engine::new(&engine, Egress::new(talaria_egress::Config::default()))?;
         let component = Component::load(&engine, wasm, |_| ()).await.with_context(|| file.to_owned())?;
         // Required settings may be absent: no executor is configured yet.

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use talaria_engine::SessionKeys;
+use talaria_engine::{Compiler, SessionKeys};
 use talaria_executors::route::{Explanation, Query};
 use talaria_executors::{Executors, Services, Table};
 use talaria_hermes::SESSION_KEYS;
@@ -38,6 +38,10 @@ use config::{Config, ConfigError, Overrides};
 use output::Format;
 
 fn main() -> ExitCode {
+    // The engine starts this binary again to compile a component. Before anything else, which such a process must not do.
+    if let Some(code) = talaria_engine::compile_if_child() {
+        return code;
+    }
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(code) => return code,
@@ -193,6 +197,7 @@ fn trial_options(test: &ExecutorTest) -> TrialOptions {
         cassette: test.cassette.clone(),
         text: test.text.clone(),
         cache_dir: config::cache_dir(&env),
+        compiler: Compiler::this_program(),
         session_keys: SessionKeys(SESSION_KEYS),
         responder: Arc::new(|request, bearer| {
             Box::pin(async move { talaria_hermes::demo::answer(request, &bearer).await })

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use talaria_config::ConfigError;
-use talaria_engine::{EngineError, SessionKeys};
+use talaria_engine::{Compiler, EngineError, SessionKeys};
 use talaria_observe::logs::InitError;
 
 use crate::cassette_server::Responder;
@@ -20,6 +20,8 @@ pub struct TrialOptions {
     pub text: Option<String>,
     /// The folder for compiled components.
     pub cache_dir: Option<PathBuf>,
+    /// Where the component is compiled.
+    pub compiler: Compiler,
     /// The metadata keys that set session variables.
     pub session_keys: SessionKeys,
     /// Answers calls if there is no cassette.

@@ -73,8 +73,17 @@ impl Trial {
     /// # Errors
     /// If a file cannot be used, or the stub or the engine cannot start.
     pub async fn set_up(options: TrialOptions) -> Result<Self, TrialError> {
-        let TrialOptions { component, config, cassette, text, cache_dir, session_keys, responder, note } =
-            options;
+        let TrialOptions {
+            component,
+            config,
+            cassette,
+            text,
+            cache_dir,
+            compiler,
+            session_keys,
+            responder,
+            note,
+        } = options;
         let component = &component;
         let wasm =
             std::fs::read(component).map_err(|error| ConfigError::file(component, error.to_string()))?;
@@ -100,8 +109,8 @@ impl Trial {
         let calls_heard = Arc::clone(&timeline);
         let stub = StubUpstream { address, on_call: Arc::new(move |call| calls_heard.call(call)) };
         let egress = Egress::new(EgressConfig { stub_upstream: Some(stub), ..EgressConfig::default() });
-        let engine = Engine::new(&EngineConfig { slots: 4, scripted_slots: 2, cache_dir }, egress)?
-            .with_session_keys(session_keys);
+        let engine = EngineConfig { slots: 4, scripted_slots: 2, cache_dir, compiler };
+        let engine = Engine::new(&engine, egress)?.with_session_keys(session_keys);
         let replies = cassette.as_ref().map(|cassette| cassette.callbacks.clone()).unwrap_or_default();
         let callbacks = Arc::new(CassetteCallbacks::new(replies, Arc::clone(&timeline)));
         let lines = match (text, &cassette) {

@@ -33,7 +33,8 @@ impl Route for Only {
 
 async fn executor(plugin: &FakePlugin, callbacks: Arc<dyn Callbacks>) -> Arc<Executor> {
     let cache = std::env::current_exe().unwrap().parent().unwrap().join("rig-components");
-    let config = EngineConfig { slots: 1_100, scripted_slots: 1, cache_dir: Some(cache) };
+    let config =
+        EngineConfig { slots: 1_100, scripted_slots: 1, cache_dir: Some(cache), ..EngineConfig::default() };
     let engine = Engine::new(&config, Egress::new(Config::default())).unwrap();
     let component = Component::load(&engine, guest("plugin-callback"), |_| ()).await.unwrap();
     let mut settings = serde_json::Map::new();

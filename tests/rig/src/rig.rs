@@ -83,7 +83,12 @@ impl Rig {
         static ENGINE: OnceCell<Engine> = OnceCell::const_new();
         ENGINE
             .get_or_init(|| async {
-                let config = EngineConfig { slots: 600, scripted_slots: 10, cache_dir: cache_dir() };
+                let config = EngineConfig {
+                    slots: 600,
+                    scripted_slots: 10,
+                    cache_dir: cache_dir(),
+                    ..EngineConfig::default()
+                };
                 let engine = Engine::new(&config, Egress::new(Config::default())).expect("an engine");
                 engine.with_session_keys(SessionKeys(SESSION_KEYS))
             })

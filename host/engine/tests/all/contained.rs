@@ -137,7 +137,7 @@ async fn only_faults_of_the_component_itself_count_against_it() {
 /// An engine with few slots, so that a slot that is not released shows at once.
 async fn narrow(slots: u32, concurrency: usize) -> Arc<Executor> {
     let cache = std::env::current_exe().unwrap().parent().unwrap().join("rig-components");
-    let config = EngineConfig { slots, scripted_slots: 1, cache_dir: Some(cache) };
+    let config = EngineConfig { slots, scripted_slots: 1, cache_dir: Some(cache), ..EngineConfig::default() };
     let engine = Engine::new(&config, Egress::new(Config::default())).unwrap();
     let component = Component::load(&engine, guest("probe"), |_| ()).await.unwrap();
     Arc::new(Executor::new(Spec {

@@ -103,7 +103,12 @@ async fn settings_must_fit_the_components_schema() {
 }
 
 fn engine(cache: &Path) -> Engine {
-    let config = EngineConfig { slots: 4, scripted_slots: 1, cache_dir: Some(cache.to_owned()) };
+    let config = EngineConfig {
+        slots: 4,
+        scripted_slots: 1,
+        cache_dir: Some(cache.to_owned()),
+        ..EngineConfig::default()
+    };
     Engine::new(&config, Egress::new(Config::default())).unwrap()
 }
 

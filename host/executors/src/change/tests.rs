@@ -102,7 +102,12 @@ impl Rig {
             caller_may_choose: false,
             routes: Vec::new(),
             probe_every: Duration::from_secs(3600),
-            engine: EngineConfig { slots: 4, scripted_slots: 1, cache_dir: Some(base.join("cache")) },
+            engine: EngineConfig {
+                slots: 4,
+                scripted_slots: 1,
+                cache_dir: Some(base.join("cache")),
+                ..EngineConfig::default()
+            },
             session_keys: SessionKeys::default(),
             replies: Replies::default(),
             oci: talaria_oci::Options {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use talaria_config::{ConfigError, Problem, nearest};
-use talaria_engine::{EngineConfig, SessionKeys};
+use talaria_engine::{Compiler, EngineConfig, SessionKeys};
 use talaria_executors::config::{Files, Folder, Resolver};
 use talaria_executors::route::{NOT_RULES, label};
 use talaria_executors::{Builtins, Executor, ExecutorName, FailMode, Fallback};
@@ -73,6 +73,7 @@ impl Loader<'_> {
             slots: file.engine.slots.get(),
             scripted_slots: file.engine.scripted_slots.get(),
             cache_dir,
+            compiler: Compiler::this_program(),
         };
         let config = talaria_executors::Config {
             fixed,

@@ -161,7 +161,8 @@ async fn a_granted_name_that_resolves_to_a_private_address_is_denied() {
     let names = Names::Given(Arc::new(|_name| vec!["127.0.0.1".parse().unwrap()]));
     let egress = Egress::new(Config { names, ..Config::default() });
     let cache = std::env::current_exe().unwrap().parent().unwrap().join("rig-components");
-    let engine = EngineConfig { slots: 2, scripted_slots: 1, cache_dir: Some(cache) };
+    let engine =
+        EngineConfig { slots: 2, scripted_slots: 1, cache_dir: Some(cache), ..EngineConfig::default() };
     let engine = Engine::new(&engine, egress).unwrap();
     let component = Arc::new(Component::load(&engine, guest("hostile"), |_| ()).await.unwrap());
     for (private, answer) in

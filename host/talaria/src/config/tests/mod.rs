@@ -78,7 +78,7 @@ impl Given {
 /// A built-in component, loaded.
 fn component(config: &Config, name: &str) -> Component {
     let wasm = config.executors.builtins.get(name).expect("a built-in component").wasm;
-    let engine = EngineConfig { slots: 1, scripted_slots: 1, cache_dir: None };
+    let engine = EngineConfig { slots: 1, scripted_slots: 1, ..EngineConfig::default() };
     let engine = Engine::new(&engine, Egress::new(talaria_egress::Config::default())).expect("an engine");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(Component::load(&engine, wasm, |_| ())).expect("it loads")
