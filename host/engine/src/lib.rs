@@ -18,6 +18,7 @@ mod pool;
 mod schema;
 mod session;
 mod settings;
+mod size;
 mod transcript;
 
 pub use cache::UntrustedFolder;
