@@ -30,7 +30,7 @@ pub struct Limits {
     /// Bytes that the guest may pass to the host in one call, such as a reply, a request body or an event.
     pub call_bytes: usize,
     /// Events, questions and checkpoints that one turn may add to its task. The default is enough for an answer of
-    /// 128,000 tokens that arrives token by token, and half as many other events.
+    /// 128,000 tokens that arrives token by token.
     pub events: u32,
     /// Bytes that one turn may give the host to store or log: its events, questions, checkpoints, state, spans, log
     /// lines and answer, each with a fixed part (see `host::budget`).

@@ -66,7 +66,7 @@ async fn every_guest_gets_its_whole_computing_time() {
 async fn a_million_events_are_bounded_by_their_bytes() {
     let limits = Limits { output_bytes: 1_000_000, ..Limits::default() };
     let ran = hostile().await.limits(limits).run("emit 1000000").await;
-    assert_eq!(ran.text(), "3891", "each has 257 bytes");
+    assert_eq!(ran.text(), "3115", "each costs 321 bytes");
 }
 
 #[tokio::test]
