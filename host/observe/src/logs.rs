@@ -1,9 +1,10 @@
 //! Writes log events to stderr, as text for people or as JSON for machines, every line scrubbed.
 //!
-//! An event is one line. Control characters in messages, fields and spans are escaped, a guest's and the host's own, so that no
-//! text can add a line of its own or move the cursor of a terminal. That is done here, where the formatted line leaves
-//! the process, because a rule for each field would be forgotten for the next one. The formatter's colours are the only
-//! escape sequences that pass, and only to a terminal. The JSON formatter escapes by itself.
+//! An event is one line. Control characters in messages, fields and spans are escaped, those of the host as well as
+//! those of guests, so that no text can add a line of its own or move the cursor of a terminal. That is done here, where
+//! the formatted line leaves the process, because a rule for each field would be forgotten for the next one. The
+//! formatter's colours are the only escape sequences that pass, and only to a terminal. The JSON formatter escapes by
+//! itself.
 
 use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
