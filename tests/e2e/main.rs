@@ -28,6 +28,7 @@ mod durable;
 mod examples;
 mod examples_workspace;
 mod first_executor;
+mod flood;
 mod hermes;
 mod hermes_runs;
 mod image;

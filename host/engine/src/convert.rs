@@ -1,6 +1,7 @@
 //! Conversion between the types of the domain and those of the contract.
 //!
-//! Every string from a guest is redacted here. The nesting of a guest's JSON is limited.
+//! Every string from a guest is redacted here. The nesting of a guest's JSON is limited, and so is the size of the tree
+//! that it becomes.
 
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use talaria_turns::{
 use tokio::time::Instant;
 
 use crate::contract::bindings::talaria::executor::types as wit;
+use crate::host::pieces::is_open_text;
+use crate::size;
 
 /// The maximum nesting depth of a guest's JSON, the same as for requests.
 const MAX_DEPTH: usize = 100;
@@ -120,30 +123,36 @@ pub(crate) fn failure_kind(kind: wit::FailureKind) -> FailureKind {
 }
 
 pub(crate) fn parts(parts: Vec<wit::Part>, replies: &ReplyRedactor) -> Result<Vec<Part>, String> {
-    parts
-        .into_iter()
-        .map(|part| {
-            Ok(Part {
-                content: match part.content {
-                    wit::Content::Text(text) => Content::Text(replies.text(text)),
-                    wit::Content::Data(data) => Content::Data(json("part.data", &data, replies)?),
-                    wit::Content::Uri(uri) => Content::Uri(replies.text(uri)),
-                    wit::Content::Bytes(bytes) => Content::Bytes(replies.bytes(bytes)),
-                },
-                media_type: part.media_type.map(|text| replies.text(text)),
-                filename: part.filename.map(|text| replies.text(text)),
-                metadata: metadata("part.metadata", part.metadata, replies)?,
-            })
-        })
-        .collect()
+    let parts = piece_parts(parts, replies)?.into_iter().map(|mut part| {
+        if let (true, Content::Text(text)) = (is_open_text(&part), &mut part.content) {
+            *text = replies.text(std::mem::take(text));
+        }
+        part
+    });
+    Ok(parts.collect())
 }
 
-pub(crate) fn part_size(part: &wit::Part) -> usize {
-    let content = match &part.content {
-        wit::Content::Text(text) | wit::Content::Data(text) | wit::Content::Uri(text) => text.len(),
-        wit::Content::Bytes(bytes) => bytes.len(),
+/// Converts the parts of a piece of an artifact. [Open text](is_open_text) is not redacted yet: it may end, or begin, in
+/// the middle of a secret.
+pub(crate) fn piece_parts(parts: Vec<wit::Part>, replies: &ReplyRedactor) -> Result<Vec<Part>, String> {
+    let convert = |part: wit::Part| {
+        let mut part = Part {
+            content: match part.content {
+                wit::Content::Text(text) => Content::Text(text),
+                wit::Content::Data(data) => Content::Data(json("part.data", &data, replies)?),
+                wit::Content::Uri(uri) => Content::Uri(replies.text(uri)),
+                wit::Content::Bytes(bytes) => Content::Bytes(replies.bytes(bytes)),
+            },
+            media_type: part.media_type.map(|text| replies.text(text)),
+            filename: part.filename.map(|text| replies.text(text)),
+            metadata: metadata("part.metadata", part.metadata, replies)?,
+        };
+        if let (false, Content::Text(text)) = (is_open_text(&part), &mut part.content) {
+            *text = replies.text(std::mem::take(text));
+        }
+        Ok(part)
     };
-    content + part.metadata.as_ref().map_or(0, String::len)
+    parts.into_iter().map(convert).collect()
 }
 
 pub(crate) fn metadata(
@@ -162,6 +171,7 @@ pub(crate) fn metadata(
 ///
 /// The nesting is limited as in requests: a store wraps the value in some more levels and can read back at most 128.
 pub(crate) fn json(field: &str, text: &str, replies: &ReplyRedactor) -> Result<Value, String> {
+    size::check_tree(field, text)?;
     let mut value = serde_json::from_str(text).map_err(|error| format!("{field} is not JSON: {error}"))?;
     match redact(&mut value, replies, MAX_DEPTH) {
         true => Ok(value),

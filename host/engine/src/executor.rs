@@ -1,6 +1,7 @@
 //! An executor: a component with settings, a grant and limits. Every call gets its own instance.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,14 +15,14 @@ use talaria_redact::ReplyRedactor;
 use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn, Workspaces};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
-use tracing::{debug, warn};
+use tracing::warn;
 use wasmtime::component::TypedFunc;
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap};
 
 use crate::component::Component;
 use crate::contract::bindings::talaria::executor::types as wit;
 use crate::convert;
-use crate::host::log::Log;
+use crate::host::log::{Log, MAX_LINE};
 use crate::host::{About, Ctx, Purpose};
 use crate::limits::{Limits, Wasi};
 
@@ -210,14 +211,11 @@ impl Executor {
         let ctx = Ctx::new(Purpose::Probe(Arc::clone(&self.shared)), &limits, self.cpu_permits());
         let result = call(self.component.pre.engine(), ctx, SETUP, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
-            instance.talaria_executor_strategy().call_setup(store, &context).await
+            let result = instance.talaria_executor_strategy().call_setup(&mut *store, &context).await?;
+            Ok(result.map_err(|failure| store.data_mut().failure(failure)))
         })
         .await;
-        match result {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(failure)) => Err(self.review(failure)),
-            Err(end) => Err(self.ended(&end)),
-        }
+        result.unwrap_or_else(|end| Err(self.ended(&end)))
     }
 
     async fn run(&self, turn: Turn, scope: Scope, deadline: Instant) -> Result<Outcome, Failure> {
@@ -235,17 +233,18 @@ impl Executor {
             let instance = pre.instance_pre().instantiate_async(&mut *store).await?;
             let execute: Execute<'_> = instance.get_typed_func(&mut *store, execute)?;
             let (result,) = execute.call_async(&mut *store, (&turn,)).await?;
+            let ctx = store.data_mut();
             // The redactor holds back text that could be the beginning of a secret.
-            store.data_mut().flush().await;
-            Ok(result)
+            ctx.flush().await;
+            Ok(result.map(|outcome| ctx.outcome(outcome)).map_err(|failure| ctx.failure(failure)))
         })
         .await;
         match result {
-            Ok(Ok(outcome)) => convert::outcome(outcome, &self.shared.replies).map_err(|why| {
+            Ok(Ok(outcome)) => outcome.map_err(|why| {
                 self.blame(Fault::Answer);
-                Failure::new(FailureKind::Internal, format!("the executor's answer is malformed: {why}"))
+                Failure::new(FailureKind::Internal, why)
             }),
-            Ok(Err(failure)) => Err(self.review(failure)),
+            Ok(Err(failure)) => Err(failure),
             Err(End::Deadline { computing, .. }) => {
                 Err(self.ended(&End::Deadline { after: self.shared.limits.deadline, computing }))
             }
@@ -260,19 +259,6 @@ impl Executor {
     pub(crate) fn blame(&self, fault: Fault) {
         if let Some(report) = &self.on_fault {
             report(fault);
-        }
-    }
-
-    /// Converts a failure that the guest reported into one for the caller. Its details go to the log only.
-    pub(crate) fn review(&self, failure: wit::Failure) -> Failure {
-        if let Some(details) = &failure.details {
-            let details = self.shared.replies.redactor().all(details);
-            debug!(executor = self.shared.name, %details, "failure reported by the guest");
-        }
-        Failure {
-            kind: convert::failure_kind(failure.kind),
-            message: self.shared.replies.error(failure.message),
-            retryable: failure.retryable,
         }
     }
 
@@ -346,14 +332,11 @@ impl talaria_turns::Executor for Executor {
         let result = Box::pin(call(self.component.pre.engine(), ctx, CANCEL, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
             let strategy = instance.talaria_executor_strategy();
-            strategy.call_cancel(store, &turn, turn.checkpoint.as_deref()).await
+            let result = strategy.call_cancel(&mut *store, &turn, turn.checkpoint.as_deref()).await?;
+            Ok(result.map_err(|failure| store.data_mut().failure(failure)))
         }))
         .await;
-        match result {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(failure)) => Err(self.review(failure)),
-            Err(end) => Err(self.ended(&end)),
-        }
+        result.unwrap_or_else(|end| Err(self.ended(&end)))
     }
 }
 
@@ -415,10 +398,11 @@ pub(crate) async fn call<T>(
     });
     store.epoch_deadline_callback(|mut cx| Ok(cx.data_mut().cpu.tick()));
 
-    let inside = store.data().cpu.inside();
+    let (inside, meter) = (store.data().cpu.inside(), store.data().cpu.meter());
     let (ended, computing) = {
-        let mut called = pin!(tokio::time::timeout(within, guest(&mut store)));
-        let ended = called.as_mut().await;
+        let mut called = pin!(guest(&mut store));
+        let called = poll_fn(|context| meter.poll(called.as_mut(), context));
+        let ended = tokio::time::timeout(within, called).await;
         // Read `inside` before the call is dropped: the drop unwinds the guest and clears it.
         (ended, inside.load(Ordering::Relaxed))
     };
@@ -440,9 +424,8 @@ fn end(error: &wasmtime::Error, ctx: &Ctx, limits: &Limits) -> End {
         return End::Cpu(limits.cpu);
     }
     let stderr = ctx.stderr_text();
-    End::Trap(if stderr.is_empty() {
-        format!("{error:#}")
-    } else {
-        format!("{stderr} ({:#})", error.root_cause())
-    })
+    // A backtrace has the names of functions, which a component chooses.
+    let trap =
+        if stderr.is_empty() { format!("{error:#}") } else { format!("{stderr} ({:#})", error.root_cause()) };
+    End::Trap(ctx.for_log(&trap, MAX_LINE))
 }

@@ -19,6 +19,7 @@ mod pool;
 mod schema;
 mod session;
 mod settings;
+mod size;
 mod transcript;
 
 pub use cache::UntrustedFolder;

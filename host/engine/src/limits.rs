@@ -4,8 +4,10 @@
 //! has used up its CPU budget is interrupted.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -16,7 +18,8 @@ use wasmtime::{CallHook, ResourceLimiter, Result, UpdateDeadline};
 pub struct Limits {
     /// Wall-clock time of a turn, both waiting and computing. 600 s is enough for an agent that calls slow tools.
     pub deadline: Duration,
-    /// CPU time in the guest's own code. Turns mostly wait for an upstream; one that computes for a minute is stuck.
+    /// CPU time in the guest's own code and in the host's work for it. Turns mostly wait for an upstream; one that
+    /// computes for a minute is stuck.
     pub cpu: Duration,
     /// Bytes of linear memory. Rust guests need two or three MiB plus the size of their prompts.
     pub memory: usize,
@@ -26,8 +29,12 @@ pub struct Limits {
     pub queue: usize,
     /// Bytes that the guest may pass to the host in one call, such as a reply, a request body or an event.
     pub call_bytes: usize,
-    /// Bytes of events that one turn may emit.
-    pub emit_bytes: usize,
+    /// Events, questions and checkpoints that one turn may add to its task. The default is enough for an answer of
+    /// 128,000 tokens that arrives token by token.
+    pub events: u32,
+    /// Bytes that one turn may give the host to store or log: its events, questions, checkpoints, state, spans, log
+    /// lines and answer, each with a fixed part (see `host::budget`).
+    pub output_bytes: usize,
     /// Outbound calls that one turn may make. A turn that polls every second until its deadline stays below the
     /// default.
     pub calls: u32,
@@ -75,7 +82,8 @@ impl Default for Limits {
             concurrency: 1_000,
             queue: 1_000,
             call_bytes: 16 << 20,
-            emit_bytes: 64 << 20,
+            events: 200_000,
+            output_bytes: 64 << 20,
             calls: 1_000,
             connections: 16,
             sent_bytes: 64 << 20,
@@ -122,50 +130,46 @@ impl ResourceLimiter for Memory {
     }
 }
 
-/// Measures the time in the guest's code and shares the runtime's threads between guests that compute.
+/// Measures the CPU time of a call, and shares the runtime's threads between guests that compute.
 ///
-/// Counting ticks would overcharge a guest that wakes often, so the clock is read whenever the guest is entered or
-/// left. The engine leaves the guest for a tick in the same way as for a host call, so a guest is not charged while it
-/// yields.
+/// The clock runs while the call's future is polled, so that everything counts that is done on the guest's behalf: its
+/// own code, and the host's work to copy, parse, convert and redact what it passes. Nothing counts while it waits.
+/// Counting ticks would overcharge a guest that wakes often. Stopping the clock in host calls would make the host's
+/// work free, and a guest could have it repeated without end.
 ///
 /// A guest that computes for longer than a tick needs a permit to continue. There is one permit fewer than there are
 /// threads, so one thread is always free for other work, however many guests compute. A guest returns its permit at
-/// every tick, and waiting guests get permits in the order in which they asked.
+/// every tick and whenever it waits, and waiting guests get permits in the order in which they asked.
 pub(crate) struct Cpu {
     budget: Duration,
-    used: Duration,
-    entered: Option<Instant>,
+    meter: Meter,
     /// Whether the guest's own code is running or ready to run. Shared, because `executor::call` reads it while the
     /// store is borrowed by the guest's future.
     inside: Arc<AtomicBool>,
     permits: Arc<Semaphore>,
-    held: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
-    may_hold: bool,
 }
+
+/// The clock of a call. Shared, because `executor::call` polls the future that borrows the store.
+#[derive(Clone, Default)]
+pub(crate) struct Meter(Arc<Mutex<Reading>>);
+
+#[derive(Default)]
+struct Reading {
+    used: Duration,
+    polled_since: Option<Instant>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+/// A poll that is under way.
+struct Polling<'a>(&'a Meter);
 
 impl Cpu {
     pub(crate) fn new(budget: Duration, permits: Arc<Semaphore>) -> Self {
-        Self {
-            budget,
-            used: Duration::ZERO,
-            entered: None,
-            inside: Arc::default(),
-            permits,
-            held: Arc::default(),
-            may_hold: false,
-        }
+        Self { budget, meter: Meter::default(), inside: Arc::default(), permits }
     }
 
     pub(crate) fn hook(&mut self, hook: CallHook) {
         self.inside.store(hook.exiting_host(), Ordering::Relaxed);
-        if hook.entering_host() {
-            self.used += self.entered.take().map_or(Duration::ZERO, |since| since.elapsed());
-            if std::mem::take(&mut self.may_hold) {
-                *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            }
-        } else {
-            self.entered = Some(Instant::now());
-        }
     }
 
     /// Handles a tick: yields to others, or interrupts a guest whose budget is used up.
@@ -175,8 +179,7 @@ impl Cpu {
         if self.exhausted() {
             return UpdateDeadline::Interrupt;
         }
-        self.may_hold = true;
-        let (permits, held) = (Arc::clone(&self.permits), Arc::clone(&self.held));
+        let (permits, meter) = (Arc::clone(&self.permits), self.meter.clone());
         UpdateDeadline::YieldCustom(
             1,
             Box::pin(async move {
@@ -184,7 +187,7 @@ impl Cpu {
                 // ready.
                 tokio::task::yield_now().await;
                 if let Ok(permit) = permits.acquire_owned().await {
-                    *held.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
+                    meter.lock().permit = Some(permit);
                 }
             }),
         )
@@ -194,8 +197,39 @@ impl Cpu {
         Arc::clone(&self.inside)
     }
 
+    pub(crate) fn meter(&self) -> Meter {
+        self.meter.clone()
+    }
+
     pub(crate) fn exhausted(&self) -> bool {
-        self.used + self.entered.map_or(Duration::ZERO, |since| since.elapsed()) > self.budget
+        self.meter.used() > self.budget
+    }
+}
+
+impl Meter {
+    /// Polls the future of a call with the clock running.
+    pub(crate) fn poll<F: Future>(&self, call: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.lock().polled_since = Some(Instant::now());
+        let _polling = Polling(self);
+        call.poll(context)
+    }
+
+    fn used(&self) -> Duration {
+        let reading = self.lock();
+        reading.used + reading.polled_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Reading> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        let mut reading = self.0.lock();
+        let polled = reading.polled_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        reading.used += polled;
+        reading.permit = None;
     }
 }
 
@@ -235,6 +269,34 @@ mod tests {
         assert!(!memory.memory_growing(0, 50, None).unwrap(), "a second memory");
         assert!(memory.limit_hit);
         assert!(memory.memory_growing(60, 100, None).unwrap());
+    }
+
+    #[tokio::test]
+    async fn the_clock_of_a_call_runs_while_it_is_polled_and_stops_while_it_waits() {
+        let cpu = Cpu::new(Duration::from_secs(60), Arc::new(Semaphore::new(1)));
+        let meter = cpu.meter();
+        let mut call = std::pin::pin!(async {
+            std::thread::sleep(Duration::from_millis(20));
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        });
+        std::future::poll_fn(|context| meter.poll(call.as_mut(), context)).await;
+        let used = meter.used();
+        assert!((Duration::from_millis(20)..Duration::from_millis(200)).contains(&used), "{used:?}");
+        assert!(!cpu.exhausted());
+        assert!(Cpu { budget: used / 2, ..cpu }.exhausted());
+    }
+
+    #[tokio::test]
+    async fn a_call_keeps_its_permit_until_it_waits() {
+        let cpu = Cpu::new(Duration::from_secs(60), Arc::new(Semaphore::new(1)));
+        let (meter, permits) = (cpu.meter(), Arc::clone(&cpu.permits));
+        let mut call = std::pin::pin!(async {
+            meter.lock().permit = Arc::clone(&permits).try_acquire_owned().ok();
+            assert_eq!(permits.available_permits(), 0, "it computes");
+            tokio::task::yield_now().await;
+            assert_eq!(permits.available_permits(), 1, "it waited");
+        });
+        std::future::poll_fn(|context| meter.poll(call.as_mut(), context)).await;
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The transcript of an executor's upstream, for components that export one.
 //!
 //! A read is a call like a probe: it gets its own instance and the executor's grant, and it belongs to no turn. It is
-//! limited by [`READ`], by the bytes that a guest may pass in one call, and by the requested number of lines.
-//! Everything in the result is scrubbed.
+//! limited by [`READ`], by the bytes that a guest may pass in one call, by the requested number of lines, and by a budget
+//! as large as that of a turn. Everything in the result is scrubbed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use talaria_redact::{Replies, ReplyRedactor};
 use talaria_turns::{Failure, FailureKind, Metadata, Timestamp};
 
 use crate::contract::transcript::exports::talaria::executor::transcript as wit;
@@ -58,35 +59,49 @@ impl Executor {
         let ctx = Ctx::new(Purpose::Probe(Arc::clone(&self.shared)), &limits, self.cpu_permits());
         let result = Box::pin(call(pre.engine(), ctx, READ, async |store| {
             let instance = pre.instantiate_async(&mut *store).await?;
-            instance.talaria_executor_transcript().call_read(store, &query).await
+            let result = instance.talaria_executor_transcript().call_read(&mut *store, &query).await?;
+            let ctx = store.data_mut();
+            Ok(result
+                .map(|page| ctx.page(page, Wanted { since, limit }))
+                .map_err(|failure| ctx.failure(failure)))
         }))
         .await;
         match result {
-            Ok(Ok(page)) => self.page(page, since, limit).map_err(|why| {
+            Ok(Ok(page)) => page.map_err(|why| {
                 self.blame(Fault::Answer);
-                Failure::new(FailureKind::Internal, format!("the executor's transcript is malformed: {why}"))
+                Failure::new(FailureKind::Internal, why)
             }),
-            Ok(Err(failure)) => Err(self.review(failure)),
+            Ok(Err(failure)) => Err(failure),
             Err(end) => Err(self.ended(&end)),
         }
     }
+}
 
-    fn page(&self, page: wit::Page, since: u32, limit: u32) -> Result<Page, String> {
+/// The lines that were asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    since: u32,
+    limit: u32,
+}
+
+impl Wanted {
+    pub(crate) fn page(self, page: wit::Page, replies: &ReplyRedactor) -> Result<Page, String> {
+        let Self { since, limit } = self;
         let sorted = page.lines.is_sorted_by(|before, after| before.number < after.number);
         let wanted = page.lines.first().is_none_or(|first| first.number >= since);
         if !sorted || !wanted || page.lines.len() > limit as usize {
             return Err("its lines are not those that were asked for, in their order".into());
         }
-        let replies = &self.shared.replies;
-        let redactor = replies.redactor();
+        // A transcript leaves the machine, and nobody needs it to the letter.
+        let replies = ReplyRedactor::new(replies.redactor().clone(), Replies::Shapes);
         let line = |line: wit::Line| {
             Ok(Line {
                 number: line.number,
-                kind: redactor.all(&line.kind).into_owned(),
+                kind: replies.text(line.kind),
                 at: line.at_ms.and_then(timestamp),
-                session: redactor.all(&line.session).into_owned(),
-                text: redactor.all(&line.text).into_owned(),
-                metadata: convert::metadata("line.metadata", line.metadata, replies)?,
+                session: replies.text(line.session),
+                text: replies.text(line.text),
+                metadata: convert::metadata("line.metadata", line.metadata, &replies)?,
             })
         };
         let lines = page.lines.into_iter().map(line).collect::<Result<_, String>>()?;

@@ -1,6 +1,6 @@
 //! Logs and metrics.
 //!
-//! - [`logs::init`] writes events to stderr, each line redacted.
+//! - [`logs::init`] writes events to stderr, each redacted and on one line.
 //! - [`tap()`] passes events to a command that displays them itself.
 //! - [`metrics`] are numbers for Prometheus, without any content of messages.
 
@@ -8,6 +8,7 @@
 
 pub mod logs;
 pub mod metrics;
+mod one_line;
 mod tap;
 
 pub use tap::{Line, tap};

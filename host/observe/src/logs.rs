@@ -1,12 +1,20 @@
 //! Writes log events to stderr, as text for people or as JSON for machines, every line scrubbed.
+//!
+//! An event is one line. Control characters in messages, fields and spans are escaped, those of the host as well as
+//! those of guests, so that no text can add a line of its own or move the cursor of a terminal. That is done here, where
+//! the formatted line leaves the process, because a rule for each field would be forgotten for the next one. The
+//! formatter's colours are the only escape sequences that pass, and only to a terminal. The JSON formatter escapes by
+//! itself.
 
 use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
 
+use talaria_redact::Redactor;
+use tracing::Dispatch;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use talaria_redact::Redactor;
+use crate::one_line::{Colours, one_line};
 
 /// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,18 +48,46 @@ pub enum InitError {
     },
 }
 
-/// A writer that scrubs every line.
-struct Scrubbed<W>(W);
+/// A writer that scrubs every line, and keeps it on one line if it is text.
+struct Scrubbed<W> {
+    to: W,
+    /// `None` for JSON.
+    text: Option<Colours>,
+}
 
 /// Starts the logs of this process, once. The filter has the form of `RUST_LOG`, for example `info,talaria=debug`.
 pub fn init(format: Format, filter: &str) -> Result<(), InitError> {
-    let filter = parse_filter(filter)?;
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Scrubbed(io::stderr));
-    match format {
-        Format::Text => logs.with_ansi(io::stderr().is_terminal()).compact().try_init(),
-        Format::Json => logs.json().flatten_event(true).try_init(),
-    }
-    .map_err(|_already| InitError::AlreadyStarted)
+    let logs = dispatch(format, filter, io::stderr, io::stderr().is_terminal())?;
+    tracing::dispatcher::set_global_default(logs).map_err(|_already| InitError::AlreadyStarted)
+}
+
+/// The logs, written to something other than stderr and without colours, for tests of what is logged.
+///
+/// # Errors
+/// [`InitError::Filter`].
+pub fn written_to<W: Write + 'static>(
+    writer: impl Fn() -> W + Send + Sync + 'static,
+    format: Format,
+    filter: &str,
+) -> Result<Dispatch, InitError> {
+    dispatch(format, filter, writer, false)
+}
+
+fn dispatch<W: Write + 'static>(
+    format: Format,
+    filter: &str,
+    to: impl Fn() -> W + Send + Sync + 'static,
+    is_terminal: bool,
+) -> Result<Dispatch, InitError> {
+    let logs = tracing_subscriber::fmt().with_env_filter(parse_filter(filter)?);
+    let text = if is_terminal { Colours::Keep } else { Colours::Escape };
+    Ok(match format {
+        Format::Text => {
+            let logs = logs.with_writer(Scrubbed { to, text: Some(text) });
+            logs.with_ansi(is_terminal).compact().into()
+        }
+        Format::Json => logs.with_writer(Scrubbed { to, text: None }).json().flatten_event(true).into(),
+    })
 }
 
 pub(crate) fn parse_filter(filter: &str) -> Result<EnvFilter, InitError> {
@@ -79,19 +115,28 @@ impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for Scrubbed<M> {
     type Writer = Scrubbed<M::Writer>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Scrubbed(self.0.make_writer())
+        Scrubbed { to: self.to.make_writer(), text: self.text }
     }
 }
 
-/// Every event is written with one call, so no secret is split between two calls.
+/// Every event is written with one call, so no secret is split between two calls, and only the last character of a call
+/// ends a line.
 impl<W: Write> Write for Scrubbed<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.write_all(Redactor::process().all(&String::from_utf8_lossy(line)).as_bytes())?;
+        let text = String::from_utf8_lossy(line);
+        let scrubbed = Redactor::process().all(&text);
+        match self.text {
+            None => self.to.write_all(scrubbed.as_bytes())?,
+            Some(colours) => {
+                let (line, end) = scrubbed.strip_suffix('\n').map_or((&*scrubbed, ""), |line| (line, "\n"));
+                self.to.write_all(format!("{}{end}", one_line(line, colours)).as_bytes())?;
+            }
+        }
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.to.flush()
     }
 }
 

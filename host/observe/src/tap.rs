@@ -2,13 +2,14 @@
 
 use std::fmt::{self, Write as _};
 
+use talaria_redact::Redactor;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::logs::{self, InitError};
-use talaria_redact::Redactor;
+use crate::one_line::{Colours, one_line};
 
 /// A log event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,9 +18,9 @@ pub struct Line {
     pub target: &'static str,
     /// Its level.
     pub level: tracing::Level,
-    /// The message, scrubbed.
+    /// The message, scrubbed and on one line.
     pub message: String,
-    /// The fields as `name=value`, separated by spaces, scrubbed.
+    /// The fields as `name=value`, separated by spaces, scrubbed and on one line.
     pub fields: String,
 }
 
@@ -38,13 +39,14 @@ struct Tap<F>(F);
 
 impl<S: Subscriber, F: Fn(Line) + 'static> Layer<S> for Tap<F> {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let redactor = Redactor::process();
         let mut fields = Fields::default();
         event.record(&mut fields);
         (self.0)(Line {
             target: event.metadata().target(),
             level: *event.metadata().level(),
-            message: Redactor::process().all(&fields.message).into_owned(),
-            fields: Redactor::process().all(&fields.others).into_owned(),
+            message: one_line(&redactor.all(&fields.message), Colours::Escape).into_owned(),
+            fields: one_line(&redactor.all(&fields.others), Colours::Escape).into_owned(),
         });
     }
 }
@@ -88,11 +90,11 @@ mod tests {
         let heard = Arc::clone(&lines);
         let tap = tracing_subscriber::registry().with(Tap(move |line| heard.lock().unwrap().push(line)));
         tracing::subscriber::with_default(tap, || {
-            tracing::warn!(target: "guest", header = "Bearer abcdefghij", count = 3, "called {}", "it");
+            tracing::warn!(target: "guest", header = "Bearer abcdefghij", count = 3, "called {}", "it\nagain");
         });
         let lines = lines.lock().unwrap();
         let [Line { target, level, message, fields }] = lines.as_slice() else { panic!("{lines:?}") };
-        assert_eq!((*target, *level, message.as_str()), ("guest", tracing::Level::WARN, "called it"));
+        assert_eq!((*target, *level, message.as_str()), ("guest", tracing::Level::WARN, "called it\\nagain"));
         assert_eq!(fields, "header=Bearer [REDACTED:bearer_token] count=3");
     }
 }

@@ -25,7 +25,9 @@ pub(crate) async fn beside() -> Result<Vec<Row>> {
     let url = format!("{}/x", gateway.base_url());
     let probe = Rig::new("probe").await;
     let hostile = Rig::new("hostile").await.setting("base_url", gateway.base_url());
-    let hostile = hostile.limits(Limits { calls: u32::MAX, emit_bytes: usize::MAX, ..Limits::default() });
+    let unlimited =
+        Limits { calls: u32::MAX, events: u32::MAX, output_bytes: usize::MAX, ..Limits::default() };
+    let hostile = hostile.limits(unlimited);
     // Warm up.
     turns(&probe, TURNS / 4).await?;
     let (alone, _) = turns(&probe, TURNS).await?;

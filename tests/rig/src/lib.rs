@@ -12,10 +12,13 @@
     reason = "test support: a panic is a failed test"
 )]
 
+mod logged;
 mod mail;
 mod rig;
 mod trace;
 
+pub use logged::Logged;
 pub use mail::MailHost;
 pub use rig::{Ran, Rig};
+pub use talaria_observe::logs::Format;
 pub use trace::Trace;

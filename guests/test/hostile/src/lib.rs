@@ -1,5 +1,7 @@
 //! Attacks the host as its prompt says, `VERB [ARGUMENT]`, for the host's tests. Each verb attacks one promise.
 
+mod flood;
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use talaria_guest::events::{self, Event};
@@ -29,6 +31,12 @@ impl Executor for Hostile {
         let (verb, argument) = turn.text.split_once(' ').unwrap_or((&turn.text, ""));
         let (first, second) = argument.split_once(' ').unwrap_or((argument, ""));
         let number = first.parse().unwrap_or(0_usize);
+        if verb == "fail" {
+            return Err(Failure::new(FailureKind::Internal, "x".repeat(number)));
+        }
+        if let Some(outcome) = flood::outcome(verb, number) {
+            return Ok(outcome);
+        }
         Ok(Outcome::text(match verb {
             "spin" => loop {
                 core::hint::black_box(0);
@@ -143,7 +151,10 @@ impl Executor for Hostile {
                 use std::hash::{BuildHasher as _, RandomState};
                 RandomState::new().hash_one(1).to_string()
             }
-            _ => return Err(Failure::new(FailureKind::InvalidTurn, format!("no verb {verb}"))),
+            _ => match flood::run(verb, number, second) {
+                Some(said) => said,
+                None => return Err(Failure::new(FailureKind::InvalidTurn, format!("no verb {verb}"))),
+            },
         }))
     }
 }

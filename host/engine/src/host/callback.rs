@@ -12,6 +12,7 @@ use wasmtime::component::Resource;
 
 use super::{Ctx, unless_cancelled};
 use crate::contract::bindings::talaria::executor::callback as wit;
+use crate::size::{ENTRY, Size};
 
 /// An expected reply. Dropping it withdraws the expectation.
 #[expect(unreachable_pub, reason = "the generated bindings export it again")]
@@ -66,15 +67,17 @@ impl Ctx {
         within: Option<Duration>,
     ) -> Result<Pending, wit::Error> {
         let callbacks = Arc::clone(self.callbacks()?);
-        let (Some(task), Some(shared)) = (self.task(), self.shared()) else {
-            return Err(rejected(wit::ErrorKind::Unsupported, "only a turn can expect a reply"));
-        };
         for name in [Some(&message), chat.as_ref()].into_iter().flatten() {
             if name.is_empty() || name.len() > MAX_NAME {
                 let why = format!("a message's id, and a chat, has 1 to {MAX_NAME} bytes");
                 return Err(rejected(wit::ErrorKind::Unsupported, why));
             }
         }
+        let size = Size::of(ENTRY).text(&message).option(chat.as_ref());
+        self.charge(0, size).map_err(|why| rejected(wit::ErrorKind::Denied, why))?;
+        let (Some(task), Some(shared)) = (self.task(), self.shared()) else {
+            return Err(rejected(wit::ErrorKind::Unsupported, "only a turn can expect a reply"));
+        };
         let expected = Expectation {
             task: task.clone(),
             executor: shared.name.as_str().into(),

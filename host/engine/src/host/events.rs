@@ -1,11 +1,13 @@
 //! The import `events`: what a turn emits while it runs, and the questions that it asks its caller.
 //!
-//! Every string of an event is redacted. An event is limited in size, and so is the total of a turn. A
-//! pending call fails when the turn is cancelled.
+//! Every string of an event is redacted. An event is limited in size, and the budget of the turn limits them
+//! all together. A pending call fails when the turn is cancelled.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use talaria_redact::ReplyRedactor;
 use talaria_turns::{Artifact, Emitted, Message, Scope, ToolProgress, ToolState, TurnOver};
 use wasmtime::Result;
 use wasmtime::component::Resource;
@@ -13,9 +15,13 @@ use wasmtime::component::Resource;
 use super::{Ctx, types, unless_cancelled};
 use crate::contract::bindings::talaria::executor::events as wit;
 use crate::convert;
+use crate::size::{ENTRY, Size};
 
 /// The size of the largest event. A guest has to split larger results.
 const MAX_EVENT: usize = 1 << 20;
+
+/// The entries of a question in the task's log: that it was asked, and that the task went on.
+const QUESTION: u32 = 2;
 
 /// An open question to the caller. Dropping it withdraws the question.
 #[expect(unreachable_pub, reason = "the generated bindings export it again")]
@@ -32,7 +38,10 @@ impl wit::Host for Ctx {
 
     fn scrub(&mut self, text: String) -> Result<String> {
         // By shapes only: a guest must not find out whether it has guessed the value of a secret.
-        Ok(talaria_redact::shapes(&text).into_owned())
+        Ok(match talaria_redact::shapes(&text) {
+            Cow::Owned(scrubbed) => scrubbed,
+            Cow::Borrowed(_) => text,
+        })
     }
 
     async fn ask(&mut self, parts: Vec<types::Part>) -> Result<Result<types::Message, wit::Error>> {
@@ -84,17 +93,13 @@ impl Ctx {
         &mut self,
         parts: Vec<types::Part>,
     ) -> Result<(Scope, talaria_turns::Question), wit::Error> {
-        let bytes: usize = parts.iter().map(convert::part_size).sum();
-        if bytes > MAX_EVENT {
-            let message = format!("the question has {bytes} bytes; {MAX_EVENT} are the most");
-            return Err(rejected(wit::ErrorKind::TooLarge, message));
-        }
         if parts.is_empty() {
             return Err(rejected(wit::ErrorKind::Invalid, "the question must not be empty"));
         }
         let (Some(shared), Some(scope)) = (self.shared().cloned(), self.scope().cloned()) else {
             return Err(rejected(wit::ErrorKind::Unsupported, "only a turn can ask"));
         };
+        self.admit_event("question", QUESTION, Size::of(QUESTION as usize * ENTRY).parts(&parts))?;
         // Text that the redactor still holds back must reach the caller before the question.
         self.flush().await;
         let parts =
@@ -103,48 +108,54 @@ impl Ctx {
         Ok((scope, question))
     }
 
+    fn admit_event(&mut self, what: &str, entries: u32, size: Size) -> Result<(), wit::Error> {
+        if size.bytes > MAX_EVENT {
+            let message = format!("the {what} has {} bytes; {MAX_EVENT} are the most", size.bytes);
+            return Err(rejected(wit::ErrorKind::TooLarge, message));
+        }
+        self.charge(entries, size).map_err(|why| rejected(wit::ErrorKind::TooLarge, why))
+    }
+
     async fn say(&mut self, event: wit::Event) -> Result<(), wit::Error> {
-        let bytes = size(&event);
-        if bytes > MAX_EVENT {
-            return Err(rejected(
-                wit::ErrorKind::TooLarge,
-                format!("the event has {bytes} bytes; {MAX_EVENT} are the most"),
-            ));
-        }
-        if self.emitted.saturating_add(bytes) > self.limits.emit_bytes {
-            return Err(rejected(
-                wit::ErrorKind::TooLarge,
-                format!(
-                    "the turn has emitted {} bytes; {} are the most",
-                    self.emitted, self.limits.emit_bytes
-                ),
-            ));
-        }
         let (Some(shared), Some(scope)) = (self.shared().cloned(), self.scope().cloned()) else {
             return Err(rejected(wit::ErrorKind::Unsupported, "only a turn can emit"));
         };
+        self.admit_event("event", 1, Size::event(&event))?;
+        for emitted in self.redact(event, &shared.replies)?.into_iter().flatten() {
+            guarded(&scope, scope.emit(emitted)).await?;
+        }
+        Ok(())
+    }
+
+    /// Converts an event. Nothing is to be emitted if all of its text is held back; a piece of an artifact may release
+    /// the text of another one before it.
+    fn redact(
+        &mut self,
+        event: wit::Event,
+        replies: &ReplyRedactor,
+    ) -> Result<[Option<Emitted>; 2], wit::Error> {
+        let invalid = |why: String| rejected(wit::ErrorKind::Invalid, why);
         let emitted = match event {
             wit::Event::TextDelta(text) => {
-                let deltas = self.deltas.get_or_insert_with(|| shared.replies.stream());
-                Emitted::TextDelta(deltas.push(&text))
+                let text = self.deltas.get_or_insert_with(|| replies.stream()).push(&text);
+                if text.is_empty() {
+                    return Ok([None, None]);
+                }
+                Emitted::TextDelta(text)
             }
-            wit::Event::Artifact(artifact) => convert_artifact(artifact, &shared.replies)
-                .map_err(|why| rejected(wit::ErrorKind::Invalid, why))?,
-            wit::Event::Status(text) => Emitted::Status(shared.replies.text(text)),
-            wit::Event::ToolProgress(tool) => Emitted::Tool(
-                convert_tool(tool, &shared.replies).map_err(|why| rejected(wit::ErrorKind::Invalid, why))?,
-            ),
+            wit::Event::Artifact(artifact) => {
+                let (append, last) = (artifact.append, artifact.last);
+                let artifact = convert_artifact(artifact, replies).map_err(invalid)?;
+                return Ok(self.pieces.push(artifact, append, last, replies));
+            }
+            wit::Event::Status(text) => Emitted::Status(replies.text(text)),
+            wit::Event::ToolProgress(tool) => Emitted::Tool(convert_tool(tool, replies).map_err(invalid)?),
             wit::Event::Custom(custom) => Emitted::Custom {
-                name: shared.replies.text(custom.name),
-                value: convert::json("value", &custom.value, &shared.replies)
-                    .map_err(|why| rejected(wit::ErrorKind::Invalid, why))?,
+                name: replies.text(custom.name),
+                value: convert::json("value", &custom.value, replies).map_err(invalid)?,
             },
         };
-        self.emitted += bytes;
-        if matches!(&emitted, Emitted::TextDelta(text) if text.is_empty()) {
-            return Ok(());
-        }
-        guarded(&scope, scope.emit(emitted)).await
+        Ok([None, Some(emitted)])
     }
 }
 
@@ -157,53 +168,24 @@ async fn guarded<T>(scope: &Scope, call: impl Future<Output = Result<T, TurnOver
     }
 }
 
-fn size(event: &wit::Event) -> usize {
-    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    match event {
-        wit::Event::TextDelta(delta) => delta.len(),
-        wit::Event::Status(status) => status.len(),
-        wit::Event::Artifact(artifact) => {
-            let own = artifact.id.len()
-                + text(&artifact.name)
-                + text(&artifact.description)
-                + text(&artifact.metadata);
-            own + artifact.parts.iter().map(convert::part_size).sum::<usize>()
-        }
-        wit::Event::ToolProgress(tool) => {
-            tool.id.len() + tool.name.len() + text(&tool.label) + text(&tool.metadata)
-        }
-        wit::Event::Custom(custom) => custom.name.len() + custom.value.len(),
-    }
-}
-
-fn convert_artifact(
-    artifact: wit::Artifact,
-    replies: &talaria_redact::ReplyRedactor,
-) -> Result<Emitted, String> {
+fn convert_artifact(artifact: wit::Artifact, replies: &ReplyRedactor) -> Result<Artifact, String> {
     if artifact.id.is_empty() {
         return Err("artifact.id must not be empty".into());
     }
     if artifact.parts.is_empty() {
         return Err("artifact.parts must not be empty".into());
     }
-    Ok(Emitted::Artifact {
-        append: artifact.append,
-        last: artifact.last,
-        artifact: Artifact {
-            id: replies.text(artifact.id),
-            name: artifact.name.map(|name| replies.text(name)),
-            description: artifact.description.map(|text| replies.text(text)),
-            parts: convert::parts(artifact.parts, replies)?,
-            metadata: convert::metadata("artifact.metadata", artifact.metadata, replies)?,
-            extensions: Vec::new(),
-        },
+    Ok(Artifact {
+        id: replies.text(artifact.id),
+        name: artifact.name.map(|name| replies.text(name)),
+        description: artifact.description.map(|text| replies.text(text)),
+        parts: convert::piece_parts(artifact.parts, replies)?,
+        metadata: convert::metadata("artifact.metadata", artifact.metadata, replies)?,
+        extensions: Vec::new(),
     })
 }
 
-fn convert_tool(
-    tool: wit::ToolProgress,
-    replies: &talaria_redact::ReplyRedactor,
-) -> Result<ToolProgress, String> {
+fn convert_tool(tool: wit::ToolProgress, replies: &ReplyRedactor) -> Result<ToolProgress, String> {
     Ok(ToolProgress {
         id: replies.text(tool.id),
         name: replies.text(tool.name),

@@ -1,8 +1,9 @@
 //! The import `log`: lines in the operator's log, scrubbed of secrets and limited in rate.
 //!
 //! All turns of an executor share one rate, because many turns that log a little flood a log as much as one turn that
-//! logs a lot. Lines over the rate are dropped and counted; the next line within it is preceded by a warning with the
-//! count.
+//! logs a lot. A line counts as it is printed: with its escapes, its fixed part and the span that it repeats. It is also
+//! charged to the budget of its turn. Lines over the rate or the budget are dropped and counted; the next line within
+//! them is preceded by a warning with the count.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -10,12 +11,15 @@ use std::time::Instant;
 use tracing::{debug, error, info, trace, warn};
 use wasmtime::Result;
 
-use super::Ctx;
+use super::{Ctx, printed};
 use crate::contract::bindings::talaria::executor::log as wit;
 use crate::limits::{Limits, Rate};
+use crate::size::{ITEM, Size};
 
-/// The length at which a line is cut.
-const MAX_LINE: usize = 4 << 10;
+/// The length at which a message, and its fields, are cut.
+pub(crate) const MAX_LINE: usize = 4 << 10;
+/// The size of the largest line.
+const LARGEST: usize = 2 * MAX_LINE + ITEM;
 
 /// The rate limit of an executor's log.
 pub(crate) struct Log(Mutex<Room>);
@@ -32,10 +36,23 @@ impl Log {
         let room = Room {
             lines: Rate::new(limits.log_lines, now),
             // One second's worth always fits a line with its fields.
-            bytes: Rate::new(limits.log_bytes.max(2 * MAX_LINE as u32), now),
+            bytes: Rate::new(limits.log_bytes.max(LARGEST as u32), now),
             dropped: 0,
         };
         Self(Mutex::new(room))
+    }
+
+    /// Counts a line as dropped if the rate has no room for even an empty one. This is much cheaper than to redact the
+    /// line first, and a flood mostly ends here.
+    fn is_full(&self, now: Instant) -> bool {
+        let mut room = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = !room.lines.has(1.0, now) || !room.bytes.has(ITEM as f64, now);
+        room.dropped += u64::from(is_full);
+        is_full
+    }
+
+    fn count_dropped(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).dropped += 1;
     }
 
     /// Counts a line of so many bytes. If it is within the rate, returns the number of lines dropped since the last one
@@ -54,43 +71,47 @@ impl Log {
 }
 
 impl Ctx {
-    /// Returns whether a line of so many bytes may be written now, and logs how many were dropped before it.
-    pub(super) fn may_log(&self, bytes: usize) -> bool {
-        let Some(shared) = self.shared() else { return false };
-        let admitted = shared.log.admit(bytes, Instant::now());
-        if let Some(dropped @ 1..) = admitted {
-            let executor = shared.name.as_str();
-            warn!(executor, dropped, "dropped log lines of the guest: too many per second");
+    /// Redacts and cuts texts for a line, and passes them to `write` with the name of the executor, unless the line is
+    /// dropped. `beside` is the size of the span that the line repeats.
+    pub(super) fn line<const N: usize>(
+        &mut self,
+        beside: usize,
+        texts: [(&str, usize); N],
+        write: impl FnOnce(&str, [String; N]),
+    ) {
+        let Some(shared) = self.shared().cloned() else { return };
+        if shared.log.is_full(Instant::now()) {
+            return;
         }
-        admitted.is_some()
+        let texts = texts.map(|(text, most)| self.for_log(text, most));
+        let bytes = ITEM + beside + texts.iter().map(|text| printed(text)).sum::<usize>();
+        if !self.affords(Size::of(bytes)) {
+            return shared.log.count_dropped();
+        }
+        let executor = shared.name.as_str();
+        let Some(dropped) = shared.log.admit(bytes, Instant::now()) else { return };
+        if dropped > 0 {
+            warn!(executor, dropped, "dropped log lines of the guest: too many");
+        }
+        write(executor, texts);
     }
 }
 
 impl wit::Host for Ctx {
     fn write(&mut self, level: wit::Level, message: String, fields: Option<String>) -> Result<()> {
-        let (message, fields) = (cut(&message), fields.as_deref().map(cut));
-        if !self.may_log(message.len() + fields.map_or(0, str::len)) {
-            return Ok(());
-        }
-        let Some(shared) = self.shared() else { return Ok(()) };
-        let executor = shared.name.as_str();
-        let message = shared.replies.redactor().all(message);
-        let fields = fields.map(|fields| shared.replies.redactor().all(fields));
-        let fields = fields.as_deref();
-        match level {
-            wit::Level::Trace => trace!(target: "guest", executor, fields, "{message}"),
-            wit::Level::Debug => debug!(target: "guest", executor, fields, "{message}"),
-            wit::Level::Info => info!(target: "guest", executor, fields, "{message}"),
-            wit::Level::Warn => warn!(target: "guest", executor, fields, "{message}"),
-            wit::Level::Error => error!(target: "guest", executor, fields, "{message}"),
-        }
+        let texts = [(message.as_str(), MAX_LINE), (fields.as_deref().unwrap_or_default(), MAX_LINE)];
+        self.line(0, texts, |executor, [message, text]| {
+            let fields = fields.is_some().then_some(text.as_str());
+            match level {
+                wit::Level::Trace => trace!(target: "guest", executor, fields, "{message}"),
+                wit::Level::Debug => debug!(target: "guest", executor, fields, "{message}"),
+                wit::Level::Info => info!(target: "guest", executor, fields, "{message}"),
+                wit::Level::Warn => warn!(target: "guest", executor, fields, "{message}"),
+                wit::Level::Error => error!(target: "guest", executor, fields, "{message}"),
+            }
+        });
         Ok(())
     }
-}
-
-fn cut(text: &str) -> &str {
-    let end = text.floor_char_boundary(MAX_LINE);
-    text.get(..end).unwrap_or(text)
 }
 
 #[cfg(test)]
@@ -109,5 +130,8 @@ mod tests {
         assert_eq!(log.admit(10, later), Some(990));
         let written = (0..9).filter(|_| log.admit(MAX_LINE, later).is_some()).count();
         assert_eq!(written, 3, "after the first line, 16 KiB fit three more, not four");
+        while log.admit(1_000, later).is_some() {}
+        assert!(log.is_full(later), "86 bytes are left, too few for an empty line");
+        assert_eq!(log.admit(10, later + Duration::from_secs(1)), Some(2));
     }
 }

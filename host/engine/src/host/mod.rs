@@ -6,6 +6,7 @@
 //! Calls that are not logged elsewhere are traced with the target `import`, without their content. `talaria executor
 //! test` shows them.
 
+mod budget;
 pub(crate) mod callback;
 mod config;
 mod control;
@@ -13,6 +14,8 @@ pub(crate) mod events;
 pub(crate) mod http;
 pub(crate) mod log;
 mod outbound;
+pub(crate) mod pieces;
+mod result;
 pub(crate) mod span;
 mod state;
 mod stderr;
@@ -56,6 +59,9 @@ pub(crate) struct About {
     pub(crate) session: Session,
 }
 
+/// The size of the largest secret that is recognised where a text is cut. A private key of 4096 bits has 3.2 KiB.
+const SECRET: usize = 4 << 10;
+
 /// The state of one call.
 pub(crate) struct Ctx {
     purpose: Purpose,
@@ -68,8 +74,10 @@ pub(crate) struct Ctx {
     wasi_http: Option<Box<WasiHttpCtx>>,
     outbound: outbound::Outbound,
     stderr: stderr::CapturedStderr,
-    emitted: usize,
+    budget: budget::Budget,
+    open_spans: usize,
     deltas: Option<TextStream>,
+    pieces: pieces::Pieces,
 }
 
 impl Ctx {
@@ -92,8 +100,10 @@ impl Ctx {
             wasi_http: None,
             outbound,
             stderr: stderr::CapturedStderr::default(),
-            emitted: 0,
+            budget: budget::Budget::new(limits),
+            open_spans: 0,
             deltas: None,
+            pieces: pieces::Pieces::default(),
         }
     }
 
@@ -101,18 +111,43 @@ impl Ctx {
         &self.limits
     }
 
-    /// Returns what the guest wrote to its standard error, usually the message of a panic.
+    /// Returns what the guest wrote to its standard error, usually the message of a panic. It is not redacted yet.
     pub(crate) fn stderr_text(&self) -> String {
-        let text = self.stderr.text();
-        self.shared()
-            .map_or_else(String::new, |shared| shared.replies.redactor().all(text.trim()).into_owned())
+        self.stderr.text().trim().to_owned()
     }
 
-    /// Emits the text that the redactor of deltas still holds back.
+    /// Redacts a text of the guest for the log or the trace, and cuts it where it takes more than `most` bytes there.
+    ///
+    /// It is redacted before it is cut, so that the cut leaves no half of a secret, which nothing would recognise. Of a
+    /// long text only the beginning is redacted; the end of that, where a secret may be cut in half, is left out.
+    pub(crate) fn for_log(&self, text: &str, most: usize) -> String {
+        let window = cut(text, most + SECRET);
+        let mut redacted = match self.shared() {
+            Some(shared) => shared.replies.redactor().all(window),
+            None => talaria_redact::shapes(window),
+        }
+        .into_owned();
+        let whole = window.len() == text.len();
+        let sure = if whole { redacted.len() } else { redacted.len().saturating_sub(SECRET) };
+        let mut size = 0;
+        let end = redacted.char_indices().find(|(at, char)| {
+            size += printed_char(*char);
+            size > most || at + char.len_utf8() > sure
+        });
+        if let Some((at, _)) = end {
+            redacted.truncate(at);
+        }
+        redacted
+    }
+
+    /// Emits the text that the redactor still holds back.
     pub(crate) async fn flush(&mut self) {
-        let rest = self.deltas.as_mut().map(TextStream::finish).unwrap_or_default();
-        if let (Some(scope), false) = (self.scope(), rest.is_empty()) {
-            let _ = scope.emit(Emitted::TextDelta(rest)).await;
+        let mut rest = self.pieces.finish();
+        let delta = self.deltas.as_mut().map(TextStream::finish).filter(|delta| !delta.is_empty());
+        rest.extend(delta.map(Emitted::TextDelta));
+        let Some(scope) = self.scope() else { return };
+        for rest in rest {
+            let _ = scope.emit(rest).await;
         }
     }
 
@@ -152,6 +187,23 @@ async fn unless_cancelled<T>(scope: Option<&Scope>, wait: impl Future<Output = T
         Some(scope) => scope.cancelled().run_until_cancelled(wait).await,
         None => Some(wait.await),
     }
+}
+
+/// Returns the number of bytes of a text in the log, with its escapes.
+fn printed(text: &str) -> usize {
+    text.chars().map(printed_char).sum()
+}
+
+fn printed_char(char: char) -> usize {
+    match char.escape_debug().len() {
+        1 => char.len_utf8(),
+        escaped => escaped,
+    }
+}
+
+/// Cuts a text to at most this number of bytes.
+fn cut(text: &str, most: usize) -> &str {
+    text.get(..text.floor_char_boundary(most)).unwrap_or(text)
 }
 
 // === impl About ===

@@ -1,20 +1,71 @@
-//! The import `span`: spans of a guest in the host's trace. The values of attributes are scrubbed of secrets.
+//! The import `span`: spans of a guest in the host's trace. Names, keys and values are scrubbed of secrets.
 //!
-//! Attributes and events that a guest adds to a span later are log lines, and count towards the rate limit of `log`.
+//! A span stays in memory while it is open, and the log repeats its attributes in each line that is written in it. So a
+//! span is small, whatever the guest passes: names, keys and values are cut, and attributes beyond [`SPAN`] are left
+//! out. A turn has a limited number of open spans, each charged to its budget. Further spans do nothing: a guest can
+//! neither see nor handle an error here.
+//!
+//! Attributes and events that a guest adds to a span later are log lines. They count towards the rate limit of `log`
+//! together with the span that the line repeats.
+
+use std::fmt::Write as _;
 
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
-use super::Ctx;
+use super::{Ctx, printed};
 use crate::contract::bindings::talaria::executor::span as wit;
+use crate::size::{ENTRY, Size};
+
+/// The length at which a name or a key is cut.
+const MAX_NAME: usize = 128;
+/// The length at which a value is cut.
+const MAX_VALUE: usize = 1 << 10;
+/// The size of all attributes of a span. A line that repeats them is no larger than the largest line of `log`.
+const SPAN: usize = 2 << 10;
+/// The number of spans that a turn may have open. A trace of an agent nests some ten.
+const OPEN: usize = 64;
 
 /// A span of a guest. It ends when the guest drops it.
 #[expect(unreachable_pub, reason = "the generated bindings export it again")]
-pub struct Span(tracing::Span);
+pub struct Span {
+    /// `None` if there was no room for it.
+    open: Option<tracing::Span>,
+    /// The bytes that it adds to a log line.
+    bytes: usize,
+}
 
 impl Ctx {
-    fn redacted(&self, text: String) -> String {
-        self.shared().map_or_else(String::new, |shared| shared.replies.redactor().all(&text).into_owned())
+    /// Formats the attributes that fit, as `[("key", "value")]`.
+    fn attributes(&self, attributes: &[(String, String)]) -> String {
+        let mut text = String::from("[");
+        for (key, value) in attributes {
+            let (key, value) = (self.for_log(key, MAX_NAME), self.for_log(value, MAX_VALUE));
+            let (before, comma) = (text.len(), if text.len() > 1 { ", " } else { "" });
+            let _ = write!(text, "{comma}({key:?}, {value:?})");
+            if text.len() >= SPAN {
+                text.truncate(before);
+                break;
+            }
+        }
+        text.push(']');
+        text
+    }
+
+    fn open_span(&mut self, name: &str, attributes: &[(String, String)]) -> Span {
+        let closed = Span { open: None, bytes: 0 };
+        if self.open_spans >= OPEN {
+            return closed;
+        }
+        let (name, attributes) = (self.for_log(name, MAX_NAME), self.attributes(attributes));
+        let bytes = printed(&name) + printed(&attributes);
+        if !self.affords(Size::of(ENTRY + bytes)) {
+            return closed;
+        }
+        self.open_spans += 1;
+        // The tracing crate needs static span names; exporters use `otel.name` instead.
+        let span = tracing::info_span!(target: "guest", "guest.span", otel.name = name, %attributes);
+        Span { open: Some(span), bytes }
     }
 }
 
@@ -22,33 +73,32 @@ impl wit::Host for Ctx {}
 
 impl wit::HostSpan for Ctx {
     fn new(&mut self, name: String, attributes: Vec<(String, String)>) -> Result<Resource<Span>> {
-        let attributes: Vec<(String, String)> =
-            attributes.into_iter().map(|(key, value)| (key, self.redacted(value))).collect();
-        // The tracing crate needs static span names; exporters use `otel.name` instead.
-        let span =
-            tracing::info_span!(target: "guest", "guest.span", otel.name = name, attributes = ?attributes);
-        Ok(self.table.push(Span(span))?)
+        let span = self.open_span(&name, &attributes);
+        Ok(self.table.push(span)?)
     }
 
     fn set(&mut self, span: Resource<Span>, key: String, value: String) -> Result<()> {
-        if self.may_log(key.len() + value.len()) {
-            let value = self.redacted(value);
-            let span = &self.table.get(&span)?.0;
-            tracing::info!(target: "guest", parent: span, key, value, "span attribute");
-        }
+        let Span { open, bytes } = self.table.get(&span)?;
+        let (Some(span), bytes) = (open.clone(), *bytes) else { return Ok(()) };
+        self.line(bytes, [(&key, MAX_NAME), (&value, MAX_VALUE)], |_, [key, value]| {
+            tracing::info!(target: "guest", parent: &span, key, value, "span attribute");
+        });
         Ok(())
     }
 
     fn event(&mut self, span: Resource<Span>, name: String) -> Result<()> {
-        if self.may_log(name.len()) {
-            let span = &self.table.get(&span)?.0;
-            tracing::info!(target: "guest", parent: span, name, "span event");
-        }
+        let Span { open, bytes } = self.table.get(&span)?;
+        let (Some(span), bytes) = (open.clone(), *bytes) else { return Ok(()) };
+        self.line(bytes, [(&name, MAX_NAME)], |_, [name]| {
+            tracing::info!(target: "guest", parent: &span, name, "span event");
+        });
         Ok(())
     }
 
     fn drop(&mut self, span: Resource<Span>) -> Result<()> {
-        self.table.delete(span)?;
+        if self.table.delete(span)?.open.is_some() {
+            self.open_spans = self.open_spans.saturating_sub(1);
+        }
         Ok(())
     }
 }

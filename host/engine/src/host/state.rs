@@ -1,7 +1,7 @@
 //! The import `state`: values, history and checkpoints that an executor stores for a context.
 //!
-//! Keys, values and the total per context are limited in size, and so is the history that a call returns. If the store
-//! fails, the guest gets `unavailable` and the log gets the cause.
+//! Keys, values and the total per context are limited in size, and so is the history that a call returns. What a turn
+//! writes is charged to its budget. If the store fails, the guest gets `unavailable` and the log gets the cause.
 
 use talaria_turns::StoreError;
 use wasmtime::Result;
@@ -9,6 +9,7 @@ use wasmtime::Result;
 use super::Ctx;
 use crate::contract::bindings::talaria::executor::{state as wit, types};
 use crate::convert;
+use crate::size::{ENTRY, Size};
 
 /// The size of the longest key.
 const MAX_KEY: usize = 256;
@@ -29,6 +30,10 @@ fn unavailable(error: &StoreError) -> wit::Error {
     rejected(wit::ErrorKind::Unavailable, "the store did not take it")
 }
 
+fn no_state() -> wit::Error {
+    rejected(wit::ErrorKind::Unsupported, "only a turn has state")
+}
+
 impl Ctx {
     fn remembering(&self, key: &str) -> Result<&talaria_turns::Scope, wit::Error> {
         if key.len() > MAX_KEY {
@@ -37,7 +42,7 @@ impl Ctx {
                 format!("the key is longer than {MAX_KEY} bytes"),
             ));
         }
-        self.scope().ok_or_else(|| rejected(wit::ErrorKind::Unsupported, "only a turn has state"))
+        self.scope().ok_or_else(no_state)
     }
 }
 
@@ -54,16 +59,22 @@ impl wit::Host for Ctx {
     }
 
     async fn set(&mut self, key: String, value: Option<Vec<u8>>) -> Result<Result<(), wit::Error>> {
-        let scope = match self.remembering(&key) {
-            Ok(scope) => scope,
-            Err(error) => return Ok(Err(error)),
-        };
+        if let Err(error) = self.remembering(&key) {
+            return Ok(Err(error));
+        }
         if value.as_ref().is_some_and(|value| value.len() > MAX_VALUE) {
             return Ok(Err(rejected(
                 wit::ErrorKind::TooLarge,
                 format!("the value is larger than {MAX_VALUE} bytes"),
             )));
         }
+        // A value is stored as it is, not as base64.
+        let bytes = value.as_ref().map_or(0, Vec::len);
+        let size = Size::of(ENTRY + bytes).text(&key);
+        if let Err(why) = self.charge(0, size) {
+            return Ok(Err(rejected(wit::ErrorKind::TooLarge, why)));
+        }
+        let Some(scope) = self.scope() else { return Ok(Err(no_state())) };
         if let (Some(value), Some(shared)) = (&value, self.shared()) {
             let most = self.limits.state_bytes;
             match scope.state_beside(&key).await {
@@ -99,14 +110,17 @@ impl wit::Host for Ctx {
     }
 
     async fn checkpoint(&mut self, data: Vec<u8>) -> Result<Result<(), wit::Error>> {
-        let scope = match self.remembering("") {
-            Ok(scope) => scope,
-            Err(error) => return Ok(Err(error)),
-        };
+        if let Err(error) = self.remembering("") {
+            return Ok(Err(error));
+        }
         if data.len() > MAX_VALUE {
             let message = format!("the data is larger than {MAX_VALUE} bytes");
             return Ok(Err(rejected(wit::ErrorKind::TooLarge, message)));
         }
+        if let Err(why) = self.charge(1, Size::of(ENTRY).base64(&data)) {
+            return Ok(Err(rejected(wit::ErrorKind::TooLarge, why)));
+        }
+        let Some(scope) = self.scope() else { return Ok(Err(no_state())) };
         Ok(scope.checkpoint(data).await.map_err(|error| unavailable(&error)))
     }
 }

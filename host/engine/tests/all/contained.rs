@@ -151,7 +151,11 @@ async fn narrow(slots: u32, concurrency: usize) -> Arc<Executor> {
     }))
 }
 
-async fn run(executor: &Executor, rig: &Rig, text: &str) -> Result<String, talaria_turns::Failure> {
+pub(crate) async fn run(
+    executor: &Executor,
+    rig: &Rig,
+    text: &str,
+) -> Result<String, talaria_turns::Failure> {
     let store = Arc::new(Memory::new(10));
     let never = CancellationToken::new();
     let (scope, _said) =

@@ -11,6 +11,7 @@ use talaria_rig::{MailHost, Rig, Trace};
 use talaria_turns::{ContextId, FailureKind, Turn};
 use wasmparser::{Parser, Payload};
 
+mod flood;
 mod loading;
 mod network;
 mod transcript;
@@ -63,9 +64,9 @@ async fn every_guest_gets_its_whole_computing_time() {
 
 #[tokio::test]
 async fn a_million_events_are_bounded_by_their_bytes() {
-    let limits = Limits { emit_bytes: 1_000, ..Limits::default() };
+    let limits = Limits { output_bytes: 1_000_000, ..Limits::default() };
     let ran = hostile().await.limits(limits).run("emit 1000000").await;
-    assert_eq!(ran.text(), "1000");
+    assert_eq!(ran.text(), "3115", "each costs 321 bytes");
 }
 
 #[tokio::test]

@@ -105,6 +105,15 @@ pub struct GrantSection {
     ///
     /// Example: `bytes_out = "1MiB"`
     pub bytes_out: Size,
+    /// The number of events, questions and checkpoints that one turn may add to its task; at most `10000000`.
+    ///
+    /// Example: `events = 1000`
+    pub events: NonZeroU32,
+    /// How much one turn may put out: its events, questions, checkpoints, state, spans, log lines and answer, each with
+    /// a fixed part; at most `4GiB`. [policy.md](policy.md) has the fixed parts.
+    ///
+    /// Example: `output = "4MiB"`
+    pub output: Size,
     /// The number of log lines per second, over all its turns; at most `10000`. Further lines are dropped and counted.
     ///
     /// Example: `log_lines = 10`
@@ -153,6 +162,7 @@ const CPU: Period = Period::secs(3600);
 const CALLS: u32 = 1_000_000;
 const CONNECTIONS: u32 = 1_000;
 const BYTES: Size = Size::mib(4096);
+const EVENTS: u32 = 10_000_000;
 const LOG_LINES: u32 = 10_000;
 const LOG_BYTES: Size = Size::mib(16);
 const STATE: Size = Size::mib(64);
@@ -178,6 +188,8 @@ impl Default for GrantSection {
             connections: count::<16>(),
             bytes_in: Size::mib(256),
             bytes_out: Size::mib(64),
+            events: count::<200_000>(),
+            output: Size::mib(64),
             log_lines: count::<100>(),
             log_bytes: Size::kib(64),
             state: Size::mib(1),
@@ -195,6 +207,8 @@ impl GrantSection {
         at_most("connections", self.connections.get(), CONNECTIONS)?;
         at_most("bytes_in", self.bytes_in, BYTES)?;
         at_most("bytes_out", self.bytes_out, BYTES)?;
+        at_most("events", self.events.get(), EVENTS)?;
+        at_most("output", self.output, BYTES)?;
         at_most("log_lines", self.log_lines.get(), LOG_LINES)?;
         at_most("log_bytes", self.log_bytes, LOG_BYTES)?;
         at_most("state", self.state, STATE)?;
@@ -226,6 +240,8 @@ impl GrantSection {
                 connections: number(self.connections),
                 received_bytes: bytes(self.bytes_in),
                 sent_bytes: bytes(self.bytes_out),
+                events: self.events.get(),
+                output_bytes: bytes(self.output),
                 log_lines: self.log_lines.get(),
                 log_bytes: u32::try_from(self.log_bytes.bytes()).unwrap_or(u32::MAX),
                 state_bytes: bytes(self.state),

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use super::{Format, InitError, Scrubbed, parse_filter};
+use super::{Format, InitError, dispatch, parse_filter};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -22,14 +22,42 @@ impl Write for Lines {
 fn a_secret_in_an_event_does_not_reach_the_log() {
     let lines = Lines::default();
     let writer = lines.clone();
-    let logs = tracing_subscriber::fmt().json().with_writer(Scrubbed(move || writer.clone())).finish();
-    tracing::subscriber::with_default(logs, || {
+    let logs = dispatch(Format::Json, "info", move || writer.clone(), false).expect("a filter");
+    tracing::dispatcher::with_default(&logs, || {
         tracing::info!(header = "Bearer abcdefghij", "called with X_TOKEN=\"abc defghij\"");
     });
     let text = String::from_utf8(lines.0.lock().expect("unpoisoned").clone()).expect("text");
     assert!(text.contains(r#""message":"called with X_TOKEN=\"[REDACTED:token]\"""#), "{text}");
     assert!(text.contains(r#""header":"Bearer [REDACTED:bearer_token]""#), "{text}");
     assert!(text.ends_with("}\n"), "{text}");
+}
+
+/// What is logged as text when `FORGED` is in a message, in fields of each kind, and in a span.
+fn logged(is_terminal: bool) -> String {
+    const FORGED: &str = "a\r\n2026 ERROR forged\u{2028}\u{85}\u{1b}[2J\u{8}\u{7f}b";
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let logs = dispatch(Format::Text, "info", move || writer.clone(), is_terminal).expect("a filter");
+    tracing::dispatcher::with_default(&logs, || {
+        let span = tracing::info_span!("span", name = FORGED, shown = %FORGED);
+        span.in_scope(|| tracing::warn!(text = FORGED, shown = %FORGED, debug = ?FORGED, "{FORGED}"));
+        tracing::info!("next");
+    });
+    let text = lines.0.lock().expect("unpoisoned").clone();
+    String::from_utf8(text).expect("text")
+}
+
+#[test]
+fn an_event_is_one_line_whatever_is_in_its_texts() {
+    for is_terminal in [true, false] {
+        let text = logged(is_terminal);
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+        let controls = text.chars().filter(|char| char.is_control() && !"\n\u{1b}".contains(*char));
+        assert_eq!(controls.count() + text.matches('\u{2028}').count(), 0, "{text:?}");
+        assert!(!text.contains("\u{1b}[2J") && text.contains("\\u{1b}[2J"), "{text:?}");
+        assert_eq!(text.contains("\u{1b}[33m"), is_terminal, "{text:?}");
+        assert!(text.ends_with("next\n"), "{text:?}");
+    }
 }
 
 #[test]

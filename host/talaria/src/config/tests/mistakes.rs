@@ -21,7 +21,7 @@ fn an_unknown_key_suggests_the_nearest() {
     assert_eq!(
         error("[executor.chat-completions.grant]\n  egres = []"),
         "talaria.toml:2:3: unknown key `executor.chat-completions.grant.egres`; did you mean `egress`? \
-         (known: egress, private, secrets, callbacks, wasi_http, random, precise_clock, folder, memory, cpu, calls, connections, bytes_in, bytes_out, log_lines, log_bytes, state)"
+         (known: egress, private, secrets, callbacks, wasi_http, random, precise_clock, folder, memory, cpu, calls, connections, bytes_in, bytes_out, events, output, log_lines, log_bytes, state)"
     );
     assert_eq!(
         error("[a2a.auth]\ntokens = [{ name = \"a\", tokne = { env = \"A\" } }]"),
