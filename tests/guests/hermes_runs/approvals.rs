@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use talaria_fakes::{FakeRuns, Reply, Script, soon};
+use talaria_redact::Redactor;
 use talaria_rig::Ran;
 use talaria_turns::{Content, Emitted, FailureKind, Part, TurnSignal};
 use tokio::sync::Notify;
@@ -248,13 +249,12 @@ async fn a_decision_that_the_gateway_rejects_is_not_sent_twice() {
 }
 
 #[tokio::test]
-async fn secrets_in_a_command_are_not_shown() {
-    let (ran, _) = answered(
-        Script::new().approval("curl -H 'Authorization: Bearer abcdefgh12345678'").completed("ok"),
-        [says("no")],
-    )
-    .await;
-    assert!(!ran.questions[0].contains("abcdefgh12345678"), "{}", ran.questions[0]);
+async fn a_command_is_shown_as_it_is_but_for_secrets_of_the_host() {
+    Redactor::process().learn(["abcdefgh12345678"]);
+    let command = "curl -H 'Authorization: Bearer abcdefgh12345678' -H 'X-Api-Key: another-key-123'";
+    let (ran, _) = answered(Script::new().approval(command).completed("ok"), [says("no")]).await;
+    let shown = "curl -H 'Authorization: Bearer [REDACTED:secret]' -H 'X-Api-Key: another-key-123'";
+    assert!(ran.questions[0].contains(shown), "{}", ran.questions[0]);
 }
 
 #[tokio::test]
