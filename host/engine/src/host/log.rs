@@ -8,7 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use tracing::{debug, error, info, trace, warn};
+use tracing::{Level, debug, enabled, error, info, trace, warn};
 use wasmtime::Result;
 
 use super::{Ctx, printed};
@@ -99,6 +99,17 @@ impl Ctx {
 
 impl wit::Host for Ctx {
     fn write(&mut self, level: wit::Level, message: String, fields: Option<String>) -> Result<()> {
+        let is_shown = match level {
+            wit::Level::Trace => enabled!(target: "guest", Level::TRACE),
+            wit::Level::Debug => enabled!(target: "guest", Level::DEBUG),
+            wit::Level::Info => enabled!(target: "guest", Level::INFO),
+            wit::Level::Warn => enabled!(target: "guest", Level::WARN),
+            wit::Level::Error => enabled!(target: "guest", Level::ERROR),
+        };
+        // A line that the operator does not want to see costs nothing.
+        if !is_shown {
+            return Ok(());
+        }
         let texts = [(message.as_str(), MAX_LINE), (fields.as_deref().unwrap_or_default(), MAX_LINE)];
         self.line(0, texts, |executor, [message, text]| {
             let fields = fields.is_some().then_some(text.as_str());

@@ -227,3 +227,31 @@ impl Purpose {
 }
 
 impl types::Host for Ctx {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_after_it_is_redacted() {
+        const MOST: usize = 1_000;
+        let ctx = Ctx::new(Purpose::Describe, &Limits::default(), &Arc::new(Semaphore::new(1)));
+        assert_eq!(ctx.for_log("short \n", MOST), "short \n");
+        assert_eq!(ctx.for_log(&"x".repeat(100_000), MOST).len(), MOST);
+        let escaped = ctx.for_log(&"\u{1b}".repeat(100_000), MOST);
+        assert_eq!((escaped.len(), printed(&escaped)), (MOST / 6, MOST / 6 * 6), "as it is printed");
+        // Wherever the text is cut, no part of the key is left, also if what comes before it becomes shorter.
+        let key = format!("sk-{}", "k".repeat(40));
+        for before in (900..1_100).chain(MOST + SECRET - 100..MOST + SECRET + 100) {
+            for secrets in [0, 20] {
+                let text = format!(
+                    "{}{} {key}{}",
+                    "y ".repeat(before / 2),
+                    format!("{key} ").repeat(secrets),
+                    "y".repeat(9_000)
+                );
+                assert!(!ctx.for_log(&text, MOST).contains("kk"), "{before}");
+            }
+        }
+    }
+}
