@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::shapes::{KINDS, label, rewrite, scrub_private_keys, scrub_rest};
+use crate::shapes::{kinds, label, rewrite, scrub_private_keys, scrub_rest, visible};
 use crate::values::{SHORTEST, Values};
 
 /// The most values that are known at once. A file of tokens that changes every minute must not fill the memory; the
@@ -55,7 +55,7 @@ impl Redactor {
         let before = learned.len();
         for value in values {
             let value = value.as_ref().trim();
-            let in_label = KINDS.iter().any(|kind| label(kind).contains(value));
+            let in_label = kinds().any(|kind| label(kind).contains(value));
             let known = learned.iter().any(|known| known.expose_secret() == value);
             if value.len() >= SHORTEST && !in_label && !known {
                 learned.push(value.into());
@@ -92,7 +92,7 @@ impl Redactor {
     /// Returns the text without known values and without what has the shape of a secret; borrowed if it has neither.
     pub fn all<'t>(&self, text: &'t str) -> Cow<'t, str> {
         // A private key first: the removal of a value inside it would break it apart.
-        let text = scrub_private_keys(Cow::Borrowed(text));
+        let text = scrub_private_keys(visible(text));
         let text = rewrite(text, |text| self.values(text));
         scrub_rest(text)
     }

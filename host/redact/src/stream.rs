@@ -7,9 +7,11 @@
 //!   line. A line or a key of more than [`HOLD`] bytes is released before its end: of the line, what has the shape of a
 //!   secret across the cut may be recognised only in part; of the key, nothing is released, whatever its length.
 
+use std::borrow::Cow;
+
 use crate::redactor::Redactor;
 use crate::reply::Replies;
-use crate::shapes::{PRIVATE_KEY, open_key};
+use crate::shapes::{PRIVATE_KEY, open_key, visible};
 
 /// The most bytes of a line or a private key that are held back: a private key of 4096 bits has 3.2 KiB.
 pub(crate) const HOLD: usize = 4 * 1024;
@@ -71,9 +73,12 @@ impl TextStream {
 
     /// Releases whole lines, up to a private key that is not over yet.
     fn push_lines(&mut self) -> String {
-        let line = self.held.rfind('\n').map_or(0, |at| at + 1);
-        let word = self.redactor.known().cut(self.held.as_bytes());
-        let mut out = self.release(line.min(word));
+        if let Cow::Owned(visible) = visible(&self.held) {
+            self.held = visible;
+        }
+        let cut = self.redactor.known().cut(self.held.as_bytes());
+        let line = self.held.get(..cut).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
+        let mut out = self.release(line);
         if self.held.len() > HOLD {
             self.relieve(&mut out);
         }

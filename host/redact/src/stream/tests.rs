@@ -18,7 +18,12 @@ pub(crate) fn texts() -> impl Strategy<Value = String> {
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
         "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA7Kz==",
         "postgres://app:hunter22@db:5432/x",
+        "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1",
+        "hvs.CAESIJ1hsZ3vVpguoRK9JLsLMREScVpezJpGXA7r",
         "zzzzzzzzzz",
+        "hunter2\u{200B}2hunter",
+        "sk-proj-abcd\u{2060}efghijklmnop",
+        "correct horse \u{200B}battery",
         "short",
         "pässwörd1",
         "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo\n4lgOEePzNm0tRgeLezV6ffAt0gun\nab==\n-----END RSA PRIVATE KEY-----",
@@ -43,6 +48,27 @@ pub(crate) fn texts() -> impl Strategy<Value = String> {
         "MIIEowIBAAKCAQEAu1SU",
         "Proc-Type: 4,ENCRYPTED",
         "https://u:",
+        "\"password\": \"",
+        "\\\"token\\\":\\\"",
+        "password: ",
+        "apiKey: '",
+        "Authorization: Basic ",
+        "Cookie: sid=",
+        "?sig=",
+        "&access_token=",
+        "--token ",
+        "curl -u ann:",
+        "<secret>",
+        "</secret>",
+        "client_secret => `",
+        "token: str = ",
+        "X-Api-Key\", ",
+        "data:image/png;base64,",
+        "sha384-",
+        "hooks.slack.com/services/",
+        "${",
+        "}",
+        "(",
         "@",
         "\"",
         "'",
@@ -69,6 +95,11 @@ pub(crate) fn texts() -> impl Strategy<Value = String> {
         "你好",
         "。",
         "\u{a0}",
+        "\u{200B}",
+        "\u{200D}",
+        "\u{FEFF}",
+        "&",
+        "#",
         "ü",
         "-",
         "/",
@@ -132,6 +163,15 @@ proptest! {
             prop_assert!(stream.held.len() <= HOLD, "{} bytes are held", stream.held.len());
         }
     }
+}
+
+/// A value with a line feed is held back by length, which may end inside a line.
+#[test]
+fn a_line_is_redacted_as_a_whole_whatever_is_held_back() {
+    let redactor = Redactor::new(["first line\nsecond line"]);
+    let padding = "x y ".repeat(60);
+    let text = format!("one\nDB_PASSWORD=\"{padding}\" {padding}\ntwo first line\nsecond line {padding}");
+    assert_eq!(stream(&redactor, by_char(&text)), redactor.all(&text));
 }
 
 #[test]
