@@ -23,6 +23,10 @@ const MAX_EVENT: usize = 1 << 20;
 /// The entries of a question in the task's log: that it was asked, and that the task went on.
 const QUESTION: u32 = 2;
 
+/// The artifacts that one turn may make. For each piece, the task is searched for the artifact that it belongs to, and that
+/// work is not charged to the guest.
+const MAX_ARTIFACTS: usize = 1_000;
+
 /// An open question to the caller. Dropping it withdraws the question.
 #[expect(unreachable_pub, reason = "the generated bindings export it again")]
 pub struct Question(talaria_turns::Question);
@@ -116,10 +120,26 @@ impl Ctx {
         self.charge(entries, size).map_err(|why| rejected(wit::ErrorKind::TooLarge, why))
     }
 
+    fn admit_artifact(&mut self, id: &str) -> Result<(), wit::Error> {
+        if self.artifacts.contains(id) {
+            return Ok(());
+        }
+        if self.artifacts.len() >= MAX_ARTIFACTS {
+            let message =
+                format!("the turn has made {MAX_ARTIFACTS} artifacts, the most; append to one of them");
+            return Err(rejected(wit::ErrorKind::TooLarge, message));
+        }
+        self.artifacts.insert(id.to_owned());
+        Ok(())
+    }
+
     async fn say(&mut self, event: wit::Event) -> Result<(), wit::Error> {
         let (Some(shared), Some(scope)) = (self.shared().cloned(), self.scope().cloned()) else {
             return Err(rejected(wit::ErrorKind::Unsupported, "only a turn can emit"));
         };
+        if let wit::Event::Artifact(artifact) = &event {
+            self.admit_artifact(&artifact.id)?;
+        }
         self.admit_event("event", 1, Size::event(&event))?;
         for emitted in self.redact(event, &shared.replies)?.into_iter().flatten() {
             guarded(&scope, scope.emit(emitted)).await?;

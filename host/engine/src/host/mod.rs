@@ -21,6 +21,7 @@ mod state;
 mod stderr;
 mod wasi;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use talaria_redact::TextStream;
@@ -78,6 +79,8 @@ pub(crate) struct Ctx {
     open_spans: usize,
     deltas: Option<TextStream>,
     pieces: pieces::Pieces,
+    /// The ids of the artifacts that the turn has made.
+    artifacts: HashSet<String>,
 }
 
 impl Ctx {
@@ -104,6 +107,7 @@ impl Ctx {
             open_spans: 0,
             deltas: None,
             pieces: pieces::Pieces::default(),
+            artifacts: HashSet::new(),
         }
     }
 

@@ -68,6 +68,13 @@ async fn the_number_of_events_is_bounded() {
 }
 
 #[tokio::test]
+async fn the_number_of_artifacts_is_bounded() {
+    let ran = hostile().await.run("pieces 1001 x").await;
+    assert_eq!(ran.text(), "the turn has made 1000 artifacts, the most; append to one of them");
+    assert_eq!(ran.events.len(), 1_000);
+}
+
+#[tokio::test]
 async fn file_names_and_media_types_count() {
     let rig = hostile().await;
     let ran = within_memory(&rig, "files 1000 3000000").await;
