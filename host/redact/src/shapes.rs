@@ -309,7 +309,9 @@ fn redact_prefixed(found: &Captures<'_>) -> Option<String> {
     let row = (0..PREFIXES.len()).find(|row| found.get(2 * row + 1).is_some())?;
     let (kind, ..) = PREFIXES.get(row)?;
     let (kept, secret) = (group(found, 2 * row + 1), group(found, 2 * row + 2));
-    (!is_words(secret) && !is_reference(secret)).then(|| format!("{kept}{}", label(kind)))
+    // Names of classes and packages are in lower case.
+    let words = !secret.contains(char::is_uppercase) && is_words(secret);
+    (!words && !is_reference(secret)).then(|| format!("{kept}{}", label(kind)))
 }
 
 fn redact_blob(found: &Captures<'_>) -> Option<String> {

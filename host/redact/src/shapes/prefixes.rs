@@ -43,7 +43,7 @@ pub(super) const PREFIXES: [(&str, &str, &str); 78] = [
     ("crates_token",        B,    r"cio[A-Za-z0-9]{32}(?-u:\b)"),
     ("nuget_key",           B,    r"oy2[a-z0-9]{43}(?-u:\b)"),
     ("docker_token",        B,    r"dckr_[po]at_[A-Za-z0-9_-]{20,}"),
-    ("vault_token",         B,    r"hv[sbr]\.[A-Za-z0-9_-]{20,}|s\.[A-Za-z0-9]{24}(?-u:\b)"),
+    ("vault_token",         B,    r"hv[sbr]\.[A-Za-z0-9_-]{20,}"),
     ("age_key",             B,    r"AGE-(?:SECRET-KEY|PLUGIN-[A-Z0-9-]{1,32})-(?:PQ-)?1[0-9A-Za-z]{40,}"),
     ("digitalocean_token",  B,    r"do[opr]_v1_[0-9a-f]{40,}"),
     ("twilio_key",          B,    r"SK[0-9a-f]{32}(?-u:\b)"),

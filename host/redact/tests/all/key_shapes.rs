@@ -65,7 +65,6 @@ const KEYS: &[(&str, &str, &[Part])] = &[
     ("Docker Hub", "", &[Is("dckr_pat_"), Of(URL64, 27)]),
     ("Vault service", "", &[Is("hvs."), Of(URL64, 90)]),
     ("Vault batch", "", &[Is("hvb."), Of(URL64, 140)]),
-    ("Vault legacy", "", &[Is("s."), Of(BASE62, 24)]),
     ("age", "", &[Is("AGE-SECRET-KEY-1"), Of(UPPER, 58)]),
     ("DigitalOcean personal", "", &[Is("dop_v1_"), Of(HEX, 64)]),
     ("DigitalOcean OAuth", "", &[Is("doo_v1_"), Of(HEX, 64)]),
