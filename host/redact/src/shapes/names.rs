@@ -15,6 +15,8 @@ use super::{is_delimiter, is_label, label};
 const LONGEST_NAME: usize = 64;
 /// The bytes behind a name that are looked at for a type.
 const LONGEST_TYPE: usize = 48;
+/// The most characters that are taken off the end of a value, and blanks behind a scheme.
+const TRIMMED: usize = 8;
 /// What follows a literal in code.
 const AFTER_LITERAL: [char; 7] = [' ', ')', ',', ';', ']', '}', '.'];
 /// The backslashes in front of a quote that are counted: JSON in JSON in JSON.
@@ -99,6 +101,15 @@ struct Name {
     at: usize,
 }
 
+/// The last values without quotes, by what ends them. Names in one share its end, which is therefore searched for only once.
+#[derive(Default)]
+struct Runs {
+    word: Range<usize>,
+    query: Range<usize>,
+    element: Range<usize>,
+    line: Range<usize>,
+}
+
 /// The pattern of a name, up to its value: `password": `, `token = `, `key[32] = `; `"key", `; `--token `. The groups of
 /// each are the last word, its quote, and the sign.
 pub(super) fn pattern() -> String {
@@ -112,10 +123,10 @@ pub(super) fn pattern() -> String {
 pub(super) fn redact<'t>(names: &Regex, text: &'t str) -> Cow<'t, str> {
     let mut changed = String::new();
     let mut copied = 0;
-    let mut run = 0..0;
+    let mut runs = Runs::default();
     for found in names.captures_iter(text) {
         let Some(name) = Name::read(text, &found) else { continue };
-        let (place, quoted) = name.value(text, &mut run);
+        let (place, quoted) = name.value(text, &mut runs);
         let value = text.get(place.clone()).unwrap_or_default();
         if place.end <= copied || is_label(value) || !is_secret(name.rank, name.place, value, quoted) {
             continue;
@@ -174,9 +185,7 @@ impl Name {
 
     /// Returns where the value is, without its quotes, and whether it has any. A quoted value ends at the end of its line at
     /// the latest, any other at a quote or a [delimiter](is_delimiter).
-    ///
-    /// `run` is the last value without quotes. Names in it share its end, which is therefore searched for only once.
-    fn value(&self, text: &str, run: &mut Range<usize>) -> (Range<usize>, bool) {
+    fn value(&self, text: &str, runs: &mut Runs) -> (Range<usize>, bool) {
         let at = self.at;
         let rest = text.get(at..).unwrap_or_default();
         let slashes = rest.len() - rest.trim_start_matches('\\').len();
@@ -187,43 +196,41 @@ impl Name {
             let start = at + slashes + 1;
             return (start..closed(text, start, quote, slashes.min(DEEPEST)).unwrap_or(start), true);
         }
-        let mut run_at = |at: usize| {
-            if !run.contains(&at) {
-                let rest = text.get(at..).unwrap_or_default();
-                let length = rest.find(|char| char == '"' || is_delimiter(char)).unwrap_or(rest.len());
-                *run = at..at + length;
-            }
-            at..run.end
-        };
+        let is_end = |char: char| char == '"' || is_delimiter(char);
         let mut place = match (self.rank, self.place) {
-            (Rank::Cookie, _) => {
-                let length = rest.find(['"', '\'', '\r', '\n']).unwrap_or(rest.len());
-                at..at + length
+            (Rank::Cookie, _) => run_at(text, at, &mut runs.line, |char| "\"'\r\n".contains(char)),
+            (_, Place::Query) => {
+                run_at(text, at, &mut runs.query, |char| is_end(char) || "&#'".contains(char))
             }
-            (_, Place::Query) => cut(text, run_at(at), &['&', '#', '\'']),
-            (_, Place::Element) => {
-                let place = cut(text, run_at(at), &['<']);
-                let closes = text.get(place.end..).is_some_and(|rest| rest.starts_with("</"));
-                if closes { place } else { at..at }
-            }
-            _ => {
-                let word = run_at(at);
-                let scheme = text.get(word.clone()).unwrap_or_default();
-                let known =
-                    ["Bearer", "Basic", "Token"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
-                let rest = text.get(word.end..).unwrap_or_default();
-                let blank = rest.len() - rest.trim_start_matches([' ', '\t']).len();
-                if blank > 0 && (known || self.rank == Rank::Authorization) {
-                    at..run_at(word.end + blank).end.max(word.end)
-                } else {
-                    word
-                }
-            }
+            (_, Place::Element) => run_at(text, at, &mut runs.element, |char| is_end(char) || char == '<'),
+            _ => run_at(text, at, &mut runs.word, is_end),
         };
+        if self.place == Place::Element && !text.get(place.end..).is_some_and(|rest| rest.starts_with("</")) {
+            return (at..at, false);
+        }
+        // A scheme belongs to what follows it.
+        let word = text.get(place.clone()).unwrap_or_default();
+        let scheme = ["Bearer", "Basic", "Token"].iter().any(|scheme| word.eq_ignore_ascii_case(scheme));
+        if scheme || self.rank == Rank::Authorization {
+            let rest = text.get(place.end..).unwrap_or_default().bytes();
+            let blank = rest.take(TRIMMED).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+            if blank > 0 {
+                place.end = run_at(text, place.end + blank, &mut runs.word, is_end).end;
+            }
+        }
         let value = text.get(place.clone()).unwrap_or_default();
-        place.end = at + value.trim_end_matches([',', ';', ')', '}', '\'', '`', '\\']).len();
-        (place, false)
+        let trimmed = value.bytes().rev().take(TRIMMED).take_while(|byte| b",;)}'`\\".contains(byte)).count();
+        (at..place.end - trimmed, false)
     }
+}
+
+/// The value without quotes that begins there, up to the first of the characters that end it.
+fn run_at(text: &str, at: usize, last: &mut Range<usize>, is_end: impl Fn(char) -> bool) -> Range<usize> {
+    if !last.contains(&at) {
+        let rest = text.get(at..).unwrap_or_default();
+        *last = at..at + rest.find(is_end).unwrap_or(rest.len());
+    }
+    at..last.end
 }
 
 /// The end of a value that was opened with a quote behind that many backslashes. A quote behind more of them belongs to the
@@ -255,12 +262,6 @@ fn type_length(text: &str) -> usize {
         }
         _ => 0,
     }
-}
-
-/// Ends a place at the first of these characters in it.
-fn cut(text: &str, place: Range<usize>, ends: &[char]) -> Range<usize> {
-    let value = text.get(place.clone()).unwrap_or_default();
-    place.start..place.start + value.find(ends).unwrap_or(value.len())
 }
 
 /// What a name says about its value, and the kind of secret that is. Case and separators do not matter: `apiKey`,
