@@ -87,6 +87,8 @@ const HASHES: [usize; 5] = [43, 44, 64, 86, 88];
 const ROUNDS: usize = 8;
 
 static RULES: LazyLock<Option<Rules>> = LazyLock::new(|| Rules::compile().ok());
+/// Apart from the others, because they take megabytes and most processes never meet a text that needs them.
+static RUN_RULES: LazyLock<Option<RunRules>> = LazyLock::new(|| RunRules::compile().ok());
 
 struct Rules {
     private_key: Regex,
@@ -95,6 +97,10 @@ struct Rules {
     user: Regex,
     names: Regex,
     bearer: Regex,
+}
+
+/// The rules for keys that are recognised by themselves.
+struct RunRules {
     jwt: Regex,
     prefixes: Regex,
     blob: Regex,
@@ -175,10 +181,6 @@ impl Rules {
         );
         let user = r#"((?-u:\B)(?:-u|--user|--proxy-user)[ \t=]+['"]?[^\s:'"]{1,64}:)([^\s'"]{8,})"#;
         let bearer = format!(r#"((?-u:\b)(?i-u:bearer)[ \t]+)([^"'`\\<>,;){{}}\]{ENDS}]{{8,}})"#);
-        let blob = concat!(
-            r"((?:sha(?:256|384|512)[-:]|SHA256:|h1:|data:(?:image|font|audio|video)/[a-z0-9.+-]{1,32};base64,",
-            r"|(?:ssh-(?:rsa|ed25519)|ecdsa-sha2-nistp[0-9]{3}) )?)([A-Za-z0-9+/]{40,}={0,2})",
-        );
         Ok(Self {
             private_key: pem::key()?,
             open_key: pem::open_key()?,
@@ -186,9 +188,6 @@ impl Rules {
             user: Regex::new(user)?,
             names: Regex::new(&names::pattern())?,
             bearer: Regex::new(&bearer)?,
-            jwt: Regex::new(r"(?-u:\b)eyJ[A-Za-z0-9_-]{15,}(?:\.[A-Za-z0-9_-]+){2,4}")?,
-            prefixes: Regex::new(&prefixes::pattern())?,
-            blob: Regex::new(blob)?,
         })
     }
 
@@ -210,33 +209,51 @@ impl Rules {
         let text = rewrite(text, |text| names::redact(&self.names, text));
         let text = rewrite(text, |text| replace(&self.bearer, text, redact_bearer));
         let text = rewrite(text, |text| replace(&self.user, text, redact_user));
-        rewrite(text, |text| self.redact_runs(text))
+        rewrite(text, redact_runs)
+    }
+}
+
+// === impl RunRules ===
+
+impl RunRules {
+    fn compile() -> Result<Self, regex::Error> {
+        let blob = concat!(
+            r"((?:sha(?:256|384|512)[-:]|SHA256:|h1:|data:(?:image|font|audio|video)/[a-z0-9.+-]{1,32};base64,",
+            r"|(?:ssh-(?:rsa|ed25519)|ecdsa-sha2-nistp[0-9]{3}) )?)([A-Za-z0-9+/]{40,}={0,2})",
+        );
+        Ok(Self {
+            jwt: Regex::new(r"(?-u:\b)eyJ[A-Za-z0-9_-]{15,}(?:\.[A-Za-z0-9_-]+){2,4}")?,
+            prefixes: Regex::new(&prefixes::pattern())?,
+            blob: Regex::new(blob)?,
+        })
     }
 
-    /// Applies the rules for keys that are recognised by themselves to the lines that have a run worth it, which are few.
-    fn redact_runs<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut changed = String::new();
-        let mut copied = 0;
-        while let Some(run) = run_from(text, copied) {
-            let start = text
-                .get(copied..run)
-                .and_then(|before| before.rfind('\n'))
-                .map_or(copied, |at| copied + at + 1);
-            let end = text.get(run..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| run + at);
-            let line = text.get(start..end).unwrap_or_default();
-            let redacted = replace(&self.jwt, line, |_found| Some(label("jwt")));
-            let redacted = rewrite(redacted, |line| replace(&self.prefixes, line, redact_prefixed));
-            let redacted = rewrite(redacted, |line| replace(&self.blob, line, redact_blob));
-            changed.push_str(text.get(copied..start).unwrap_or_default());
-            changed.push_str(&redacted);
-            copied = end;
-        }
-        if changed == text.get(..copied).unwrap_or_default() {
-            return Cow::Borrowed(text);
-        }
-        changed.push_str(text.get(copied..).unwrap_or_default());
-        Cow::Owned(changed)
+    fn line<'t>(&self, line: &'t str) -> Cow<'t, str> {
+        let redacted = replace(&self.jwt, line, |_found| Some(label("jwt")));
+        let redacted = rewrite(redacted, |line| replace(&self.prefixes, line, redact_prefixed));
+        rewrite(redacted, |line| replace(&self.blob, line, redact_blob))
     }
+}
+
+/// Applies the rules for keys that are recognised by themselves to the lines that have a run worth it, which are few.
+fn redact_runs(text: &str) -> Cow<'_, str> {
+    let mut changed = String::new();
+    let mut copied = 0;
+    while let Some(run) = run_from(text, copied) {
+        let Some(rules) = &*RUN_RULES else { return Cow::Borrowed("[REDACTED]") };
+        let start =
+            text.get(copied..run).and_then(|before| before.rfind('\n')).map_or(copied, |at| copied + at + 1);
+        let end = text.get(run..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| run + at);
+        let line = text.get(start..end).unwrap_or_default();
+        changed.push_str(text.get(copied..start).unwrap_or_default());
+        changed.push_str(&rules.line(line));
+        copied = end;
+    }
+    if changed == text.get(..copied).unwrap_or_default() {
+        return Cow::Borrowed(text);
+    }
+    changed.push_str(text.get(copied..).unwrap_or_default());
+    Cow::Owned(changed)
 }
 
 /// Finds a run of characters that is long enough for a key. A shorter one must have a digit, as words have not. Looks only

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Cow, Rules, judge, kinds, label, shapes};
+use super::{Cow, Rules, RunRules, judge, kinds, label, shapes};
 use crate::stream::tests::texts;
 
 const BLOB: &str = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA7Kz";
@@ -10,6 +10,7 @@ const BLOB: &str = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA7Kz";
 #[test]
 fn the_rules_compile() {
     Rules::compile().map(|_rules| ()).expect("constant patterns");
+    RunRules::compile().map(|_rules| ()).expect("constant patterns");
     assert!(judge::compiles());
 }
 
