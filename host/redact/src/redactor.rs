@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::shapes::{kinds, label, rewrite, scrub_private_keys, scrub_rest, visible};
@@ -29,7 +29,9 @@ pub struct Redactor(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     learned: Mutex<Vec<SecretString>>,
-    values: ArcSwap<Values>,
+    /// The search for them; `None` since something was learned, until a text is redacted. A start learns many secrets one by
+    /// one, and each search is made from all of them.
+    values: ArcSwapOption<Values>,
 }
 
 // === impl Redactor ===
@@ -66,10 +68,7 @@ impl Redactor {
         }
         let excess = learned.len().saturating_sub(MOST);
         learned.drain(..excess);
-        // Fails only for more bytes than secrets can have: they are bounded in number and in length.
-        if let Ok(values) = Values::new(learned.iter().map(|value| value.expose_secret())) {
-            self.0.values.store(Arc::new(values));
-        }
+        self.0.values.store(None);
     }
 
     /// Adds the values of environment variables whose names say that they are secret, such as `OPENAI_API_KEY`: a gateway that
@@ -86,7 +85,10 @@ impl Redactor {
 
     /// Returns the text without known values; borrowed if it has none.
     pub fn values<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.0.values.load().replace(text)
+        match &*self.0.values.load() {
+            Some(values) => values.replace(text),
+            None => self.known().replace(text),
+        }
     }
 
     /// Returns the text without known values and without what has the shape of a secret; borrowed if it has neither.
@@ -99,7 +101,16 @@ impl Redactor {
 
     /// The values as they are known now.
     pub(crate) fn known(&self) -> Arc<Values> {
-        self.0.values.load_full()
+        if let Some(values) = self.0.values.load_full() {
+            return values;
+        }
+        // Nothing is learned meanwhile, so the search cannot be older than what is known.
+        let learned = self.0.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        // Fails only for more bytes than secrets can have: they are bounded in number and in length.
+        let values = Values::new(learned.iter().map(|value| value.expose_secret())).unwrap_or_default();
+        let values = Arc::new(values);
+        self.0.values.store(Some(Arc::clone(&values)));
+        values
     }
 }
 

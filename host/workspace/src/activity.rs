@@ -41,11 +41,11 @@ struct State {
 pub struct Reading {
     /// Running turns.
     pub active: usize,
-    /// A description of the newest one; empty if there is none.
+    /// A description of the newest one; empty if no turn is running.
     pub current: String,
     /// Failed turns among those that ended since the last delivered heartbeat, from 0 to 1.
     pub error_rate: f64,
-    /// The last error since then; empty if there is none.
+    /// The last error since then; empty if no turn has failed.
     pub sample_error: String,
     /// Seconds since the start.
     pub uptime: u64,

@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub workspace_id: String,
     /// The time of the snapshot.
     pub timestamp: String,
-    /// A description of the newest running turn; empty if there is none.
+    /// A description of the newest running turn; empty if no turn is running.
     #[serde(default)]
     pub current_task: String,
     /// The number of running turns.

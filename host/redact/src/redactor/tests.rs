@@ -23,6 +23,19 @@ fn known_values_are_removed_wherever_they_are() {
 }
 
 #[test]
+fn a_value_is_removed_from_the_moment_it_is_learned() {
+    let redactor = Redactor::default();
+    let mut text = String::new();
+    for number in 0..3 {
+        let value = format!("hunter2hunter{number}");
+        text.push_str(&format!("{value} "));
+        assert!(redactor.values(&text).contains(&value), "not known yet");
+        redactor.clone().learn([&value]);
+        assert_eq!(redactor.values(&text), "[REDACTED:secret] ".repeat(number + 1));
+    }
+}
+
+#[test]
 fn ordinary_text_is_borrowed() {
     let redactor = Redactor::new(["hunter2hunter2"]);
     assert!(matches!(redactor.all("nothing to see"), Cow::Borrowed("nothing to see")));
