@@ -7,6 +7,7 @@ mod probe;
 mod reasoning;
 mod reply;
 mod request;
+mod retries;
 mod streamed;
 mod think;
 mod tools;
@@ -20,9 +21,13 @@ const KEY: &str = "OPENAI_API_KEY";
 /// A model that thinks.
 const MODEL: &str = "nousresearch/hermes-4-70b";
 
-/// The executor, pointed at this endpoint, with the calls that its settings imply granted.
+/// The executor, pointed at this endpoint, with the calls that its settings imply granted. It repeats no call.
 async fn rig(endpoint: &FakeGateway) -> Rig {
-    Rig::new("hermes").await.setting("base_url", endpoint.base_url()).setting("model", MODEL)
+    rig_at(&endpoint.base_url()).await
+}
+
+async fn rig_at(url: &str) -> Rig {
+    Rig::new("hermes").await.setting("base_url", url).setting("model", MODEL).setting("max_retries", 0)
 }
 
 /// An endpoint that answers `hi`.

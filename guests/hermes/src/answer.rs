@@ -21,6 +21,8 @@ pub(crate) struct Answer {
     think: Think,
     calls: Calls,
     beside: Beside,
+    /// Whether a caller has read a part of it.
+    pub(crate) passed_on: bool,
     pub(crate) reasoning: Reasoning,
     pub(crate) ending: Ending,
 }

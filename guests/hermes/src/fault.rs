@@ -9,19 +9,30 @@ use serde_json::json;
 use talaria_guest::{Failure, FailureKind, events, http, log};
 use talaria_upstream::excerpt;
 
+use crate::retry::Advice;
+
 /// A call without an answer.
 pub(crate) struct Fault {
     class: &'static str,
     kind: FailureKind,
     retryable: bool,
     status: Option<u16>,
+    /// The endpoint's own word on another attempt.
+    pub(crate) advice: Advice,
     /// For the operator's log.
     reason: String,
 }
 
 impl Fault {
     fn new(class: &'static str, reason: impl Into<String>) -> Self {
-        Self { class, kind: FailureKind::Upstream, retryable: false, status: None, reason: reason.into() }
+        Self {
+            class,
+            kind: FailureKind::Upstream,
+            retryable: false,
+            status: None,
+            advice: Advice::default(),
+            reason: reason.into(),
+        }
     }
 
     /// A response that is not 2xx.
@@ -60,6 +71,26 @@ impl Fault {
     /// A stream that ended too soon.
     pub(crate) fn cut() -> Self {
         Self { retryable: true, ..Self::new("APIConnectionError", "the stream ended before the answer did") }
+    }
+
+    /// A turn that was cancelled between two attempts.
+    pub(crate) fn cancelled() -> Self {
+        Self { kind: FailureKind::Cancelled, ..Self::new("APIConnectionError", "the turn was cancelled") }
+    }
+
+    /// The same, with the headers of the response.
+    pub(crate) fn with(self, headers: &[http::Header]) -> Self {
+        Self { advice: Advice::of(headers), ..self }
+    }
+
+    /// The name of its class.
+    pub(crate) fn class(&self) -> &'static str {
+        self.class
+    }
+
+    /// Whether another attempt may succeed.
+    pub(crate) fn is_worth_retrying(&self) -> bool {
+        self.advice.again.unwrap_or(self.retryable)
     }
 
     /// The failure for the caller; the reason is for the operator.

@@ -1,4 +1,4 @@
-//! Hermes models on any OpenAI-compatible endpoint, with native reasoning and tools, one call a turn.
+//! Hermes models on any OpenAI-compatible endpoint, with native reasoning and tools, one answer a turn.
 //!
 //! Hermes 4 thinks if it is told to. Its thoughts are for operators: they go into a span of the trace, never into the
 //! reply, an event or a log line, because they would come back as context of the next turn. Endpoints send thoughts in
@@ -7,6 +7,8 @@
 //! Tools are sent in the endpoint's own parameter. If the model answers with calls instead of text, the calls are
 //! passed on: this executor calls nothing, and the caller decides.
 //!
+//! A call that fails before anything of the answer was passed on is made again (`retry`).
+//!
 //! A caller reads only the class of a failure, as in the Python executor, since providers put keys and quotas into
 //! their texts.
 
@@ -14,6 +16,7 @@ mod answer;
 mod calls;
 mod fault;
 mod reasoning;
+mod retry;
 mod stream;
 mod think;
 
@@ -28,11 +31,12 @@ use talaria_guest::{
 use talaria_upstream::hermes_agent::OnRestart;
 use talaria_upstream::history::{self, Remembers};
 use talaria_upstream::{
-    PROBE_TIMEOUT_MS, Prompt, TURN_TIMEOUT_MS, base, bearer, first, input_modes, is_success,
+    PROBE_TIMEOUT_MS, Prompt, base, bearer, first, input_modes, is_success, turn_timeout_ms,
 };
 
 use crate::answer::Answer;
 use crate::fault::Fault;
+use crate::retry::{DEFAULT_RETRIES, Retries};
 
 /// The endpoint's key.
 const KEY: &str = "OPENAI_API_KEY";
@@ -52,6 +56,12 @@ struct Settings {
     history: Remembers,
     #[serde(default)]
     on_restart: OnRestart,
+    #[serde(default = "default_retries")]
+    max_retries: u32,
+}
+
+fn default_retries() -> u32 {
+    DEFAULT_RETRIES
 }
 
 /// The body of a request.
@@ -124,6 +134,13 @@ impl Executor for Hermes {
                         "description": "What happens to a turn that a restart of this host interrupted: `retry` asks the model again",
                         "default": "fail",
                     },
+                    "max_retries": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "maximum": 10,
+                        "description": "How often a call is made again that failed with 408, 409, 429, 5xx or a lost connection, before anything of the answer was passed on",
+                        "default": DEFAULT_RETRIES,
+                    },
                 },
             })
             .to_string(),
@@ -166,7 +183,7 @@ impl Executor for Hermes {
         let settings: Settings = settings(&turn.settings)?;
         let workspace = turn.workspace.as_ref();
         let model = settings.model(workspace)?;
-        let request = settings.request(&turn, &prompt, model)?;
+        let body = settings.body(&turn, &prompt, model)?;
         if settings.on_restart == OnRestart::Retry && turn.checkpoint.is_none() {
             // An empty checkpoint suffices: it makes the host run the turn again.
             if let Err(error) = state::checkpoint(b"{}") {
@@ -174,9 +191,22 @@ impl Executor for Hermes {
                 log::write(log::Level::Warn, &line, None);
             }
         }
-        let mut answer = Answer::default();
-        let ended =
-            if turn.streaming { stream::read(request, &mut answer) } else { whole(request, &mut answer) };
+        let mut retries = Retries::new(&turn, settings.max_retries);
+        let (answer, ended) = loop {
+            let mut answer = Answer::default();
+            let request = settings.request(body.clone());
+            let ended =
+                if turn.streaming { stream::read(request, &mut answer) } else { whole(request, &mut answer) };
+            let again = match &ended {
+                Err(fault) if !answer.passed_on => retries.pause(fault, model),
+                _ => Ok(false),
+            };
+            match again {
+                Ok(true) => {}
+                Ok(false) => break (answer, ended),
+                Err(fault) => break (answer, Err(fault)),
+            }
+        };
         // Also for a turn that failed later.
         answer.reasoning.record(&turn, model);
         ended.map_err(|fault| fault.failure(model))?;
@@ -216,7 +246,7 @@ impl Settings {
         }
     }
 
-    fn request(&self, turn: &Turn, prompt: &Prompt<'_>, model: &str) -> Result<Request, Failure> {
+    fn body(&self, turn: &Turn, prompt: &Prompt<'_>, model: &str) -> Result<Vec<u8>, Failure> {
         let workspace = turn.workspace.as_ref();
         let system = first(&self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));
         let system = system.map(|text| Message { role: "system", content: Content::Text(text) });
@@ -227,17 +257,20 @@ impl Settings {
             Remembers::Session | Remembers::None => Vec::new(),
         };
         let past = past.iter().map(|said| Message { role: said.role, content: Content::Text(&said.content) });
-        let body = prompt.body(&Body {
+        prompt.body(&Body {
             model,
             messages: system.into_iter().chain(past).chain([said]).collect(),
             reasoning: thinks(model).then_some(Reasoning { enabled: true }),
             tools: &tools,
             stream: turn.streaming,
-        })?;
+        })
+    }
+
+    fn request(&self, body: Vec<u8>) -> Request {
         let request = Request::new("POST", format!("{}/chat/completions", self.base()))
             .body("application/json", body)
-            .timeout_ms(TURN_TIMEOUT_MS);
-        Ok(bearer(request, KEY))
+            .timeout_ms(turn_timeout_ms());
+        bearer(request, KEY)
     }
 }
 
@@ -272,7 +305,7 @@ fn probe(base: &str) -> Result<(), Failure> {
 fn whole(request: Request, answer: &mut Answer) -> Result<(), Fault> {
     let response = request.fetch()?;
     if !is_success(response.status) {
-        return Err(Fault::status(response.status, &response.body));
+        return Err(Fault::status(response.status, &response.body).with(&response.headers));
     }
     answer.parse(&response.body)
 }

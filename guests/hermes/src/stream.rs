@@ -23,7 +23,8 @@ pub(crate) fn read(request: Request, answer: &mut Answer) -> Result<(), Fault> {
     let exchange = request.open()?;
     let status = exchange.status();
     if !is_success(status) {
-        return Err(Fault::status(status, &read_body(&exchange, ERROR_BYTES)?));
+        let body = read_body(&exchange, ERROR_BYTES)?;
+        return Err(Fault::status(status, &body).with(&exchange.headers()));
     }
     if !is_event_stream(&exchange) {
         return answer.parse(&read_body(&exchange, WHOLE_BODY)?);
@@ -34,23 +35,26 @@ pub(crate) fn read(request: Request, answer: &mut Answer) -> Result<(), Fault> {
             Chunk::Data { data, .. } => {
                 answer.ending.note(&data);
                 if let Some(delta) = at(&data, "/choices/0/delta") {
-                    outgoing.say(&answer.take(delta, true))?;
+                    let text = answer.take(delta, true);
+                    answer.passed_on |= outgoing.say(&text)?;
                 }
             }
             Chunk::Done => break true,
             Chunk::End => break false,
         }
     };
-    outgoing.say(&answer.finish())?;
+    let text = answer.finish();
+    answer.passed_on |= outgoing.say(&text)?;
     answer.check()?;
     if done || answer.ending.is_finished() { Ok(()) } else { Err(Fault::cut()) }
 }
 
 impl Outgoing {
-    fn say(&mut self, text: &str) -> Result<(), events::Error> {
+    /// Passes on what can be passed on; `false` if that is nothing.
+    fn say(&mut self, text: &str) -> Result<bool, events::Error> {
         match self.next(text) {
-            Some(said) => events::emit(&Event::TextDelta(said)),
-            None => Ok(()),
+            Some(said) => events::emit(&Event::TextDelta(said)).map(|()| true),
+            None => Ok(false),
         }
     }
 

@@ -13,7 +13,7 @@ mod prompt;
 pub mod timestamp;
 
 use serde_json::Value;
-use talaria_guest::{Request, Usage, config, events, http, log};
+use talaria_guest::{Request, Usage, config, control, events, http, log};
 
 pub use beside::{Beside, reads_data};
 pub use chunks::{Chunk, next_chunk};
@@ -21,7 +21,10 @@ pub use ending::Ending;
 pub use prompt::{Prompt, input_modes};
 
 /// How long an upstream may take to answer a turn; the Python bridge allowed as much.
-pub const TURN_TIMEOUT_MS: u32 = 600_000;
+const TURN_TIMEOUT_MS: u32 = 600_000;
+/// The part of a turn's time that is left for the failure of a call to become the turn's answer: two seconds, or a tenth
+/// of a short turn.
+const MARGIN_MS: u32 = 2_000;
 /// How long it may take to answer the probe.
 pub const PROBE_TIMEOUT_MS: u32 = 5_000;
 /// The characters of an upstream's error that a caller reads.
@@ -42,6 +45,14 @@ pub fn first<'a>(own: &'a str, workspace: Option<&'a String>) -> Option<&'a str>
 #[must_use]
 pub fn base(url: &str) -> &str {
     url.trim_end_matches('/')
+}
+
+/// How long a call may take that answers the turn. It ends before the host ends the turn, so that the caller reads the
+/// text of the Python bridge for it and not the host's.
+#[must_use]
+pub fn turn_timeout_ms() -> u32 {
+    let left = control::remaining_ms();
+    (left - MARGIN_MS.min(left / 10)).min(TURN_TIMEOUT_MS)
 }
 
 /// Adds the secret as a bearer token, if it is set.

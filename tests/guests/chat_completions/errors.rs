@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use talaria_egress::Bounds;
-use talaria_fakes::{FakeGateway, Reply, free_port};
+use talaria_engine::Limits;
+use talaria_fakes::{FakeGateway, Reply, Stream, free_port};
 use talaria_rig::{Ran, Rig};
 use talaria_turns::FailureKind;
 
@@ -100,6 +101,19 @@ async fn a_gateway_that_does_not_answer_in_time_is_unreachable() {
     assert_eq!(failure.kind, FailureKind::TimedOut);
     assert!(failure.retryable);
     gateway.let_go().await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_turns_time_reads_as_an_unreachable_gateway() {
+    let limits = Limits { deadline: Duration::from_secs(2), ..Limits::default() };
+    for reply in [Reply::hang(), Stream::new().delta("Well, ").hang().into()] {
+        let gateway = FakeGateway::always(reply).await;
+        let ran = rig(&gateway).await.limits(limits).stream("hello").await;
+        let failure = ran.failure();
+        assert!(failure.message.starts_with("[hermes-agent unreachable] timed out after 1"), "{failure:?}");
+        assert_eq!(failure.kind, FailureKind::TimedOut);
+        gateway.let_go().await;
+    }
 }
 
 #[tokio::test]

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde_json::json;
 use talaria_egress::Bounds;
+use talaria_engine::Limits;
 use talaria_fakes::{FakeGateway, PROVIDER_KEY, Reply, Stream, free_port};
-use talaria_rig::{Ran, Rig, Trace};
+use talaria_rig::{Ran, Trace};
 use talaria_turns::FailureKind;
 
-use super::{KEY, MODEL, rig, run_against, stream_against};
+use super::{KEY, rig, run_against, stream_against};
 
 fn assert_failed(ran: &Ran, class: &str, kind: FailureKind, retryable: bool) {
     let failure = ran.failure();
@@ -103,8 +104,7 @@ async fn an_answer_of_another_shape_is_a_failure() {
 #[tokio::test]
 async fn an_endpoint_that_is_not_there_is_a_connection_error() {
     let address = format!("127.0.0.1:{}", free_port());
-    let rig =
-        Rig::new("hermes").await.setting("base_url", format!("http://{address}/v1")).setting("model", MODEL);
+    let rig = super::rig_at(&format!("http://{address}/v1")).await;
     for ran in [rig.run("hello").await, rig.stream("hello").await] {
         assert_failed(&ran, "APIConnectionError", FailureKind::Upstream, true);
     }
@@ -119,6 +119,17 @@ async fn an_endpoint_that_does_not_answer_in_time_is_a_timeout() {
     let ran = rig(&endpoint).await.bounds(bounds).run("hello").await;
     assert_failed(&ran, "APITimeoutError", FailureKind::TimedOut, true);
     endpoint.let_go().await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_turns_time_reads_as_a_timeout_of_the_endpoint() {
+    let limits = Limits { deadline: Duration::from_secs(2), ..Limits::default() };
+    for reply in [Reply::hang(), Stream::new().delta("Well, ").hang().into()] {
+        let endpoint = FakeGateway::always(reply).await;
+        let ran = rig(&endpoint).await.limits(limits).stream("hello").await;
+        assert_failed(&ran, "APITimeoutError", FailureKind::TimedOut, true);
+        endpoint.let_go().await;
+    }
 }
 
 #[tokio::test]

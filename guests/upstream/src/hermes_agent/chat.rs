@@ -12,8 +12,8 @@ use super::runs::{self, Gateway, Start};
 use super::{KEY, OnRestart, Session, emit, error_status, unreachable};
 use crate::history::Remembers;
 use crate::{
-    Chunk, ERROR_BYTES, Prompt, TURN_TIMEOUT_MS, WHOLE_BODY, at, base, bearer, first, is_event_stream,
-    is_success, next_chunk, read, text,
+    Chunk, ERROR_BYTES, Prompt, WHOLE_BODY, at, base, bearer, first, is_event_stream, is_success, next_chunk,
+    read, text, turn_timeout_ms,
 };
 
 /// The event with a tool's progress; all other events are chunks.
@@ -246,7 +246,7 @@ impl<'a> Chat<'a> {
     fn request(&self, body: Vec<u8>) -> Request {
         let request = Request::new("POST", format!("{}/chat/completions", base(self.base_url)))
             .body("application/json", body)
-            .timeout_ms(TURN_TIMEOUT_MS);
+            .timeout_ms(turn_timeout_ms());
         let request = bearer(request, KEY);
         match &self.session {
             // If a request names a session, the gateway uses its own messages and ignores those in the request.
