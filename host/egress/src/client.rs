@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use talaria_redact::Values;
 use tracing::field;
 
@@ -15,6 +17,7 @@ use crate::exchange::{Deadline, Exchange, Frames};
 use crate::headers;
 use crate::origin::{Origin, OriginClient};
 use crate::pool::Pool;
+use crate::proxy::Proxies;
 use crate::resolver::{Names, Resolver};
 use crate::stub_upstream::StubUpstream;
 
@@ -41,16 +44,20 @@ pub struct Config {
     pub roots: Roots,
     /// How names become addresses.
     pub names: Names,
+    /// The proxies between this host and the internet.
+    pub proxies: Proxies,
     /// Sends all calls to a stub instead, and reports them.
     pub stub_upstream: Option<StubUpstream>,
 }
 
 /// The certificates that `https` trusts.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub enum Roots {
-    /// Those of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`, read on the first `https` call.
-    #[default]
-    System,
+    /// Those of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`, read on the first `https` call, and these.
+    System {
+        /// Certificates that the operator trusts as well.
+        and: Arc<[CertificateDer<'static>]>,
+    },
     /// These.
     Given(Arc<RootCertStore>),
 }
@@ -198,6 +205,34 @@ impl Egress {
     }
 }
 
+// === impl Roots ===
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self::System { and: Arc::new([]) }
+    }
+}
+
+impl Roots {
+    /// Those of the system, and the certificates of a file in PEM.
+    ///
+    /// # Errors
+    /// A text without a certificate, or with one that cannot be used.
+    pub fn with_pem(pem: &[u8]) -> Result<Self, String> {
+        let mut usable = RootCertStore::empty();
+        let mut found = Vec::new();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|error| format!("not PEM: {error}"))?;
+            usable.add(certificate.clone()).map_err(|error| format!("no usable certificate: {error}"))?;
+            found.push(certificate);
+        }
+        match found.is_empty() {
+            true => Err("there is no certificate in it; it needs `-----BEGIN CERTIFICATE-----`".to_owned()),
+            false => Ok(Self::System { and: found.into() }),
+        }
+    }
+}
+
 // === impl Config ===
 
 impl Default for Config {
@@ -206,8 +241,9 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(90),
             idle_per_host: 64,
-            roots: Roots::System,
+            roots: Roots::default(),
             names: Names::System,
+            proxies: Proxies::default(),
             stub_upstream: None,
         }
     }

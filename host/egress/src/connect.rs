@@ -5,7 +5,10 @@
 //!
 //! **The address that was checked is the address connected to.** A name passes [`Resolver`], which drops the addresses that
 //! may not be connected to; a literal address skips the resolver and is checked in [`Tcp`]. There is no second lookup. The
-//! address of a pooled connection is not checked again, so each set of addresses has a pool of its own.
+//! address of a pooled connection is not checked again, so each set of addresses has a pool of its own. Through a [proxy], the
+//! checked address is the one that the proxy connects to, unless the operator leaves names to the proxy.
+//!
+//! [proxy]: crate::proxy
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -21,19 +24,24 @@ use http::uri::Scheme;
 use hyper_rustls::{DefaultServerNameResolver, HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::CertificateDer;
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tower_service::Service;
 
-use crate::address::Special;
+use crate::address::{Addresses, Special};
 use crate::client::{Config, Roots};
 use crate::error::{ErrorKind, Pretty};
+use crate::proxy::{Proxies, Proxy};
 use crate::resolver::Resolver;
 
 /// TCP keep-alive: below the five minutes after which common NATs and load balancers drop an idle connection, because a
 /// turn may wait 600 s for its first byte.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// The addresses of a name that a proxy is asked for. Four: two of each family.
+const TUNNELS: usize = 4;
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
@@ -53,6 +61,9 @@ pub(crate) struct Connector {
 struct Tcp {
     http: HttpConnector<Resolver>,
     resolver: Resolver,
+    proxies: Proxies,
+    /// Connects to proxies, wherever they are: the operator named them.
+    to_proxy: HttpConnector<Resolver>,
     timeout: Duration,
 }
 
@@ -69,6 +80,10 @@ pub(crate) enum Failure {
     Address { special: Special, destination: String },
     #[error("name not found ({name})")]
     Name { name: String },
+    #[error("name not found ({name}); if only the proxy can look names up, set egress.proxy_resolves = true")]
+    NameBehindProxy { name: String },
+    #[error("{reason} ({authority})")]
+    Proxy { reason: String, authority: String },
     #[error("{reason} ({authority})")]
     Tcp { reason: String, authority: String },
     #[error("connecting timed out after {} ({authority})", Pretty(*.after))]
@@ -83,16 +98,21 @@ pub(crate) enum Failure {
 
 impl Connector {
     pub(crate) fn new(config: Config, resolver: Resolver) -> Self {
-        let Config { connect_timeout: timeout, roots, stub_upstream, .. } = config;
-        let mut http = HttpConnector::new_with_resolver(resolver.clone());
-        http.enforce_http(false);
-        http.set_nodelay(true);
-        http.set_keepalive(Some(KEEPALIVE));
-        // hyper divides it among the addresses of a name, so that a dead first one leaves time for the next.
-        http.set_connect_timeout(Some(timeout));
+        let Config { connect_timeout: timeout, roots, names, proxies, stub_upstream, .. } = config;
+        let connector = |resolver: Resolver| {
+            let mut http = HttpConnector::new_with_resolver(resolver);
+            http.enforce_http(false);
+            http.set_nodelay(true);
+            http.set_keepalive(Some(KEEPALIVE));
+            // hyper divides it among the addresses of a name, so that a dead first one leaves time for the next.
+            http.set_connect_timeout(Some(timeout));
+            http
+        };
+        let to_proxy = connector(Resolver::new(names, Addresses::Any));
+        let http = connector(resolver.clone());
         let tls = Arc::new(Tls { roots, config: OnceCell::new() });
         let stub = stub_upstream.map(|stub| stub.address);
-        Self { tcp: Tcp { http, resolver, timeout }, tls, timeout, stub }
+        Self { tcp: Tcp { http, resolver, proxies, to_proxy, timeout }, tls, timeout, stub }
     }
 
     async fn connect(mut self, uri: Uri) -> Result<Stream, Failure> {
@@ -136,7 +156,7 @@ impl Service<Uri> for Connector {
 }
 
 /// `host:port`, with the scheme's port if the URL has none.
-fn authority(uri: &Uri) -> String {
+pub(crate) fn authority(uri: &Uri) -> String {
     let port = uri.port_u16().unwrap_or(if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 });
     format!("{}:{port}", uri.host().unwrap_or_default())
 }
@@ -148,6 +168,44 @@ pub(crate) fn literal(host: &str) -> Option<IpAddr> {
 }
 
 // === impl Tcp ===
+
+impl Tcp {
+    /// Connects through a proxy.
+    async fn through(mut self, proxy: Arc<Proxy>, uri: Uri) -> Result<TokioIo<TcpStream>, Failure> {
+        let authority = authority(&uri);
+        let host = uri.host().unwrap_or_default();
+        let destinations = if literal(host).is_some() || self.proxies.resolve_names() {
+            vec![authority.clone()]
+        } else {
+            let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or_default();
+            let found = self.resolver.resolve(host.to_owned()).await.map_err(|failure| match failure {
+                Failure::Name { name } => Failure::NameBehindProxy { name },
+                other => other,
+            })?;
+            let found = found.into_iter().take(TUNNELS);
+            found.map(|address| SocketAddr::new(address.ip(), port).to_string()).collect()
+        };
+        let mut failed = Failure::proxy("no address", &authority);
+        for destination in destinations {
+            let stream = self.to_proxy.call(proxy.uri()?).await.map_err(|error| {
+                tracing::warn!(%proxy, %error, "the proxy is unreachable");
+                match Failure::tcp(&error, authority.clone(), self.timeout) {
+                    Failure::Tcp { reason, authority } => {
+                        Failure::proxy(format!("the proxy is unreachable: {reason}"), &authority)
+                    }
+                    Failure::Name { .. } => Failure::proxy("the proxy's name was not found", &authority),
+                    other => other,
+                }
+            })?;
+            let mut stream = stream.into_inner();
+            match proxy.tunnel(&mut stream, &destination, &authority).await {
+                Ok(()) => return Ok(TokioIo::new(stream)),
+                Err(failure) => failed = failure,
+            }
+        }
+        Err(failed)
+    }
+}
 
 impl Service<Uri> for Tcp {
     type Response = TokioIo<TcpStream>;
@@ -166,6 +224,9 @@ impl Service<Uri> for Tcp {
         {
             return Box::pin(std::future::ready(Err(Failure::Address { special, destination: authority })));
         }
+        if let Some(proxy) = self.proxies.of(&uri) {
+            return Box::pin(self.clone().through(proxy, uri));
+        }
         let connecting = self.http.call(uri);
         Box::pin(async move { connecting.await.map_err(|error| Failure::tcp(&error, authority, after)) })
     }
@@ -180,8 +241,10 @@ impl Tls {
             let roots = match &self.roots {
                 Roots::Given(roots) => Arc::clone(roots),
                 // Blocking: reads some hundred files or one large one.
-                Roots::System => {
-                    tokio::task::spawn_blocking(system_roots).await.map_err(|_cancelled| Failure::NoRoots)?
+                Roots::System { and } => {
+                    let more = Arc::clone(and);
+                    let read = tokio::task::spawn_blocking(move || system_roots(&more));
+                    read.await.map_err(|_cancelled| Failure::NoRoots)?
                 }
             };
             if roots.is_empty() {
@@ -193,13 +256,14 @@ impl Tls {
     }
 }
 
-fn system_roots() -> Arc<RootCertStore> {
+fn system_roots(more: &[CertificateDer<'static>]) -> Arc<RootCertStore> {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
         tracing::debug!(%error, "cannot read root certificates");
     }
     let mut roots = RootCertStore::empty();
-    let (added, ignored) = roots.add_parsable_certificates(found.certs);
+    let (added, ignored) =
+        roots.add_parsable_certificates(found.certs.into_iter().chain(more.iter().cloned()));
     tracing::debug!(added, ignored, "root certificates loaded");
     Arc::new(roots)
 }
@@ -222,10 +286,14 @@ impl Failure {
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Self::Address { .. } => ErrorKind::Denied,
-            Self::Name { .. } => ErrorKind::Dns,
-            Self::Tcp { .. } | Self::TimedOut { .. } => ErrorKind::Connect,
+            Self::Name { .. } | Self::NameBehindProxy { .. } => ErrorKind::Dns,
+            Self::Tcp { .. } | Self::Proxy { .. } | Self::TimedOut { .. } => ErrorKind::Connect,
             Self::Tls { .. } | Self::NoRoots => ErrorKind::Tls,
         }
+    }
+
+    pub(crate) fn proxy(reason: impl Into<String>, authority: &str) -> Self {
+        Self::Proxy { reason: reason.into(), authority: authority.to_owned() }
     }
 
     fn tcp(error: &(dyn StdError + 'static), authority: String, after: Duration) -> Self {

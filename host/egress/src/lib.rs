@@ -16,8 +16,10 @@
 //! and `talaria_redact`).
 //!
 //! Deliberately absent: redirects (following one would leave the grant, so a 3xx is returned like any other response),
-//! cookies, proxies from the environment, decompression, `CONNECT` and `TRACE` (a tunnel has no policy, and a trace
-//! repeats the secrets that were filled in).
+//! cookies, decompression, and guests' own `CONNECT` and `TRACE` (a tunnel has no policy, and a trace repeats the secrets that
+//! were filled in).
+//!
+//! Proxies are the operator's ([`Proxies`]): a guest neither chooses nor sees one, and the address rules stay.
 //!
 //! [Webhooks] have no grant, because remote callers name them; the resolved address decides ([`Addresses`]). The host's
 //! own calls go to one origin that the operator named ([`OriginClient`]).
@@ -40,6 +42,7 @@ mod headers;
 mod origin;
 mod pattern;
 mod pool;
+mod proxy;
 mod resolver;
 mod secrets;
 mod sse;
@@ -55,6 +58,7 @@ pub use error::{Error, ErrorKind};
 pub use exchange::Exchange;
 pub use origin::{Origin, OriginClient};
 pub use pattern::{HostPattern, InvalidPattern, Pattern};
+pub use proxy::{InvalidProxy, Proxies};
 pub use resolver::Names;
 pub use secrecy::SecretString;
 pub use secrets::{InvalidSecret, Secrets};

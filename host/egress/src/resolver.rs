@@ -92,7 +92,7 @@ impl Resolver {
     }
 
     /// Returns the addresses of a name that may be connected to, at least one.
-    async fn resolve(&self, name: String) -> Result<Vec<SocketAddr>, Failure> {
+    pub(crate) async fn resolve(&self, name: String) -> Result<Vec<SocketAddr>, Failure> {
         let mut found = self.lookup(name.clone()).await?;
         let mut rejected = None;
         found.retain(|address| match self.addresses.check(*address) {

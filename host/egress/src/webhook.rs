@@ -76,13 +76,15 @@ impl Answer {
 
 impl Webhooks {
     /// Creates the client. With `private`, loopback and private networks are allowed too; metadata services, link-local
-    /// and reserved addresses never are. Idle connections are kept for 10 s at most, whatever the configuration says.
+    /// and reserved addresses never are. Idle connections are kept for 10 s at most, whatever the configuration says, and no
+    /// name is left to a proxy, because remote callers choose the names.
     pub fn new(config: Config, private: bool) -> Self {
         let addresses = if private { Addresses::Private } else { Addresses::Public };
         let resolver = Resolver::new(config.names.clone(), addresses);
         let config = Config {
             idle_timeout: config.idle_timeout.min(IDLE),
             idle_per_host: config.idle_per_host.min(IDLE_PER_HOST),
+            proxies: config.proxies.resolving(false),
             ..config
         };
         Self { pool: Pool::new(config, resolver.clone()), resolver, timeout: TIMEOUT }

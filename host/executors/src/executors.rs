@@ -74,7 +74,7 @@ impl Executors {
         services: Services,
         report: &(dyn Fn(String) + Sync),
     ) -> Result<Self, EngineError> {
-        let engine = Engine::new(&config.engine, Egress::new(talaria_egress::Config::default()))?;
+        let engine = Engine::new(&config.engine, Egress::new(config.egress.clone()))?;
         let engine = engine.with_session_keys(config.session_keys).with_replies(config.replies);
         let quarantined = Arc::new(Notify::new());
         let Services { variables, callbacks, workspaces } = services;

@@ -2,8 +2,8 @@
 //!
 //! [`FakeGateway`] is the upstream: it plays a script, records its requests, and shows whether its connections were
 //! closed. [`FakeRuns`] is a gateway with runs, [`FakePlugin`] an upstream that answers by callback. [`FakeRegistry`] serves
-//! components, [`FakePlatform`] registers workspaces, and [`Provider`] is the model behind a real gateway. There is one fake
-//! of each kind, and none of them needs the engine: the tests of a crate compile no more than the crate does.
+//! components, [`FakePlatform`] registers workspaces, [`FakeProxy`] opens tunnels, and [`Provider`] is the model behind a real
+//! gateway. There is one fake of each kind, and none of them needs the engine: the tests of a crate compile no more than the crate does.
 //!
 //! Everything here fails by panicking, with a sentence that says what is wrong.
 #![forbid(unsafe_code)]
@@ -19,6 +19,7 @@ mod platform;
 mod plugin;
 mod port;
 mod provider;
+mod proxy;
 mod registry;
 mod reply;
 mod runs;
@@ -31,6 +32,7 @@ pub use platform::{FakePlatform, Mood};
 pub use plugin::{FakePlugin, Inbound, Step};
 pub use port::free_port;
 pub use provider::Provider;
+pub use proxy::FakeProxy;
 pub use registry::FakeRegistry;
 pub use reply::{PROVIDER_KEY, Reply, Stream};
 pub use runs::{FakeRuns, Script};

@@ -15,6 +15,7 @@ mod bounds;
 mod denied;
 mod headers;
 mod origin_client;
+mod proxies;
 mod secrets;
 mod server;
 mod sse;

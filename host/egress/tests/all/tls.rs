@@ -16,7 +16,7 @@ use crate::{access, fails, get, text};
 
 type Accepting = Pin<Box<dyn Future<Output = Option<TlsStream<TcpStream>>> + Send>>;
 
-const AUTHORITY: &[u8] = include_bytes!("certificates/authority.pem");
+pub(crate) const AUTHORITY: &[u8] = include_bytes!("certificates/authority.pem");
 const CERTIFICATE: &[u8] = include_bytes!("certificates/localhost.pem");
 const KEY: &[u8] = include_bytes!("certificates/localhost.key.pem");
 
@@ -32,7 +32,7 @@ fn egress(roots: Roots) -> Egress {
 }
 
 /// A TLS server for `localhost` that offers these protocols and echoes.
-async fn server(protocols: &[&str]) -> Server {
+pub(crate) async fn server(protocols: &[&str]) -> Server {
     Server::start_with(acceptor(protocols), echo).await
 }
 

@@ -108,6 +108,7 @@ impl Rig {
                 cache_dir: Some(base.join("cache")),
                 ..EngineConfig::default()
             },
+            egress: talaria_egress::Config::default(),
             session_keys: SessionKeys::default(),
             replies: Replies::default(),
             oci: talaria_oci::Options {

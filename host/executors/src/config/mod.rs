@@ -57,6 +57,8 @@ pub struct Config {
     pub probe_every: Duration,
     /// The WebAssembly engine.
     pub engine: EngineConfig,
+    /// How their calls leave this host.
+    pub egress: talaria_egress::Config,
     /// The session variables that executors are given.
     pub session_keys: SessionKeys,
     /// What is redacted in their replies.

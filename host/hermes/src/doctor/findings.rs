@@ -82,13 +82,13 @@ impl Findings {
 
 // === impl Probe ===
 
-impl Default for Probe {
-    fn default() -> Self {
-        Self(Egress::new(talaria_egress::Config::default()))
-    }
-}
-
 impl Probe {
+    /// A probe whose calls leave this host as those of the product do.
+    #[must_use]
+    pub fn new(config: talaria_egress::Config) -> Self {
+        Self(Egress::new(config))
+    }
+
     /// Sends a GET, with `key` as the bearer token if there is one.
     ///
     /// # Errors

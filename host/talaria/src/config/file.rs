@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use talaria_executors::ExecutorName;
 use talaria_executors::config::{ExecutorSection, RouteRule};
 
+use super::egress::Egress;
 use super::oci::Oci;
 use super::value::StoreUrl;
 use talaria_config::{Period, SecretRef, count};
@@ -54,6 +55,8 @@ pub(crate) struct File {
     pub(crate) route: Vec<RouteRule>,
     /// The WebAssembly engine.
     pub(crate) engine: Engine,
+    /// How outbound calls leave the host.
+    pub(crate) egress: Egress,
     /// The registries that components are pulled from.
     pub(crate) oci: Oci,
     /// How much the host accepts.

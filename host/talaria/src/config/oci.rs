@@ -79,6 +79,7 @@ impl Oci {
         folder: &Path,
         env: &Env<'_>,
         cache_dir: Option<&Path>,
+        client: Egress,
         warnings: &mut Vec<String>,
     ) -> Result<Options, Problem> {
         let mut registries = BTreeMap::new();
@@ -102,7 +103,7 @@ impl Oci {
             registries.insert(host.clone(), Access { credentials, insecure: *insecure });
         }
         Ok(Options {
-            client: Egress::new(talaria_egress::Config::default()),
+            client,
             cache: cache_dir.map(|folder| folder.join("oci")),
             offline: env.switch("TALARIA_OCI_OFFLINE", warnings).unwrap_or(self.offline),
             max_bytes: self.max_size.bytes(),
