@@ -58,6 +58,25 @@ pub(crate) fn disarmed(text: &str) -> String {
     if text.starts_with('/') { format!(" {text}") } else { text.to_owned() }
 }
 
+/// What a message's metadata holds if another agent sent it.
+const PEER: [&str; 5] = ["peer_id", "peer_name", "peer_role", "delegation_id", "source_workspace_id"];
+
+/// Whether the turn's text may be a command: its caller proved by a token to be one that the operator trusts with commands,
+/// and the message does not name a peer. Nothing that a message claims makes it a command.
+pub(crate) fn may_command(settings: &Settings, turn: &Turn) -> bool {
+    let is_trusted =
+        turn.principal.as_ref().is_some_and(|caller| settings.commands_from.contains(&caller.name));
+    let names_a_peer = |metadata: &Option<String>| {
+        let metadata: Value = match metadata.as_deref().map(serde_json::from_str) {
+            Some(Ok(metadata)) => metadata,
+            Some(Err(_)) => return true,
+            None => return false,
+        };
+        PEER.iter().any(|key| metadata.get(key).is_some_and(|value| !value.is_null() && value != ""))
+    };
+    is_trusted && !names_a_peer(&turn.message.metadata) && !names_a_peer(&turn.metadata)
+}
+
 /// The earlier messages that the caller sent along, in the shape that the gateway understands; the newest that fit.
 pub(crate) fn history(turn: &Turn) -> Vec<Value> {
     let metadata = turn.message.metadata.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -107,7 +126,7 @@ mod tests {
     fn named(sources: &str, turn: &Turn) -> String {
         let settings = json!({
             "inbound_url": "", "health_url": "", "chat_id": serde_json::from_str::<Value>(sources).unwrap(),
-            "workspace_id": "ws-1", "reply_timeout_seconds": 600.0,
+            "workspace_id": "ws-1", "reply_timeout_seconds": 600.0, "commands_from": [],
         });
         id(&serde_json::from_value(settings).unwrap(), turn).unwrap()
     }
@@ -137,6 +156,30 @@ mod tests {
     fn a_text_that_looks_like_a_command_is_disarmed() {
         for (text, sent) in [("/yolo", " /yolo"), ("hello", "hello"), (" /stop", " /stop"), ("", "")] {
             assert_eq!(disarmed(text), sent);
+        }
+    }
+
+    #[test]
+    fn only_trusted_callers_that_name_no_peer_may_command() {
+        let settings = json!({
+            "inbound_url": "", "health_url": "", "chat_id": ["task"], "workspace_id": "",
+            "reply_timeout_seconds": 600.0, "commands_from": ["alice"],
+        });
+        let settings: Settings = serde_json::from_value(settings).unwrap();
+        for (caller, said, sent, expected) in [
+            (Some("alice"), None, None, true),
+            (Some("alice"), Some(json!({ "peer_id": "", "session_id": "s" })), None, true),
+            (Some("bob"), None, None, false),
+            (None, Some(json!({ "user": "alice", "commands_from": ["me"] })), None, false),
+            (Some("alice"), Some(json!({ "peer_id": "p" })), None, false),
+            (Some("alice"), None, Some(json!({ "source_workspace_id": "w" })), false),
+            (Some("alice"), Some(json!({ "peer_name": 7 })), None, false),
+        ] {
+            let mut turn = turn("/new");
+            turn.principal = caller.map(|name| Principal { name: name.into(), metadata: None });
+            turn.message.metadata = said.as_ref().map(Value::to_string);
+            turn.metadata = sent.as_ref().map(Value::to_string);
+            assert_eq!(may_command(&settings, &turn), expected, "{caller:?} {said:?} {sent:?}");
         }
     }
 

@@ -7,7 +7,7 @@ use talaria_guest::events::{self, Event};
 use talaria_guest::{Failure, FailureKind, Outcome, Turn, control, log};
 
 use crate::wire::{Callback, Kind, Message};
-use crate::{MARGIN_MS, Point, Settings, approval, chat, wire};
+use crate::{MARGIN_MS, Point, Settings, approval, chat, refusal, wire};
 
 /// How long the gateway may take to acknowledge a command while the turn goes on.
 const ACK: Duration = Duration::from_secs(10);
@@ -39,7 +39,10 @@ impl ChatTurn {
         }
         self.point.sent = true;
         self.point.store()?;
-        let content = chat::disarmed(&self.turn.text);
+        let content = match chat::may_command(&self.settings, &self.turn) {
+            true => self.turn.text.clone(),
+            false => chat::disarmed(&self.turn.text),
+        };
         let message = Message {
             chat_id: &self.point.chat,
             message_id: &self.point.message,
@@ -62,10 +65,10 @@ impl ChatTurn {
                 Err(failure) => return Err(failure),
             };
             match received.kind {
-                Kind::Reply => return Ok(Outcome::text(received.content)),
+                Kind::Reply => return outcome(received.content),
                 Kind::Notice if approval::is_prompt(&received.content) => {
                     if let Some(answer) = self.approve(received.content)? {
-                        return Ok(Outcome::text(answer));
+                        return outcome(answer);
                     }
                     // The caller's time does not count as the agent's.
                     until = Instant::now() + patience;
@@ -155,6 +158,14 @@ impl ChatTurn {
             status(&received.content)?;
         }
         Ok(())
+    }
+}
+
+/// The outcome of a reply, which may say that there is no answer.
+fn outcome(reply: String) -> Result<Outcome, Failure> {
+    match refusal::of(&reply) {
+        Some(failure) => Err(failure),
+        None => Ok(Outcome::text(reply)),
     }
 }
 

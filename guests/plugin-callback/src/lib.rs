@@ -4,7 +4,7 @@
 //! The plugin keeps one session a chat, so the agent remembers; it can ask for approvals, and it can be stopped. Three
 //! of its faults are corrected here and in the host's mailbox. It answers two messages of one chat as one, so the host
 //! lets one through at a time. It takes a caller's text for a command if the text begins with `/`, so such a text is
-//! disarmed. It goes on with a message whose turn was given up, so that message is stopped before the next one is sent.
+//! disarmed, unless the operator trusts the caller with commands. It goes on with a message whose turn was given up, so that message is stopped before the next one is sent.
 //!
 //! A turn survives a restart of the host: the message's id is stored before the message is sent, so the message is sent
 //! at most once, and its answer is fetched if it came meanwhile. The texts that a caller reads when something is wrong
@@ -13,6 +13,7 @@
 mod approval;
 mod chat;
 mod chat_turn;
+mod refusal;
 mod wire;
 
 use std::time::Duration;
@@ -50,6 +51,7 @@ pub(crate) struct Settings {
     pub(crate) chat_id: Vec<Source>,
     pub(crate) workspace_id: String,
     pub(crate) reply_timeout_seconds: f64,
+    pub(crate) commands_from: Vec<String>,
 }
 
 /// The state of a turn that a restart needs.
@@ -178,6 +180,14 @@ fn schema() -> String {
                 "exclusiveMinimum": 0,
                 "description": "Seconds that a caller waits for the answer at most",
                 "default": 600,
+            },
+            "commands_from": {
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "Callers, by the names of their tokens, whose texts that begin with `/` are commands of the gateway, \
+                                `/yolo` among them. Messages that name a peer never are",
+                "readOnly": true,
+                "default": [],
             },
         },
     })

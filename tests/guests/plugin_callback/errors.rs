@@ -109,3 +109,17 @@ async fn a_shutdown_fails_the_turn_at_once() {
     });
     assert_eq!(ended.unwrap_err().message, "[hermes plugin error] executor shutting down");
 }
+
+#[tokio::test]
+async fn a_providers_error_that_comes_as_the_reply_is_a_failure() {
+    let said = "⚠️ Provider authentication failed. Check the configured credentials; raw provider details are in the gateway logs.";
+    // The gateway sends it twice: as a notice and as the answer.
+    let plugin = FakePlugin::start(|_| vec![Step::Notice(said.into()), Step::Answer(said.into())]).await;
+    let mail = MailHost::start().await;
+    let ran = rig(&plugin, &mail).await.run("hi").await;
+    assert_eq!((ran.failure().kind, ran.failure().message.as_str()), (FailureKind::Upstream, said));
+    assert!(!ran.failure().retryable);
+
+    let plugin = FakePlugin::start(|_| vec![Step::Answer("⚠️ Careful with that.".into())]).await;
+    assert_eq!(rig(&plugin, &mail).await.run("hi").await.text(), "⚠️ Careful with that.");
+}

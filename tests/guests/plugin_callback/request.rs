@@ -166,3 +166,30 @@ async fn the_probe_asks_for_the_plugins_health() {
     let gone = executor.recheck().await.unwrap_err().message;
     assert!(gone.starts_with(&format!("the hermes plugin is not ready at {url}: connection ")), "{gone}");
 }
+
+#[tokio::test]
+async fn commands_are_for_callers_that_the_operator_trusts() {
+    let (plugin, mail) = (FakePlugin::echo().await, MailHost::start().await);
+    let trusting = rig(&plugin, &mail).await.setting("commands_from", json!(["alice"]));
+    let careful = rig(&plugin, &mail).await;
+    let alice = Principal::named("alice");
+    let claims = json!({ "principal": "alice", "commands_from": ["bob"], "session": { "user_id": "alice" } });
+    for (rig, principal, metadata, is_command) in [
+        (&trusting, alice.clone(), json!({}), true),
+        (&careful, alice.clone(), json!({}), false),
+        (&trusting, Principal::named("bob"), claims.clone(), false),
+        (&trusting, Principal::anyone(), claims, false),
+        // A peer, whatever caller passes its message on.
+        (&trusting, alice, json!({ "peer_id": "w2" }), false),
+    ] {
+        let before = plugin.commands().len();
+        let turn = Turn { principal, ..with_metadata(rig.turn("/status"), metadata) };
+        rig.execute(turn).await.result.unwrap();
+        let commands = plugin.commands();
+        assert_eq!(commands.len() - before, usize::from(is_command), "{commands:?}");
+        if !is_command {
+            assert_eq!(plugin.messages().pop().unwrap().content(), " /status");
+        }
+    }
+    assert_eq!(plugin.commands(), ["/status"]);
+}
