@@ -45,9 +45,9 @@ fn commands() -> Vec<Vec<String>> {
     let deployment =
         yaml("kubernetes.yaml").into_iter().find(|document| document["kind"] == "Deployment").unwrap();
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    assert_eq!(container["command"], serde_json::json!(["talaria"]));
+    assert_eq!(container["command"], serde_json::json!(["entrypoint.sh"]));
     let args: Vec<String> = serde_json::from_value(container["args"].clone()).unwrap();
-    assert_eq!(entry[0], "talaria");
+    assert_eq!(entry[0], "entrypoint.sh");
     vec![entry[1..].to_vec(), args]
 }
 
@@ -362,5 +362,54 @@ fn the_doctor_checks_the_ports_in_the_files() {
         [("A2A port", "0.0.0.0:8000"), ("operator's port", OPERATORS), ("gateway", "127.0.0.1:8642")]
     {
         assert!(text.lines().any(|line| line.contains(name) && line.contains(at)), "{name} {at}: {text}");
+    }
+}
+
+/// Runs the entry point with a `pip` and a `hermes` that answer as told, and a `talaria` that writes the gateway's files.
+/// Returns whether it came to serve, and what it printed.
+fn enter(config: &str, pip: i32, listed: &str, plugin: &str) -> (bool, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let program = |name: &str, script: String| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let shown = home.display();
+    program("pip", format!("exit {pip}"));
+    program(
+        "hermes",
+        format!("case $1 in config) echo 'Config: {shown}/config.yaml';; mcp) echo '{listed}';; esac"),
+    );
+    let prepare = format!("mkdir -p {shown}; echo '{config}' > {shown}/config.yaml");
+    program(
+        "talaria",
+        format!(
+            "if [ -n \"${{MOLECULE_RUNTIME_PREPARE_ONLY:-}}\" ]; then {prepare}; else echo served $*; fi"
+        ),
+    );
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new("sh");
+    command.arg(example("entrypoint.sh")).args(["serve", "--config", "x"]);
+    command.env("PATH", path).env("HERMES_HOME", &home).env("MOLECULE_A2A_PLATFORM_ENABLED", plugin);
+    let output = run(&mut command);
+    (stdout(&output).contains("served serve --config x"), stderr(&output))
+}
+
+#[test]
+fn the_entry_point_proves_the_image_before_it_serves() {
+    let whole = "plugins: {enabled: [molecule_a2a]}";
+    let tools = "mcp_servers: {molecule: {}}";
+    for (config, pip, listed, plugin, expected) in [
+        (whole, 0, "", "true", ""),
+        ("model: x", 1, "", "false", ""),
+        (tools, 0, "molecule enabled", "no", ""),
+        (whole, 1, "", "true", "hermes-platform-molecule-a2a is not installed"),
+        ("model: x", 0, "", "Yes", "does not enable molecule_a2a"),
+        (tools, 0, "No MCP servers", "no", "does not list the MCP server molecule"),
+    ] {
+        let (served, said) = enter(config, pip, listed, plugin);
+        assert_eq!(served, expected.is_empty(), "{config} {pip} {listed} {plugin}: {said}");
+        assert!(said.contains(expected), "{said}");
     }
 }

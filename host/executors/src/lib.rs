@@ -25,6 +25,7 @@
 //! | `audit` | who changed what |
 //! | `input` | the media types that a version takes |
 //! | `needs` | what a component needs, compared with its grant |
+//! | `suggested` | settings that a workspace suggests |
 //! | `route` | which executor takes a message, and why |
 #![forbid(unsafe_code)]
 
@@ -39,6 +40,7 @@ pub mod needs;
 mod operator;
 mod quarantine;
 pub mod route;
+mod suggested;
 mod table;
 mod versions;
 mod watch;

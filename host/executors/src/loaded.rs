@@ -18,6 +18,7 @@ use tracing::{info, warn};
 
 use super::input::InputModes;
 use super::quarantine::Faults;
+use super::suggested;
 use super::versions::Content;
 use crate::config::{Executor, ExecutorName};
 
@@ -107,8 +108,15 @@ impl Loader {
         })
         .await
         .map_err(|error| format!("{}: {error}", config.component))?;
+        let mut given = config.settings.clone();
+        let about = component.description();
+        let fits = |settings: &_| component.settings(settings).map(drop).map_err(|error| error.to_string());
+        let schema = (about.settings_schema.as_str(), about.needs.egress.as_slice());
+        for problem in suggested::add(&config.suggested, &mut given, schema, fits) {
+            warn!(executor = config.name.as_str(), problem, "a setting of the workspace is not used");
+        }
         let settings =
-            component.settings(&config.settings).map_err(|error| format!("{}: {error}", config.component))?;
+            component.settings(&given).map_err(|error| format!("{}: {error}", config.component))?;
         config.grant.fill_in(&component.description().needs.egress, &settings);
         let name = config.name.as_str();
         let executor = talaria_engine::Executor::new(Spec {

@@ -5,6 +5,7 @@
 //! [`Findings`] and [`Probe`], and prints.
 
 mod api;
+mod auxiliary;
 mod findings;
 mod model;
 mod plugin;
@@ -75,6 +76,7 @@ impl Subject<'_> {
             }
         }
         examination.provider();
+        examination.auxiliary();
     }
 
     /// The home of the gateway, if it is known.

@@ -81,6 +81,16 @@ pub struct Supervisor {
     print: fn(String),
 }
 
+// === impl Config ===
+
+impl Config {
+    /// Writes the gateway's files without starting it. Returns what could not be written.
+    pub fn prepare(&self) -> Vec<String> {
+        let problems = home::prepare(&self.launch.home, &self.settings, self.launch.home_owner());
+        problems.iter().map(ToString::to_string).collect()
+    }
+}
+
 // === impl Supervisor ===
 
 impl Supervisor {

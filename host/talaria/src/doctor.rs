@@ -27,13 +27,15 @@ pub(crate) struct Report {
 impl Report {
     /// Runs all checks.
     pub(crate) async fn new(config: &Config, env: &dyn Fn(&str) -> Option<String>) -> Self {
-        let (probe, mut findings) = (Probe::default(), Findings::default());
+        let (probe, mut findings) = (Probe::new(config.egress.clone()), Findings::default());
         for warning in &config.warnings {
             findings.warn("configuration", warning.clone(), "see docs/configuration.md");
         }
         let gateway = gateway(config, env);
         let gateway_home = gateway.home();
-        machine::Examination { config, gateway_home, probe: &probe, findings: &mut findings }.run().await;
+        machine::Examination { config, env, gateway_home, probe: &probe, findings: &mut findings }
+            .run()
+            .await;
         gateway.examine(&probe, &mut findings).await;
         let checks = findings.0;
         Self { worst: checks.iter().map(|check| check.verdict).max().unwrap_or(Verdict::Ok), checks }

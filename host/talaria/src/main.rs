@@ -78,6 +78,9 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
     };
     logs::init(log_format, &serve.log.filter)?;
     let config = Config::load(&Overrides::from(serve), &env)?;
+    if config.prepare_only {
+        return Ok(prepare(&config));
+    }
     let runtime = runtime()?;
     let drained = runtime.block_on(async {
         let stop = stop_requested().context("cannot listen for signals")?;
@@ -90,6 +93,19 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
     // Does not wait for threads that still block.
     runtime.shutdown_background();
     Ok(ExitCode::FAILURE)
+}
+
+/// Writes what the agent reads at its start, for `MOLECULE_RUNTIME_PREPARE_ONLY`: the plugins' texts and the gateway's files.
+fn prepare(config: &Config) -> ExitCode {
+    if let Some(workspace) = &config.workspace {
+        workspace.assembly.install_plugins();
+    }
+    let problems = config.gateway.as_ref().map(talaria_hermes::gateway::Config::prepare).unwrap_or_default();
+    for problem in &problems {
+        output::note(format!("not prepared: {problem}"));
+    }
+    output::note("MOLECULE_RUNTIME_PREPARE_ONLY is set: files are written, nothing is served".to_owned());
+    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn run_check(check: &Check, format: Format) -> anyhow::Result<ExitCode> {

@@ -13,13 +13,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::executor::{Failure, Outcome, Turn};
 
-/// Sees every turn begin and end. Both methods run within the turn, so they must not block.
+/// Sees every turn begin and end. The methods run within the turn, so they must not block.
 pub trait TurnObserver: Send + Sync + 'static {
     /// The executor is about to be called. At most one turn of a task is running at a time.
     fn began(&self, executor: &str, turn: &Turn);
 
     /// The executor returned, or its call was dropped.
     fn ended(&self, executor: &str, turn: &Turn, end: TurnEnd<'_>, took: Duration);
+
+    /// The agent of a turn used a tool, as far as its executor reports it.
+    fn tool_used(&self) {}
 }
 
 /// How a turn ended.

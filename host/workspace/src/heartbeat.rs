@@ -53,6 +53,11 @@ pub trait Host: Send + Sync + 'static {
 
     /// Accepts this secret from the platform from now on.
     fn admit(&self, secret: &SecretString);
+
+    /// The interval between two heartbeats now, if it can change; [`Timing::beat`] otherwise. Must not block.
+    fn beat(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// The state of the default executor.
@@ -163,7 +168,7 @@ impl Heartbeat {
             }
             // The next attempt to register should not wait for a whole interval.
             let pause = match memory.registered {
-                true => self.timing.beat,
+                true => self.host.beat().unwrap_or(self.timing.beat),
                 false => {
                     let failures = memory.failures.max(memory.failed_registrations);
                     // The first failure already doubles the delay.

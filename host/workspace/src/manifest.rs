@@ -56,6 +56,10 @@ const KNOWN: [&str; 34] = [
     "template_schema_version",
 ];
 
+/// The keys of `runtime_config` that other runtimes read, or that count elsewhere.
+const RUNTIME: [&str; 8] =
+    ["command", "args", "required_env", "timeout", "model", "models", "provider", "auth_token_env"];
+
 /// The content of `config.yaml`, with defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
@@ -89,6 +93,8 @@ pub struct Manifest {
     pub push_notifications: bool,
     /// The interval between heartbeats.
     pub heartbeat: Duration,
+    /// Settings for the executor: the keys of `runtime_config` that are not the platform's own.
+    pub settings: Map<String, Value>,
     /// The whole file, including keys that have no effect here.
     pub raw: Map<String, Value>,
 }
@@ -119,6 +125,7 @@ impl Default for Manifest {
             streaming: true,
             push_notifications: true,
             heartbeat: Duration::from_secs(30),
+            settings: Map::new(),
             raw: Map::new(),
         }
     }
@@ -135,6 +142,28 @@ impl Manifest {
         let mut reader = Reader::default();
         let manifest = Self::read_with(folder, &mut reader)?;
         Ok((manifest, reader.troubles))
+    }
+
+    /// The environment variables that the file requires: for every model, and for this one.
+    pub fn required_env(&self, model: Option<&str>) -> Vec<String> {
+        let models = self.raw.get("models").and_then(Value::as_array).into_iter().flatten();
+        let of_model =
+            models.filter(|entry| model.is_some() && entry.get("id").and_then(Value::as_str) == model);
+        let runtime = self.raw.get("runtime_config");
+        let lists = [self.raw.get("required_env"), runtime.and_then(|runtime| runtime.get("required_env"))];
+        let lists = lists.into_iter().chain(of_model.map(|entry| entry.get("required_env")));
+        let names = lists.flatten().filter_map(Value::as_array).flatten().filter_map(Value::as_str);
+        let mut names: Vec<_> = names.map(str::to_owned).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The keys that differ from those before and that are read at the start only.
+    pub(crate) fn restart_keys(&self, before: &Self) -> impl Iterator<Item = &'static str> {
+        let changed =
+            [("a2a.port", self.port != before.port), ("runtime_config", self.settings != before.settings)];
+        changed.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key)
     }
 
     pub(crate) fn read_with(folder: &Path, reader: &mut Reader) -> Result<Self, Trouble> {
@@ -188,10 +217,13 @@ impl Manifest {
             // Clamped rather than rejected, as in the platform's own runtime.
             manifest.heartbeat = Duration::from_secs(seconds.clamp(5, 300));
         }
-        if manifest.model.is_none()
-            && let Some(mut runtime) = keys.below("runtime_config")
-        {
-            manifest.model = runtime.text("model");
+        if let Some(mut runtime) = keys.below("runtime_config") {
+            if manifest.model.is_none() {
+                manifest.model = runtime.text("model");
+            }
+            let own = |key: &str| !RUNTIME.contains(&key);
+            let settings = runtime.map.iter().filter(|(key, value)| own(key) && !value.is_null());
+            manifest.settings = settings.map(|(key, value)| (key.clone(), value.clone())).collect();
         }
         reader.troubles.append(&mut troubles);
         let [initial, idle] = files.map(|name| name.and_then(|name| prompt_file(folder, &name, reader)));
@@ -340,11 +372,12 @@ mod tests {
     fn wrong_values_are_reported_and_left_out_and_the_rest_is_used() {
         let (manifest, troubles) = read(
             "name: [x]\nskils: [a]\nskills: papers\nprompt_files: [a.md, 3]\na2a: {port: 70000}\n\
-             runtime_config: {model: m}\ninitial_prompt_file: ../secret\nidle_interval_seconds: soon\n",
+             runtime_config: {model: m, timeout: 5, history: none}\ninitial_prompt_file: ../secret\nidle_interval_seconds: soon\n",
         )
         .unwrap();
         assert_eq!(manifest.prompt_files, ["a.md"]);
         assert_eq!((manifest.port, manifest.model.as_deref()), (8000, Some("m")));
+        assert_eq!(Value::Object(manifest.settings), serde_json::json!({ "history": "none" }));
         for part in [
             "`skils` is not a known key",
             "`name` is not a text",
@@ -359,6 +392,23 @@ mod tests {
             );
         }
         assert_eq!(troubles.len(), 7, "{troubles:?}");
+    }
+
+    #[test]
+    fn required_variables_are_those_of_all_models_and_of_the_chosen_one() {
+        let yaml = "required_env: [A]\nruntime_config: {required_env: [B, A, 7]}\nmodels:\n- {id: m, required_env: [C]}\n- {id: n, required_env: [D]}\n- text\n";
+        let (manifest, _) = read(yaml).unwrap();
+        assert_eq!(manifest.required_env(Some("m")), ["A", "B", "C"]);
+        assert_eq!(manifest.required_env(None), ["A", "B"]);
+        assert_eq!(read("required_env: A").unwrap().0.required_env(None), [""; 0]);
+    }
+
+    #[test]
+    fn a_change_that_needs_a_restart_is_named() {
+        let (before, _) = read("a2a: {port: 8000}\nruntime_config: {history: none}\n").unwrap();
+        let keys = |yaml: &str| read(yaml).unwrap().0.restart_keys(&before).collect::<Vec<_>>();
+        assert_eq!(keys("name: other\nruntime_config: {history: none, timeout: 5}\n"), [""; 0]);
+        assert_eq!(keys("a2a: {port: 8001}\n"), ["a2a.port", "runtime_config"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde_json::Value;
-use talaria_egress::{Bounds, Egress, Origin, Request};
+use talaria_egress::{Bounds, Egress, ErrorKind, Origin, Request};
 use talaria_redact::Redactor;
 
 use crate::keys::Key;
@@ -30,6 +30,7 @@ pub(crate) struct Platform {
     origin: Origin,
     workspace: String,
     token: Arc<Key>,
+    config: talaria_egress::Config,
     egress: ArcSwap<Egress>,
     failures: AtomicU32,
 }
@@ -37,9 +38,12 @@ pub(crate) struct Platform {
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
-    /// There was no response.
+    /// The request did not reach the platform.
     #[error("{0}")]
     Down(String),
+    /// The request was sent, and there was no response: the platform may have acted on it.
+    #[error("{0}")]
+    Silent(String),
     /// The platform rejected the request.
     #[error("HTTP {status}{said}")]
     Rejected { status: u16, said: String },
@@ -55,7 +59,12 @@ impl Platform {
     ///
     /// # Errors
     /// If `base` is not a valid address.
-    pub(crate) fn new(base: &str, workspace: &str, token: Arc<Key>) -> Result<Self, String> {
+    pub(crate) fn new(
+        base: &str,
+        workspace: &str,
+        token: Arc<Key>,
+        config: talaria_egress::Config,
+    ) -> Result<Self, String> {
         let base = base.trim_end_matches('/').to_owned();
         let origin = base.parse().map_err(|error: talaria_egress::Error| error.to_string())?;
         Ok(Self {
@@ -63,7 +72,8 @@ impl Platform {
             origin,
             workspace: workspace.to_owned(),
             token,
-            egress: ArcSwap::from_pointee(client()),
+            egress: ArcSwap::from_pointee(Egress::new(config.clone())),
+            config,
             failures: AtomicU32::new(0),
         })
     }
@@ -90,10 +100,10 @@ impl Platform {
             }
             result => result,
         };
-        if let Err(CallError::Down(_)) = &result {
+        if let Err(CallError::Down(_) | CallError::Silent(_)) = &result {
             if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= GIVE_UP {
                 self.failures.store(0, Ordering::Relaxed);
-                self.egress.store(Arc::new(client()));
+                self.egress.store(Arc::new(Egress::new(self.config.clone())));
             }
         } else {
             self.failures.store(0, Ordering::Relaxed);
@@ -123,7 +133,12 @@ impl Platform {
         let (method, url) = (method.to_owned(), format!("{}{path}", self.base));
         let request = Request { method, url, headers, body: body.into(), ..Request::default() };
         let response = client.fetch(request).await;
-        let response = response.map_err(|error| down(error.to_string()))?;
+        let response = response.map_err(|error| match error.kind() {
+            ErrorKind::TimedOut | ErrorKind::Protocol | ErrorKind::TooLarge => {
+                CallError::Silent(error.to_string())
+            }
+            _ => down(error.to_string()),
+        })?;
         if !(200..300).contains(&response.status) {
             return Err(CallError::Rejected { status: response.status, said: said(&response.body) });
         }
@@ -132,10 +147,6 @@ impl Platform {
             _ => Err(CallError::NotJson(response.status)),
         }
     }
-}
-
-fn client() -> Egress {
-    Egress::new(talaria_egress::Config::default())
 }
 
 /// The member `error` of a JSON body, for the log. Any other body is left out, since it may be an HTML page.

@@ -31,6 +31,8 @@ pub struct Keys {
 pub struct PlatformSession {
     /// The platform's address.
     pub platform_url: String,
+    /// How calls to it leave this host.
+    pub egress: talaria_egress::Config,
     /// The address at which it reaches this workspace.
     pub url: String,
     /// The card, in the shape of the registry, as it changes.
@@ -86,7 +88,7 @@ impl PlatformSession {
         let workspace = assembly.places().id.clone();
         let (tried, mut first) = watch::channel(false);
         let heartbeat = Heartbeat {
-            platform: Platform::new(&self.platform_url, &workspace, Arc::clone(&keys.token))?,
+            platform: Platform::new(&self.platform_url, &workspace, Arc::clone(&keys.token), self.egress)?,
             workspace,
             parent: self.parent,
             url: self.url,

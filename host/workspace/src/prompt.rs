@@ -163,8 +163,18 @@ impl Assembly {
         for trouble in fresh.troubles.iter().filter(|trouble| !logged.contains(trouble)) {
             warn!(%trouble, "cannot use part of the workspace");
         }
+        if let Some(last) = &last {
+            for key in fresh.manifest.restart_keys(&last.manifest) {
+                warn!(key, "a change in config.yaml needs a restart of this host");
+            }
+        }
         self.last.store(Some(Arc::clone(&fresh)));
         fresh
+    }
+
+    /// Returns the workspace as it was last read, without a look at the files.
+    pub fn last(&self) -> Option<Arc<Assembled>> {
+        self.last.load_full()
     }
 
     /// Appends the plugins' texts to the memory file, unless they are already in it.

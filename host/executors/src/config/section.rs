@@ -104,6 +104,8 @@ pub struct Executor {
     pub fail_mode: FailMode,
     /// The settings of the component, as the JSON of the contract.
     pub settings: Map<String, Value>,
+    /// Settings that the workspace suggests; they count where the component has them and `settings` does not.
+    pub suggested: Map<String, Value>,
     /// What it may do.
     pub grant: Grant,
 }
@@ -238,7 +240,19 @@ impl Resolver<'_> {
                 .insert_secret(&wanted.name, value.unwrap_or_default(), to)
                 .map_err(|error| problem(&key, error.to_string()))?;
         }
-        Ok(Executor { name, component, deadline, concurrency, queue, fallback, fail_mode, settings, grant })
+        let suggested = Map::new();
+        Ok(Executor {
+            name,
+            component,
+            deadline,
+            concurrency,
+            queue,
+            fallback,
+            fail_mode,
+            settings,
+            suggested,
+            grant,
+        })
     }
 
     /// The component: as written, else the file in the folder, else the built-in one of that name.

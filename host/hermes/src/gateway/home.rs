@@ -224,13 +224,17 @@ fn write_config(home: &Path, settings: &Settings, owner: HomeOwner) -> Result<()
 }
 
 fn merge_config(config: &mut Map<String, Value>, settings: &Settings) -> Result<(), String> {
-    if settings.model.is_some() || settings.provider.is_some() {
+    let custom = custom_endpoint(settings);
+    if settings.model.is_some() || settings.provider.is_some() || !custom.is_empty() {
         // `model: NAME` is the short form of `model: {default: NAME}`.
         if let Some(Value::String(name)) = config.get("model") {
             let name = name.clone();
             config.insert("model".into(), json!({ "default": name }));
         }
         let model = below(config, "model")?;
+        for (key, value) in custom {
+            model.insert(key.into(), json!(value));
+        }
         for (key, value) in [("default", &settings.model), ("provider", &settings.provider)] {
             if let Some(value) = value {
                 model.insert(key.into(), json!(value));
@@ -261,6 +265,19 @@ fn merge_config(config: &mut Map<String, Value>, settings: &Settings) -> Result<
         extra.insert("shared_secret".into(), json!(secret.expose_secret()));
     }
     Ok(())
+}
+
+/// What `model` says of an endpoint that the operator chose, as the Python bridge wrote it: the gateway does not read these
+/// variables itself. A provider that was chosen besides counts.
+fn custom_endpoint(settings: &Settings) -> Vec<(&'static str, &str)> {
+    let variable = |name: &str| {
+        let found = settings.variables.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.expose_secret())
+    };
+    let Some(base_url) = variable("HERMES_CUSTOM_BASE_URL") else { return Vec::new() };
+    let rest = [("api_key", "HERMES_CUSTOM_API_KEY"), ("api_mode", "HERMES_CUSTOM_API_MODE")];
+    let rest = rest.into_iter().filter_map(|(key, name)| Some((key, variable(name)?)));
+    [("provider", "custom"), ("base_url", base_url)].into_iter().chain(rest).collect()
 }
 
 /// Returns the mapping at a key, and creates it if the key is absent.

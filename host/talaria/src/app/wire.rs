@@ -11,6 +11,8 @@ use talaria_mailbox::Mailbox;
 use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
 use talaria_turns::{Limits, PushLimits, PushSender, Route, Turns};
 
+use talaria_workspace::ToolActivity;
+
 use super::banner::Banner;
 use super::bind::Bound;
 use super::load::Opened;
@@ -46,6 +48,9 @@ impl App {
             .observer(Arc::new(TurnMetrics(metrics.clone())));
         if let Some(workspace) = &workspace {
             turns = turns.observer(Arc::clone(&workspace.activity) as _);
+        }
+        if let Some(path) = config.workspace.as_ref().and_then(|workspace| workspace.tool_activity.clone()) {
+            turns = turns.observer(Arc::new(ToolActivity::new(path)));
         }
         let turns = turns.build();
         let health = Health::new(Arc::clone(&executors), Arc::clone(&store), tasks.draining.clone());
@@ -120,7 +125,7 @@ fn readings(
 /// Sends push notifications, and the limits of its retries.
 fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn PushSender>, PushLimits) {
     let Push { allow_private, timeout, tries, pause } = &config.push;
-    let webhooks = Webhooks::new(talaria_egress::Config::default(), *allow_private);
+    let webhooks = Webhooks::new(config.egress.clone(), *allow_private);
     let sender = Arc::new(Metered::new(Arc::new(Post(webhooks.with_timeout(timeout.get()))), metrics));
     (sender, PushLimits { tries: tries.get(), pause: pause.get(), ..PushLimits::default() })
 }

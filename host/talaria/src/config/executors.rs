@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use talaria_config::{ConfigError, Problem, nearest};
+use talaria_egress::Egress;
 use talaria_engine::{Compiler, EngineConfig, SessionKeys};
 use talaria_executors::config::{Files, Folder, Resolver};
 use talaria_executors::route::{NOT_RULES, label};
@@ -40,6 +41,7 @@ impl Loader<'_> {
         bridge: &BridgeEnv,
         state: Option<PathBuf>,
         cache_dir: Option<PathBuf>,
+        egress: &talaria_egress::Config,
     ) -> Result<(talaria_executors::Config, bool), ConfigError> {
         let builtins = builtins(bridge);
         let folder = self.folder_of_executors(file, &builtins)?;
@@ -67,7 +69,8 @@ impl Loader<'_> {
         self.routes(file, &known)?;
         let wants_callbacks = fixed.values().any(|executor| executor.grant.callbacks)
             || dropped.iter().any(|(name, files)| self.may_call_back(&folder, name, files));
-        let oci = file.oci.resolve(&self.folder, &self.env, cache_dir.as_deref(), &mut self.warnings);
+        let client = Egress::new(egress.clone());
+        let oci = file.oci.resolve(&self.folder, &self.env, cache_dir.as_deref(), client, &mut self.warnings);
         let oci = oci.map_err(|Problem { key, what }| self.at(key, what))?;
         let engine = EngineConfig {
             slots: file.engine.slots.get(),
@@ -84,6 +87,7 @@ impl Loader<'_> {
             routes: file.route.clone(),
             probe_every: file.executors.probe_every.get(),
             engine,
+            egress: egress.clone(),
             session_keys: SessionKeys(SESSION_KEYS),
             replies: file.redact.replies.into(),
             oci,

@@ -11,8 +11,9 @@ use talaria_config::{ConfigError, Env, Problem, SecretRef, Source};
 use talaria_hermes::BridgeEnv;
 use talaria_hermes::gateway::Prepared;
 
+use super::egress::Unusable;
 use super::value::StoreUrl;
-use super::{Admin, Config, Overrides, Workspace, cache_dir, file};
+use super::{Admin, Config, Overrides, PLATFORM, Workspace, cache_dir, file};
 
 /// The default port of the admin server.
 const DEFAULT_ADMIN_PORT: u16 = 8001;
@@ -61,10 +62,17 @@ impl Loader<'_> {
             Some(path) => Some(self.folder.join(path)),
             None => cache_dir(self.env.0),
         };
-        let (mut executors, wants_callbacks) = self.executors(&file, bridge, state, cache_dir)?;
+        let egress = file.egress.resolve(&self.folder, &self.env, &mut self.warnings);
+        let egress = egress.map_err(|unusable| match unusable {
+            Unusable::Key(Problem { key, what }) => self.at(key, what),
+            Unusable::Variable(error) => error,
+        })?;
+        let (mut executors, wants_callbacks) = self.executors(&file, bridge, state, cache_dir, &egress)?;
         let callback = self.callback(file.callback, bridge, wants_callbacks, &executors.folder)?;
         executors.takes_callbacks = callback.is_some();
-        let workspace = Workspace::read(&self.env, &mut self.warnings)?;
+        self.no_commands_from_the_platform(&executors)?;
+        let workspace = Workspace::read(&self.env, &egress, &mut self.warnings)?;
+        self.suggest(&mut executors, workspace.as_ref());
         let a2a = self.a2a(file.a2a, workspace.as_ref(), overrides)?;
         let gateway = match (gateway, &file.gateway) {
             (Some(prepared), Some(section)) => {
@@ -87,10 +95,44 @@ impl Loader<'_> {
             store,
             push: file.push,
             keep_for: file.store.keep_for.get(),
+            prepare_only: self.env.is_yes("MOLECULE_RUNTIME_PREPARE_ONLY"),
+            egress,
             executors,
             limits: file.limits,
             warnings: self.warnings,
         })
+    }
+
+    /// The platform passes on the messages of people and of peers alike, so it cannot be trusted with commands.
+    fn no_commands_from_the_platform(
+        &self,
+        executors: &talaria_executors::Config,
+    ) -> Result<(), ConfigError> {
+        for (name, executor) in &executors.fixed {
+            let trusted = executor.settings.get("commands_from").and_then(serde_json::Value::as_array);
+            if trusted.is_some_and(|names| names.iter().any(|name| name == PLATFORM)) {
+                let what = format!(
+                    "`{PLATFORM}` passes on messages of other workspaces as well; give the people that may use commands \
+                     tokens of their own"
+                );
+                return Err(self.at(format!("executor.{name}.settings.commands_from"), what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the default executor the settings of the workspace's `runtime_config`.
+    fn suggest(&mut self, executors: &mut talaria_executors::Config, workspace: Option<&Workspace>) {
+        let Some(workspace) = workspace else { return };
+        let settings = workspace.assembly.current().manifest.settings.clone();
+        match executors.fixed.get_mut(&executors.default) {
+            _ if settings.is_empty() => {}
+            Some(executor) => executor.suggested = settings,
+            None => self.warnings.push(format!(
+                "`runtime_config` of the workspace has no effect on {}; write its settings into its own file",
+                executors.default
+            )),
+        }
     }
 
     pub(super) fn at(&self, key: impl Into<String>, what: impl Into<String>) -> ConfigError {

@@ -12,6 +12,7 @@
 //! | `a2a` | the public server and its callers |
 //! | `card` | the agent card |
 //! | `callback` | the listener for out-of-band replies, and how upstreams post |
+//! | `egress` | `[egress]`: proxies and certificates of outbound calls |
 //! | `oci` | `[oci]`: registries of components |
 //! | `workspace` | the workspace that is served, if any |
 //! | `load` | combines and checks all of them |
@@ -20,6 +21,7 @@
 mod a2a;
 mod callback;
 mod card;
+mod egress;
 mod executors;
 mod file;
 mod load;
@@ -87,6 +89,10 @@ pub(crate) struct Config {
     pub(crate) store: StoreUrl,
     /// How long a task is kept after it ended.
     pub(crate) keep_for: Duration,
+    /// `MOLECULE_RUNTIME_PREPARE_ONLY`: only files are written, and nothing is served.
+    pub(crate) prepare_only: bool,
+    /// How outbound calls leave this host.
+    pub(crate) egress: talaria_egress::Config,
     /// Executors and routing rules.
     pub(crate) executors: talaria_executors::Config,
     /// How much work is accepted at once.

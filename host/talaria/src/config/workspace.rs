@@ -34,13 +34,21 @@ pub(crate) struct Workspace {
     pub(crate) smoke: bool,
     /// `HOSTNAME`: the name that the platform calls it by.
     pub(crate) hostname: Option<String>,
+    /// `MOLECULE_TOOL_ACTIVITY_FILE`: touched when the agent uses a tool.
+    pub(crate) tool_activity: Option<PathBuf>,
+    /// How calls to the platform leave this host.
+    pub(crate) egress: talaria_egress::Config,
 }
 
 // === impl Workspace ===
 
 impl Workspace {
     /// Reads the workspace settings; `None` unless `WORKSPACE_ID` is set.
-    pub(super) fn read(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Option<Self>, ConfigError> {
+    pub(super) fn read(
+        env: &Env<'_>,
+        egress: &talaria_egress::Config,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Self>, ConfigError> {
         let Some(id) = id(env, "WORKSPACE_ID")? else { return Ok(None) };
         let folder = env.get("WORKSPACE_CONFIG_PATH").or_else(|| env.get("CONFIGS_DIR"));
         let folder = PathBuf::from(folder.as_deref().unwrap_or(FOLDER));
@@ -66,6 +74,8 @@ impl Workspace {
                 .map_or_else(|| folder.join(".agent_snapshot.json"), PathBuf::from),
             smoke: env.is_yes("MOLECULE_SMOKE_MODE"),
             hostname,
+            tool_activity: env.get("MOLECULE_TOOL_ACTIVITY_FILE").map(PathBuf::from),
+            egress: egress.clone(),
         }))
     }
 

@@ -13,6 +13,7 @@ use crate::config::{Config, StoreUrl};
 /// The checks of this machine in progress.
 pub(super) struct Examination<'a> {
     pub(super) config: &'a Config,
+    pub(super) env: &'a dyn Fn(&str) -> Option<String>,
     /// The home of the gateway, if it is known.
     pub(super) gateway_home: Option<PathBuf>,
     pub(super) probe: &'a Probe,
@@ -29,7 +30,27 @@ impl Examination<'_> {
         self.admin_port().await;
         self.store();
         self.volumes();
+        self.required_variables();
         self.platform().await;
+    }
+
+    /// Checks the variables that the workspace, or its model, says that it needs.
+    fn required_variables(&mut self) {
+        const NAME: &str = "required variables";
+        let Some(workspace) = &self.config.workspace else { return };
+        let current = workspace.assembly.current();
+        let required = current.manifest.required_env(current.workspace.model.as_deref());
+        let missing: Vec<_> =
+            required.iter().filter(|name| (self.env)(name).is_none_or(|v| v.is_empty())).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let names = missing.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        self.findings.warn(
+            NAME,
+            format!("config.yaml of the workspace requires {names}, which is not set"),
+            "set it as a secret of the workspace; docs/providers.md says which provider needs which variable",
+        );
     }
 
     /// Checks that a port is free, or that Talaria already listens on it.

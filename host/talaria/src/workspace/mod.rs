@@ -16,7 +16,8 @@ use serde_json::Value;
 use talaria_a2a::{Auth, Token};
 use talaria_turns::Store;
 use talaria_workspace::{
-    Activity, Host, Keys, PlatformSession, Reading, SelfPrompts, Snapshot, Status, Timing, Transcript,
+    Activity, Assembly, Host, Keys, PlatformSession, Reading, SelfPrompts, Snapshot, Status, Timing,
+    Transcript,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +46,7 @@ pub(crate) struct WorkspaceService {
 /// The state of the host, for heartbeats.
 struct HostState {
     executors: Arc<Executors>,
+    assembly: Arc<Assembly>,
     auth: Auth,
 }
 
@@ -68,8 +70,8 @@ impl WorkspaceService {
         let transcript = Transcript::new(store, before.unwrap_or_default());
         config.assembly.install_plugins();
         let (activity, assembly) = (Arc::<Activity>::default(), Arc::clone(&config.assembly));
-        let self_prompts =
-            SelfPrompts::new(config.platform_url.as_str(), &keys, assembly, Arc::clone(&activity));
+        let platform = (config.platform_url.as_str(), &config.egress);
+        let self_prompts = SelfPrompts::new(platform, &keys, assembly, Arc::clone(&activity));
         let self_prompts =
             Some(Arc::new(self_prompts.map_err(anyhow::Error::msg)?)).filter(|_| !config.smoke);
         Ok(Self { config: config.clone(), keys, activity, transcript: Arc::new(transcript), self_prompts })
@@ -104,12 +106,14 @@ impl WorkspaceService {
         let timing = Timing { beat: assembly.current().manifest.heartbeat, ..Timing::default() };
         let contact = PlatformSession {
             platform_url: platform_url.clone(),
+            egress: self.config.egress.clone(),
             url: url.to_owned(),
             card,
             parent: self.config.parent.clone(),
             timing,
         };
-        let state = Arc::new(HostState { executors: Arc::clone(executors), auth });
+        let state =
+            Arc::new(HostState { executors: Arc::clone(executors), assembly: Arc::clone(assembly), auth });
         let threads = (tracker, shutdown.clone());
         let started =
             contact.start(assembly, &self.keys, Arc::clone(&self.activity), state, threads, FIRST_CONTACT);
@@ -133,6 +137,11 @@ impl WorkspaceService {
 impl Host for HostState {
     fn status(&self) -> Option<Status> {
         Some(status(&self.executors.table()))
+    }
+
+    fn beat(&self) -> Option<Duration> {
+        // The card is renewed from the same files every second.
+        Some(self.assembly.last()?.manifest.heartbeat)
     }
 
     fn admit(&self, secret: &SecretString) {

@@ -16,7 +16,7 @@ use tracing::{Instrument as _, debug, info_span, warn};
 
 use self::progress::{Progress, unless_pending};
 use super::Inner;
-use crate::executor::{Executor, Failure, FailureKind, Outcome, Turn};
+use crate::executor::{Emitted, Executor, Failure, FailureKind, Outcome, Turn};
 use crate::lanes::LaneTicket;
 use crate::live_task::{LiveTask, TurnCount};
 use crate::model::{Message, Part};
@@ -167,6 +167,7 @@ async fn execute(
     );
     let call = executor.execute(turn.clone(), scope.with(past));
     let mut execution = pin!(observe(observers, executor.name(), turn, &live.cancel, call));
+    let on_tool = || observers.iter().for_each(|observer| observer.tool_used());
     let mut question: Option<Question> = None;
     loop {
         let answer = answer_to(question.as_mut());
@@ -179,7 +180,7 @@ async fn execute(
                 return End::Cancelled;
             }
             Some(signal) = said.recv() => {
-                match take(live, signal, &mut said, progress).await {
+                match take(live, signal, &mut said, progress, &on_tool).await {
                     Ok(asked) => question = asked.or(question),
                     Err(failure) => return End::Result(Err(failure)),
                 }
@@ -202,7 +203,7 @@ async fn execute(
                     return End::Cancelled;
                 }
                 while let Ok(signal) = said.try_recv() {
-                    if let Err(failure) = take(live, signal, &mut said, progress).await {
+                    if let Err(failure) = take(live, signal, &mut said, progress, &on_tool).await {
                         return End::Result(Err(failure));
                     }
                 }
@@ -247,12 +248,18 @@ async fn take(
     first: TurnSignal,
     more: &mut mpsc::Receiver<TurnSignal>,
     progress: &mut Progress,
+    on_tool: &(dyn Fn() + Sync),
 ) -> Result<Option<Question>, Failure> {
     let mut events = Vec::new();
     let mut next = Some(first);
     while let Some(said) = next {
         match said {
-            TurnSignal::Emitted(emitted) => events.push(progress.event(*emitted)),
+            TurnSignal::Emitted(emitted) => {
+                if matches!(*emitted, Emitted::Tool(_)) {
+                    on_tool();
+                }
+                events.push(progress.event(*emitted));
+            }
             TurnSignal::Checkpoint { data, kept } => {
                 events.push(Event::Checkpoint(data));
                 let written = live.append(std::mem::take(&mut events)).await.map(drop);

@@ -20,6 +20,8 @@ use tokio_util::task::TaskTracker;
 struct FakeHost {
     status: Mutex<Option<Status>>,
     admitted: Mutex<Vec<String>>,
+    /// The interval that its file asks for.
+    beat: Option<Duration>,
 }
 
 impl Host for FakeHost {
@@ -29,6 +31,10 @@ impl Host for FakeHost {
 
     fn admit(&self, secret: &SecretString) {
         self.admitted.lock().unwrap().push(secret.expose_secret().to_owned());
+    }
+
+    fn beat(&self) -> Option<Duration> {
+        self.beat
     }
 }
 
@@ -44,6 +50,16 @@ struct Workspace {
 
 impl Workspace {
     async fn start(platform: &FakePlatform, folder: &Path) -> Self {
+        Self::start_every(platform, folder, Duration::from_millis(40), None).await
+    }
+
+    /// Begins with one interval between heartbeats; the file may ask for another.
+    async fn start_every(
+        platform: &FakePlatform,
+        folder: &Path,
+        first: Duration,
+        beat: Option<Duration>,
+    ) -> Self {
         let places = Places {
             id: "ws-1".into(),
             folder: folder.to_owned(),
@@ -51,16 +67,18 @@ impl Workspace {
             model: None,
         };
         let assembly = Arc::new(Assembly::new(places, Manifest::default()));
-        let (host, activity) = (Arc::new(FakeHost::default()), Arc::new(Activity::default()));
+        let (host, activity) =
+            (Arc::new(FakeHost { beat, ..FakeHost::default() }), Arc::new(Activity::default()));
         let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
         let card = watch::Sender::new(json!({ "name": "Researcher", "skills": [] }));
         let session = PlatformSession {
+            egress: talaria_egress::Config::default(),
             platform_url: platform.url(),
             url: "http://ws-1:8000".into(),
             card: card.subscribe(),
             parent: None,
             timing: Timing {
-                beat: Duration::from_millis(40),
+                beat: first,
                 least: Duration::from_millis(5),
                 timeout: Duration::from_millis(500),
                 refresh: Duration::from_millis(20),
@@ -361,5 +379,14 @@ async fn an_unregistered_workspace_sends_its_newest_card() {
     assert_eq!(platform.registrations()[0]["agent_card"], card);
     some_beats(&platform).await;
     assert_eq!(platform.cards(), Vec::<Value>::new(), "the registration delivered the card");
+    workspace.stop().await;
+}
+
+#[tokio::test]
+async fn the_interval_between_heartbeats_follows_the_file() {
+    let (platform, folder) = (FakePlatform::start().await, tempfile::tempdir().unwrap());
+    let (hour, short) = (Duration::from_secs(3_600), Duration::from_millis(10));
+    let workspace = Workspace::start_every(&platform, folder.path(), hour, Some(short)).await;
+    platform.heartbeat(3, "a fourth heartbeat", any).await;
     workspace.stop().await;
 }

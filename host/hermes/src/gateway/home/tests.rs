@@ -107,3 +107,34 @@ fn the_traps_of_the_plugins_names_are_told() {
         None
     );
 }
+
+#[test]
+fn a_custom_endpoint_is_written_as_the_gateway_reads_it() {
+    let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned().into());
+    let endpoint = vec![
+        variable("HERMES_CUSTOM_BASE_URL", "https://api.openai.com/v1"),
+        variable("HERMES_CUSTOM_API_KEY", "sk-2"),
+        variable("HERMES_CUSTOM_API_MODE", "chat_completions"),
+    ];
+    let merged = |settings: Settings| {
+        let mut config = json!({ "model": "old", "compression": {} }).as_object().cloned().unwrap();
+        merge_config(&mut config, &settings).unwrap();
+        Value::Object(config)["model"].clone()
+    };
+    let bare = || Settings { model: None, plugin: None, variables: endpoint.clone(), ..settings() };
+    assert_eq!(
+        merged(bare()),
+        json!({
+            "default": "old", "provider": "custom", "base_url": "https://api.openai.com/v1", "api_key": "sk-2",
+            "api_mode": "chat_completions",
+        })
+    );
+    let chosen = Settings { provider: Some("openrouter".into()), model: Some("m".into()), ..bare() };
+    assert_eq!(
+        (&merged(chosen.clone())["provider"], &merged(chosen)["default"]),
+        (&json!("openrouter"), &json!("m"))
+    );
+    // A key alone is no endpoint.
+    let key = Settings { variables: vec![variable("HERMES_CUSTOM_API_KEY", "sk-2")], ..bare() };
+    assert_eq!(merged(key), json!("old"));
+}

@@ -358,3 +358,64 @@ fn a_started_gateway_and_its_executors_share_a_key() {
         assert!(error.contains(said), "{error}");
     }
 }
+
+#[test]
+fn proxies_of_the_environment_apply_and_bad_ones_end_the_start() {
+    let proxy = "http://user:pass@proxy.example:3128";
+    let config = Given::file("").variable("HTTPS_PROXY", proxy).load();
+    assert_eq!(config.egress.proxies.describe().as_deref(), Some("https by proxy.example:3128"));
+    assert_eq!(config.executors.egress.proxies.describe(), config.egress.proxies.describe());
+    assert_eq!(Given::file("").load().egress.proxies.describe(), None);
+    let error = Given::file("").variable("https_proxy", "socks5://user:pass@p:1").error();
+    assert!(error.contains("https_proxy") && error.contains("only proxies that speak HTTP"), "{error}");
+    assert!(!error.contains("pass"), "{error}");
+    let idle = Given::file("[egress]\nproxy_resolves = true").load();
+    assert!(idle.warnings.iter().any(|said| said.starts_with("egress.proxy_resolves has no effect")));
+}
+
+#[test]
+fn a_file_without_certificates_is_a_mistake() {
+    for (file, says) in [
+        ("[egress]\nca = \"missing.pem\"", "`egress.ca`"),
+        ("[egress]\nca = \"talaria.toml\"", "there is no certificate in it"),
+    ] {
+        let error = Given::file(file).error();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn the_platform_cannot_be_trusted_with_commands() {
+    let file = "[executor.plugin-callback.settings]\ncommands_from = [\"workspace-platform\"]";
+    let error = Given::file(file).error();
+    assert!(error.contains("passes on messages of other workspaces as well"), "{error}");
+    let file = file.replace("workspace-platform", "alice");
+    assert_eq!(plugin(&Given::file(&file).load()).settings["commands_from"], serde_json::json!(["alice"]));
+}
+
+#[test]
+fn the_runtime_config_of_a_workspace_reaches_the_default_executor() {
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = "runtime_config: {model: m, timeout: 5, history: none, command: x}\n";
+    std::fs::write(folder.path().join("config.yaml"), yaml).unwrap();
+    let path = folder.path().to_string_lossy().into_owned();
+    let config =
+        Given::file("").variable("WORKSPACE_ID", "w").variable("WORKSPACE_CONFIG_PATH", &path).load();
+    assert_eq!(serde_json::json!(chat(&config).suggested), serde_json::json!({ "history": "none" }));
+}
+
+#[test]
+fn the_template_of_a_workspace_is_valid_and_names_known_variables() {
+    let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/workspace"));
+    let (manifest, troubles) = talaria_workspace::Manifest::read(folder).unwrap();
+    assert!(troubles.is_empty(), "{troubles:?}");
+    let models = manifest.raw["models"].as_array().unwrap();
+    assert!(models.iter().any(|model| model["id"].as_str() == manifest.model.as_deref()));
+    for model in models {
+        let required = manifest.required_env(model["id"].as_str());
+        assert!(!required.is_empty(), "{model}");
+        for name in required {
+            assert!(talaria_hermes::gateway::FORWARDED.contains(&name.as_str()), "{name} is not passed on");
+        }
+    }
+}
