@@ -32,7 +32,16 @@ pub(crate) struct Start<'a> {
 }
 
 /// Variables of ours that a developer's shell may hold.
-const OURS: [&str; 23] = [
+const OURS: [&str; 32] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HERMES_CUSTOM_BASE_URL",
+    "MOLECULE_RUNTIME_PREPARE_ONLY",
+    "MOLECULE_TOOL_ACTIVITY_FILE",
     "TALARIA_OCI_OFFLINE",
     "HERMES_API_BASE",
     "API_SERVER_KEY",

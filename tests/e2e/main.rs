@@ -38,6 +38,7 @@ mod parts;
 mod plain_callback;
 mod plugin;
 mod plugin_crash;
+mod proxy;
 mod push;
 mod python_bridge;
 mod quarantine;

@@ -389,3 +389,22 @@ async fn an_upstream_that_is_down_is_reported_in_replies_and_heartbeats() {
     assert!(text.unwrap().starts_with("[hermes-agent unreachable]"));
     platform.heartbeat(0, "the failed turn", |beat| beat["error_rate"] == 1.0).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_settings_of_runtime_config_apply_and_the_others_are_warnings() {
+    let folders = Folders::new(
+        "name: Researcher\nruntime_config:\n  system_prompt: Be brief.\n  base_url: http://evil.example/v1\n  hystory: none\n",
+    );
+    let platform = FakePlatform::start().await;
+    let gateway = FakeGateway::always(Reply::completion("found")).await;
+    let at = folders.bridge();
+    let bridge = start(&at, &folders, &platform, &gateway).up();
+    assert_eq!(proxied(&bridge, None, "papers on fish").await, (200, Some("found".into())));
+    let asked = gateway.requests().into_iter().find(|request| request.body.windows(4).any(|w| w == b"fish"));
+    assert_eq!(asked.unwrap().json()["messages"][0]["content"], "Be brief.");
+    bridge.terminate();
+    let (_, log) = bridge.end();
+    for said in ["`base_url` has no effect", "`hystory` has no effect: the executor has no such setting"] {
+        assert!(log.contains(said), "{said} is not in:\n{log}");
+    }
+}
