@@ -11,6 +11,7 @@ use talaria_config::{ConfigError, Env, Problem, SecretRef, Source};
 use talaria_hermes::BridgeEnv;
 use talaria_hermes::gateway::Prepared;
 
+use super::host_secrets::host_secrets;
 use super::value::StoreUrl;
 use super::{Admin, Config, Overrides, Workspace, cache_dir, file};
 
@@ -62,6 +63,7 @@ impl Loader<'_> {
             None => cache_dir(self.env.0),
         };
         let (mut executors, wants_callbacks) = self.executors(&file, bridge, state, cache_dir)?;
+        let secrets = host_secrets(&file, &executors.folder);
         let callback = self.callback(file.callback, bridge, wants_callbacks, &executors.folder)?;
         executors.takes_callbacks = callback.is_some();
         let workspace = Workspace::read(&self.env, &mut self.warnings)?;
@@ -72,7 +74,9 @@ impl Loader<'_> {
                 let current = workspace.as_ref().map(|workspace| workspace.assembly.current());
                 let model = current.and_then(|current| current.workspace.model.clone());
                 let warnings = &mut self.warnings;
-                Some(prepared.finish(section, bridge, callback_url, model, &self.env, warnings))
+                let finished =
+                    prepared.finish(section, bridge, callback_url, model, secrets, &self.env, warnings);
+                Some(finished.map_err(|Problem { key, what }| self.at(key, what))?)
             }
             _ => None,
         };

@@ -14,6 +14,7 @@
 //! | `callback` | the listener for out-of-band replies, and how upstreams post |
 //! | `oci` | `[oci]`: registries of components |
 //! | `workspace` | the workspace that is served, if any |
+//! | `host_secrets` | the variables that the gateway must not get |
 //! | `load` | combines and checks all of them |
 //! | `value` | values of single keys |
 
@@ -22,6 +23,7 @@ mod callback;
 mod card;
 mod executors;
 mod file;
+mod host_secrets;
 mod load;
 mod oci;
 mod value;
