@@ -27,12 +27,23 @@ const HISTORY: usize = 20;
 /// The bytes of them: the plugin takes a mebibyte, and the message must fit too.
 const HISTORY_BYTES: usize = 256 << 10;
 
+/// What stands before the id of a workspace.
+const WORKSPACE: &str = "workspace";
+
 /// The chat's id: the first source that the turn has.
+///
+/// A name that callers choose is prefixed with the caller's, or one could speak in another's chat. Both are escaped, so that
+/// the first colon always ends the caller's name: `team` in `ops:x` and `team:ops` in `x` are two chats. Names without a
+/// colon or a percent sign, which are nearly all, stay as they are, and with them the gateway's memory of their chats.
 pub(crate) fn id(settings: &Settings, turn: &Turn) -> Result<String, Failure> {
-    // A name that callers choose is prefixed with the caller's, or one could speak in another's chat.
     let own = |text: String| match &turn.principal {
-        Some(principal) => format!("{}:{text}", principal.name),
-        None => text,
+        // The chat of a workspace is everybody's.
+        Some(principal) if principal.name == WORKSPACE => format!("%{WORKSPACE}:{}", escaped(&text)),
+        Some(principal) => format!("{}:{}", escaped(&principal.name), escaped(&text)),
+        // The gateway joins a chat and a thread with a colon. Without the colon in front, a caller without a name could
+        // name a chat after a caller and a thread after that caller's chat.
+        None if !turn.session.thread_id.is_empty() => format!(":{}", escaped(&text)),
+        None => escaped(&text),
     };
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let named = settings.chat_id.iter().find_map(|source| match source {
@@ -44,13 +55,18 @@ pub(crate) fn id(settings: &Settings, turn: &Turn) -> Result<String, Failure> {
         Source::Message => given(&turn.message.id).map(own),
         Source::Workspace => {
             let known = turn.workspace.as_ref().map(|workspace| workspace.id.as_str());
-            given(known.unwrap_or(&settings.workspace_id)).map(|id| format!("workspace:{id}"))
+            given(known.unwrap_or(&settings.workspace_id)).map(|id| format!("{WORKSPACE}:{id}"))
         }
     });
     match named {
         Some(id) => Ok(id),
         None => Ok(format!("adhoc-{}", wire::fresh_id()?.chars().take(12).collect::<String>())),
     }
+}
+
+/// The text without colons, so that different texts stay different.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('%', "%25").replace(':', "%3a")
 }
 
 /// The text, changed so that the gateway does not take it for one of its commands. The agent reads the same.
@@ -150,6 +166,33 @@ mod tests {
         turn.context_id = String::new();
         let adhoc = named(r#"["context"]"#, &turn);
         assert!(adhoc.starts_with("adhoc-") && adhoc.len() == 18, "{adhoc}");
+    }
+
+    #[test]
+    fn no_two_callers_have_a_chat_in_common() {
+        let of = |caller: Option<&str>, context: &str, thread: &str| {
+            let mut turn = turn("hello");
+            turn.principal = caller.map(|name| Principal { name: name.into(), metadata: None });
+            (turn.context_id, turn.session.thread_id) = (context.into(), thread.into());
+            // As the gateway joins them.
+            let thread = escaped(thread);
+            let colon = if thread.is_empty() { "" } else { ":" };
+            format!("{}{colon}{thread}", named(r#"["context"]"#, &turn))
+        };
+        let callers =
+            [None, Some("team"), Some("team:ops"), Some("team%3aops"), Some("workspace"), Some("ws-1")];
+        let texts = ["x", "ops:x", "ops%3ax", "team", "team:x", "ws-1", "workspace:ws-1", "%workspace"];
+        let mut owners = std::collections::HashMap::from([("workspace:ws-1".to_owned(), Some("everybody"))]);
+        for caller in callers {
+            for (context, thread) in
+                texts.iter().flat_map(|text| [""].iter().chain(&texts).map(move |thread| (*text, *thread)))
+            {
+                let chat = of(caller, context, thread);
+                let owner = owners.entry(chat.clone()).or_insert(caller);
+                assert_eq!(*owner, caller, "{chat}: {context} {thread}");
+            }
+        }
+        assert_eq!(of(Some("alice"), "context-1", ""), "alice:context-1", "as ever");
     }
 
     #[test]

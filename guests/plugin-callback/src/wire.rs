@@ -60,7 +60,8 @@ impl Message<'_> {
             }
         }
         if !turn.session.thread_id.is_empty() {
-            fields.insert("thread_id".into(), turn.session.thread_id.as_str().into());
+            // The gateway joins it with the chat, see `chat::id`.
+            fields.insert("thread_id".into(), chat::escaped(&turn.session.thread_id).into());
         }
         let history = if self.is_said { chat::history(turn) } else { Vec::new() };
         if !history.is_empty() {

@@ -3,10 +3,16 @@
 //! Such a file can be missing, huge, binary, a pipe or a link. Reading is bounded and never blocks on anything but a regular
 //! file; what cannot be used is a [`Trouble`], one sentence with the path, and the caller goes on without it.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// The flag with which opening a pipe does not wait for its other end.
+#[expect(clippy::cast_possible_wrap, reason = "the flags of open(2) are positive numbers of the type int")]
+pub const NONBLOCK: i32 = OFlags::NONBLOCK.bits() as i32;
 
 /// A file, folder or key that cannot be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,57 +38,53 @@ impl Trouble {
 /// # Errors
 /// [`Trouble`] if it is not a regular file, too long, not UTF-8, or cannot be read.
 pub fn text(path: &Path, most: usize) -> Result<Option<String>, Trouble> {
-    read_text(path, most, |_| Ok(()))
-}
-
-/// Reads a file as [`text`] does, from a folder of a user with fewer rights than this process: no link is followed.
-///
-/// # Errors
-/// As [`text`], and if the path is a link.
-pub fn unlinked_text(path: &Path, most: usize) -> Result<Option<String>, Trouble> {
-    read_text(path, most, |file| must_be(file, path))
-}
-
-/// Checks that an open file is the one at a path, and not one that a link there leads to. The check comes after opening, so
-/// that the owner of the folder cannot change it in between.
-///
-/// # Errors
-/// If it is another file, or cannot be checked.
-pub fn must_be(file: &File, path: &Path) -> io::Result<()> {
-    let (opened, there) = (file.metadata()?, fs::symlink_metadata(path)?);
-    match there.is_file() && (opened.dev(), opened.ino()) == (there.dev(), there.ino()) {
-        true => Ok(()),
-        false => Err(io::Error::other("it is a link, and its owner may not read what this process may")),
+    match open(path) {
+        Ok(file) => text_of(&file, path, most).map(Some),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(unreadable(path, &error)),
     }
 }
 
-fn read_text(
-    path: &Path,
-    most: usize,
-    judge: impl Fn(&File) -> io::Result<()>,
-) -> Result<Option<String>, Trouble> {
-    let trouble = |what: String| Trouble::new(path, what);
-    let unreadable = |error: io::Error| trouble(format!("cannot be read ({error}); left out"));
-    match path.metadata() {
-        Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return Err(trouble("is not a regular file; left out".into())),
-        Err(error) if is_missing(&error) => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
-    }
+/// Opens a file for reading. A pipe without a writer or a device does not block; [`must_be_regular`] tells them apart.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn open(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(NONBLOCK).open(path)
+}
+
+/// Reads an open file as [`text`] does. `path` is for the problem.
+///
+/// # Errors
+/// As [`text`].
+pub fn text_of(file: &File, path: &Path, most: usize) -> Result<String, Trouble> {
+    must_be_regular(file).map_err(|error| Trouble::new(path, format!("{error}; left out")))?;
     let mut bytes = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    let read = File::open(path).and_then(|file| {
-        judge(&file)?;
-        file.take(limit).read_to_end(&mut bytes)
-    });
-    read.map_err(unreadable)?;
+    file.take(limit).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
     if bytes.len() > most {
-        return Err(trouble(format!("is longer than {most} bytes; left out")));
+        return Err(Trouble::new(path, format!("is longer than {most} bytes; left out")));
     }
     match String::from_utf8(bytes) {
-        Ok(text) if !text.contains('\0') => Ok(Some(text)),
-        _ => Err(trouble("is not UTF-8 text; left out".into())),
+        Ok(text) if !text.contains('\0') => Ok(text),
+        _ => Err(Trouble::new(path, "is not UTF-8 text; left out")),
     }
+}
+
+/// Checks that an open file is not a folder, pipe, device or socket. The check comes after opening, so that nobody can change
+/// the file in between.
+///
+/// # Errors
+/// If it is not a regular file.
+pub fn must_be_regular(file: &File) -> io::Result<()> {
+    match file.metadata()?.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("is not a regular file")),
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Trouble {
+    Trouble::new(path, format!("cannot be read ({error}); left out"))
 }
 
 /// Replaces a file with one that only its owner may read. A reader sees the old text or the new one, never a part.
@@ -110,22 +112,21 @@ pub fn is_missing(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
     #[test]
-    fn links_are_followed_only_if_allowed() {
+    fn neither_a_pipe_nor_a_device_nor_a_folder_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
-        fs::write(&file, "text").unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        for path in [&file, &link] {
-            assert_eq!(text(path, 100).unwrap().as_deref(), Some("text"));
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
+            let trouble = text(path, 100).unwrap_err().to_string();
+            assert!(trouble.ends_with("is not a regular file; left out"), "{trouble}");
         }
-        assert_eq!(unlinked_text(&file, 100).unwrap().as_deref(), Some("text"));
-        assert!(unlinked_text(&link, 100).unwrap_err().to_string().contains("it is a link"));
-        assert_eq!(unlinked_text(&folder.path().join("missing"), 100).unwrap(), None);
+        assert_eq!(text(&folder.path().join("missing"), 100).unwrap(), None);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::contract::bindings::talaria::executor::types as wit;
 use crate::host::pieces::is_open_text;
+use crate::session::Withheld;
 use crate::size;
 
 /// The maximum nesting depth of a guest's JSON, the same as for requests.
@@ -34,6 +35,7 @@ pub(crate) fn seconds(duration: Duration) -> String {
 pub(crate) fn turn(
     turn: Turn,
     session: wit::Session,
+    withheld: Withheld,
     workspace: Option<wit::Workspace>,
     settings: &str,
     deadline: Instant,
@@ -41,9 +43,9 @@ pub(crate) fn turn(
     wit::Turn {
         task_id: turn.task.to_string(),
         context_id: turn.context.to_string(),
-        message: message(&turn.message),
+        message: message(&turn.message, withheld),
         text: message_text(&turn.message.parts),
-        history: turn.history.iter().map(|earlier| message(earlier)).collect(),
+        history: turn.history.iter().map(|earlier| message(earlier, withheld)).collect(),
         workspace,
         session,
         principal: turn.principal.name().map(|name| wit::Principal { name: name.to_owned(), metadata: None }),
@@ -51,7 +53,7 @@ pub(crate) fn turn(
         streaming: turn.streaming,
         budget_ms: millis(deadline.saturating_duration_since(Instant::now())),
         checkpoint: turn.checkpoint,
-        metadata: turn.metadata.as_deref().map(text_of),
+        metadata: turn.metadata.as_deref().map(|metadata| text_of(&withheld.apply(metadata))),
     }
 }
 
@@ -60,7 +62,7 @@ pub(crate) fn workspace(workspace: &Workspace) -> wit::Workspace {
     wit::Workspace { id, model, system_prompt, tools, metadata: None }
 }
 
-pub(crate) fn message(message: &Message) -> wit::Message {
+pub(crate) fn message(message: &Message, withheld: Withheld) -> wit::Message {
     wit::Message {
         id: message.id.to_string(),
         role: match message.role {
@@ -68,7 +70,7 @@ pub(crate) fn message(message: &Message) -> wit::Message {
             Role::Agent => wit::Role::Agent,
         },
         parts: message.parts.iter().map(part).collect(),
-        metadata: message.metadata.as_ref().map(text_of),
+        metadata: message.metadata.as_ref().map(|metadata| text_of(&withheld.apply(metadata))),
     }
 }
 

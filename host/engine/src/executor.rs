@@ -219,14 +219,15 @@ impl Executor {
     }
 
     async fn run(&self, turn: Turn, scope: Scope, deadline: Instant) -> Result<Outcome, Failure> {
-        let of = About::new(&turn, self.component.engine.session_keys());
-        let session = of.session.record(&turn);
+        let of = About::new(&turn, &self.component.engine);
+        let (session, withheld) = (of.session.record(&turn), of.withheld);
         let ctx = Ctx::new(
             Purpose::Execute { shared: Arc::clone(&self.shared), of, scope, deadline },
             &self.shared.limits,
             self.cpu_permits(),
         );
-        let turn = convert::turn(turn, session, self.workspace().await, &self.shared.settings_text, deadline);
+        let (workspace, settings) = (self.workspace().await, &self.shared.settings_text);
+        let turn = convert::turn(turn, session, withheld, workspace, settings, deadline);
         let left = deadline.saturating_duration_since(Instant::now());
         let result = call(self.component.pre.engine(), ctx, left, async |store| {
             let Component { pre, execute, .. } = &*self.component;
@@ -323,12 +324,12 @@ impl talaria_turns::Executor for Executor {
 
     async fn cancel(&self, turn: Turn) -> Result<(), Failure> {
         let limits = Limits { deadline: CANCEL, ..self.shared.limits };
-        let of = About::new(&turn, self.component.engine.session_keys());
-        let session = of.session.record(&turn);
+        let of = About::new(&turn, &self.component.engine);
+        let (session, withheld) = (of.session.record(&turn), of.withheld);
         let ctx =
             Ctx::new(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits, self.cpu_permits());
         let (workspace, settings) = (self.workspace().await, &self.shared.settings_text);
-        let turn = convert::turn(turn, session, workspace, settings, Instant::now() + CANCEL);
+        let turn = convert::turn(turn, session, withheld, workspace, settings, Instant::now() + CANCEL);
         let result = Box::pin(call(self.component.pre.engine(), ctx, CANCEL, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
             let strategy = instance.talaria_executor_strategy();

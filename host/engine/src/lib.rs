@@ -30,7 +30,7 @@ pub use executor::{Executor, Fault, Spec};
 pub use limits::{FOLDER, Limits, Wasi};
 pub use pool::{Engine, EngineConfig, EngineError};
 pub use schema::InvalidSettings;
-pub use session::SessionKeys;
+pub use session::{Claims, SessionKeys};
 pub use settings::{UnknownSetting, fill_in};
 pub use transcript::{Line, Page};
 

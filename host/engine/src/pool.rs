@@ -25,7 +25,7 @@ use crate::cache::Cache;
 use crate::compiler::Compiler;
 use crate::contract::bindings;
 use crate::host::Ctx;
-use crate::session::SessionKeys;
+use crate::session::{Claims, SessionKeys};
 
 /// The configuration of an engine.
 #[derive(Debug, Clone)]
@@ -50,6 +50,7 @@ pub struct EngineError(String);
 pub struct Engine {
     inner: Arc<Inner>,
     session_keys: SessionKeys,
+    claims: Claims,
     replies: ReplyRedactor,
 }
 
@@ -122,13 +123,19 @@ impl Engine {
         let compiler = config.compiler.clone();
         let inner = Arc::new(Inner { compiled, scripted, cache, compiler, egress, computing, compiling });
         let replies = ReplyRedactor::new(Redactor::process().clone(), Replies::default());
-        Ok(Self { inner, session_keys: SessionKeys::default(), replies })
+        Ok(Self { inner, session_keys: SessionKeys::default(), claims: Claims::default(), replies })
     }
 
     /// Returns this engine with other metadata keys for session variables. They apply to components loaded through it.
     #[must_use]
     pub fn with_session_keys(self, session_keys: SessionKeys) -> Self {
         Self { session_keys, ..self }
+    }
+
+    /// Returns this engine with metadata keys that executors see only from callers that are believed.
+    #[must_use]
+    pub fn with_claims(self, claims: Claims) -> Self {
+        Self { claims, ..self }
     }
 
     /// Returns this engine with another rule for what is redacted in replies, for components loaded through it.
@@ -143,6 +150,10 @@ impl Engine {
 
     pub(crate) fn session_keys(&self) -> SessionKeys {
         self.session_keys
+    }
+
+    pub(crate) fn claims(&self) -> Claims {
+        self.claims
     }
 
     pub(crate) fn pools(&self) -> [&Pool; 2] {

@@ -4,9 +4,13 @@
 //! another. A caller sets them in the metadata of the message, or else of the request: as members of an object
 //! `session`, or one by one under the keys that the host gives to its engine ([`SessionKeys`]). A variable that is set
 //! to the empty string differs from one that was never set: only the latter has a default.
+//!
+//! With some keys a caller says for whom it speaks ([`Claims`]). Executors see them only if the caller is believed.
+
+use std::borrow::Cow;
 
 use serde_json::Value;
-use talaria_turns::{Metadata, Turn};
+use talaria_turns::{Metadata, Principal, Turn};
 
 use crate::contract::bindings::talaria::executor::types as wit;
 
@@ -14,6 +18,20 @@ use crate::contract::bindings::talaria::executor::types as wit;
 /// by its name in the contract, the keys in order of precedence. They are the names that upstreams and platforms know.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SessionKeys(pub &'static [(&'static str, &'static [&'static str])]);
+
+/// Metadata keys with which a caller says for whom it speaks, and the callers that are believed. By default there are no such
+/// keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Claims {
+    /// The keys.
+    pub keys: &'static [&'static str],
+    /// Whether a caller is believed.
+    pub is_believed: fn(&Principal) -> bool,
+}
+
+/// The metadata keys that an executor does not see.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Withheld(&'static [&'static str]);
 
 /// The variables that the caller set, by their names in the contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,10 +59,11 @@ const PLATFORM: &str = "a2a";
 
 impl Session {
     /// Reads the session variables of a turn.
-    pub(crate) fn of(turn: &Turn, keys: SessionKeys) -> Self {
+    pub(crate) fn of(turn: &Turn, keys: SessionKeys, withheld: Withheld) -> Self {
         let places = [turn.message.metadata.as_ref(), turn.metadata.as_deref()];
         let find = |(name, member): &(&'static str, &str)| {
-            let found = places.iter().flatten().find_map(|metadata| keys.find(metadata, name, member))?;
+            let found =
+                places.iter().flatten().find_map(|metadata| keys.find(metadata, name, member, withheld))?;
             Some((*name, found))
         };
         Self(VARIABLES.iter().filter_map(find).collect())
@@ -75,12 +94,42 @@ impl Session {
     }
 }
 
+// === impl Claims ===
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self { keys: &[], is_believed: |_| false }
+    }
+}
+
+impl Claims {
+    /// The keys of this caller that executors do not see.
+    pub(crate) fn withheld(self, caller: &Principal) -> Withheld {
+        if (self.is_believed)(caller) { Withheld::default() } else { Withheld(self.keys) }
+    }
+}
+
+// === impl Withheld ===
+
+impl Withheld {
+    /// Metadata as an executor sees it.
+    pub(crate) fn apply(self, metadata: &Metadata) -> Cow<'_, Metadata> {
+        if !self.0.iter().any(|key| metadata.contains_key(*key)) {
+            return Cow::Borrowed(metadata);
+        }
+        let mut shown = metadata.clone();
+        shown.retain(|key, _| !self.0.contains(&key.as_str()));
+        Cow::Owned(shown)
+    }
+}
+
 // === impl SessionKeys ===
 
 impl SessionKeys {
-    fn find(self, metadata: &Metadata, name: &str, member: &str) -> Option<String> {
+    fn find(self, metadata: &Metadata, name: &str, member: &str, withheld: Withheld) -> Option<String> {
         let member = metadata.get("session").and_then(|session| session.get(member));
         let keys = self.0.iter().filter(|(known, _)| *known == name).flat_map(|(_, keys)| *keys);
+        let keys = keys.filter(|key| !withheld.0.contains(key));
         match member.or_else(|| keys.copied().find_map(|key| metadata.get(key)))? {
             Value::String(text) => Some(text.clone()),
             // Some platforms identify chats and users by numbers.
@@ -95,14 +144,14 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::json;
-    use talaria_turns::{ContextId, Message, Part, Principal, Role, TaskId};
+    use talaria_turns::{ContextId, Message, Part, Role, TaskId};
 
     use super::*;
 
     const KEYS: SessionKeys = SessionKeys(&[("user-id", &["X_USER", "caller"]), ("id", &["X_SESSION"])]);
 
     fn set_in(turn: &Turn) -> Session {
-        Session::of(turn, KEYS)
+        Session::of(turn, KEYS, Withheld::default())
     }
 
     fn turn(message: Value, request: Value) -> Turn {
@@ -153,7 +202,7 @@ mod tests {
                 let alone = turn(json!({ *key: 7 }), Value::Null);
                 assert_eq!(set_in(&alone).get(name), Some("7"), "{name}");
                 assert_eq!(
-                    Session::of(&alone, SessionKeys::default()),
+                    Session::of(&alone, SessionKeys::default(), Withheld::default()),
                     Session(vec![]),
                     "unknown keys do nothing"
                 );
@@ -167,5 +216,23 @@ mod tests {
         assert_eq!(both.get("chat-id"), Some("message"), "the message comes before the request");
         assert_eq!((both.get("thread-id"), both.get("user-id")), (Some("t"), Some("first")));
         assert_eq!(set_in(&turn(json!({ "session": 7, "X_USER": [] }), Value::Null)), Session(vec![]));
+    }
+
+    #[test]
+    fn only_a_believed_caller_says_for_whom_it_speaks() {
+        let claims = Claims { keys: &["caller"], is_believed: |caller| caller.name() == Some("platform") };
+        let said = turn(json!({ "caller": "mallory", "X_SESSION": "s" }), json!({ "caller": "eve" }));
+        for (caller, user) in [("platform", Some("mallory")), ("alice", None)] {
+            let withheld = claims.withheld(&Principal::named(caller));
+            let session = Session::of(&said, KEYS, withheld);
+            assert_eq!((session.get("user-id"), session.get("id")), (user, Some("s")), "{caller}");
+            let shown = withheld.apply(said.message.metadata.as_ref().unwrap());
+            assert_eq!(
+                (shown.contains_key("caller"), shown.contains_key("X_SESSION")),
+                (user.is_some(), true)
+            );
+        }
+        let anyone = Claims::default().withheld(&Principal::anyone());
+        assert_eq!(Session::of(&said, KEYS, anyone).get("user-id"), Some("mallory"), "no key is a claim");
     }
 }

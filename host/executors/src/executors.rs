@@ -75,7 +75,8 @@ impl Executors {
         report: &(dyn Fn(String) + Sync),
     ) -> Result<Self, EngineError> {
         let engine = Engine::new(&config.engine, Egress::new(config.egress.clone()))?;
-        let engine = engine.with_session_keys(config.session_keys).with_replies(config.replies);
+        let engine = engine.with_session_keys(config.session_keys).with_claims(config.claims);
+        let engine = engine.with_replies(config.replies);
         let quarantined = Arc::new(Notify::new());
         let Services { variables, callbacks, workspaces } = services;
         let table = Table { entries: BTreeMap::new(), default: config.default.clone() };

@@ -18,7 +18,7 @@ use talaria_config::Env;
 
 pub use findings::{Finding, Findings, Probe, Verdict, json};
 
-use crate::gateway::{self, likely_cause};
+use crate::gateway::{self, Home, likely_cause};
 use crate::{CHAT_COMPLETIONS, PLUGIN_CALLBACK};
 
 /// What the checks of the gateway need from the configuration of the host.
@@ -80,10 +80,10 @@ impl Subject<'_> {
     }
 
     /// The home of the gateway, if it is known.
-    pub fn home(&self) -> Option<PathBuf> {
-        let supervised = self.supervised.map(|gateway| gateway.launch.home.clone());
-        supervised
-            .or_else(|| gateway::home(None, None, Path::new(""), &self.env).filter(|home| home.is_dir()))
+    pub fn home(&self) -> Option<Home> {
+        let found = || gateway::home(None, None, Path::new(""), &self.env).filter(|home| home.is_dir());
+        let supervised = self.supervised.map(|gateway| gateway.launch.files());
+        supervised.or_else(|| found().map(Home::found))
     }
 
     /// Whether an executor takes turns: the default one and its fallback do.
@@ -95,9 +95,12 @@ impl Subject<'_> {
 
     /// Why the gateway is not up according to its log, with the name of the log.
     fn cause(&self) -> Option<String> {
+        let system = PathBuf::from("/var/log/hermes-gateway.log");
         let supervised = self.supervised.map(|gateway| gateway.launch.log.clone());
-        let logs = supervised.into_iter().chain(self.home().map(|home| home.join("logs/gateway.log")));
-        logs.chain([PathBuf::from("/var/log/hermes-gateway.log")])
-            .find_map(|log| Some(format!("{} says why, probably: {}", log.display(), likely_cause(&log)?)))
+        let home = self.home().unwrap_or_else(|| Home::found(&system));
+        let logs = supervised.into_iter().chain([home.path().join("logs/gateway.log"), system]);
+        logs.into_iter().find_map(|log| {
+            Some(format!("{} says why, probably: {}", log.display(), likely_cause(&home, &log)?))
+        })
     }
 }

@@ -10,9 +10,13 @@
 //! there until it is told to stop, and returns when the process is gone.
 
 mod diagnose;
+mod environment;
+mod files;
 mod home;
+mod place;
 mod process;
 mod section;
+mod user;
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -27,11 +31,14 @@ use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use home::{FORWARDED, Plugin, Settings, key_in};
-pub use process::{Launch, User};
+pub use environment::{FORWARDED, HostSecrets, Passed};
+pub use files::Home;
+pub use home::{Plugin, Settings};
+pub use process::Launch;
 pub use section::{KEY, Prepared, Section};
+pub use user::User;
 
-pub(crate) use home::{config_in, plugin_problem, variable_in};
+pub(crate) use home::plugin_problem;
 use process::Process;
 pub(crate) use section::{SHORTEST_KEY, home};
 
@@ -86,7 +93,7 @@ pub struct Supervisor {
 impl Config {
     /// Writes the gateway's files without starting it. Returns what could not be written.
     pub fn prepare(&self) -> Vec<String> {
-        let problems = home::prepare(&self.launch.home, &self.settings, self.launch.home_owner());
+        let problems = home::prepare(&self.launch.files(), &self.settings);
         problems.iter().map(ToString::to_string).collect()
     }
 }
@@ -103,8 +110,7 @@ impl Supervisor {
 
     /// Prepares the home, starts the process and waits for its health. Returns whether it is healthy.
     pub async fn up(&mut self) -> bool {
-        let owner = self.config.launch.home_owner();
-        for problem in home::prepare(&self.config.launch.home, &self.config.settings, owner) {
+        for problem in home::prepare(&self.config.launch.files(), &self.config.settings) {
             warn!(%problem, "gateway home not prepared");
         }
         write_prompt(&self.config, self.workspace.as_ref());
@@ -207,7 +213,7 @@ impl Supervisor {
 
     /// Shows why the gateway is not up: the end of its log, and the likely cause.
     fn explain(&self, what: &str) {
-        let tail = process::tail(&self.config.launch.log, LOG_LINES);
+        let tail = self.config.launch.files().tail(&self.config.launch.log, LOG_LINES);
         let shown = Redactor::process().all(&tail);
         let cause = diagnose::likely_cause(&format!("{tail}\n{what}"));
         let (log, cause) =
@@ -220,8 +226,8 @@ impl Supervisor {
 }
 
 /// Why a gateway is not up, as far as its log shows: the likely cause with its fix.
-pub(crate) fn likely_cause(log: &Path) -> Option<String> {
-    diagnose::likely_cause(&process::tail(log, LOG_LINES))
+pub(crate) fn likely_cause(home: &Home, log: &Path) -> Option<String> {
+    diagnose::likely_cause(&home.tail(log, LOG_LINES))
 }
 
 /// Whether a gateway answers its health check.
@@ -238,11 +244,8 @@ fn write_prompt(config: &Config, workspace: Option<&CurrentWorkspace>) {
     let (Some(workspace), Some(_)) = (workspace, &config.settings.plugin) else { return };
     let workspace = workspace();
     let Some(prompt) = &workspace.system_prompt else { return };
-    let written = home::write_soul(&config.launch.home, prompt, config.launch.home_owner());
-    if let Err(problem) = written {
+    if let Err(problem) = home::write_soul(&config.launch.files(), prompt) {
         warn!(%problem, "workspace prompt not written to the gateway's home");
-    } else if let Err(error) = config.launch.chown_home() {
-        warn!(%error, "owner of the gateway's home not changed");
     }
 }
 

@@ -26,5 +26,5 @@ mod wire;
 pub use builtins::{CHAT_COMPLETIONS, builtins, point_at};
 pub use env::BridgeEnv;
 pub use plugin::{PLUGIN_CALLBACK, SHARED_SECRET};
-pub use session::SESSION_KEYS;
+pub use session::{PEER_KEYS, SESSION_KEYS};
 pub use wire::{CALLBACK_PATH, HermesWire};

@@ -13,7 +13,7 @@ mod chats;
 mod expiry;
 mod routing;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use talaria_turns::{CallbackError, CallbackHeader, ExpectedReply, Timestamp};
@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use self::chats::Chat;
 use crate::Limits;
 
-pub(crate) use self::chats::Acquired;
+pub(crate) use self::chats::{Acquired, ChatKey};
 pub use self::expiry::Counts;
 pub(crate) use self::routing::Routed;
 
@@ -30,7 +30,7 @@ pub(crate) use self::routing::Routed;
 pub(crate) struct Expectations {
     limits: Limits,
     entries: HashMap<Box<str>, Entry>,
-    chats: HashMap<Box<str>, Chat>,
+    chats: BTreeMap<ChatKey, Chat>,
     /// Entries whose turns have not ended.
     open: usize,
     /// Bytes of all callbacks.
@@ -104,7 +104,7 @@ impl Expectations {
         let mut restored = Self {
             limits,
             entries: HashMap::new(),
-            chats: HashMap::new(),
+            chats: BTreeMap::new(),
             open: 0,
             bytes: 0,
             tickets: 0,
@@ -141,8 +141,8 @@ impl Expectations {
         let is_open = expected.closed.is_none();
         self.open += usize::from(is_open);
         let mut holds_chat = false;
-        if let Some(name) = &expected.chat {
-            let chat = self.chats.entry(name.clone()).or_default();
+        if let Some(key) = ChatKey::of(&expected) {
+            let chat = self.chats.entry(key).or_default();
             chat.messages.push(expected.message.clone());
             holds_chat = is_open && chat.try_hold(&expected.task);
         }
@@ -175,7 +175,7 @@ impl Expectations {
         if self.closing {
             return Err(CallbackError::Closing);
         }
-        let overtakes = expected.chat.as_deref().is_some_and(|chat| self.is_busy(chat, expected));
+        let overtakes = ChatKey::of(expected).is_some_and(|chat| self.is_busy(&chat, expected));
         if self.entries.contains_key(&expected.message) {
             let arrived = self.come_back(expected)?;
             return Ok(Opened { arrived, overtakes, is_new: false });
@@ -189,8 +189,8 @@ impl Expectations {
         let entry = Entry::new(expected.clone(), self.tickets);
         let arrived = Arc::clone(&entry.arrived);
         self.entries.insert(expected.message.clone(), entry);
-        if let Some(name) = &expected.chat {
-            self.chats.entry(name.clone()).or_default().messages.push(expected.message.clone());
+        if let Some(key) = ChatKey::of(expected) {
+            self.chats.entry(key).or_default().messages.push(expected.message.clone());
         }
         Ok(Opened { arrived, overtakes, is_new: true })
     }
@@ -218,13 +218,13 @@ impl Expectations {
     }
 
     fn release_chat_of(&mut self, message: &str) {
-        if let Some(chat) = self.entries.get(message).and_then(|entry| entry.expected.chat.clone()) {
+        if let Some(chat) = self.entries.get(message).and_then(|entry| ChatKey::of(&entry.expected)) {
             self.release_chat(&chat);
         }
     }
 
     /// Whether the upstream may be at work on an earlier message of the chat.
-    fn is_busy(&self, chat: &str, expected: &ExpectedReply) -> bool {
+    fn is_busy(&self, chat: &ChatKey, expected: &ExpectedReply) -> bool {
         self.of_chat(chat).any(|entry| {
             entry.is_unanswered()
                 && entry.upstream != UpstreamState::Done
@@ -257,11 +257,11 @@ impl Expectations {
             self.open -= 1;
         }
         self.deleted.push(message.into());
-        let Some(name) = &entry.expected.chat else { return };
-        if let Some(chat) = self.chats.get_mut(name) {
+        let Some(key) = ChatKey::of(&entry.expected) else { return };
+        if let Some(chat) = self.chats.get_mut(&key) {
             chat.messages.retain(|known| **known != *message);
             if chat.messages.is_empty() && chat.holder.is_none() && chat.queue.is_empty() {
-                self.chats.remove(name);
+                self.chats.remove(&key);
             }
         }
     }
@@ -285,7 +285,7 @@ impl Expectations {
         self.deleted.extend(deleted);
     }
 
-    fn of_chat(&self, chat: &str) -> impl Iterator<Item = &Entry> {
+    fn of_chat(&self, chat: &ChatKey) -> impl Iterator<Item = &Entry> {
         let messages = self.chats.get(chat).map(|chat| chat.messages.as_slice()).unwrap_or_default();
         messages.iter().filter_map(|message| self.entries.get(message))
     }

@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 use crate::Limits;
 use crate::callback::{Callback, DeliveredAs};
 pub use crate::expectations::Counts;
-use crate::expectations::{Expectations, Opened, Routed};
+use crate::expectations::{ChatKey, Expectations, Opened, Routed};
 use crate::waiting::{ChatHold, Waiting};
 use crate::wire::CallbackWire;
 
@@ -275,7 +275,10 @@ impl Callbacks for Mailbox {
     async fn expect(&self, expected: Expectation) -> Result<Box<dyn Awaited>, CallbackError> {
         let Expectation { task, executor, message, chat, within } = expected;
         let hold = match &chat {
-            Some(chat) => Some(ChatHold::acquire(&self.0, chat, &task, within).await?),
+            Some(name) => {
+                let chat = ChatKey { name: name.clone(), executor: executor.clone() };
+                Some(ChatHold::acquire(&self.0, &chat, &task, within).await?)
+            }
             None => None,
         };
         let expected = ExpectedReply { message, chat, task, executor, at: Timestamp::now(), closed: None };

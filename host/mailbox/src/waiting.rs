@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use talaria_turns::{Awaited, CallbackError, Delivery, TaskKey, Timestamp};
 use tokio::sync::{Notify, oneshot};
 
-use crate::expectations::Acquired;
+use crate::expectations::{Acquired, ChatKey};
 use crate::mailbox::Inner;
 
 /// The media type of what a turn is given.
@@ -16,13 +16,13 @@ const CONTENT_TYPE: &str = "application/json";
 /// One hold of a task on a chat.
 pub(crate) struct ChatHold {
     inner: Arc<Inner>,
-    chat: Box<str>,
+    chat: ChatKey,
 }
 
 /// A place in the queue of a chat.
 struct QueuePlace {
     inner: Arc<Inner>,
-    chat: Box<str>,
+    chat: ChatKey,
     ticket: u64,
     /// The chat was handed over, and a [`ChatHold`] releases it.
     is_holder: bool,
@@ -46,19 +46,19 @@ impl ChatHold {
     /// Acquires a chat for a task; waits for it at most `within`, or for as long as it takes.
     pub(crate) async fn acquire(
         inner: &Arc<Inner>,
-        chat: &str,
+        chat: &ChatKey,
         task: &TaskKey,
         within: Option<Duration>,
     ) -> Result<Self, CallbackError> {
         let acquired = inner.expectations().acquire_chat(chat, task)?;
-        let hold = || Self { inner: Arc::clone(inner), chat: chat.into() };
+        let hold = || Self { inner: Arc::clone(inner), chat: chat.clone() };
         let Acquired::Queued(ticket, mut going) = acquired else { return Ok(hold()) };
-        let mut place = QueuePlace { inner: Arc::clone(inner), chat: chat.into(), ticket, is_holder: false };
+        let mut place = QueuePlace { inner: Arc::clone(inner), chat: chat.clone(), ticket, is_holder: false };
         let waited = match within {
-            Some(Duration::ZERO) => going.try_recv().map_err(|_| CallbackError::ChatBusy(chat.into())),
+            Some(Duration::ZERO) => going.try_recv().map_err(|_| CallbackError::ChatBusy(chat.name.clone())),
             Some(within) => match tokio::time::timeout(within, going).await {
                 Ok(went) => went.map_err(|oneshot::error::RecvError { .. }| CallbackError::Closing),
-                Err(_) => Err(CallbackError::ChatBusy(chat.into())),
+                Err(_) => Err(CallbackError::ChatBusy(chat.name.clone())),
             },
             None => going.await.map_err(|_| CallbackError::Closing),
         };

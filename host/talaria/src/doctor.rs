@@ -32,7 +32,7 @@ impl Report {
             findings.warn("configuration", warning.clone(), "see docs/configuration.md");
         }
         let gateway = gateway(config, env);
-        let gateway_home = gateway.home();
+        let gateway_home = gateway.home().map(|home| home.path().to_owned());
         machine::Examination { config, env, gateway_home, probe: &probe, findings: &mut findings }
             .run()
             .await;

@@ -1,19 +1,27 @@
 //! The workspace's folder: bounded reads of files that others wrote, and atomic writes.
 //!
-//! The files are not trusted: each can be missing, huge, binary, a pipe, or have a name that leads out of the folder. Reads
-//! are bounded and never block on anything but a regular file. A file that cannot be used is a [`Trouble`], one sentence
-//! with the path, and the caller continues without it.
+//! The files are not trusted: each can be missing, huge, binary, a pipe, or a link. Reads are bounded and never block on
+//! anything but a regular file. A file that cannot be used is a [`Trouble`], one sentence with the path, and the caller
+//! continues without it.
+//!
+//! What is read goes into a prompt or the agent card, so a plugin or a skill must not bring in a file of somebody else. A
+//! [`Folder`] is what its files are confined to: the workspace's folder for prompt files, the folder of each plugin, the
+//! folder of each skill. Links are followed, but a file that is not in the folder when it has been opened is refused, and so
+//! is a hidden one, whose name begins with a dot, such as a token. A hidden folder is refused too, with one exception: one
+//! that begins with two dots and that a link leads to. Kubernetes mounts a config map as links into `..data`.
 //!
 //! A [`Reader`] also records which paths it read, so that [`Seen::is_current`] can report whether reading again would give
 //! a different result. It compares stamps, not contents. A file that changed just before it was read counts as changed,
 //! since the next change could leave it with the same stamp.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use talaria_config::files::is_missing;
+use talaria_config::files::{self, is_missing};
 pub(crate) use talaria_config::files::{Trouble, is_shared, text, write_private};
 
 /// The maximum number of entries that are read from a folder. A workspace has tens of skills.
@@ -29,6 +37,15 @@ pub(crate) struct Reader {
     seen: Vec<(PathBuf, Option<Stamp>)>,
     /// The files that could not be used, and why.
     pub(crate) troubles: Vec<Trouble>,
+}
+
+/// A folder whose files may go into a prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Folder {
+    /// Its path, as it was named.
+    path: PathBuf,
+    /// The same without links.
+    real: PathBuf,
 }
 
 /// The paths that a reader read, with their stamps.
@@ -52,9 +69,11 @@ enum Stamp {
 
 impl Reader {
     /// Reads a file of at most `most` bytes; `None` if it is missing or cannot be used.
-    pub(crate) fn text(&mut self, path: &Path, most: usize) -> Option<String> {
-        self.look(path);
-        match text(path, most) {
+    pub(crate) fn text(&mut self, folder: &Folder, name: &str, most: usize) -> Option<String> {
+        if let Ok(path) = folder.join(name) {
+            self.look(&path);
+        }
+        match folder.text(name, most) {
             Ok(text) => text,
             Err(trouble) => {
                 self.troubles.push(trouble);
@@ -63,8 +82,24 @@ impl Reader {
         }
     }
 
-    /// Returns the sorted names in a folder; empty if there is no folder. Names that are not text are left out.
-    pub(crate) fn names(&mut self, folder: &Path) -> Vec<String> {
+    /// Returns a folder in a folder; `None` if it cannot be used. One that does not exist has no files.
+    pub(crate) fn enter(&mut self, folder: &Folder, name: &str) -> Option<Folder> {
+        if let Ok(path) = folder.join(name) {
+            self.look(&path);
+        }
+        match folder.enter(name) {
+            Ok(found) => found,
+            Err(trouble) => {
+                self.troubles.push(trouble);
+                None
+            }
+        }
+    }
+
+    /// Returns the sorted names in a folder, without hidden ones; empty if there is no folder. Names that are not text are
+    /// left out.
+    pub(crate) fn names(&mut self, folder: &Folder) -> Vec<String> {
+        let folder = folder.path.as_path();
         self.look(folder);
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
@@ -82,6 +117,7 @@ impl Reader {
                 break;
             }
             match entry.file_name().into_string() {
+                Ok(name) if name.starts_with('.') => {}
                 Ok(name) if !name.chars().any(char::is_control) => names.push(name),
                 Ok(name) => self
                     .troubles
@@ -141,75 +177,118 @@ impl Stamp {
     }
 }
 
-/// Returns the path of an untrusted name inside `folder`. It may lead into subfolders, but never out of `folder`.
-pub(crate) fn inside(folder: &Path, name: &str) -> Result<PathBuf, Trouble> {
-    let path = Path::new(name);
-    let plain = |component: Component<'_>| matches!(component, Component::Normal(_) | Component::CurDir);
-    if name.trim().is_empty() || name.chars().any(char::is_control) || !path.components().all(plain) {
-        return Err(Trouble::new(name, "is not the name of a file in the workspace's folder; left out"));
+// === impl Folder ===
+
+impl Folder {
+    /// A folder of the configuration, which may be a link itself. One that does not exist has no files.
+    pub(crate) fn open(path: &Path) -> Self {
+        Self { path: path.to_owned(), real: path.canonicalize().unwrap_or_else(|_| path.to_owned()) }
     }
-    Ok(folder.join(path))
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the path of an untrusted name. It may lead into subfolders, but never out of the folder, and to nothing hidden.
+    pub(crate) fn join(&self, name: &str) -> Result<PathBuf, Trouble> {
+        let plain = |component: Component<'_>| match component {
+            Component::Normal(name) => !name.as_encoded_bytes().starts_with(b"."),
+            Component::CurDir => true,
+            _ => false,
+        };
+        let path = Path::new(name);
+        if name.trim().is_empty() || name.chars().any(char::is_control) || !path.components().all(plain) {
+            return Err(Trouble::new(name, "is not the name of a visible file in its folder; left out"));
+        }
+        Ok(self.path.join(path))
+    }
+
+    /// Reads a file of at most `most` bytes; `None` if it is missing.
+    pub(crate) fn text(&self, name: &str, most: usize) -> Result<Option<String>, Trouble> {
+        let path = self.join(name)?;
+        match files::open(&path) {
+            Ok(file) => {
+                self.must_hold(&file, &path)?;
+                files::text_of(&file, &path, most).map(Some)
+            }
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(Trouble::new(&path, format!("cannot be read ({error}); left out"))),
+        }
+    }
+
+    /// Appends to a file, which is created if there is nothing of its name.
+    pub(crate) fn append(&self, name: &str, text: &str) -> Result<(), Trouble> {
+        let path = self.join(name)?;
+        let unwritable = |error| Trouble::new(&path, format!("cannot be written ({error})"));
+        let mut options = File::options();
+        options.append(true).custom_flags(files::NONBLOCK);
+        let opened = match options.open(&path) {
+            // Unlike `create`, this does not create what a link leads to.
+            Err(error) if is_missing(&error) => options.create_new(true).open(&path),
+            opened => opened,
+        };
+        let mut file = opened.map_err(unwritable)?;
+        self.must_hold(&file, &path)?;
+        files::must_be_regular(&file).and_then(|()| file.write_all(text.as_bytes())).map_err(unwritable)
+    }
+
+    /// Returns a folder in this one; `None` if it is a file. One that does not exist has no files.
+    fn enter(&self, name: &str) -> Result<Option<Self>, Trouble> {
+        let path = self.join(name)?;
+        let real = match path.canonicalize() {
+            Ok(real) if real.is_dir() => real,
+            Ok(_) => return Ok(None),
+            Err(error) if is_missing(&error) => self.real.join(name),
+            Err(error) => return Err(Trouble::new(&path, format!("cannot be read ({error}); left out"))),
+        };
+        let names = names_below(&self.real, &real).ok_or_else(|| self.leads_out(&path))?;
+        match names.iter().any(|name| is_hidden_folder(name)) {
+            true => Err(leads_to_hidden(&path)),
+            false => Ok(Some(Self { path, real })),
+        }
+    }
+
+    /// Checks that an open file is in this folder and not hidden. That is asked of the open file, so that nobody can change a
+    /// link in between.
+    fn must_hold(&self, file: &File, path: &Path) -> Result<(), Trouble> {
+        let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let real =
+            real.map_err(|error| Trouble::new(path, format!("cannot be found ({error}); left out")))?;
+        let names = names_below(&self.real, &real).ok_or_else(|| self.leads_out(path))?;
+        match names.split_last() {
+            Some((last, folders))
+                if !is_hidden(last) && !folders.iter().any(|name| is_hidden_folder(name)) =>
+            {
+                Ok(())
+            }
+            _ => Err(leads_to_hidden(path)),
+        }
+    }
+
+    fn leads_out(&self, path: &Path) -> Trouble {
+        Trouble::new(path, format!("is a link that leads out of {}; left out", self.path.display()))
+    }
+}
+
+fn leads_to_hidden(path: &Path) -> Trouble {
+    Trouble::new(path, "is a link to a hidden file or folder; left out")
+}
+
+/// The names that lead from one folder to a path below it.
+fn names_below(folder: &Path, path: &Path) -> Option<Vec<String>> {
+    let below = path.strip_prefix(folder).ok()?;
+    Some(below.iter().map(|name| name.to_string_lossy().into_owned()).collect())
+}
+
+fn is_hidden(name: &str) -> bool {
+    name.starts_with('.')
+}
+
+/// Whether a folder is hidden and not one of those that Kubernetes makes.
+fn is_hidden_folder(name: &str) -> bool {
+    is_hidden(name) && !name.starts_with("..")
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::File;
-
-    use super::*;
-
-    #[test]
-    fn a_file_that_cannot_be_used_is_reported_and_left_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
-        write("good", "text ä".as_bytes());
-        write("long", &[b'x'; 101]);
-        write("binary", b"a\0b");
-        write("latin", b"\xe4");
-        let mut reader = Reader::default();
-        let mut read = |name: &str| reader.text(&folder.path().join(name), 100);
-        assert_eq!(read("good").as_deref(), Some("text ä"));
-        for bad in ["long", "binary", "latin", "", "missing", "good/below"] {
-            assert_eq!(read(bad), None, "{bad}");
-        }
-        let said: Vec<_> = reader.troubles.iter().map(ToString::to_string).collect();
-        assert_eq!(said.len(), 4, "a missing file is not a problem: {said:?}");
-        assert!(said[0].ends_with("long: is longer than 100 bytes; left out"), "{said:?}");
-    }
-
-    #[test]
-    fn names_cannot_lead_out_of_the_folder() {
-        let folder = Path::new("/configs");
-        assert_eq!(inside(folder, "prompts/a.md").unwrap(), folder.join("prompts/a.md"));
-        for name in ["", " ", "../x", "a/../../x", "/etc/passwd", "a\nb", "a\0b"] {
-            let trouble = inside(folder, name).unwrap_err().to_string();
-            assert!(!trouble.contains(['\n', '\0']), "{trouble:?}");
-        }
-    }
-
-    #[test]
-    fn a_change_is_noticed_and_unchanged_files_stay_current() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
-        let seen = |path: &Path| {
-            let mut reader = Reader::default();
-            reader.text(path, 100);
-            reader.names(path.parent().unwrap());
-            reader.seen().0
-        };
-        let old = SystemTime::now() - Duration::from_secs(5);
-        let age = |path: &Path| File::open(path).unwrap().set_modified(old).unwrap();
-        age(folder.path());
-        let missing = seen(&path);
-        assert!(missing.is_current());
-        fs::write(&path, "one").unwrap();
-        assert!(!missing.is_current(), "the file exists now");
-        assert!(!seen(&path).is_current(), "the file has just changed");
-        age(&path);
-        age(folder.path());
-        let settled = seen(&path);
-        assert!(settled.is_current());
-        fs::write(&path, "two").unwrap();
-        age(&path);
-        assert!(!settled.is_current(), "same length and time, different content");
-    }
-}
+mod tests;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::folder::{self, Reader, Trouble};
+use crate::folder::{Folder, Reader, Trouble};
 use talaria_config::yaml;
 
 /// The file's name.
@@ -140,7 +140,7 @@ impl Manifest {
     /// If the file exists and cannot be used at all.
     pub fn read(folder: &Path) -> Result<(Self, Vec<Trouble>), Trouble> {
         let mut reader = Reader::default();
-        let manifest = Self::read_with(folder, &mut reader)?;
+        let manifest = Self::read_with(&Folder::open(folder), &mut reader)?;
         Ok((manifest, reader.troubles))
     }
 
@@ -166,10 +166,10 @@ impl Manifest {
         changed.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key)
     }
 
-    pub(crate) fn read_with(folder: &Path, reader: &mut Reader) -> Result<Self, Trouble> {
-        let path = folder.join(FILE);
+    pub(crate) fn read_with(folder: &Folder, reader: &mut Reader) -> Result<Self, Trouble> {
+        let path = folder.path().join(FILE);
         let before = reader.troubles.len();
-        let Some(text) = reader.text(&path, FILE_BYTES) else {
+        let Some(text) = reader.text(folder, FILE, FILE_BYTES) else {
             if reader.troubles.len() > before {
                 return Err(reader.troubles.remove(before));
             }
@@ -180,7 +180,7 @@ impl Manifest {
         Ok(Self::of(raw, folder, reader))
     }
 
-    fn of(raw: Map<String, Value>, folder: &Path, reader: &mut Reader) -> Self {
+    fn of(raw: Map<String, Value>, folder: &Folder, reader: &mut Reader) -> Self {
         let defaults = Self::default();
         let mut troubles = Vec::new();
         let mut keys = Keys { map: &raw, at: "", troubles: &mut troubles };
@@ -234,17 +234,9 @@ impl Manifest {
     }
 }
 
-fn prompt_file(folder: &Path, name: &str, reader: &mut Reader) -> Option<String> {
-    match folder::inside(folder, name) {
-        Ok(path) => {
-            let text = reader.text(&path, crate::prompt::FILE_BYTES)?;
-            Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-        }
-        Err(trouble) => {
-            reader.troubles.push(trouble);
-            None
-        }
-    }
+fn prompt_file(folder: &Folder, name: &str, reader: &mut Reader) -> Option<String> {
+    let text = reader.text(folder, name, crate::prompt::FILE_BYTES)?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 // === impl Keys ===

@@ -1,17 +1,14 @@
 //! Plugins: folders with rules, prompt fragments and skills.
 //!
 //! The workspace's own plugins come before the shared ones, and of two plugins with the same name the first is used.
-//! `rules/*.md` are rules, `*.md` in the plugin's folder are fragments, `skills/` holds skills. No code of a plugin is run.
+//! `rules/*.md` are rules, `*.md` in the plugin's folder are fragments, `skills/` holds skills. No code of a plugin is run, and
+//! nothing outside the folder of a plugin is read for it.
 //!
 //! [`install`] also writes the rules and fragments to the memory file, for agents that read that file themselves. Each
 //! block begins with a marker line that names it. A block whose marker is already in the file is not written again, however
 //! often this runs, so edits that people make below the marker stay.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-
-use crate::folder::{self, Reader, Trouble};
+use crate::folder::{Folder, Reader, Trouble};
 use crate::prompt::FILE_BYTES;
 
 /// Markdown files that describe the plugin and are not fragments.
@@ -27,11 +24,10 @@ const MEMORY_BYTES: usize = 16 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plugin {
     pub(crate) name: String,
-    pub(crate) folder: PathBuf,
     pub(crate) rules: Vec<Text>,
     pub(crate) fragments: Vec<Text>,
-    /// The names of the folders below `skills/`.
-    pub(crate) skills: Vec<String>,
+    /// The folder of its skills, and their names.
+    pub(crate) skills: Option<(Folder, Vec<String>)>,
 }
 
 /// A rule or fragment of a plugin.
@@ -43,23 +39,27 @@ pub(crate) struct Text {
 }
 
 /// Loads the plugins in these folders.
-pub(crate) fn load(folders: &[&Path], reader: &mut Reader) -> Vec<Plugin> {
+pub(crate) fn load(folders: &[Folder], reader: &mut Reader) -> Vec<Plugin> {
     let mut plugins: Vec<Plugin> = Vec::new();
     for parent in folders {
         for name in reader.names(parent) {
-            let folder = parent.join(&name);
-            if name.starts_with('.') || !folder.is_dir() || plugins.iter().any(|known| known.name == name) {
+            if plugins.iter().any(|known| known.name == name) {
                 continue;
             }
-            let skills = folder.join("skills");
+            let Some(folder) = reader.enter(parent, &name) else { continue };
+            let rules = reader.enter(&folder, "rules");
+            let skills = reader.enter(&folder, "skills");
             plugins.push(Plugin {
-                rules: texts(&folder.join("rules"), reader, |_| true),
+                rules: rules.map(|rules| texts(&rules, reader, |_| true)).unwrap_or_default(),
                 fragments: texts(&folder, reader, |file| {
                     !NOT_FRAGMENTS.contains(&file.to_lowercase().as_str())
                 }),
-                skills: reader.names(&skills).into_iter().filter(|name| skills.join(name).is_dir()).collect(),
+                skills: skills.map(|skills| {
+                    let mut names = reader.names(&skills);
+                    names.retain(|name| skills.path().join(name).is_dir());
+                    (skills, names)
+                }),
                 name,
-                folder,
             });
         }
     }
@@ -67,25 +67,24 @@ pub(crate) fn load(folders: &[&Path], reader: &mut Reader) -> Vec<Plugin> {
 }
 
 /// Reads the Markdown files of a folder, sorted by name.
-fn texts(folder: &Path, reader: &mut Reader, wanted: impl Fn(&str) -> bool) -> Vec<Text> {
+fn texts(folder: &Folder, reader: &mut Reader, wanted: impl Fn(&str) -> bool) -> Vec<Text> {
     let mut texts = Vec::new();
     for file in reader.names(folder) {
-        let path = folder.join(&file);
+        let path = folder.path().join(&file);
         if !file.ends_with(".md") || !wanted(&file) || path.is_dir() {
             continue;
         }
-        if let Some(text) =
-            reader.text(&path, FILE_BYTES).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
-        {
+        let text = reader.text(folder, &file, FILE_BYTES).map(|text| text.trim().to_owned());
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
             texts.push(Text { file, source: path.to_string_lossy().into_owned(), text });
         }
     }
     texts
 }
 
-/// Appends the missing blocks to the memory file. Returns their number.
-pub(crate) fn install(plugins: &[Plugin], memory: &Path) -> Result<usize, Trouble> {
-    let before = folder::text(memory, MEMORY_BYTES)?.unwrap_or_default();
+/// Appends the missing blocks to the memory file in a folder. Returns their number.
+pub(crate) fn install(plugins: &[Plugin], folder: &Folder) -> Result<usize, Trouble> {
+    let before = folder.text(MEMORY_FILE, MEMORY_BYTES)?.unwrap_or_default();
     let mut lines: std::collections::HashSet<&str> = before.lines().map(str::trim).collect();
     let blocks: Vec<(String, &str)> = plugins
         .iter()
@@ -109,9 +108,7 @@ pub(crate) fn install(plugins: &[Plugin], memory: &Path) -> Result<usize, Troubl
     }
     if count > 0 {
         let end = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
-        let file = File::options().append(true).create(true).open(memory);
-        let written = file.and_then(|mut file| file.write_all(format!("{end}{added}").as_bytes()));
-        written.map_err(|error| Trouble::new(memory, format!("plugins not written ({error})")))?;
+        folder.append(MEMORY_FILE, &format!("{end}{added}"))?;
     }
     Ok(count)
 }
@@ -119,6 +116,7 @@ pub(crate) fn install(plugins: &[Plugin], memory: &Path) -> Result<usize, Troubl
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -141,25 +139,50 @@ mod tests {
         write("shared/audit/rules/r.md", "shared r");
         let (own, shared) = (root.path().join("own"), root.path().join("shared"));
         let mut reader = Reader::default();
-        let plugins = load(&[&own, &shared, &root.path().join("missing")], &mut reader);
+        let folders = [own, shared, root.path().join("missing")].map(|path| Folder::open(&path));
+        let plugins = load(&folders, &mut reader);
         assert_eq!(reader.troubles, []);
         let names: Vec<_> = plugins.iter().map(|plugin| plugin.name.as_str()).collect();
         assert_eq!(names, ["style", "audit"]);
         let texts: Vec<_> = plugins[0].rules.iter().map(|rule| rule.text.as_str()).collect();
         assert_eq!(texts, ["own a", "own b"]);
-        assert_eq!(
-            (plugins[0].fragments.len(), plugins[0].skills.as_slice()),
-            (1, ["lint".to_owned()].as_slice())
-        );
+        let skills = plugins[0].skills.as_ref().unwrap().1.as_slice();
+        assert_eq!((plugins[0].fragments.len(), skills), (1, ["lint".to_owned()].as_slice()));
 
         let memory = root.path().join(MEMORY_FILE);
         fs::write(&memory, "mine, no newline").unwrap();
-        assert_eq!(install(&plugins, &memory).unwrap(), 4);
+        let folder = Folder::open(root.path());
+        assert_eq!(install(&plugins, &folder).unwrap(), 4);
         let once = fs::read_to_string(&memory).unwrap();
         assert!(once.starts_with("mine, no newline\n\n# Plugin: style / rule: a.md\n\nown a\n"), "{once}");
         assert!(once.contains("\n# Plugin: style / fragment: hints.md\n\nhint\n"), "{once}");
         fs::write(&memory, once.replace("own a", "changed by hand")).unwrap();
-        assert_eq!(install(&plugins, &memory).unwrap(), 0);
+        assert_eq!(install(&plugins, &folder).unwrap(), 0);
         assert!(fs::read_to_string(&memory).unwrap().contains("changed by hand"));
+        // A link within the folder is what people use for agents that read another name.
+        fs::rename(&memory, root.path().join("AGENTS.md")).unwrap();
+        symlink("AGENTS.md", &memory).unwrap();
+        assert_eq!(install(&plugins, &folder).unwrap(), 0);
+    }
+
+    #[test]
+    fn plugins_are_never_written_through_a_link_that_leads_out() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir_all(at("configs/plugins/p/rules")).unwrap();
+        fs::write(at("configs/plugins/p/rules/r.md"), "rule").unwrap();
+        let folder = Folder::open(&at("configs"));
+        let mut reader = Reader::default();
+        let plugins = load(&[reader.enter(&folder, "plugins").unwrap()], &mut reader);
+        for target in ["outside", "missing"] {
+            fs::write(at("outside"), "text").unwrap();
+            symlink(at(target), at("configs/CLAUDE.md")).unwrap();
+            assert!(install(&plugins, &folder).is_err(), "{target}");
+            assert_eq!(fs::read_to_string(at("outside")).unwrap(), "text");
+            assert!(!at("missing").exists());
+            fs::remove_file(at("configs/CLAUDE.md")).unwrap();
+        }
+        assert_eq!(install(&plugins, &folder).unwrap(), 1);
+        assert!(fs::read_to_string(at("configs/CLAUDE.md")).unwrap().ends_with("rule\n"));
     }
 }

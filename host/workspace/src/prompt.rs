@@ -22,7 +22,7 @@ use serde_json::Value;
 use talaria_turns::{Workspace, Workspaces};
 use tracing::{info, warn};
 
-use crate::folder::{self, Reader, Seen, Trouble};
+use crate::folder::{Folder, Reader, Seen, Trouble};
 use crate::manifest::Manifest;
 use crate::platform_context::{Peer, PlatformContext};
 use crate::plugins::{self, Plugin};
@@ -180,12 +180,9 @@ impl Assembly {
     /// Appends the plugins' texts to the memory file, unless they are already in it.
     pub fn install_plugins(&self) {
         let plugins = &self.current().plugins;
-        let memory = self.places.folder.join(plugins::MEMORY_FILE);
-        match plugins::install(plugins, &memory) {
+        match plugins::install(plugins, &Folder::open(&self.places.folder)) {
             Ok(0) => {}
-            Ok(blocks) => {
-                info!(blocks, file = %memory.display(), "wrote plugins to the memory file")
-            }
+            Ok(blocks) => info!(blocks, file = plugins::MEMORY_FILE, "wrote plugins to the memory file"),
             Err(trouble) => warn!(%trouble, "plugins not installed"),
         }
     }
@@ -210,19 +207,23 @@ impl Workspaces for Assembly {
 
 fn assemble(places: &Places, manifest: &mut Manifest, platform_context: Arc<PlatformContext>) -> Assembled {
     let mut reader = Reader::default();
-    match Manifest::read_with(&places.folder, &mut reader) {
+    let folder = Folder::open(&places.folder);
+    match Manifest::read_with(&folder, &mut reader) {
         Ok(fresh) => *manifest = fresh,
         Err(trouble) => {
             reader.trouble(&trouble.path, format!("{}; using its last valid content", trouble.what))
         }
     }
-    let own = places.folder.join("plugins");
-    let plugins = plugins::load(&[&own, &places.shared_plugins], &mut reader);
+    let own = reader.enter(&folder, "plugins");
+    let shared = Folder::open(&places.shared_plugins);
+    let plugins = plugins::load(&own.into_iter().chain([shared]).collect::<Vec<_>>(), &mut reader);
     let mut skills = Vec::new();
     let runtime = manifest.runtime.as_deref();
-    skills::load(&places.folder.join("skills"), &manifest.skills, runtime, &mut reader, &mut skills);
-    for plugin in &plugins {
-        skills::load(&plugin.folder.join("skills"), &plugin.skills, runtime, &mut reader, &mut skills);
+    if let Some(folder) = reader.enter(&folder, "skills") {
+        skills::load(&folder, &manifest.skills, runtime, &mut reader, &mut skills);
+    }
+    for (folder, names) in plugins.iter().flat_map(|plugin| &plugin.skills) {
+        skills::load(folder, names, runtime, &mut reader, &mut skills);
     }
     let mut pieces = Vec::new();
     if !platform_context.instructions.is_empty() {
@@ -232,7 +233,7 @@ fn assemble(places: &Places, manifest: &mut Manifest, platform_context: Arc<Plat
             ["# Platform Instructions\n", &platform_context.instructions],
         );
     }
-    prompt_files(places, manifest, &mut reader, &mut pieces);
+    prompt_files(&folder, manifest, &mut reader, &mut pieces);
     from_parent(&platform_context.parent, &mut pieces);
     from_plugins(&plugins, &platform_context.children, &mut pieces);
     from_skills(&skills, &mut pieces);
@@ -272,7 +273,7 @@ fn piece<T: AsRef<str>, const N: usize>(pieces: &mut Vec<Piece>, source: &str, l
     pieces.push(Piece { source: source.into(), text: lines.join("\n") });
 }
 
-fn prompt_files(places: &Places, manifest: &Manifest, reader: &mut Reader, pieces: &mut Vec<Piece>) {
+fn prompt_files(folder: &Folder, manifest: &Manifest, reader: &mut Reader, pieces: &mut Vec<Piece>) {
     let default = [DEFAULT_FILE.to_owned()];
     let named =
         if manifest.prompt_files.is_empty() { default.as_slice() } else { manifest.prompt_files.as_slice() };
@@ -281,15 +282,9 @@ fn prompt_files(places: &Places, manifest: &Manifest, reader: &mut Reader, piece
     for (must, name) in
         named.iter().map(|name| (!manifest.prompt_files.is_empty(), name.as_str())).chain(memory)
     {
-        let path = match folder::inside(&places.folder, name) {
-            Ok(path) => path,
-            Err(trouble) => {
-                reader.troubles.push(trouble);
-                continue;
-            }
-        };
+        let path = folder.path().join(name);
         let before = reader.troubles.len();
-        match reader.text(&path, FILE_BYTES) {
+        match reader.text(folder, name, FILE_BYTES) {
             Some(text) if text.trim().is_empty() => {}
             Some(text) => piece(pieces, &path.to_string_lossy(), [text.trim()]),
             None if must && reader.troubles.len() == before => {

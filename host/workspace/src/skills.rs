@@ -2,15 +2,19 @@
 //!
 //! The text after the front matter goes into the prompt. Tools are data here: definitions in OpenAI's format, under
 //! `tools` in the front matter or in a `tools.json` beside `SKILL.md`. This module never runs a skill's scripts: the
-//! executor decides what a tool does.
-
-use std::path::Path;
+//! executor decides what a tool does. All files of a skill are in its folder.
 
 use serde_json::{Map, Value};
 use talaria_config::yaml;
 
-use crate::folder::{self, Reader, Trouble};
+use crate::folder::{Folder, Reader, Trouble};
 use crate::prompt;
+
+/// The file that describes a skill.
+const FILE: &str = "SKILL.md";
+
+/// The file of its tools, beside it.
+const TOOLS: &str = "tools.json";
 
 /// The maximum number of skills of a workspace.
 const MOST: usize = 200;
@@ -36,9 +40,9 @@ pub struct Skill {
     pub(crate) source: String,
 }
 
-/// Loads the named skills below `folder` into `known`, except those that `known` already has.
+/// Loads the named skills in `folder` into `known`, except those that `known` already has.
 pub(crate) fn load(
-    folder: &Path,
+    folder: &Folder,
     names: &[String],
     runtime: Option<&str>,
     reader: &mut Reader,
@@ -49,7 +53,8 @@ pub(crate) fn load(
             continue;
         }
         if known.len() == MOST {
-            reader.trouble(folder, format!("there are more than {MOST} skills; the rest are left out"));
+            reader
+                .trouble(folder.path(), format!("there are more than {MOST} skills; the rest are left out"));
             return;
         }
         if let Some(skill) = one(folder, name, runtime, reader) {
@@ -58,26 +63,22 @@ pub(crate) fn load(
     }
 }
 
-fn one(folder: &Path, name: &str, runtime: Option<&str>, reader: &mut Reader) -> Option<Skill> {
-    let place = match folder::inside(folder, name) {
-        Ok(place) if !name.contains('/') => place,
-        Ok(_) => {
-            reader.trouble(name, "is not the name of a skill; left out");
-            return None;
-        }
-        Err(trouble) => {
-            reader.troubles.push(trouble);
-            return None;
-        }
-    };
-    let path = place.join("SKILL.md");
+fn one(folder: &Folder, name: &str, runtime: Option<&str>, reader: &mut Reader) -> Option<Skill> {
+    if name.contains('/') {
+        reader.trouble(name, "is not the name of a skill; left out");
+        return None;
+    }
     let before = reader.troubles.len();
-    let Some(text) = reader.text(&path, prompt::FILE_BYTES) else {
+    let place = reader.enter(folder, name);
+    let text = place.as_ref().and_then(|place| reader.text(place, FILE, prompt::FILE_BYTES));
+    let (Some(place), Some(text)) = (place, text) else {
         if reader.troubles.len() == before {
+            let path = folder.path().join(name).join(FILE);
             reader.trouble(&path, "there is no such file; the skill is left out");
         }
         return None;
     };
+    let path = place.path().join(FILE);
     let (front, body) = split(&text);
     let front = front.map(yaml::mapping).transpose().unwrap_or_else(|what| {
         reader.trouble(&path, format!("its front matter is {what}; read without it"));
@@ -91,11 +92,10 @@ fn one(folder: &Path, name: &str, runtime: Option<&str>, reader: &mut Reader) ->
         Some(Value::Array(tools)) => tools.clone(),
         _ => Vec::new(),
     };
-    let beside = place.join("tools.json");
-    if let Some(text) = reader.text(&beside, prompt::FILE_BYTES) {
+    if let Some(text) = reader.text(&place, TOOLS, prompt::FILE_BYTES) {
         match serde_json::from_str(&text) {
             Ok(Value::Array(more)) => tools.extend(more),
-            _ => reader.troubles.push(Trouble::new(&beside, "is not a JSON list of tools; left out")),
+            _ => reader.trouble(place.path().join(TOOLS), "is not a JSON list of tools; left out"),
         }
     }
     Some(Skill {

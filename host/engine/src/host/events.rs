@@ -53,7 +53,7 @@ impl wit::Host for Ctx {
             Ok((scope, mut question)) => guarded(&scope, question.answer()).await,
             Err(error) => Err(error),
         };
-        Ok(asked.map(|answer| convert::message(&answer)))
+        Ok(asked.map(|answer| self.message(&answer)))
     }
 
     async fn pose(&mut self, parts: Vec<types::Part>) -> Result<Result<Resource<Question>, wit::Error>> {
@@ -83,7 +83,7 @@ impl wit::HostQuestion for Ctx {
             }
         };
         let answer: Result<Option<Arc<Message>>, wit::Error> = guarded(&scope, answer).await;
-        Ok(answer.map(|answer| answer.map(|answer| convert::message(&answer))))
+        Ok(answer.map(|answer| answer.map(|answer| self.message(&answer))))
     }
 
     fn drop(&mut self, question: Resource<Question>) -> Result<()> {

@@ -25,7 +25,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use talaria_redact::TextStream;
-use talaria_turns::{Emitted, Scope, TaskKey, Turn};
+use talaria_turns::{Emitted, Message, Scope, TaskKey, Turn};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wasmtime::component::ResourceTable;
@@ -33,9 +33,11 @@ use wasmtime_wasi::WasiCtx;
 use wasmtime_wasi_http::WasiHttpCtx;
 
 use crate::contract::bindings::talaria::executor::types;
+use crate::convert;
 use crate::executor::Shared;
 use crate::limits::{Cpu, Limits, Memory};
-use crate::session::{Session, SessionKeys};
+use crate::pool::Engine;
+use crate::session::{Session, Withheld};
 
 /// Why the guest was called.
 pub(crate) enum Purpose {
@@ -58,6 +60,8 @@ pub(crate) enum Purpose {
 pub(crate) struct About {
     task: TaskKey,
     pub(crate) session: Session,
+    /// The metadata keys that the executor does not see.
+    pub(crate) withheld: Withheld,
 }
 
 /// The size of the largest secret that is recognised where a text is cut. A private key of 4096 bits has 3.2 KiB.
@@ -174,6 +178,11 @@ impl Ctx {
         }
     }
 
+    /// Converts a message of the turn's caller.
+    fn message(&self, message: &Message) -> types::Message {
+        convert::message(message, self.about().map(|about| about.withheld).unwrap_or_default())
+    }
+
     fn task(&self) -> Option<&TaskKey> {
         self.about().map(|about| &about.task)
     }
@@ -213,9 +222,10 @@ fn cut(text: &str, most: usize) -> &str {
 // === impl About ===
 
 impl About {
-    pub(crate) fn new(turn: &Turn, keys: SessionKeys) -> Self {
+    pub(crate) fn new(turn: &Turn, engine: &Engine) -> Self {
         let task = TaskKey { owner: turn.principal.clone(), task: turn.task.clone() };
-        Self { task, session: Session::of(turn, keys) }
+        let withheld = engine.claims().withheld(&turn.principal);
+        Self { task, session: Session::of(turn, engine.session_keys(), withheld), withheld }
     }
 }
 

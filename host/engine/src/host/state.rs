@@ -8,7 +8,6 @@ use wasmtime::Result;
 
 use super::Ctx;
 use crate::contract::bindings::talaria::executor::{state as wit, types};
-use crate::convert;
 use crate::size::{ENTRY, Size};
 
 /// The size of the longest key.
@@ -101,7 +100,7 @@ impl wit::Host for Ctx {
         let messages = history.as_ref().ok().map(Vec::len);
         tracing::trace!(target: "import", max, messages, "state.history");
         Ok(match history {
-            Ok(messages) => Ok(messages.iter().map(|message| convert::message(message)).collect()),
+            Ok(messages) => Ok(messages.iter().map(|message| self.message(message)).collect()),
             Err(error) => {
                 tracing::warn!(%error, "history of a context not read");
                 Err(rejected(wit::ErrorKind::Unavailable, "the store could not read the conversation"))

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use talaria_config::Env;
 use talaria_egress::Egress;
-use talaria_engine::{EngineConfig, SessionKeys};
+use talaria_engine::{Claims, EngineConfig, SessionKeys};
 use talaria_redact::Replies;
 use tempfile::TempDir;
 
@@ -110,6 +110,7 @@ impl Rig {
             },
             egress: talaria_egress::Config::default(),
             session_keys: SessionKeys::default(),
+            claims: Claims::default(),
             replies: Replies::default(),
             oci: talaria_oci::Options {
                 client: Egress::new(talaria_egress::Config::default()),

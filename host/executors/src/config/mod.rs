@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use talaria_engine::{EngineConfig, SessionKeys};
+use talaria_engine::{Claims, EngineConfig, SessionKeys};
 use talaria_redact::Replies;
 
 pub use builtin::{Builtin, Builtins, Preset, Settle};
@@ -61,6 +61,8 @@ pub struct Config {
     pub egress: talaria_egress::Config,
     /// The session variables that executors are given.
     pub session_keys: SessionKeys,
+    /// The metadata keys that executors see only from callers that are believed.
+    pub claims: Claims,
     /// What is redacted in their replies.
     pub replies: Replies,
     /// How to pull components from registries.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use talaria_config::secret;
 
 use super::{Examination, json};
-use crate::gateway::{KEY, SHORTEST_KEY, key_in};
+use crate::gateway::{KEY, SHORTEST_KEY};
 
 impl Examination<'_> {
     /// Checks the API of the gateway at `base`. `model` is the one in the settings of the executor.
@@ -63,12 +63,13 @@ impl Examination<'_> {
         }
         match self.probe.get(&format!("{base}/models"), Some(key.clone())).await {
             Ok(answer) if answer.status == 401 || answer.status == 403 => {
-                let other = self.subject.home().and_then(|home| Some((home.clone(), key_in(&home)?)));
+                let other =
+                    self.subject.home().and_then(|home| Some((home.path().join(".env"), home.key()?)));
                 let differs = other.filter(|(_, other)| other.expose_secret() != key.expose_secret());
                 let finding = match differs {
-                    Some((home, _)) => format!(
+                    Some((file, _)) => format!(
                         "the gateway refuses our key: API_SERVER_KEY here is another than in {}",
-                        home.join(".env").display()
+                        file.display()
                     ),
                     None => "the gateway refuses our key".to_owned(),
                 };

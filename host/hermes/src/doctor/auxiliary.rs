@@ -7,7 +7,6 @@
 use serde_json::Value;
 
 use super::Examination;
-use crate::gateway::{config_in, variable_in};
 
 const NAME: &str = "auxiliary model";
 
@@ -46,10 +45,10 @@ const BLIND: [&str; 2] = ["kimi-coding", "kimi-coding-cn"];
 impl Examination<'_> {
     /// Warns if images or web summaries have no model.
     pub(super) fn auxiliary(&mut self) {
-        let Some(home) = self.subject.home().filter(|home| home.is_dir()) else { return };
-        let config = config_in(&home);
-        let set = |name: &str| self.subject.env.get(name).is_some() || variable_in(&home, name).is_some();
-        let has_login = home.join("auth.json").is_file();
+        let Some(home) = self.subject.home().filter(|home| home.path().is_dir()) else { return };
+        let config = home.config();
+        let set = |name: &str| self.subject.env.get(name).is_some() || home.variable(name).is_some();
+        let has_login = home.path().join("auth.json").is_file();
         let missing: Vec<_> = TASKS
             .iter()
             .filter(|task| !has_login && !has_model(&config, task, set))

@@ -4,13 +4,11 @@
 //! If the gateway checks itself (`/health/detailed`), its result counts. Otherwise the checks use the models that it lists and
 //! its files; if these do not answer the question, the finding says so.
 
-use std::path::Path;
-
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
 use super::{Examination, json};
-use crate::gateway::{FORWARDED, config_in, variable_in};
+use crate::gateway::{FORWARDED, Home};
 
 /// The name under which hermes-agent lists itself, whatever its model is.
 const ITSELF: &str = "hermes-agent";
@@ -61,7 +59,7 @@ impl Examination<'_> {
     /// Checks the model of a gateway that does not check itself.
     fn model_from_outside(&mut self, own: Option<&str>, listed: &[String]) {
         const NAME: &str = "model";
-        let home = self.subject.home().map(|home| config_in(&home));
+        let home = self.subject.home().map(|home| home.config());
         let configured = home.as_ref().and_then(|config| {
             let model = config.get("model")?;
             model.as_str().or_else(|| model.get("default")?.as_str()).map(str::to_owned)
@@ -87,7 +85,7 @@ impl Examination<'_> {
         {
             return self.findings.warn(
                 NAME,
-                format!("{} names no model, and nobody else does", home.join("config.yaml").display()),
+                format!("{} names no model, and nobody else does", home.path().join("config.yaml").display()),
                 "choose one: `hermes model`, or `model` of the workspace's config.yaml",
             );
         }
@@ -103,9 +101,9 @@ impl Examination<'_> {
     /// Checks whether the gateway has the same providers' keys as this process, and which provider they select.
     pub(super) fn provider(&mut self) {
         let home = self.subject.home();
-        let theirs = |name: &str| variable_in(home.as_deref()?, name);
+        let theirs = |name: &str| home.as_ref()?.variable(name);
         // Without an `.env` there is nothing to compare: Talaria writes it when it first starts the gateway.
-        let is_there = home.as_ref().is_some_and(|home| home.join(".env").is_file());
+        let is_there = home.as_ref().is_some_and(Home::has_env);
         let missing: Vec<_> = FORWARDED
             .into_iter()
             .filter(|name| {
@@ -119,19 +117,19 @@ impl Examination<'_> {
                 None => "write them there and restart the gateway, or set `[gateway]` so that talaria does",
             };
             let home =
-                home.as_deref().map(|home| home.join(".env").display().to_string()).unwrap_or_default();
+                home.as_ref().map(|home| home.path().join(".env").display().to_string()).unwrap_or_default();
             let finding =
                 format!("{} here, but not the same in {home}, where the gateway reads", missing.join(", "));
             self.findings.warn(PROVIDER, finding, fix);
         }
-        self.codex(home.as_deref());
+        self.codex(home.as_ref());
     }
 
     /// Checks whether the keys select a provider that accepts no keys.
-    fn codex(&mut self, home: Option<&Path>) {
-        let theirs = |name: &str| variable_in(home?, name);
+    fn codex(&mut self, home: Option<&Home>) {
+        let theirs = |name: &str| home?.variable(name);
         let set = |name: &str| self.subject.env.get(name).is_some() || theirs(name).is_some();
-        let config = home.map(config_in).unwrap_or_default();
+        let config = home.map(Home::config).unwrap_or_default();
         let written = config.pointer("/model/provider").and_then(Value::as_str).map(str::to_owned);
         let named = "HERMES_INFERENCE_PROVIDER";
         let named =

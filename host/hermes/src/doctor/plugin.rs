@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::{Callback, Examination};
-use crate::gateway::{config_in, plugin_problem};
+use crate::gateway::plugin_problem;
 
 impl Examination<'_> {
     /// Checks the plugin, whose health check is at `health`, and the callbacks from it.
@@ -43,7 +43,7 @@ impl Examination<'_> {
         }
         // A gateway that Talaria starts is given the URL at its start.
         let configured =
-            self.subject.home().filter(|_| self.subject.supervised.is_none()).map(|home| config_in(&home));
+            self.subject.home().filter(|_| self.subject.supervised.is_none()).map(|home| home.config());
         let configured = configured.as_ref().and_then(|config| {
             config.pointer("/platforms/molecule-a2a/extra/callback_url").and_then(Value::as_str)
         });

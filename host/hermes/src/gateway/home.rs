@@ -4,55 +4,17 @@
 //! already says what is needed is not touched; any other is saved as `config.yaml.before-talaria` before it is written the
 //! first time, since writing YAML loses its comments. One that cannot be parsed is left alone and reported.
 //!
-//! If the gateway runs as another user, the home belongs to that user, who could put a link to anything there. Then no link
-//! is followed, and files are replaced, never written into.
+//! How files in the home are read and written is in `files`.
 
-use std::fs;
-use std::path::Path;
+use std::io;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value, json};
 
-use talaria_config::files::{self, Trouble};
+use talaria_config::files::Trouble;
 use talaria_config::yaml;
 
-/// The largest file of the gateway that is read.
-const BYTES: usize = 4 << 20;
-
-/// The variables of this process's environment that the gateway needs to find its models.
-pub const FORWARDED: [&str; 31] = [
-    "HERMES_INFERENCE_PROVIDER",
-    "HERMES_AUXILIARY_PROVIDER",
-    "HERMES_API_KEY",
-    "NOUS_API_KEY",
-    "OPENROUTER_API_KEY",
-    "OPENAI_API_KEY",
-    "OPENAI_BASE_URL",
-    "ANTHROPIC_API_KEY",
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "GLM_API_KEY",
-    "KIMI_API_KEY",
-    "KIMI_CN_API_KEY",
-    "MINIMAX_API_KEY",
-    "MINIMAX_CN_API_KEY",
-    "DASHSCOPE_API_KEY",
-    "XIAOMI_API_KEY",
-    "ARCEEAI_API_KEY",
-    "NVIDIA_API_KEY",
-    "OLLAMA_API_KEY",
-    "HF_TOKEN",
-    "AI_GATEWAY_API_KEY",
-    "KILOCODE_API_KEY",
-    "OPENCODE_ZEN_API_KEY",
-    "OPENCODE_GO_API_KEY",
-    "COPILOT_GITHUB_TOKEN",
-    "GH_TOKEN",
-    "HERMES_CUSTOM_BASE_URL",
-    "HERMES_CUSTOM_API_KEY",
-    "HERMES_CUSTOM_API_MODE",
-];
+use super::files::Home;
 
 /// The two names of the plugin: as a plugin, and as a platform.
 const PLUGIN: (&str, &str) = ("molecule_a2a", "molecule-a2a");
@@ -87,77 +49,32 @@ pub struct Plugin {
     pub secret: Option<SecretString>,
 }
 
-/// The owner of a gateway's home.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HomeOwner {
-    /// The user of this process.
-    ThisUser,
-    /// Another user, who must not lead this process anywhere.
-    OtherUser,
-}
-
-impl HomeOwner {
-    fn text(self, path: &Path) -> Result<Option<String>, Trouble> {
-        match self {
-            Self::ThisUser => files::text(path, BYTES),
-            Self::OtherUser => files::unlinked_text(path, BYTES),
-        }
-    }
-}
-
-/// The key in a home's `.env`, if there is one.
-pub fn key_in(home: &Path) -> Option<SecretString> {
-    variable_in(home, "API_SERVER_KEY")
-}
-
-/// The value of a variable in a home's `.env`, if it is set and not empty.
-pub(crate) fn variable_in(home: &Path, name: &str) -> Option<SecretString> {
-    let text = files::text(&home.join(".env"), BYTES).ok()??;
-    let value_of = |line: &str| {
-        let line = line.trim();
-        let (known, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
-        (known.trim() == name).then(|| value.trim().trim_matches(['"', '\'']).to_owned())
-    };
-    let value = text.lines().filter_map(value_of).next_back()?;
-    (!value.is_empty()).then(|| value.into())
-}
-
-/// The contents of a home's `config.yaml`; empty if it is missing or cannot be parsed.
-pub(crate) fn config_in(home: &Path) -> Value {
-    let text = files::text(&home.join("config.yaml"), BYTES).ok().flatten().unwrap_or_default();
-    Value::Object(yaml::mapping(&text).unwrap_or_default())
-}
-
 /// Writes the workspace's prompt as `SOUL.md`, which the gateway reads. The first one that was there is saved beside it.
-pub(crate) fn write_soul(home: &Path, prompt: &str, owner: HomeOwner) -> Result<(), Trouble> {
-    let path = home.join("SOUL.md");
-    let before = owner.text(&path)?;
+pub(crate) fn write_soul(home: &Home, prompt: &str) -> Result<(), Trouble> {
+    const NAME: &str = "SOUL.md";
+    let before = home.text(NAME)?;
     if before.as_deref() == Some(prompt) {
         return Ok(());
     }
-    let unwritable = |error: std::io::Error| Trouble::new(&path, format!("cannot be written ({error})"));
-    let beside = home.join("SOUL.md.before-talaria");
-    if let Some(before) = before.filter(|_| !beside.exists()) {
-        files::write_private(&beside, &before).map_err(unwritable)?;
-    }
-    files::write_private(&path, prompt).map_err(unwritable)
+    let saved = before.map_or(Ok(()), |before| home.save_first(NAME, &before));
+    saved.and_then(|()| home.write(NAME, prompt)).map_err(|error| unwritable(home, NAME, &error))
 }
 
-/// Adjusts both files, and returns what could not be done.
-pub(crate) fn prepare(home: &Path, settings: &Settings, owner: HomeOwner) -> Vec<Trouble> {
-    let mut problems = Vec::new();
-    if let Err(error) = fs::create_dir_all(home) {
-        problems.push(Trouble::new(home, format!("cannot be created ({error})")));
-        return problems;
-    }
-    problems.extend(write_env(home, settings, owner).err());
-    problems.extend(write_config(home, settings, owner).err());
-    problems
+fn unwritable(home: &Home, name: &str, error: &io::Error) -> Trouble {
+    Trouble::new(home.path().join(name), format!("cannot be written ({error})"))
 }
 
-fn write_env(home: &Path, settings: &Settings, owner: HomeOwner) -> Result<(), Trouble> {
-    let path = home.join(".env");
-    let before = owner.text(&path)?.unwrap_or_default();
+/// Makes the home, adjusts both files, and returns what could not be done.
+pub(crate) fn prepare(home: &Home, settings: &Settings) -> Vec<Trouble> {
+    if let Err(error) = home.make() {
+        return vec![Trouble::new(home.path(), format!("cannot be written by the gateway ({error})"))];
+    }
+    [write_env(home, settings), write_config(home, settings)].into_iter().filter_map(Result::err).collect()
+}
+
+fn write_env(home: &Home, settings: &Settings) -> Result<(), Trouble> {
+    const NAME: &str = ".env";
+    let before = home.text(NAME)?.unwrap_or_default();
     let port = settings.port.to_string();
     let mut set: Vec<(&str, &str)> = vec![
         ("API_SERVER_ENABLED", "true"),
@@ -167,9 +84,8 @@ fn write_env(home: &Path, settings: &Settings, owner: HomeOwner) -> Result<(), T
     ];
     set.extend(settings.variables.iter().map(|(name, value)| (name.as_str(), value.expose_secret())));
     let after = merged_env(&before, &set);
-    if after != before || path.metadata().is_ok_and(|metadata| files::is_shared(&metadata)) {
-        let written = files::write_private(&path, &after);
-        written.map_err(|error| Trouble::new(&path, format!("cannot be written ({error})")))?;
+    if after != before || home.is_shared(NAME) {
+        home.write(NAME, &after).map_err(|error| unwritable(home, NAME, &error))?;
     }
     Ok(())
 }
@@ -202,11 +118,12 @@ fn merged_env(before: &str, set: &[(&str, &str)]) -> String {
     lines.join("\n") + "\n"
 }
 
-fn write_config(home: &Path, settings: &Settings, owner: HomeOwner) -> Result<(), Trouble> {
-    let path = home.join("config.yaml");
-    let text = owner.text(&path)?;
+fn write_config(home: &Home, settings: &Settings) -> Result<(), Trouble> {
+    const NAME: &str = "config.yaml";
+    let text = home.text(NAME)?;
     let cannot = |what: String| {
-        Trouble::new(&path, format!("{what}; left as it is, so the gateway may lack its plugin"))
+        let what = format!("{what}; left as it is, so the gateway may lack its plugin");
+        Trouble::new(home.path().join(NAME), what)
     };
     let before = yaml::mapping(text.as_deref().unwrap_or_default()).map_err(cannot)?;
     let mut after = before.clone();
@@ -214,13 +131,9 @@ fn write_config(home: &Path, settings: &Settings, owner: HomeOwner) -> Result<()
     if after == before {
         return Ok(());
     }
-    let unwritable = |error: std::io::Error| Trouble::new(&path, format!("cannot be written ({error})"));
-    let beside = home.join("config.yaml.before-talaria");
-    if let Some(text) = text.filter(|_| !beside.exists()) {
-        files::write_private(&beside, &text).map_err(unwritable)?;
-    }
-    let text = yaml::text(&after).map_err(cannot)?;
-    files::write_private(&path, &text).map_err(unwritable)
+    let yaml = yaml::text(&after).map_err(cannot)?;
+    let saved = text.map_or(Ok(()), |text| home.save_first(NAME, &text));
+    saved.and_then(|()| home.write(NAME, &yaml)).map_err(|error| unwritable(home, NAME, &error))
 }
 
 fn merge_config(config: &mut Map<String, Value>, settings: &Settings) -> Result<(), String> {
@@ -290,9 +203,9 @@ fn below<'m>(map: &'m mut Map<String, Value>, key: &str) -> Result<&'m mut Map<S
 }
 
 /// What is wrong with the plugin's part of a `config.yaml`, and the fix.
-pub(crate) fn plugin_problem(home: &Path) -> Option<(String, String)> {
-    let path = home.join("config.yaml");
-    let config = match files::text(&path, BYTES) {
+pub(crate) fn plugin_problem(home: &Home) -> Option<(String, String)> {
+    let path = home.path().join("config.yaml");
+    let config = match home.text("config.yaml") {
         Ok(Some(text)) => yaml::mapping(&text).ok()?,
         Ok(None) => {
             return Some((

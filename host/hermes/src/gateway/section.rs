@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
-use talaria_config::{ConfigError, Env, Period, secret};
+use talaria_config::{ConfigError, Env, Period, Problem, secret};
 
-use super::{Config, FORWARDED, Launch, Plugin, Settings, User, key_in};
+use super::{Config, FORWARDED, Home, HostSecrets, Launch, Passed, Plugin, Settings, User};
 use crate::env::BridgeEnv;
 use crate::plugin::SHARED_SECRET;
 
@@ -49,6 +49,12 @@ pub struct Section {
     ///
     /// Example: `log = "/var/log/hermes-gateway.log"`
     pub log: Option<PathBuf>,
+    /// The variables of this process's environment that the gateway gets besides those that every gateway gets (see
+    /// [workspace.md](workspace.md#the-gateway)). A `*` at the end stands for any ending. A variable that this file names as a
+    /// secret is never passed on.
+    ///
+    /// Example: `env = ["EXA_API_KEY", "FIRECRAWL_*"]`
+    pub env: Vec<String>,
 }
 
 /// The variable that holds the gateway's key.
@@ -76,6 +82,7 @@ impl Default for Section {
             port: 8642,
             wait: Period::secs(120),
             log: None,
+            env: Vec::new(),
         }
     }
 }
@@ -100,7 +107,7 @@ impl Prepared {
             ConfigError::key("gateway.home", "neither HERMES_HOME nor HOME is set; name the folder")
         })?;
         let given = secret::by_name(KEY, env).map_err(|what| ConfigError::variable(KEY, what))?;
-        let key = given.or_else(|| key_in(&home)).unwrap_or_else(|| {
+        let key = given.or_else(|| Home::new(&home, user.as_ref()).key()).unwrap_or_else(|| {
             // Two of them hold more than 240 random bits.
             let random = || uuid::Uuid::new_v4().simple().to_string();
             format!("{}{}", random(), random()).into()
@@ -109,22 +116,35 @@ impl Prepared {
     }
 
     /// Completes the configuration. `callback_url` is the address that the plugin posts its answers to, if there is a callback
-    /// listener, and `model` the workspace's.
+    /// listener, `model` is the workspace's, and `secrets` are those that the gateway must not have.
+    ///
+    /// # Errors
+    /// For a key of the section that cannot be used.
+    #[expect(clippy::too_many_arguments, reason = "each is read by another part of the configuration")]
     pub fn finish(
         self,
         section: &Section,
         bridge: &BridgeEnv,
         callback_url: Option<String>,
         model: Option<String>,
+        secrets: HostSecrets,
         env: &Env<'_>,
         warnings: &mut Vec<String>,
-    ) -> Config {
+    ) -> Result<Config, Problem> {
+        let passed = Passed::read(&section.env, secrets)?;
         if self.key.expose_secret().len() < SHORTEST_KEY {
             warnings.push(format!(
                 "{KEY} has less than {SHORTEST_KEY} characters; the gateway does not start with it"
             ));
         }
-        let variables = FORWARDED.iter().filter_map(|name| Some(((*name).to_owned(), env.get(name)?.into())));
+        let mut variables = Vec::new();
+        for name in FORWARDED {
+            let Some(value) = env.get(name) else { continue };
+            match passed.withheld(name) {
+                Some(warning) => warnings.push(warning),
+                None => variables.push((name.to_owned(), value.into())),
+            }
+        }
         let at = bridge.plugin_at.as_deref().unwrap_or("127.0.0.1:8645");
         let (host, port) = at.rsplit_once(':').unwrap_or((at, "8645"));
         let plugin = callback_url.filter(|_| bridge.plugin).map(|callback_url| Plugin {
@@ -133,23 +153,24 @@ impl Prepared {
             callback_url,
             secret: secret::by_name(SHARED_SECRET, env).ok().flatten(),
         });
-        Config {
+        Ok(Config {
             launch: Launch {
                 command: section.command.split_whitespace().map(str::to_owned).collect(),
                 log: section.log.clone().unwrap_or_else(|| self.home.join("gateway.log")),
                 home: self.home,
                 user: self.user,
+                env: passed,
             },
             settings: Settings {
                 port: section.port,
                 key: self.key,
-                variables: variables.collect(),
+                variables,
                 model: env.get("HERMES_DEFAULT_MODEL").or(model),
                 provider: env.get("HERMES_INFERENCE_PROVIDER"),
                 plugin,
             },
             wait: section.wait.get(),
-        }
+        })
     }
 }
 

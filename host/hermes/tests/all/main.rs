@@ -3,3 +3,4 @@
 
 mod callbacks;
 mod gateway;
+mod hostile_home;

@@ -1,14 +1,25 @@
 //! Chats: one task at a time has messages under way on a chat, and the others queue for it.
 //!
+//! A chat belongs to an executor. Executors choose the names, so that two chats of one name are two chats: an executor can
+//! neither hold up the chat of another nor get what is meant for it.
+//!
 //! A task that holds a chat may acquire it again, once for each reply that it expects. The queue alone decides who is next: a
 //! turn that leaves and is no longer in the queue was handed the chat already, and releases it.
 
 use std::collections::VecDeque;
 
-use talaria_turns::{CallbackError, TaskKey};
+use talaria_turns::{CallbackError, ExpectedReply, TaskKey};
 use tokio::sync::oneshot;
 
 use super::Expectations;
+
+/// The name of a chat, as its executor knows it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ChatKey {
+    // First, so that the chats of one name are side by side.
+    pub(crate) name: Box<str>,
+    pub(crate) executor: Box<str>,
+}
 
 /// A chat on which a reply is expected, or for which a turn waits.
 #[derive(Default)]
@@ -38,11 +49,11 @@ pub(crate) enum Acquired {
 
 impl Expectations {
     /// Acquires a chat for a task, or a place in its queue.
-    pub(crate) fn acquire_chat(&mut self, name: &str, task: &TaskKey) -> Result<Acquired, CallbackError> {
+    pub(crate) fn acquire_chat(&mut self, key: &ChatKey, task: &TaskKey) -> Result<Acquired, CallbackError> {
         if self.closing {
             return Err(CallbackError::Closing);
         }
-        let chat = self.chats.entry(name.into()).or_default();
+        let chat = self.chats.entry(key.clone()).or_default();
         if chat.try_hold(task) {
             return Ok(Acquired::Now);
         }
@@ -57,17 +68,17 @@ impl Expectations {
     }
 
     /// Leaves the queue of a chat, or releases the chat if it was handed over already.
-    pub(crate) fn leave_queue(&mut self, name: &str, ticket: u64) {
-        let Some(chat) = self.chats.get_mut(name).filter(|_| !self.closing) else { return };
+    pub(crate) fn leave_queue(&mut self, key: &ChatKey, ticket: u64) {
+        let Some(chat) = self.chats.get_mut(key).filter(|_| !self.closing) else { return };
         match chat.queue.iter().position(|queued| queued.ticket == ticket) {
             Some(place) => drop(chat.queue.remove(place)),
-            None => self.release_chat(name),
+            None => self.release_chat(key),
         }
     }
 
     /// Releases a chat once. If its task no longer holds it, the next in the queue does.
-    pub(crate) fn release_chat(&mut self, name: &str) {
-        let Some(chat) = self.chats.get_mut(name) else { return };
+    pub(crate) fn release_chat(&mut self, key: &ChatKey) {
+        let Some(chat) = self.chats.get_mut(key) else { return };
         match &mut chat.holder {
             Some((_, times)) if *times > 1 => *times -= 1,
             _ => match chat.queue.pop_front() {
@@ -79,11 +90,20 @@ impl Expectations {
                 None => {
                     chat.holder = None;
                     if chat.messages.is_empty() {
-                        self.chats.remove(name);
+                        self.chats.remove(key);
                     }
                 }
             },
         }
+    }
+}
+
+// === impl ChatKey ===
+
+impl ChatKey {
+    /// The chat that a message belongs to, if any.
+    pub(super) fn of(expected: &ExpectedReply) -> Option<Self> {
+        Some(Self { name: expected.chat.clone()?, executor: expected.executor.clone() })
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! A callback that names a message belongs to that message. One that names only a chat is a notice for the turn that is
 //! running there, unless the upstream says that it is an answer whose message it has lost, and only one message can be
-//! meant. In doubt it is a notice: a wrong answer is worse than none.
+//! meant. In doubt it is a notice: a wrong answer is worse than none. If several executors have a chat of that name, it is
+//! for none of them, since one of them may have taken the name to listen in.
 
-use super::{Entry, Expectations, TurnState, UpstreamState};
+use super::{ChatKey, Entry, Expectations, TurnState, UpstreamState};
 use crate::callback::{Callback, CallbackKind, DeliveredAs};
 
 /// Where a callback goes.
@@ -76,7 +77,15 @@ impl Expectations {
         callback: &Callback,
         digest: &[u8; 32],
     ) -> Result<(Box<str>, DeliveredAs), &'static str> {
-        let chat = callback.chat.as_deref().ok_or("it names neither a message nor a chat")?;
+        let name = callback.chat.as_deref().ok_or("it names neither a message nor a chat")?;
+        let from = ChatKey { name: name.into(), executor: "".into() };
+        let chats = self.chats.range(from..).take_while(|(key, _)| *key.name == *name);
+        let mut chats = chats.filter(|(_, chat)| !chat.messages.is_empty()).map(|(key, _)| key);
+        let chat = match (chats.next(), chats.next()) {
+            (Some(chat), None) => chat,
+            (Some(_), Some(_)) => return Err("several executors have a chat of this name"),
+            (None, _) => return Err("no turn runs on its chat"),
+        };
         if matches!(callback.kind, CallbackKind::Recovered | CallbackKind::Resumed) {
             // A repeated answer has the same text. Two turns that end with the same text are two answers.
             if callback.kind == CallbackKind::Recovered
@@ -97,7 +106,7 @@ impl Expectations {
     }
 
     /// The one message of a chat whose answer is missing: the one whose delivery failed, or the only one without a reply.
-    fn only_missing(&self, chat: &str) -> Option<&Entry> {
+    fn only_missing(&self, chat: &ChatKey) -> Option<&Entry> {
         let is_missing = |entry: &&Entry| entry.replies.is_empty() && entry.upstream != UpstreamState::Done;
         let missing: Vec<&Entry> = self.of_chat(chat).filter(is_missing).collect();
         let failed = missing.iter().copied().filter(|entry| entry.upstream == UpstreamState::DeliveryFailed);
@@ -133,7 +142,7 @@ impl Expectations {
             *has_late_reply = true;
             self.late.push(message.into());
         }
-        let (at, chat) = (entry.expected.at, entry.expected.chat.clone());
+        let (at, chat) = (entry.expected.at, ChatKey::of(&entry.expected));
         let before: Vec<Box<str>> = chat
             .iter()
             .flat_map(|chat| self.of_chat(chat))

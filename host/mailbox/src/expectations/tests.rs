@@ -8,6 +8,10 @@ fn task() -> TaskKey {
     TaskKey { owner: Principal::anyone(), task: TaskId::fresh() }
 }
 
+fn chat(name: &str) -> ChatKey {
+    ChatKey { name: name.into(), executor: "it".into() }
+}
+
 fn expected(message: &str, chat: &str, task: &TaskKey, at: u64) -> ExpectedReply {
     ExpectedReply {
         message: message.into(),
@@ -30,13 +34,16 @@ fn at(seconds: u64) -> Timestamp {
 impl Expectations {
     /// Takes a chat and announces a message in it.
     fn open(&mut self, message: &str, chat: &str, task: &TaskKey, second: u64) -> Opened {
-        assert!(matches!(self.acquire_chat(chat, task).unwrap(), Acquired::Now), "{chat} is free");
+        assert!(
+            matches!(self.acquire_chat(&super::tests::chat(chat), task).unwrap(), Acquired::Now),
+            "{chat} is free"
+        );
         self.expect(&expected(message, chat, task, second * 1_000)).unwrap()
     }
 
     fn end(&mut self, message: &str, chat: &str, second: u64) {
         self.withdraw(message, at(second));
-        self.release_chat(chat);
+        self.release_chat(&super::tests::chat(chat));
     }
 
     fn take(&mut self, chat: &str, reply_to: Option<&str>, content: &str) -> Routed {
@@ -211,54 +218,54 @@ fn bytes_are_bounded_and_the_oldest_ended_entries_are_deleted_first() {
 fn one_task_at_a_time_holds_a_chat_in_order() {
     let mut replies = replies();
     let [one, two, three] = [task(), task(), task()];
-    assert!(matches!(replies.acquire_chat("c", &one).unwrap(), Acquired::Now));
-    let Acquired::Queued(_, mut second) = replies.acquire_chat("c", &two).unwrap() else {
+    assert!(matches!(replies.acquire_chat(&chat("c"), &one).unwrap(), Acquired::Now));
+    let Acquired::Queued(_, mut second) = replies.acquire_chat(&chat("c"), &two).unwrap() else {
         panic!("two waits")
     };
-    let Acquired::Queued(ticket, mut third) = replies.acquire_chat("c", &three).unwrap() else {
+    let Acquired::Queued(ticket, mut third) = replies.acquire_chat(&chat("c"), &three).unwrap() else {
         panic!("three waits")
     };
     assert!(
-        matches!(replies.acquire_chat("c", &one).unwrap(), Acquired::Now),
+        matches!(replies.acquire_chat(&chat("c"), &one).unwrap(), Acquired::Now),
         "its holder acquires it again"
     );
-    assert!(matches!(replies.acquire_chat("d", &two).unwrap(), Acquired::Now), "another chat is free");
-    replies.release_chat("c");
+    assert!(matches!(replies.acquire_chat(&chat("d"), &two).unwrap(), Acquired::Now), "another chat is free");
+    replies.release_chat(&chat("c"));
     assert!(second.try_recv().is_err(), "one has it still, once");
-    replies.release_chat("c");
+    replies.release_chat(&chat("c"));
     assert!(second.try_recv().is_ok() && third.try_recv().is_err());
     // Three goes away before its time, two after it.
-    replies.leave_queue("c", ticket);
-    replies.release_chat("c");
-    assert!(matches!(replies.acquire_chat("c", &one).unwrap(), Acquired::Now));
-    replies.release_chat("c");
-    assert!(!replies.chats.contains_key("c"), "nothing is left of a chat that nobody has");
+    replies.leave_queue(&chat("c"), ticket);
+    replies.release_chat(&chat("c"));
+    assert!(matches!(replies.acquire_chat(&chat("c"), &one).unwrap(), Acquired::Now));
+    replies.release_chat(&chat("c"));
+    assert!(!replies.chats.contains_key(&chat("c")), "nothing is left of a chat that nobody has");
 }
 
 #[test]
 fn a_turn_that_leaves_as_it_is_handed_the_chat_passes_it_on() {
     let mut replies = replies();
     let [one, two, three] = [task(), task(), task()];
-    assert!(matches!(replies.acquire_chat("c", &one).unwrap(), Acquired::Now));
-    let Acquired::Queued(ticket, gone) = replies.acquire_chat("c", &two).unwrap() else {
+    assert!(matches!(replies.acquire_chat(&chat("c"), &one).unwrap(), Acquired::Now));
+    let Acquired::Queued(ticket, gone) = replies.acquire_chat(&chat("c"), &two).unwrap() else {
         panic!("two waits")
     };
-    let Acquired::Queued(_, mut next) = replies.acquire_chat("c", &three).unwrap() else {
+    let Acquired::Queued(_, mut next) = replies.acquire_chat(&chat("c"), &three).unwrap() else {
         panic!("three waits")
     };
     drop(gone);
-    replies.release_chat("c");
+    replies.release_chat(&chat("c"));
     assert!(next.try_recv().is_err(), "the chat is two's for a moment");
-    replies.leave_queue("c", ticket);
+    replies.leave_queue(&chat("c"), ticket);
     assert!(next.try_recv().is_ok());
 }
 
 #[test]
 fn the_queue_of_a_chat_is_bounded() {
     let mut replies = Expectations::new(Limits { queue: 1, ..Limits::default() }, Vec::new(), Vec::new());
-    assert!(matches!(replies.acquire_chat("c", &task()).unwrap(), Acquired::Now));
-    let _second = replies.acquire_chat("c", &task()).unwrap();
-    let full = replies.acquire_chat("c", &task()).err().unwrap();
+    assert!(matches!(replies.acquire_chat(&chat("c"), &task()).unwrap(), Acquired::Now));
+    let _second = replies.acquire_chat(&chat("c"), &task()).unwrap();
+    let full = replies.acquire_chat(&chat("c"), &task()).err().unwrap();
     assert_eq!(full.to_string(), "1 turns wait for this chat, which is the most");
 }
 
@@ -301,11 +308,11 @@ fn an_expectation_from_before_a_restart_keeps_its_chat_for_a_while() {
     let boot = at(100);
     let mut replies = Expectations::new(Limits::default(), kept, Vec::new());
     assert_eq!(replies.counts().orphans, 2);
-    let Acquired::Queued(_, mut waits) = replies.acquire_chat("c", &other).unwrap() else {
+    let Acquired::Queued(_, mut waits) = replies.acquire_chat(&chat("c"), &other).unwrap() else {
         panic!("it is m1's")
     };
     // m1's turn comes back, ends, and the next has the chat.
-    assert!(matches!(replies.acquire_chat("c", &mine).unwrap(), Acquired::Now));
+    assert!(matches!(replies.acquire_chat(&chat("c"), &mine).unwrap(), Acquired::Now));
     replies.expect(&expected("m1", "c", &mine, 101)).unwrap();
     assert!(waits.try_recv().is_err());
     replies.end("m1", "c", 102);
@@ -369,13 +376,34 @@ fn ended_entries_are_bounded_in_number() {
 #[test]
 fn closing_ends_every_wait() {
     let mut replies = replies();
-    assert!(matches!(replies.acquire_chat("c", &task()).unwrap(), Acquired::Now));
-    let Acquired::Queued(ticket, mut waits) = replies.acquire_chat("c", &task()).unwrap() else {
+    assert!(matches!(replies.acquire_chat(&chat("c"), &task()).unwrap(), Acquired::Now));
+    let Acquired::Queued(ticket, mut waits) = replies.acquire_chat(&chat("c"), &task()).unwrap() else {
         panic!("it waits")
     };
     replies.close();
     assert!(matches!(waits.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
-    replies.leave_queue("c", ticket);
-    assert!(matches!(replies.acquire_chat("d", &task()), Err(CallbackError::Closing)));
+    replies.leave_queue(&chat("c"), ticket);
+    assert!(matches!(replies.acquire_chat(&chat("d"), &task()), Err(CallbackError::Closing)));
     assert!(matches!(replies.expect(&expected("m", "", &task(), 1)), Err(CallbackError::Closing)));
+}
+
+#[test]
+fn an_executor_neither_holds_up_nor_hears_the_chat_of_another() {
+    let mut replies = replies();
+    let (mine, theirs) = (task(), task());
+    let their_chat = ChatKey { executor: "other".into(), ..chat("c") };
+    replies.open("m1", "c", &mine, 1);
+    assert!(matches!(replies.acquire_chat(&their_chat, &theirs).unwrap(), Acquired::Now), "not held up");
+    assert_eq!(replies.take("c", None, "first"), notice("m1"), "nobody else has expected anything there");
+    let intruder = ExpectedReply { executor: "other".into(), ..expected("m2", "c", &theirs, 2_000) };
+    assert!(!replies.expect(&intruder).unwrap().overtakes, "messages of another executor do not count");
+    for taken in
+        [replies.take("c", None, "second"), replies.take_resumed("c", "third"), replies.take_recovered("c")]
+    {
+        assert_eq!(taken, Routed::Stale("several executors have a chat of this name"));
+    }
+    assert_eq!(replies.take("c", Some("m1"), "the answer"), reply("m1", false), "a named message is clear");
+    // Once the turn has ended, the other executor still hears nothing of its chat.
+    replies.end("m1", "c", 3);
+    assert_eq!(replies.take("c", None, "late"), Routed::Stale("several executors have a chat of this name"));
 }

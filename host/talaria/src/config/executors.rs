@@ -8,14 +8,15 @@ use std::sync::LazyLock;
 
 use talaria_config::{ConfigError, Problem, nearest};
 use talaria_egress::Egress;
-use talaria_engine::{Compiler, EngineConfig, SessionKeys};
+use talaria_engine::{Claims, Compiler, EngineConfig, SessionKeys};
 use talaria_executors::config::{Files, Folder, Resolver};
 use talaria_executors::route::{NOT_RULES, label};
 use talaria_executors::{Builtins, Executor, ExecutorName, FailMode, Fallback};
-use talaria_hermes::{BridgeEnv, PLUGIN_CALLBACK, SESSION_KEYS, builtins};
+use talaria_hermes::{BridgeEnv, PEER_KEYS, PLUGIN_CALLBACK, SESSION_KEYS, builtins};
+use talaria_turns::Principal;
 
-use super::file;
 use super::load::Loader;
+use super::{PLATFORM, file};
 
 /// The executors folder if none is configured and it exists.
 const DEFAULT_FOLDER: &str = "executors";
@@ -29,6 +30,15 @@ fn is_kept(state: Option<&Path>, name: &ExecutorName) -> bool {
 fn default<'a>(file: &'a file::File, bridge: &BridgeEnv) -> &'a ExecutorName {
     static PLUGIN: LazyLock<ExecutorName> = LazyLock::new(|| ExecutorName::builtin(PLUGIN_CALLBACK));
     if bridge.plugin { &PLUGIN } else { &file.executors.default }
+}
+
+/// The callers that may say for which workspace they call: the platform. Where no tokens are required, its calls have none
+/// either, so that nobody can tell it from others; elsewhere no caller is without a name.
+fn believed(is_workspace: bool) -> fn(&Principal) -> bool {
+    match is_workspace {
+        true => |caller| caller.name().is_none_or(|name| name == PLATFORM),
+        false => |_| false,
+    }
 }
 
 // === impl Loader ===
@@ -89,6 +99,7 @@ impl Loader<'_> {
             engine,
             egress: egress.clone(),
             session_keys: SessionKeys(SESSION_KEYS),
+            claims: Claims { keys: PEER_KEYS, is_believed: believed(bridge.workspace.is_some()) },
             replies: file.redact.replies.into(),
             oci,
             takes_callbacks: wants_callbacks,

@@ -12,6 +12,7 @@ use talaria_hermes::BridgeEnv;
 use talaria_hermes::gateway::Prepared;
 
 use super::egress::Unusable;
+use super::host_secrets::host_secrets;
 use super::value::StoreUrl;
 use super::{Admin, Config, Overrides, PLATFORM, Workspace, cache_dir, file};
 
@@ -68,6 +69,7 @@ impl Loader<'_> {
             Unusable::Variable(error) => error,
         })?;
         let (mut executors, wants_callbacks) = self.executors(&file, bridge, state, cache_dir, &egress)?;
+        let secrets = host_secrets(&file, &executors.folder);
         let callback = self.callback(file.callback, bridge, wants_callbacks, &executors.folder)?;
         executors.takes_callbacks = callback.is_some();
         self.no_commands_from_the_platform(&executors)?;
@@ -80,7 +82,9 @@ impl Loader<'_> {
                 let current = workspace.as_ref().map(|workspace| workspace.assembly.current());
                 let model = current.and_then(|current| current.workspace.model.clone());
                 let warnings = &mut self.warnings;
-                Some(prepared.finish(section, bridge, callback_url, model, &self.env, warnings))
+                let finished =
+                    prepared.finish(section, bridge, callback_url, model, secrets, &self.env, warnings);
+                Some(finished.map_err(|Problem { key, what }| self.at(key, what))?)
             }
             _ => None,
         };

@@ -15,6 +15,7 @@
 //! | `egress` | `[egress]`: proxies and certificates of outbound calls |
 //! | `oci` | `[oci]`: registries of components |
 //! | `workspace` | the workspace that is served, if any |
+//! | `host_secrets` | the variables that the gateway must not get |
 //! | `load` | combines and checks all of them |
 //! | `value` | values of single keys |
 
@@ -24,6 +25,7 @@ mod card;
 mod egress;
 mod executors;
 mod file;
+mod host_secrets;
 mod load;
 mod oci;
 mod value;

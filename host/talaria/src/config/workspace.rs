@@ -17,6 +17,9 @@ const FOLDER: &str = "/configs";
 /// The folder of plugins that workspaces share.
 const SHARED_PLUGINS: &str = "/plugins";
 
+/// The variable of the workspace's token.
+pub(super) const TOKEN: &str = "MOLECULE_WORKSPACE_TOKEN";
+
 /// The workspace.
 #[derive(Debug, Clone)]
 pub(crate) struct Workspace {
@@ -61,8 +64,7 @@ impl Workspace {
         let assembly = Assembly::open(places)
             .map_err(|trouble| ConfigError::file(&folder.join(talaria_workspace::MANIFEST), trouble.what))?;
         warnings.extend(assembly.current().troubles.iter().map(ToString::to_string));
-        let token = secret::by_name("MOLECULE_WORKSPACE_TOKEN", env);
-        let token = token.map_err(|what| ConfigError::variable("MOLECULE_WORKSPACE_TOKEN", what))?;
+        let token = secret::by_name(TOKEN, env).map_err(|what| ConfigError::variable(TOKEN, what))?;
         let hostname = env.get("HOSTNAME").filter(|name| is_id(name));
         Ok(Some(Self {
             assembly: Arc::new(assembly),

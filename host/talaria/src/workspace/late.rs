@@ -2,7 +2,7 @@
 //!
 //! A late reply joins its task, as it does outside a workspace. If a person sent the message, the reply is also shown to that
 //! person, since nobody looks at a failed task again. A peer gets no such notification: it knows of the failure and may
-//! have carried on without the reply.
+//! have carried on without the reply. Nor does anybody see what was answered to a caller other than the platform.
 //!
 //! A reply is shown when it joins its task, which happens once, across restarts too. Notifying stops after a few attempts.
 
@@ -13,6 +13,8 @@ use talaria_turns::{Late, LateReplySink, Message, Role, Store, StoreError, Task,
 use talaria_workspace::SelfPrompts;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use crate::config::PLATFORM;
 
 /// Delivers late replies.
 pub(crate) struct LateReplies {
@@ -32,7 +34,11 @@ impl LateReplySink for LateReplies {
         let taken = self.turns.deliver(late).await?;
         let after = self.store.task(&late.task).await?;
         let results = |task: &Option<Arc<Task>>| task.as_ref().map_or(0, |task| task.artifacts.len());
-        if results(&after) > results(&before) && after.is_some_and(|task| is_of_a_person(&task)) {
+        let is_platforms = late.task.owner.name().is_none_or(|name| name == PLATFORM);
+        if is_platforms
+            && results(&after) > results(&before)
+            && after.is_some_and(|task| is_of_a_person(&task))
+        {
             let (self_prompts, text) = (Arc::clone(self_prompts), late.text.clone());
             let shutdown = self.shutdown.clone();
             self.tracker.spawn(async move { shutdown.run_until_cancelled(self_prompts.notify(&text)).await });

@@ -1,6 +1,12 @@
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use super::*;
+
+fn own(path: &Path) -> Home {
+    Home::new(path, None)
+}
 
 fn settings() -> Settings {
     Settings {
@@ -24,17 +30,17 @@ fn what_is_there_stays_and_what_is_needed_comes() {
     let path = |name: &str| home.path().join(name);
     fs::write(path(".env"), "# mine\nexport API_SERVER_KEY=old\nOTHER=x\nAPI_SERVER_KEY=older\n").unwrap();
     fs::write(path("config.yaml"), "# a comment\nmodel: old-model\nplugins:\n  enabled: [mine, molecule-a2a]\ncompression: {enabled: false}\n").unwrap();
-    assert_eq!(prepare(home.path(), &settings(), HomeOwner::ThisUser), []);
+    assert_eq!(prepare(&own(home.path()), &settings()), []);
     let env = fs::read_to_string(path(".env")).unwrap();
     assert_eq!(
         env,
         "# mine\nAPI_SERVER_KEY=a-key-of-twenty-chars\nOTHER=x\nAPI_SERVER_ENABLED=true\nAPI_SERVER_HOST=127.0.0.1\nAPI_SERVER_PORT=8642\nOPENAI_API_KEY=sk-1\n"
     );
     assert_eq!(path(".env").metadata().unwrap().mode() & 0o777, 0o600);
-    assert_eq!(key_in(home.path()).unwrap().expose_secret(), "a-key-of-twenty-chars");
-    assert_eq!(variable_in(home.path(), "OTHER").unwrap().expose_secret(), "x");
-    assert!(variable_in(home.path(), "API_SERVER").is_none());
-    assert_eq!(config_in(home.path())["model"]["default"], "hermes-4");
+    assert_eq!(own(home.path()).key().unwrap().expose_secret(), "a-key-of-twenty-chars");
+    assert_eq!(own(home.path()).variable("OTHER").unwrap().expose_secret(), "x");
+    assert!(own(home.path()).variable("API_SERVER").is_none());
+    assert_eq!(own(home.path()).config()["model"]["default"], "hermes-4");
     let config = yaml::mapping(&fs::read_to_string(path("config.yaml")).unwrap()).unwrap();
     assert_eq!(config["plugins"]["enabled"], json!(["mine", "molecule_a2a"]));
     assert_eq!(config["platforms"]["molecule-a2a"]["extra"]["port"], 8645);
@@ -47,7 +53,7 @@ fn what_is_there_stays_and_what_is_needed_comes() {
     // Once more changes nothing.
     let inode = |name: &str| path(name).metadata().unwrap().ino();
     let before = (inode(".env"), inode("config.yaml"));
-    assert_eq!(prepare(home.path(), &settings(), HomeOwner::ThisUser), []);
+    assert_eq!(prepare(&own(home.path()), &settings()), []);
     assert_eq!((inode(".env"), inode("config.yaml")), before);
 }
 
@@ -57,7 +63,7 @@ fn a_prompt_becomes_the_soul_and_what_was_there_first_is_kept() {
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap();
     fs::write(home.path().join("SOUL.md"), "theirs").unwrap();
     for prompt in ["one", "two", "two"] {
-        write_soul(home.path(), prompt, HomeOwner::ThisUser).unwrap();
+        write_soul(&own(home.path()), prompt).unwrap();
         assert_eq!((read("SOUL.md").as_str(), read("SOUL.md.before-talaria").as_str()), (prompt, "theirs"));
     }
 }
@@ -67,24 +73,9 @@ fn a_config_that_cannot_be_read_is_left_alone() {
     let home = tempfile::tempdir().unwrap();
     for bad in ["a: [", "plugins: 7", "plugins: {enabled: x}"] {
         fs::write(home.path().join("config.yaml"), bad).unwrap();
-        assert_eq!(prepare(home.path(), &settings(), HomeOwner::ThisUser).len(), 1, "{bad}");
+        assert_eq!(prepare(&own(home.path()), &settings()).len(), 1, "{bad}");
         assert_eq!(fs::read_to_string(home.path().join("config.yaml")).unwrap(), bad);
     }
-}
-
-#[test]
-fn in_the_home_of_another_nothing_is_read_through_a_link() {
-    let home = tempfile::tempdir().unwrap();
-    let secret = tempfile::NamedTempFile::new().unwrap();
-    fs::write(secret.path(), "root:secret").unwrap();
-    for name in [".env", "config.yaml", "SOUL.md"] {
-        std::os::unix::fs::symlink(secret.path(), home.path().join(name)).unwrap();
-    }
-    let troubles = prepare(home.path(), &settings(), HomeOwner::OtherUser);
-    assert_eq!(troubles.len(), 2, "{troubles:?}");
-    assert!(write_soul(home.path(), "prompt", HomeOwner::OtherUser).is_err());
-    assert_eq!(fs::read_to_string(secret.path()).unwrap(), "root:secret");
-    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 3, "nothing was kept beside");
 }
 
 #[test]
@@ -92,7 +83,7 @@ fn the_traps_of_the_plugins_names_are_told() {
     let home = tempfile::tempdir().unwrap();
     let trouble = |yaml: &str| {
         fs::write(home.path().join("config.yaml"), yaml).unwrap();
-        plugin_problem(home.path()).map(|(what, _)| what)
+        plugin_problem(&own(home.path())).map(|(what, _)| what)
     };
     assert!(trouble("").unwrap().contains("does not name"));
     assert!(trouble("plugins: {enabled: [molecule-a2a]}").unwrap().contains("hyphen"));
