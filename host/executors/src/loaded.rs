@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 use talaria_engine::{Component, Engine, Spec, Stage};
 use talaria_turns::{Callbacks, Failure, FailureKind, NoExecutor, Workspaces};
 use tokio::sync::Notify;
@@ -108,15 +109,10 @@ impl Loader {
         })
         .await
         .map_err(|error| format!("{}: {error}", config.component))?;
-        let mut given = config.settings.clone();
-        let about = component.description();
-        let fits = |settings: &_| component.settings(settings).map(drop).map_err(|error| error.to_string());
-        let schema = (about.settings_schema.as_str(), about.needs.egress.as_slice());
-        for problem in suggested::add(&config.suggested, &mut given, schema, fits) {
-            warn!(executor = config.name.as_str(), problem, "a setting of the workspace is not used");
-        }
+        let given = given(&component, &config);
         let settings =
             component.settings(&given).map_err(|error| format!("{}: {error}", config.component))?;
+        drop(given);
         config.grant.fill_in(&component.description().needs.egress, &settings);
         let name = config.name.as_str();
         let executor = talaria_engine::Executor::new(Spec {
@@ -157,6 +153,18 @@ impl Loader {
             record,
         })
     }
+}
+
+/// The settings of the configuration, with those that the workspace suggests.
+fn given(component: &Component, config: &Executor) -> Map<String, Value> {
+    let mut given = config.settings.clone();
+    let about = component.description();
+    let fits = |settings: &_| component.settings(settings).map(drop).map_err(|error| error.to_string());
+    let schema = (about.settings_schema.as_str(), about.needs.egress.as_slice());
+    for problem in suggested::add(&config.suggested, &mut given, schema, fits) {
+        warn!(executor = config.name.as_str(), problem, "a setting of the workspace is not used");
+    }
+    given
 }
 
 // === impl LoadedExecutor ===

@@ -112,7 +112,7 @@ impl Bound {
     ) -> anyhow::Result<bool> {
         let start = Box::pin(async {
             let app = Box::pin(self.build(env, demo, Tasks::default())).await?;
-            app.start().await
+            Box::pin(app.start()).await
         });
         let started = tokio::select! {
             started = start => started?,

@@ -228,9 +228,10 @@ fn component() -> &'static Path {
 
 /// Takes the steps one by one; each is followed by what the operator reads, where one asked, and the state after it.
 async fn run(fail_mode: &'static str, steps: &[(Step, &str, &str)], audit: &[&str]) {
-    let mut rig = Rig::new(fail_mode).await;
+    // The future is large.
+    let mut rig = Box::pin(Rig::new(fail_mode)).await;
     for (index, (step, answer, state)) in steps.iter().enumerate() {
-        let answered = rig.step(*step).await;
+        let answered = Box::pin(rig.step(*step)).await;
         assert_eq!((answered.as_str(), rig.state().as_str()), (*answer, *state), "step {index}: {step:?}");
     }
     assert_eq!(rig.audit().await, audit);

@@ -46,7 +46,7 @@ impl Egress {
     ) -> Result<talaria_egress::Config, Unusable> {
         let proxies = Proxies::read(|name| env.get(name));
         let proxies = proxies.map_err(|error| {
-            Unusable::Variable(ConfigError::variable(&error.variable.clone(), error.to_string()))
+            Unusable::Variable(ConfigError::variable(error.variable.clone(), error.to_string()))
         })?;
         if self.proxy_resolves && proxies.describe().is_none() {
             warnings.push(
