@@ -243,7 +243,7 @@ async fn rejects_media_types_other_than_json() {
     for content_type in ["text/plain", "application/xml", "application/x-www-form-urlencoded"] {
         for body in [body.to_string(), "not JSON either".into()] {
             let answer = host.post(&[V1, ("content-type", content_type)], body.as_bytes()).await;
-            assert_eq!((answer.status, error(&answer).0), (200, -32005), "{content_type}");
+            assert_eq!((answer.status, error(&answer).0), (415, -32005), "{content_type}");
         }
     }
     assert_eq!(host.made(), 0);

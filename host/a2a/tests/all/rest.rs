@@ -42,7 +42,6 @@ async fn an_answer_has_the_media_type_of_the_request() {
     for (content_type, accept, answer, error) in [
         (Some(JSON), None, JSON, JSON),
         (Some(A2A), None, A2A, JSON),
-        (None, None, JSON, JSON),
         (Some(JSON), Some(A2A), A2A, A2A),
         (Some("application/json; charset=utf-8"), Some("*/*"), JSON, JSON),
     ] {
@@ -75,7 +74,7 @@ async fn an_error_has_its_status_its_name_and_its_reason() {
         ("GET", "/tasks/none", vec![VERSION], "", 404, "NOT_FOUND", "TASK_NOT_FOUND"),
         ("POST", "/tasks/none:cancel", vec![VERSION], "", 404, "NOT_FOUND", "TASK_NOT_FOUND"),
         ("GET", "/tasks/none:subscribe", vec![VERSION], "", 404, "NOT_FOUND", "TASK_NOT_FOUND"),
-        ("POST", &cancel, vec![VERSION], "{}", 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"),
+        ("POST", &cancel, vec![VERSION, json_type], "{}", 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"),
         ("POST", &subscribe, vec![VERSION], "", 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"),
         (
             "POST",
@@ -86,15 +85,15 @@ async fn an_error_has_its_status_its_name_and_its_reason() {
             "FAILED_PRECONDITION",
             "UNSUPPORTED_OPERATION",
         ),
-        ("POST", "/message:send", vec![VERSION], "{", 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
-        ("POST", "/message:send", vec![VERSION], "[]", 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
+        ("POST", "/message:send", vec![VERSION, json_type], "{", 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
+        ("POST", "/message:send", vec![VERSION, json_type], "[]", 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
         ("POST", "/message:send", vec![VERSION], "", 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
         (
             "POST",
             "/message:send",
             vec![VERSION, ("content-type", "text/plain")],
             &late,
-            400,
+            415,
             "INVALID_ARGUMENT",
             "CONTENT_TYPE_NOT_SUPPORTED",
         ),

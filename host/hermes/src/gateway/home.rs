@@ -110,6 +110,14 @@ pub fn key_in(home: &Path) -> Option<SecretString> {
     variable_in(home, "API_SERVER_KEY")
 }
 
+/// The secret of the plugin in a home's `config.yaml`, if there is one that fits into a header.
+pub(crate) fn shared_secret_in(home: &Path) -> Option<SecretString> {
+    let config = config_in(home);
+    let secret = config.get("platforms")?.get(PLUGIN.1)?.get("extra")?.get("shared_secret")?.as_str()?;
+    let is_sendable = !secret.is_empty() && secret.bytes().all(|byte| byte.is_ascii_graphic());
+    is_sendable.then(|| secret.into())
+}
+
 /// The value of a variable in a home's `.env`, if it is set and not empty.
 pub(crate) fn variable_in(home: &Path, name: &str) -> Option<SecretString> {
     let text = files::text(&home.join(".env"), BYTES).ok()??;
