@@ -222,7 +222,7 @@ fn variables_set_the_address_of_the_callback_listener() {
     };
     assert_eq!(
         beyond().error(),
-        "`MOLECULE_A2A_CALLBACK_HOST`: 0.0.0.0:8646 is beyond loopback, and everybody who reaches it could answer in the agent's \
+        "environment variable `MOLECULE_A2A_CALLBACK_HOST`: 0.0.0.0:8646 is beyond loopback, and everybody who reaches it could answer in the agent's \
          name; set MOLECULE_A2A_PLATFORM_SHARED_SECRET here and for the plugin"
     );
     let shared = beyond().variable("MOLECULE_A2A_PLATFORM_SHARED_SECRET", "of-the-plugin").load();
