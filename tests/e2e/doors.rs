@@ -139,10 +139,13 @@ async fn a_page_cannot_read_tasks_by_pointing_its_name_here() {
     drop(bridge);
 
     // A proxy on this machine passes the public name on; `a2a.url` makes it known.
-    let bridge = Start::new(folder.path()).config("[a2a]\nurl = \"https://agents.example/a\"\n");
-    let bridge = bridge.in_place_of("http://127.0.0.1:0").arg("--demo").up();
-    let port = bridge.banner["admin"].as_str().unwrap();
-    assert_eq!(send(port, "GET /healthz", &[("host", host(port))], "").await.0, 200);
+    let here = format!("http://127.0.0.1:{}", free_port());
+    let start = Start::new(folder.path()).config("[a2a]\nurl = \"https://agents.example/a\"\n");
+    let _bridge = start.in_place_of(&here).arg("--demo").up();
+    for (name, answer) in [("agents.example", 200), ("agents.example:443", 200), ("evil.example", 403)] {
+        let (status, _) = send(&here, "GET /tasks", &[("host", name), ("a2a-version", "1.0")], "").await;
+        assert_eq!(status, answer, "{name}");
+    }
 }
 
 #[tokio::test]

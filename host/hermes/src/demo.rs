@@ -80,7 +80,7 @@ pub async fn start(tracker: &TaskTracker, shutdown: CancellationToken) -> io::Re
         async move { answer(request, &key).await }
     };
     let advice = Advice { host: "call it by its address", origin: "it is for the demo alone" };
-    let door = Door::local([], advice, |refusal| refusal.response().map(BodyExt::boxed_unsync));
+    let door = Door::local([], advice, |_| plain(StatusCode::FORBIDDEN, ""));
     tracker.spawn(talaria_listen::serve(listener, LIMITS, door, Arc::default(), shutdown, handle));
     Ok(DemoGateway { base_url, api_key })
 }
