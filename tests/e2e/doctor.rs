@@ -244,7 +244,9 @@ async fn finds_mistakes_in_the_plugins_configuration() {
     assert!(verdict == "failure" && said.contains("to answer at http://127.0.0.1:9/"), "{said}");
     assert!(fix.contains("callback_url: http://127.0.0.1:"), "{fix}");
     let report = of("plugins: {enabled: [molecule-a2a]}", "127.0.0.1");
-    assert_eq!(finding(&report, "callback").0, "ok");
+    let (verdict, said, fix) = finding(&report, "callback");
+    assert!(verdict == "warning" && said.contains("without a secret"), "{said}");
+    assert!(fix.contains("MOLECULE_A2A_PLATFORM_SHARED_SECRET"), "{fix}");
     assert!(finding(&of("", "192.0.2.1"), "callback").1.contains("cannot reach"));
 }
 

@@ -86,8 +86,7 @@ impl Call {
         body: &[u8],
     ) -> Self {
         if !is_json(headers) {
-            let message = "the body must be application/json, or another type that ends in +json";
-            return Self::rejected(Rejection::new(ErrorKind::ContentTypeNotSupported, message));
+            return Self::rejected(Rejection::body_not_json());
         }
         let mut members = match body::parse(body) {
             Ok(Value::Object(members)) => members,
@@ -249,9 +248,11 @@ fn accepts_stream(headers: &HeaderMap) -> bool {
     types.map(str::trim).any(|kind| kind.eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// Whether the body is declared as JSON, or not declared at all.
+/// Whether the body is declared as JSON, once. A page of another site cannot declare that without asking first, and a body
+/// that is not declared is one that a page can send.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(CONTENT_TYPE) else { return true };
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return false };
     let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     let essence = essence.to_ascii_lowercase();
     essence == "application/json" || essence.ends_with("+json")
@@ -265,7 +266,8 @@ mod tests {
 
     fn read(body: &Value) -> Call {
         let body = body.to_string();
-        Call::read(&Capabilities::default(), &HeaderMap::new(), &ServiceParams::default(), body.as_bytes())
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        Call::read(&Capabilities::default(), &headers, &ServiceParams::default(), body.as_bytes())
     }
 
     #[test]
@@ -308,7 +310,11 @@ mod tests {
                 HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_bytes(value.as_bytes()).unwrap())]);
             assert_eq!(is_json(&headers), is, "{value}");
         }
-        assert!(is_json(&HeaderMap::new()));
+        assert!(!is_json(&HeaderMap::new()), "not declared");
+        let json = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut twice = HeaderMap::from_iter([json]);
+        twice.append(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        assert!(!is_json(&twice), "declared twice");
     }
 
     #[test]

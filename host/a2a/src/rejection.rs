@@ -29,9 +29,16 @@ pub(crate) enum ErrorKind {
     TaskNotCancelable,
     PushNotSupported,
     UnsupportedOperation,
+    /// A part of the message has a media type that the executor cannot use.
     ContentTypeNotSupported,
+    /// The body itself is not declared as JSON.
+    BodyNotJson,
     ExtensionSupportRequired,
     VersionNotSupported,
+    /// Another site's page sent the request, or it uses a name that is not this server's.
+    Forbidden,
+    /// The request names no host, or several.
+    Misaddressed,
     /// The body exceeds the limit.
     TooLarge,
     /// The body did not arrive in time.
@@ -67,7 +74,9 @@ impl ErrorKind {
     pub(crate) fn code(self) -> i32 {
         match self {
             Self::NotJson => -32700,
-            Self::InvalidRequest | Self::TooLarge | Self::TooSlow => -32600,
+            Self::InvalidRequest | Self::Forbidden | Self::Misaddressed | Self::TooLarge | Self::TooSlow => {
+                -32600
+            }
             Self::MethodNotFound => -32601,
             Self::InvalidParams => -32602,
             Self::Internal => -32603,
@@ -76,7 +85,7 @@ impl ErrorKind {
             Self::TaskNotCancelable => -32002,
             Self::PushNotSupported => -32003,
             Self::UnsupportedOperation => -32004,
-            Self::ContentTypeNotSupported => -32005,
+            Self::ContentTypeNotSupported | Self::BodyNotJson => -32005,
             Self::ExtensionSupportRequired => -32008,
             Self::VersionNotSupported => -32009,
         }
@@ -86,7 +95,7 @@ impl ErrorKind {
     fn reason(self) -> (&'static str, &'static str) {
         match self {
             Self::NotJson => ("PARSE_ERROR", A2A),
-            Self::InvalidRequest => ("INVALID_REQUEST", A2A),
+            Self::InvalidRequest | Self::Misaddressed => ("INVALID_REQUEST", A2A),
             Self::MethodNotFound => ("METHOD_NOT_FOUND", A2A),
             Self::InvalidParams => ("INVALID_PARAMS", A2A),
             Self::Internal => ("INTERNAL_ERROR", A2A),
@@ -94,9 +103,10 @@ impl ErrorKind {
             Self::TaskNotCancelable => ("TASK_NOT_CANCELABLE", A2A),
             Self::PushNotSupported => ("PUSH_NOTIFICATION_NOT_SUPPORTED", A2A),
             Self::UnsupportedOperation => ("UNSUPPORTED_OPERATION", A2A),
-            Self::ContentTypeNotSupported => ("CONTENT_TYPE_NOT_SUPPORTED", A2A),
+            Self::ContentTypeNotSupported | Self::BodyNotJson => ("CONTENT_TYPE_NOT_SUPPORTED", A2A),
             Self::ExtensionSupportRequired => ("EXTENSION_SUPPORT_REQUIRED", A2A),
             Self::VersionNotSupported => ("VERSION_NOT_SUPPORTED", A2A),
+            Self::Forbidden => ("FORBIDDEN", OURS),
             Self::TooLarge => ("REQUEST_TOO_LARGE", OURS),
             Self::TooSlow => ("REQUEST_TOO_SLOW", OURS),
             Self::Busy => ("BUSY", OURS),
@@ -106,7 +116,12 @@ impl ErrorKind {
     /// The name of its class in the SDKs.
     fn class(self) -> &'static str {
         match self {
-            Self::NotJson | Self::InvalidRequest | Self::TooLarge | Self::TooSlow => "InvalidRequestError",
+            Self::NotJson
+            | Self::InvalidRequest
+            | Self::Forbidden
+            | Self::Misaddressed
+            | Self::TooLarge
+            | Self::TooSlow => "InvalidRequestError",
             Self::MethodNotFound => "MethodNotFoundError",
             Self::InvalidParams => "InvalidParamsError",
             Self::Internal | Self::Busy => "InternalError",
@@ -114,7 +129,7 @@ impl ErrorKind {
             Self::TaskNotCancelable => "TaskNotCancelableError",
             Self::PushNotSupported => "PushNotificationNotSupportedError",
             Self::UnsupportedOperation => "UnsupportedOperationError",
-            Self::ContentTypeNotSupported => "ContentTypeNotSupportedError",
+            Self::ContentTypeNotSupported | Self::BodyNotJson => "ContentTypeNotSupportedError",
             Self::ExtensionSupportRequired => "ExtensionSupportRequiredError",
             Self::VersionNotSupported => "VersionNotSupportedError",
         }
@@ -125,6 +140,9 @@ impl ErrorKind {
     /// It is never 502, 503 or 504: the platform takes those for a dead agent and may restart its container.
     pub(crate) fn jsonrpc_status(self) -> StatusCode {
         match self {
+            Self::BodyNotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::Misaddressed => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Busy => StatusCode::TOO_MANY_REQUESTS,
@@ -135,9 +153,13 @@ impl ErrorKind {
     /// The HTTP status over HTTP+JSON, and its name in `google.rpc.Code`.
     pub(crate) fn rest_status(self) -> (StatusCode, &'static str) {
         match self {
-            Self::NotJson | Self::InvalidRequest | Self::InvalidParams | Self::ContentTypeNotSupported => {
-                (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT")
-            }
+            Self::NotJson
+            | Self::InvalidRequest
+            | Self::InvalidParams
+            | Self::ContentTypeNotSupported
+            | Self::Misaddressed => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),
+            Self::BodyNotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "INVALID_ARGUMENT"),
+            Self::Forbidden => (StatusCode::FORBIDDEN, "PERMISSION_DENIED"),
             Self::TaskNotCancelable
             | Self::PushNotSupported
             | Self::UnsupportedOperation
@@ -172,6 +194,18 @@ impl Rejection {
 
     pub(crate) fn no_push() -> Self {
         Self::new(ErrorKind::PushNotSupported, "this server sends no push notifications")
+    }
+
+    /// A list for a caller without a name, which would show the tasks of all the others.
+    pub(crate) fn no_list() -> Self {
+        let message = "this server lists tasks only for callers with a token; name a task by its id instead";
+        Self::new(ErrorKind::UnsupportedOperation, message)
+    }
+
+    /// A body whose media type is absent or not JSON.
+    pub(crate) fn body_not_json() -> Self {
+        let message = "the body must be declared as JSON: Content-Type: application/json, or another type that ends in +json";
+        Self::new(ErrorKind::BodyNotJson, message)
     }
 
     /// An unknown push configuration. The protocol has no error of its own for it.
@@ -285,7 +319,9 @@ impl From<SendError> for Rejection {
         let message = error.to_string();
         match error {
             SendError::TaskNotFound(task) => Self::no_task(&task),
-            SendError::TaskOver { .. } => Self::new(ErrorKind::UnsupportedOperation, message),
+            SendError::TaskOver { .. } | SendError::ApprovalNeedsName(_) => {
+                Self::new(ErrorKind::UnsupportedOperation, message)
+            }
             SendError::ContextMismatch { .. } => Self::field("message.contextId", message),
             SendError::HistoryFull { .. } => Self::field("message.taskId", message),
             SendError::NoExecutor(NoExecutor::Refused(_)) => Self::field("message.metadata", message),

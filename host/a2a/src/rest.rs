@@ -78,10 +78,7 @@ pub(crate) fn read(
     let mut fields = match body {
         None => Fields::of_query(route::query(head.uri.query())),
         Some([]) => Fields::of(Value::Object(Map::new()), Path::Root)?,
-        Some(_) if !jsonrpc::is_json(&head.headers) => {
-            let message = "the body must be application/json or application/a2a+json";
-            return Err(Rejection::new(ErrorKind::ContentTypeNotSupported, message));
-        }
+        Some(_) if !jsonrpc::is_json(&head.headers) => return Err(Rejection::body_not_json()),
         Some(body) => Fields::of(body::parse(body)?, Path::Root)?,
     };
     // The task in a path is `id`, except in requests about push configurations.

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::{Auth, Token};
 use crate::card::CardConfig;
 use crate::cors::Cors;
+use crate::door::door;
 use crate::endpoint::Endpoint;
 use crate::live_card::{CardContext, LiveCard};
 use crate::operation::{Operations, ReplyAs, Streams};
@@ -48,6 +49,9 @@ pub struct Config {
     pub tokens: Vec<Token>,
     /// A caller whose token arrives later through [`Auth::renew`]. If set, every caller needs a token from the start.
     pub awaited: Option<String>,
+    /// Whether callers without a name may list tasks. They share all tasks, so beyond loopback each would see those of
+    /// strangers; a task that is named by its id is found either way.
+    pub anyone_may_list: bool,
     /// How a blocking send is answered if its turn returned only text.
     pub reply: ReplyAs,
     /// The form of a streamed answer, in streams and push notifications, unless the caller asks for another.
@@ -91,6 +95,9 @@ pub trait ExtraRoutes: Send + Sync + 'static {
 
 /// The public A2A server.
 pub struct Server {
+    /// The address in the card, and the origins whose pages may call; see [`door`].
+    url: String,
+    cors: Vec<Origin>,
     endpoint: Arc<Endpoint>,
     extra: Option<Arc<dyn ExtraRoutes>>,
     limits: Limits,
@@ -101,6 +108,7 @@ pub struct Server {
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
     rejected: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
     streams: Arc<AtomicUsize>,
 }
 
@@ -133,6 +141,7 @@ impl Config {
             card_signer: None,
             tokens: Vec::new(),
             awaited: None,
+            anyone_may_list: true,
             reply: ReplyAs::default(),
             stream: StreamAs::default(),
             caller_streams: HashMap::new(),
@@ -156,6 +165,7 @@ impl Server {
             card_signer,
             tokens,
             awaited,
+            anyone_may_list,
             reply,
             stream,
             caller_streams,
@@ -166,7 +176,7 @@ impl Server {
             None => Auth::new(tokens),
         };
         let context = CardContext {
-            url,
+            url: url.clone(),
             // A signature covers one address.
             follows: url_follows && card_signer.is_none(),
             proxies: trusted_proxies,
@@ -175,7 +185,7 @@ impl Server {
         };
         let card = LiveCard::new(card, context);
         let streams = Streams { otherwise: stream, callers: caller_streams };
-        let operations = Operations { turns, reply, hold: limits.hold, streams };
+        let operations = Operations { turns, reply, hold: limits.hold, streams, anyone_may_list };
         let counts = Counts::default();
         let streaming = Streaming {
             keep_alive: limits.keep_alive,
@@ -186,12 +196,12 @@ impl Server {
             operations,
             card,
             auth,
-            cors: Cors::new(cors),
+            cors: Cors::new(cors.clone()),
             streaming,
             max_body: limits.body,
             body_timeout: limits.body_timeout,
         };
-        Self { endpoint: Arc::new(endpoint), extra: None, limits, counts }
+        Self { url, cors, endpoint: Arc::new(endpoint), extra: None, limits, counts }
     }
 
     /// Adds routes beside A2A.
@@ -220,7 +230,9 @@ impl Server {
 
     /// Serves until `shutdown`, then until the requests in flight are answered or the grace period is over.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
-        let Self { endpoint, extra, limits, counts } = self;
+        let Self { url, cors, endpoint, extra, limits, counts } = self;
+        let needs_token = endpoint.auth.is_required();
+        let door = door(&url, &cors, listener.local_addr().ok(), needs_token, counts.refused);
         let Limits { connections, header_timeout, grace, .. } = limits;
         let busy = StatusCode::TOO_MANY_REQUESTS;
         let limits = talaria_listen::Limits { connections, busy, header_timeout, grace };
@@ -240,7 +252,7 @@ impl Server {
                 }
             }
         };
-        let serving = talaria_listen::serve(listener, limits, counts.rejected, shutdown, handle);
+        let serving = talaria_listen::serve(listener, limits, door, counts.rejected, shutdown, handle);
         tokio::join!(serving, end_streams);
     }
 }
@@ -252,6 +264,12 @@ impl Counts {
     #[must_use]
     pub fn connections_rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
+    }
+
+    /// The number of requests that were refused because a page of another site sent them, or for their host.
+    #[must_use]
+    pub fn requests_refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// The number of open streams.

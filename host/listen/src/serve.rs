@@ -8,7 +8,8 @@
 //! On shutdown no connection is accepted any more, requests in progress finish within [`Limits::grace`], and connections
 //! that are left then are closed.
 //!
-//! This module does not know what is served, so every server of the product is bounded in the same way.
+//! This module does not know what is served, so every server of the product is bounded in the same way. A request reaches the
+//! handler only through a [`Door`].
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -31,6 +32,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
+
+use crate::door::Door;
 
 /// Bounds of the connections to one port.
 #[derive(Debug, Clone, Copy)]
@@ -62,11 +65,12 @@ const CUT_OFF: Duration = Duration::from_secs(1);
 /// The pause after a failed accept, which usually means that the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers requests with `handle` until `shutdown`, and then until requests in progress are answered or the grace period
-/// ends. Connections over the limit are counted in `rejected`.
+/// Answers the requests that `door` lets in with `handle` until `shutdown`, and then until requests in progress are answered
+/// or the grace period ends. Connections over the limit are counted in `rejected`.
 pub async fn serve<H, F, B>(
     listener: TcpListener,
     limits: Limits,
+    door: Door<B>,
     rejected: Arc<AtomicU64>,
     shutdown: CancellationToken,
     handle: H,
@@ -79,6 +83,7 @@ pub async fn serve<H, F, B>(
     let room = Arc::new(Semaphore::new(limits.connections));
     let connections = Arc::new(Connections {
         handle,
+        door,
         http: http(&limits, &tracker),
         header_timeout: limits.header_timeout,
         shutdown: shutdown.clone(),
@@ -128,8 +133,9 @@ pub async fn serve<H, F, B>(
 pub struct Peer(pub SocketAddr);
 
 /// The state that all connections share.
-struct Connections<H> {
+struct Connections<H, B> {
     handle: H,
+    door: Door<B>,
     http: auto::Builder<Tracked>,
     header_timeout: Duration,
     /// Finish the requests in progress.
@@ -140,7 +146,7 @@ struct Connections<H> {
 
 // === impl Connections ===
 
-impl<H, F, B> Connections<H>
+impl<H, F, B> Connections<H, B>
 where
     H: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
@@ -154,8 +160,16 @@ where
         let service = service_fn(|mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
             has_request.store(true, Ordering::Relaxed);
-            let response = (self.handle)(request);
-            async move { Ok::<_, Infallible>(response.await) }
+            let answer = match self.door.refuse(&request) {
+                Some(refusal) => Err(refusal),
+                None => Ok((self.handle)(request)),
+            };
+            async move {
+                Ok::<_, Infallible>(match answer {
+                    Ok(response) => response.await,
+                    Err(refusal) => refusal,
+                })
+            }
         });
         let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
         // hyper has no deadline until it knows the version of HTTP, which a peer can delay for ever with a single byte.

@@ -7,7 +7,7 @@
 //! | `talaria_turns_ended_total` | `executor`, `state` | turns that ended, and how |
 //! | `talaria_turn_duration_seconds` | `executor` | histogram: from start to end, including the wait for the upstream |
 //! | `talaria_turns_under_way` | | turns queued or executing now |
-//! | `talaria_requests_refused_total` | `reason` | requests answered with 429 |
+//! | `talaria_requests_refused_total` | `reason` | requests answered with 429, or with 403 if foreign |
 //! | `talaria_streams_open` | | streams that are open now |
 //! | `talaria_push_deliveries_total` | `result` | attempts to deliver a push notification |
 //! | `talaria_messages_routed_total` | `route` | messages by what chose their executor: a rule, `chosen`, `continued` or `default` |
@@ -83,7 +83,7 @@ pub enum Push {
     Refused,
 }
 
-/// Why a request was answered with 429.
+/// Why a request was refused: with 403 if it is foreign, with 429 otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// Too many connections.
@@ -94,6 +94,8 @@ pub enum Refusal {
     Conversation,
     /// The host is shutting down.
     Draining,
+    /// A page of another site sent it, or it uses a name that is not this server's.
+    Foreign,
 }
 
 /// The state of a turn in the mailbox.
@@ -116,7 +118,7 @@ pub struct Readings {
     pub turns_under_way: usize,
     /// Open streams.
     pub streams_open: usize,
-    /// Requests rejected with 429 since the start, by reason.
+    /// Requests refused since the start, by reason.
     pub refused: Vec<(Refusal, u64)>,
     /// The executors.
     pub executors: Vec<OneExecutor>,
@@ -237,7 +239,7 @@ impl Collector for Live {
         };
         gauge("turns_under_way", "Turns queued or executing", now.turns_under_way)?;
         gauge("streams_open", "Streams that are read", now.streams_open)?;
-        let help = "Requests answered with 429, by reason";
+        let help = "Requests answered with 429, or with 403 if foreign, by reason";
         let mut metric = encoder.encode_descriptor("requests_refused", help, None, MetricType::Counter)?;
         for (reason, count) in &now.refused {
             let labels = [("reason", Label(*reason))];
@@ -337,6 +339,7 @@ impl From<Refusal> for &'static str {
             Refusal::Turns => "turns",
             Refusal::Conversation => "conversation",
             Refusal::Draining => "draining",
+            Refusal::Foreign => "foreign",
         }
     }
 }
@@ -370,6 +373,7 @@ mod tests {
                 (Refusal::Turns, 5),
                 (Refusal::Conversation, 1),
                 (Refusal::Draining, 0),
+                (Refusal::Foreign, 2),
             ],
             executors: vec![
                 OneExecutor { name: "chat".into(), is_ready: true, ..OneExecutor::default() },

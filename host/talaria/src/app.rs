@@ -15,6 +15,7 @@
 
 mod banner;
 mod bind;
+mod callback_token;
 mod load;
 mod upkeep;
 mod wire;

@@ -48,6 +48,11 @@ pub struct Limits {
     /// Whether turns of callers without a name may read the earlier messages of a context whose id a caller chose. Such
     /// callers share one owner, so on a host that strangers can reach, anybody who guesses such an id could read along.
     pub trusts_chosen_contexts: bool,
+    /// Whether strangers can reach the host. Callers without a name share one owner, so anybody who guesses the id of a
+    /// task could read it; such callers then get ids that cannot be guessed.
+    pub strangers_call: bool,
+    /// Whether callers without a name may answer a question that asks for an approval.
+    pub anyone_may_approve: bool,
 }
 
 /// A message to accept.
@@ -111,7 +116,14 @@ const CANCEL: Duration = Duration::from_secs(10);
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { turns: 1_000, lane: 100, history: 1_000, trusts_chosen_contexts: true }
+        Self {
+            turns: 1_000,
+            lane: 100,
+            history: 1_000,
+            trusts_chosen_contexts: true,
+            strangers_call: false,
+            anyone_may_approve: true,
+        }
     }
 }
 

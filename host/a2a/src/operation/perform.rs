@@ -28,6 +28,8 @@ pub(crate) struct Operations {
     /// See [`UpdateStream::of_turn`].
     pub(crate) hold: Duration,
     pub(crate) streams: Streams,
+    /// Whether callers without a name may list their tasks, which all of them share.
+    pub(crate) anyone_may_list: bool,
 }
 
 /// The form in which each caller gets a streamed answer, unless it asks for another.
@@ -73,6 +75,9 @@ impl Operations {
                 let task = self.turns.task(&caller, &id).await;
                 let task = task.map_err(|error| Rejection::lookup(&id, &error))?;
                 Answer::Task(View::new(task, history_length))
+            }
+            Operation::List(_) if caller.name().is_none() && !self.anyone_may_list => {
+                return Err(Rejection::no_list());
             }
             Operation::List(list) => Answer::Tasks(self.list(&caller, *list).await?),
             Operation::Cancel(id) => Answer::Task(self.cancel(&caller, &id).await?),

@@ -15,6 +15,7 @@ mod card;
 mod connections;
 mod cors;
 mod detached;
+mod doors;
 mod extensions;
 mod follow;
 mod kit;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Callback, Examination};
 use crate::gateway::plugin_problem;
+use crate::plugin::SHARED_SECRET;
 
 impl Examination<'_> {
     /// Checks the plugin, whose health check is at `health`, and the callbacks from it.
@@ -34,7 +35,7 @@ impl Examination<'_> {
         let host =
             health.split("://").nth(1).and_then(|rest| rest.split(['/', ':']).next()).unwrap_or_default();
         let near = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        let Callback { listen, url } = callback;
+        let Callback { listen, url, has_secret } = callback;
         let is_loopback = listen.ip().is_loopback()
             || ["://127.", "://localhost", "://[::1]"].iter().any(|loopback| url.contains(loopback));
         if !near && is_loopback {
@@ -52,6 +53,11 @@ impl Examination<'_> {
                 NAME,
                 format!("the gateway's config.yaml tells the plugin to answer at {configured}, and this bridge expects answers at {url}"),
                 format!("write `callback_url: {url}` there and restart the gateway, or set `callback.listen` and `callback.url`"),
+            ),
+            None if !has_secret => self.findings.warn(
+                NAME,
+                format!("the gateway is told to answer at {url} without a secret; what it posts there after a restart of its own is rejected"),
+                format!("set {SHARED_SECRET} here and `shared_secret` in the gateway's config.yaml"),
             ),
             None => self.findings.ok(NAME, format!("the gateway is told to answer at {url}")),
         }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use talaria_executors::{Executors, Services};
 use talaria_mailbox::{Listener, Mailbox};
 use talaria_redact::{Redactor, ReplyRedactor};
@@ -14,6 +15,7 @@ use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{CallbackStore, Callbacks, Store};
 use tokio::net::TcpListener;
 
+use super::callback_token;
 use crate::config::{Callback, Config, StoreUrl};
 use crate::{output, workspace};
 
@@ -27,7 +29,7 @@ pub(super) struct Opened {
 /// The mailbox, and the listener that fills it.
 pub(super) struct CallbackServer {
     pub(super) mailbox: Mailbox,
-    /// Where upstreams are told to post.
+    /// Where upstreams are told to post, without the token.
     pub(super) url: String,
     pub(super) listener: TcpListener,
     pub(super) server: Listener,
@@ -49,7 +51,11 @@ impl Opened {
         let callbacks = match (&config.callback, callbacks) {
             (Some(callback), Some(listener)) => {
                 let replies = ReplyRedactor::new(Redactor::process().clone(), config.executors.replies);
-                Some(CallbackServer::open(callback, listener, stored, replies).await?)
+                let token = match &callback.secret {
+                    Some(_) => None,
+                    None => Some(callback_token::read_or_create(&config.store)?),
+                };
+                Some(CallbackServer::open(callback, token, listener, stored, replies).await?)
             }
             _ => None,
         };
@@ -76,13 +82,18 @@ impl Opened {
 impl CallbackServer {
     async fn open(
         config: &Callback,
+        path_token: Option<SecretString>,
         listener: TcpListener,
         stored: Arc<dyn CallbackStore>,
         replies: ReplyRedactor,
     ) -> anyhow::Result<Self> {
         let limits = talaria_mailbox::Limits::default();
         let url = config.reply_url(listener.local_addr()?);
-        let setup = talaria_mailbox::Config { reply_url: url.clone(), wire: config.wire(), limits, replies };
+        let reply_url = match &path_token {
+            Some(token) => format!("{}/{}", url.trim_end_matches('/'), token.expose_secret()),
+            None => url.clone(),
+        };
+        let setup = talaria_mailbox::Config { reply_url, path_token, wire: config.wire(), limits, replies };
         let mailbox = Mailbox::open(stored, setup).await.context("cannot read the stored callbacks")?;
         let server = Listener::new(mailbox.clone());
         Ok(Self { mailbox, url, listener, server })

@@ -38,6 +38,9 @@ impl App {
             turns: usize::try_from(config.limits.turns.get())?,
             // Beyond loopback strangers may call; in a workspace only its platform does.
             trusts_chosen_contexts: address.ip().is_loopback() || config.workspace.is_some(),
+            strangers_call: !address.ip().is_loopback(),
+            // The platform's calls carry no token, and a workspace without approvals would be stuck.
+            anyone_may_approve: address.ip().is_loopback() || config.workspace.is_some(),
             ..Limits::default()
         };
         let (sender, delivery) = pushing(&config, metrics.clone());
@@ -104,6 +107,7 @@ fn readings(
             (Refusal::Turns, refused.busy),
             (Refusal::Conversation, refused.lane_full),
             (Refusal::Draining, refused.draining),
+            (Refusal::Foreign, server.requests_refused()),
         ],
         executors: health.executors(),
         routed: routes.counted(),
@@ -136,6 +140,7 @@ fn server_config(
     server.card_signer = config.a2a.card_signer.clone();
     server.tokens = tokens.collect::<Result<_, _>>()?;
     server.awaited = config.a2a.platform_calls.then(|| PLATFORM.to_owned());
+    server.anyone_may_list = bound.ip().is_loopback();
     server.reply = config.a2a.reply;
     server.stream = config.a2a.stream;
     let chosen = |token: &config::Token| Some((token.name.clone(), token.stream?));

@@ -37,7 +37,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 use talaria_a2a::{CardSigner, Network, Origin, ReplyAs};
 use talaria_hermes::gateway::{KEY, Prepared};
-use talaria_hermes::{BridgeEnv, CHAT_COMPLETIONS, point_at};
+use talaria_hermes::{BridgeEnv, CHAT_COMPLETIONS, SHARED_SECRET, point_at};
 use talaria_turns::{StreamAs, Workspaces};
 
 pub(crate) use callback::Callback;
@@ -180,28 +180,32 @@ impl Config {
         };
         let file: file::File = source.as_ref().map(|source| source.parse()).transpose()?.unwrap_or_default();
         let folder = source.as_ref().map_or(directory, Source::folder).to_owned();
-        let gateway =
-            file.gateway.as_ref().map(|section| Prepared::read(section, &folder, &Env(env))).transpose()?;
+        // A gateway's plugin gets the secret that the callback listener asks for.
+        let callback = file.callback.as_ref().filter(|callback| callback.plain.is_none());
+        let asked = callback.and_then(|callback| callback.secret.as_ref()?.resolve(&folder, &Env(env)).ok());
+        let shared = |name: &str| match &asked {
+            Some(asked) if name == SHARED_SECRET => Some(asked.expose_secret().to_owned()),
+            _ => env(name),
+        };
+        let prepare = |section| Prepared::read(section, &folder, &bridge, &Env(&shared));
+        let gateway = file.gateway.as_ref().map(prepare).transpose()?;
         if let (Some(section), None) = (&file.gateway, &bridge.api_base) {
             bridge.api_base = format!("http://127.0.0.1:{}/v1", section.port).parse().ok();
         }
-        // Executors get the key that the gateway will have.
+        // Executors get the key and the secret that the gateway will have.
         let key = gateway.as_ref().map(|gateway| gateway.key.clone());
-        let keyed = |name: &str| match &key {
-            Some(key) if name == KEY => Some(key.expose_secret().to_owned()),
-            _ => env(name),
-        };
+        let shared_secret = gateway.as_ref().and_then(|gateway| gateway.shared_secret.clone());
+        let keyed = |name: &str| of_gateway(name, &key, &shared_secret).or_else(|| env(name));
         let loader = Loader { source, folder, env: Env(&keyed), warnings: bridge.warnings.clone() };
         loader.load(file, gateway, &bridge, overrides)
     }
 
-    /// The environment as executors see it, with the key of a supervised gateway, which may be in no variable.
+    /// The environment as executors see it, with the key and the secret of a supervised gateway, which may be in no variable.
     pub(crate) fn variables(&self, env: fn(&str) -> Option<String>) -> talaria_executors::Variables {
-        let key = self.gateway.as_ref().map(|gateway| gateway.settings.key.clone());
-        Arc::new(move |name| match &key {
-            Some(key) if name == KEY => Some(key.expose_secret().to_owned()),
-            _ => env(name),
-        })
+        let settings = self.gateway.as_ref().map(|gateway| &gateway.settings);
+        let key = settings.map(|settings| settings.key.clone());
+        let shared_secret = settings.and_then(|settings| settings.plugin.as_ref()?.secret.clone());
+        Arc::new(move |name| of_gateway(name, &key, &shared_secret).or_else(|| env(name)))
     }
 
     /// The workspace, for executors.
@@ -238,6 +242,20 @@ impl A2a {
             },
         }
     }
+}
+
+/// A variable that a supervised gateway settles.
+fn of_gateway(
+    name: &str,
+    key: &Option<SecretString>,
+    shared_secret: &Option<SecretString>,
+) -> Option<String> {
+    let value = match name {
+        KEY => key,
+        SHARED_SECRET => shared_secret,
+        _ => return None,
+    };
+    value.as_ref().map(|value| value.expose_secret().to_owned())
 }
 
 /// The default folder for compiled components.

@@ -27,6 +27,7 @@ impl Examination<'_> {
                 .await;
         }
         self.admin_port().await;
+        self.callers();
         self.store();
         self.volumes();
         self.platform().await;
@@ -79,6 +80,20 @@ impl Examination<'_> {
                 fix,
             ),
         }
+    }
+
+    /// Checks who may approve what the agent asks for. Only in a workspace it is anybody who names the task.
+    fn callers(&mut self) {
+        let a2a = &self.config.a2a;
+        let has_names = !a2a.tokens.is_empty() || a2a.platform_calls;
+        if self.config.workspace.is_none() || has_names || a2a.listen.ip().is_loopback() {
+            return;
+        }
+        self.findings.warn(
+            "approvals",
+            format!("a caller without a token that reaches {} may approve what the agent asks for in a task that it names", a2a.listen),
+            "set `a2a.auth.open = false` where the platform sends its secret, or `a2a.auth.tokens`",
+        );
     }
 
     fn store(&mut self) {

@@ -12,9 +12,10 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::run::{Run, Taker};
 use super::{Accepted, Incoming, Inner, SendError};
 use crate::executor::{NoExecutor, RouteQuery, Turn};
+use crate::keys::APPROVAL;
 use crate::lanes::LaneTicket;
 use crate::live_task::LiveTask;
-use crate::model::{ContextId, Message, Principal, TaskId};
+use crate::model::{Content, ContextId, Message, Principal, TaskId};
 use crate::once::Once;
 use crate::scope::Past;
 use crate::store::{StoreError, TaskKey};
@@ -95,7 +96,9 @@ impl Inner {
         let context = incoming.context.clone().unwrap_or_else(ContextId::unguessable);
         let taker = self.pick(&incoming, &context, None)?;
         let ticket = self.enter_lane(&incoming.principal, &context)?;
-        let key = TaskKey { owner: incoming.principal.clone(), task: TaskId::fresh() };
+        let is_stranger = self.limits.strangers_call && incoming.principal.name().is_none();
+        let task = if is_stranger { TaskId::unguessable() } else { TaskId::fresh() };
+        let key = TaskKey { owner: incoming.principal.clone(), task };
         let first = accepted(&incoming, &taker);
         let live = self.tasks.create(key, &context, host_made, first, once).await?;
         self.set_push(&live, config, live.task().version).await?;
@@ -130,6 +133,9 @@ impl Inner {
             self.may_take(task)?;
             next = None;
             let interrupted = task.status.state.is_interrupted();
+            if interrupted {
+                self.may_answer(&incoming.principal, task)?;
+            }
             // Its turn asked and waits, here or since before a restart.
             asking = live.asking();
             if interrupted && !task.pending.is_empty() && (asking.is_some() || !live.has_turns()) {
@@ -194,6 +200,15 @@ impl Inner {
         Ok(())
     }
 
+    /// Checks that this caller may answer the question of a task.
+    fn may_answer(&self, caller: &Principal, task: &Task) -> Result<(), SendError> {
+        let is_approval = task.status.message.as_deref().is_some_and(asks_for_approval);
+        if is_approval && caller.name().is_none() && !self.limits.anyone_may_approve {
+            return Err(SendError::ApprovalNeedsName(task.id.clone()));
+        }
+        Ok(())
+    }
+
     /// Returns the task that accepted the same message before.
     pub(super) async fn sent_before(&self, incoming: &Incoming) -> Result<Option<TaskId>, StoreError> {
         match once(incoming) {
@@ -222,6 +237,12 @@ fn turn(live: &LiveTask, context: ContextId, incoming: Incoming, history: Arc<[A
         metadata: incoming.metadata,
         checkpoint: None,
     }
+}
+
+/// Whether a question asks for an approval: it has a data part with the member `approval`.
+fn asks_for_approval(question: &Message) -> bool {
+    let is_approval = |data: &serde_json::Value| data.get(APPROVAL).is_some();
+    question.parts.iter().any(|part| matches!(&part.content, Content::Data(data) if is_approval(data)))
 }
 
 /// What identifies a message that is sent again. `None` for callers without a name, who cannot be told apart.

@@ -36,6 +36,11 @@ pub enum SendError {
         /// The bound.
         limit: usize,
     },
+    /// The task asks for an approval, which a caller without a name may not give here.
+    #[error(
+        "task {0} asks for an approval, which only a caller with a token may give; cancel it, or use a token"
+    )]
+    ApprovalNeedsName(TaskId),
     /// The message has no executor.
     #[error(transparent)]
     NoExecutor(#[from] NoExecutor),

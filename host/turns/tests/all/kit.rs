@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    Emitted, Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, Metadata, NoExecutor,
-    Outcome, Part, Principal, Role, Route, RouteQuery, Scope, Store, ToolProgress, ToolState, Turn, Turns,
-    message_text,
+    Content, Emitted, Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, Metadata,
+    NoExecutor, Outcome, Part, Principal, Role, Route, RouteQuery, Scope, Store, ToolProgress, ToolState,
+    Turn, Turns, message_text,
 };
 use tokio::sync::Notify;
 
@@ -114,6 +114,16 @@ impl Executor for Scripted {
                 let answer = scope.ask(vec![Part::text("which?")]).await.map_err(over)?;
                 Ok(done(vec![Part::text(format!("you said {}", message_text(&answer.parts)))]))
             }
+            "approval" => {
+                let answer = scope.ask(approval()).await.map_err(over)?;
+                Ok(done(vec![Part::text(format!("you said {}", message_text(&answer.parts)))]))
+            }
+            "approval at the end" => Ok(Outcome {
+                state: FinalState::InputRequired,
+                parts: approval(),
+                usage: None,
+                metadata: None,
+            }),
             "checkpoint" => {
                 if let Some(checkpoint) = turn.checkpoint {
                     let at = String::from_utf8_lossy(&checkpoint).into_owned();
@@ -166,6 +176,12 @@ impl Executor for Scripted {
         self.cancels.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
+}
+
+/// The question of an executor that wants something approved.
+fn approval() -> Vec<Part> {
+    let data = serde_json::json!({ "approval": { "command": "rm", "choices": ["once", "deny"] } });
+    vec![Part::text("May I?"), Part::new(Content::Data(data))]
 }
 
 fn over(over: talaria_turns::TurnOver) -> Failure {
