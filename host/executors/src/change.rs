@@ -19,7 +19,7 @@ use tracing::warn;
 use crate::audit::{Entry, What, Who};
 use crate::change_lock::ChangeLock;
 use crate::config::{ComponentRef, Executor, ExecutorName, FailMode};
-use crate::executors::{Executors, log};
+use crate::executors::Executors;
 use crate::loaded::LoadedExecutor;
 use crate::table::{Table, TableEntry};
 use crate::versions::{Content, VersionStore};

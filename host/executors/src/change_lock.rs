@@ -71,7 +71,9 @@ impl ChangeLock {
 
     /// Records that a version completed a turn, or that it was quarantined.
     pub(crate) async fn set_good(&self, loaded: &LoadedExecutor, is_good: bool) {
-        let (Some(versions), Some(content)) = (self.versions.clone(), loaded.content.as_ref()) else { return };
+        let (Some(versions), Some(content)) = (self.versions.clone(), loaded.content.as_ref()) else {
+            return;
+        };
         let (name, id) = (loaded.config.name.clone(), content.id());
         let result = blocking(move || match is_good {
             true => versions.set_completed(&name, &id),

@@ -179,7 +179,8 @@ impl Bound {
             demo_gateway = Some(gateway.base_url);
         }
         let address = self.listener.local_addr()?;
-        let opened = Opened::open(&self.config, address, self.callback_listener.take(), &tasks.sqlite).await?;
+        let opened =
+            Opened::open(&self.config, address, self.callback_listener.take(), &tasks.sqlite).await?;
         start_gateway(&self.config, &tasks).await;
         let executors = opened.load(&self.config, env).await?;
         App::wire(self, opened, executors, demo_gateway, tasks)

@@ -141,7 +141,8 @@ impl Checked {
     fn denied(&self) -> Option<String> {
         let missing: Vec<&str> = self.needs.iter().filter_map(Need::missing).collect();
         let (name, count) = (&self.name, missing.len());
-        (count > 0).then(|| format!("executor {name} is denied {count} of its needs: add {}", missing.join(", ")))
+        (count > 0)
+            .then(|| format!("executor {name} is denied {count} of its needs: add {}", missing.join(", ")))
     }
 
     fn loaded(config: &Executor, loaded: &LoadedExecutor, stand_in: Option<String>) -> Self {

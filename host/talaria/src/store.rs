@@ -115,8 +115,17 @@ impl Check {
 
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Checked { schema, known_schema, tasks, events, open_turns, bytes, free_bytes, log_bytes, problems } =
-            &self.checked;
+        let Checked {
+            schema,
+            known_schema,
+            tasks,
+            events,
+            open_turns,
+            bytes,
+            free_bytes,
+            log_bytes,
+            problems,
+        } = &self.checked;
         writeln!(f, "store       {}", self.store.display())?;
         match &self.owner {
             Some(owner) => writeln!(f, "owner       {owner}")?,

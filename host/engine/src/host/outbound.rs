@@ -7,8 +7,8 @@
 //! The calls of a probe are judged too ([`Verdict`]): whether the executor is ready is not for the guest alone to say, which
 //! may ignore a denied call or a rejected key.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use talaria_egress::{Error, ErrorKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -104,11 +104,16 @@ impl Verdict {
         }
         // Not the whole URL: its path and its query may hold what is not for the log.
         let uri = url.parse::<http::Uri>().unwrap_or_default();
-        let at = uri.host().map_or_else(|| "the upstream".to_owned(), |host| match uri.port_u16() {
-            Some(port) => format!("the upstream at {host}:{port}"),
-            None => format!("the upstream at {host}"),
-        });
-        let _ = self.0.set(format!("{at} rejected the probe's key, or wants one ({status}); set the executor's secret"));
+        let at = uri.host().map_or_else(
+            || "the upstream".to_owned(),
+            |host| match uri.port_u16() {
+                Some(port) => format!("the upstream at {host}:{port}"),
+                None => format!("the upstream at {host}"),
+            },
+        );
+        let _ = self.0.set(format!(
+            "{at} rejected the probe's key, or wants one ({status}); set the executor's secret"
+        ));
     }
 }
 

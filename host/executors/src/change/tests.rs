@@ -451,7 +451,10 @@ async fn an_executor_of_which_no_call_is_granted_is_not_ready() {
         match readiness(&rig) {
             Readiness::Ready => assert!(is_ready, "{grant}"),
             Readiness::NotReady(reason) => {
-                assert!(!is_ready && reason.contains("add egress = [\"GET http://127.0.0.1:9/*\"]"), "{reason}");
+                assert!(
+                    !is_ready && reason.contains("add egress = [\"GET http://127.0.0.1:9/*\"]"),
+                    "{reason}"
+                );
             }
             other => panic!("{other}"),
         }

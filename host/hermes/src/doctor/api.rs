@@ -87,7 +87,9 @@ impl Examination<'_> {
                 let finding = match &key {
                     // A gateway that asks for no key takes any, so only the answer without one tells.
                     Some(_) => match self.probe.get(&format!("{base}/models"), None).await {
-                        Ok(answer) if answer.status == 200 => "the gateway lists its models without a key; whether it takes ours is not known",
+                        Ok(answer) if answer.status == 200 => {
+                            "the gateway lists its models without a key; whether it takes ours is not known"
+                        }
                         _ => "the gateway takes our key",
                     },
                     None => "the gateway asks for no key",

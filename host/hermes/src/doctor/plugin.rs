@@ -41,7 +41,9 @@ impl Examination<'_> {
         let is_loopback = listen.ip().is_loopback()
             || ["://127.", "://localhost", "://[::1]"].iter().any(|loopback| url.contains(loopback));
         if !near && is_loopback {
-            let finding = format!("a gateway on another machine ({host}) cannot reach {url}, where it is told to answer");
+            let finding = format!(
+                "a gateway on another machine ({host}) cannot reach {url}, where it is told to answer"
+            );
             return self.findings.fail(NAME, finding, "set `callback.listen` beyond loopback and `callback.url` to an address that the gateway reaches");
         }
         // A gateway that Talaria starts is given the URL at its start.

@@ -122,9 +122,7 @@ pub(super) fn integrity(connection: &Connection) -> rusqlite::Result<Vec<String>
 }
 
 fn fold_all(connection: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
-    let mut page = connection.prepare(
-        "SELECT key, id FROM tasks WHERE key > ?1 ORDER BY key LIMIT ?2",
-    )?;
+    let mut page = connection.prepare("SELECT key, id FROM tasks WHERE key > ?1 ORDER BY key LIMIT ?2")?;
     let mut after = 0;
     loop {
         let rows = page.query_map([after, PAGE], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -141,8 +139,10 @@ fn fold_all(connection: &Connection, problems: &mut Vec<String>) -> rusqlite::Re
             match found {
                 Ok(None) => {}
                 Ok(Some((task, version))) if task.version == version => {}
-                Ok(Some((task, version))) => problems
-                    .push(format!("task {id}: its log ends with event {}, its row says {version}", task.version)),
+                Ok(Some((task, version))) => problems.push(format!(
+                    "task {id}: its log ends with event {}, its row says {version}",
+                    task.version
+                )),
                 Err(Fault::Sql(error)) => return Err(error),
                 Err(fault) => problems.push(format!("task {id}: {}", fault.text())),
             }

@@ -103,7 +103,8 @@ impl Log {
     /// Returns the bytes in the log.
     fn checkpoint(&self, mode: &str) -> u64 {
         // A row of three numbers: whether it could not be completed, the pages in the log, and the merged ones.
-        let pages = self.connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| row.get(1));
+        let pages =
+            self.connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| row.get(1));
         let size = self.connection.query_row("PRAGMA page_size", [], |row| row.get(0));
         match (pages, size) {
             (Ok(pages), Ok(size)) => {

@@ -14,8 +14,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
 use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
 use tempfile::{NamedTempFile, TempPath};
 
@@ -132,7 +132,8 @@ pub fn backup(
 pub fn restore(from: &Path, store: &Path, report: &mut dyn FnMut(Progress)) -> Result<Restored, CopyError> {
     let existed = store.exists();
     // A link is followed: what it points to is replaced, not the link.
-    let store = &if existed { store.canonicalize().map_err(|error| failed(store, error))? } else { store.to_owned() };
+    let store =
+        &if existed { store.canonicalize().map_err(|error| failed(store, error))? } else { store.to_owned() };
     if from.canonicalize().is_ok_and(|from| from == *store) {
         return Err(CopyError::Itself(from.to_owned()));
     }
@@ -235,7 +236,9 @@ fn set_aside(store: &Path) -> Result<PathBuf, CopyError> {
         }
     }
     // A second name first, so that there is a store at every moment.
-    fs::hard_link(store, &aside).or_else(|_| fs::rename(store, &aside)).map_err(|error| failed(&aside, error))?;
+    fs::hard_link(store, &aside)
+        .or_else(|_| fs::rename(store, &aside))
+        .map_err(|error| failed(&aside, error))?;
     Ok(aside)
 }
 

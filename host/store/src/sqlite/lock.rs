@@ -63,9 +63,8 @@ impl StoreLock {
         options.read(true).write(true).create(true).truncate(false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options
-            .open(&path)
-            .map_err(|source| OpenError::NotWritable { file: path.clone(), source })?;
+        let mut file =
+            options.open(&path).map_err(|source| OpenError::NotWritable { file: path.clone(), source })?;
         let begin = Instant::now();
         loop {
             match file.try_lock() {
@@ -74,7 +73,8 @@ impl StoreLock {
                     std::thread::sleep(TRY_EVERY);
                 }
                 Err(TryLockError::WouldBlock) => {
-                    let owner = read(&mut file).map_or_else(|| "another process".into(), |owner| owner.to_string());
+                    let owner =
+                        read(&mut file).map_or_else(|| "another process".into(), |owner| owner.to_string());
                     return Err(OpenError::InUse { file: database.to_owned(), owner });
                 }
                 Err(TryLockError::Error(error)) => {

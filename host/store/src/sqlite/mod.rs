@@ -56,8 +56,8 @@ pub use self::check::{Checked, check, try_write};
 use self::checkpoint::{Checkpoints, Log};
 pub use self::copy::{Copied, CopyError, Progress, Restored, backup, restore};
 pub use self::fault::OpenError;
-use self::lock::StoreLock;
 pub use self::lock::Owner;
+use self::lock::StoreLock;
 use self::reader::Readers;
 use self::write::{Change, Write};
 use self::writer::Writer;
@@ -160,7 +160,16 @@ impl Sqlite {
         let (log, merging) = Checkpoints::start(log.map_err(failed)?)?;
         let (reading, writing) = (Threads(reading), Threads(vec![writing, merging]));
         let snapshots = Arc::default();
-        Ok(Self { snapshots, readers, look_ups, _reading: reading, writer, log, _writing: writing, _lock: lock })
+        Ok(Self {
+            snapshots,
+            readers,
+            look_ups,
+            _reading: reading,
+            writer,
+            log,
+            _writing: writing,
+            _lock: lock,
+        })
     }
 
     /// Merges the write-ahead log into the file and empties it, so that the file alone has everything. To be called at the

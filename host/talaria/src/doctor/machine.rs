@@ -68,7 +68,9 @@ impl Examination<'_> {
         };
         let health = self.probe.get(&format!("http://{}/healthz", local(at)), None).await;
         // Many servers have such a path; ours is told by its answer.
-        if health.is_ok_and(|answer| answer.status == 200 && json(&answer) == serde_json::json!({ "status": "ok" })) {
+        if health.is_ok_and(|answer| {
+            answer.status == 200 && json(&answer) == serde_json::json!({ "status": "ok" })
+        }) {
             return self.findings.ok(NAME, format!("talaria already listens on {at}"));
         }
         let finding = format!("cannot listen on {at}: {error}");
