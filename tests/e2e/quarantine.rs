@@ -2,10 +2,7 @@
 
 use talaria_fakes::guest;
 
-use crate::swap::{Site, answers, ask, changes, get, until};
-
-/// A grant of what the component `probe` declares.
-const PROBE: &str = "[grant]\negress = [\"* http://127.0.0.1:9/*\"]\n";
+use crate::swap::{PROBE, Site, answers, ask, changes, get, until};
 
 #[tokio::test]
 async fn an_executor_that_keeps_crashing_is_quarantined() {

@@ -10,7 +10,7 @@
 //! numbers are cursors that others hold. Without the transaction the copy would begin again at every write of the host.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ use super::check::{integrity, open_existing};
 use super::lock::StoreLock;
 use super::{Config, OpenError, connect, create_file, schema};
 
+/// What every SQLite database begins with.
+const HEADER: &[u8; 16] = b"SQLite format 3\0";
 /// The pages that are copied between two reports: 4 MiB.
 const PAGES: i32 = 1024;
 /// The pause after another process held a lock.
@@ -221,9 +223,11 @@ fn set_aside(store: &Path) -> Result<PathBuf, CopyError> {
         name.push(suffix);
         PathBuf::from(name)
     };
-    // Closing the last connection merges the log and deletes it. A damaged store keeps its log.
+    // Closing the last connection merges the log and deletes it. It would also delete the log of what is no database.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    if let Ok(connection) = connect(store, flags, &Config::default()) {
+    if is_database(store)
+        && let Ok(connection) = connect(store, flags, &Config::default())
+    {
         let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     }
     let names = std::iter::once(".bak".to_owned()).chain((1..KEPT).map(|number| format!(".bak.{number}")));
@@ -240,6 +244,12 @@ fn set_aside(store: &Path) -> Result<PathBuf, CopyError> {
         .or_else(|_| fs::rename(store, &aside))
         .map_err(|error| failed(&aside, error))?;
     Ok(aside)
+}
+
+/// Whether a file begins as a database does.
+fn is_database(file: &Path) -> bool {
+    let mut begin = [0; HEADER.len()];
+    File::open(file).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *HEADER
 }
 
 /// Forces a rename to the disk, where the file system can do that.
