@@ -161,7 +161,7 @@ async fn a_broken_version_leaves_the_last_good_one_even_after_a_restart() {
     let shown = get(&bridge, "/executors/mine").await;
     assert!(shown["refused"].as_str().is_some_and(|said| said.contains("deadline")), "{shown}");
 
-    std::fs::remove_file(site.file("mine.toml")).unwrap();
+    site.put("mine.toml", PROBE);
     answers(&bridge, "mine", "echo hello", "hello").await;
 }
 
