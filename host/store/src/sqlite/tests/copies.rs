@@ -25,9 +25,10 @@ async fn a_backup_under_load_is_the_store_at_one_moment() {
         create(&*store, "a", &[accepted("m"), note(&"long ".repeat(2_000))]).await;
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let load = {
+    let mut load = tokio::task::JoinSet::new();
+    {
         let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
-        tokio::spawn(async move {
+        load.spawn(async move {
             let mut written = 0;
             while !stop.load(Ordering::Relaxed) {
                 let key = create(&*store, "a", &[accepted("m")]).await;
@@ -35,8 +36,8 @@ async fn a_backup_under_load_is_the_store_at_one_moment() {
                 written += 1;
             }
             written
-        })
-    };
+        });
+    }
     for number in 0..3 {
         let mut reports = Vec::new();
         let to = folder.path().join(format!("copy-{number}.db"));
@@ -49,7 +50,7 @@ async fn a_backup_under_load_is_the_store_at_one_moment() {
         assert_eq!((checked.problems, checked.tasks >= 200), (Vec::<String>::new(), true));
     }
     stop.store(true, Ordering::Relaxed);
-    assert!(load.await.unwrap() > 0, "it was written to meanwhile");
+    assert!(load.join_all().await.iter().sum::<u32>() > 0, "it was written to meanwhile");
     let left: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 3 + 4, "three copies, the store and its files, and no drafts: {left:?}");
