@@ -185,7 +185,8 @@ impl Executor {
     /// Probes whether the executor can reach what it needs.
     ///
     /// # Errors
-    /// Returns [`FailureKind::Upstream`] if the executor is loaded but not ready, and [`FailureKind::InvalidSettings`]
+    /// Returns [`FailureKind::Upstream`] if the executor is loaded but not ready, also if the guest says that it is but a call
+    /// of its probe was denied or answered with 401 or 403, and [`FailureKind::InvalidSettings`]
     /// or [`FailureKind::Internal`] if it must not serve turns.
     pub async fn setup(&self) -> Result<(), Failure> {
         self.probe(wit::SetupReason::Load).await
@@ -209,13 +210,18 @@ impl Executor {
             metadata: None,
         };
         let ctx = Ctx::new(Purpose::Probe(Arc::clone(&self.shared)), &limits, self.cpu_permits());
+        let verdict = ctx.verdict();
         let result = call(self.component.pre.engine(), ctx, SETUP, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
             let result = instance.talaria_executor_strategy().call_setup(&mut *store, &context).await?;
             Ok(result.map_err(|failure| store.data_mut().failure(failure)))
         })
         .await;
-        result.unwrap_or_else(|end| Err(self.ended(&end)))
+        result.unwrap_or_else(|end| Err(self.ended(&end)))?;
+        match verdict.reason() {
+            Some(reason) => Err(Failure::new(FailureKind::Upstream, reason)),
+            None => Ok(()),
+        }
     }
 
     async fn run(&self, turn: Turn, scope: Scope, deadline: Instant) -> Result<Outcome, Failure> {

@@ -151,7 +151,7 @@ impl Executors {
     }
 
     /// Probes all versions in service or waiting, concurrently, each within the bound of a setup.
-    async fn probe(&self) {
+    pub(crate) async fn probe(&self) {
         let table = self.table();
         let entries = table.entries.values();
         let versions = entries.flat_map(|entry| [entry.current.as_deref(), entry.waiting.as_deref()]);

@@ -3,7 +3,8 @@
 //! Loading a version takes these steps, and the first that fails refuses the version: validate the component, check the
 //! version of its contract, compile it or take it from the cache, link it, call `describe`, check the settings against the
 //! component's schema, and call `setup`, the probe. If only the upstream is down the version still loads, marked
-//! [`Readiness::NotReady`].
+//! [`Readiness::NotReady`]. So does one whose component declares calls of which none is granted: whatever its probe says,
+//! its turns can reach nothing.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::input::InputModes;
+use super::needs;
 use super::quarantine::Faults;
 use super::versions::Content;
 use crate::config::{Executor, ExecutorName};
@@ -33,6 +35,8 @@ pub struct LoadedExecutor {
     pub(super) content: Option<Content>,
     /// Whether these are in the version store as the current version.
     pub(super) is_stored: AtomicBool,
+    /// Why it can call nothing, whatever its probe says.
+    no_call_granted: Option<String>,
     record: Arc<Record>,
 }
 
@@ -43,7 +47,11 @@ struct Record {
     faults: Mutex<Faults>,
     /// Whether it went into quarantine and that has not been handled yet.
     is_newly_quarantined: AtomicBool,
-    /// Notified when it goes into quarantine.
+    /// Whether it completed a turn since its last quarantine.
+    has_completed: AtomicBool,
+    /// Whether it did and that has not been recorded yet.
+    is_newly_completed: AtomicBool,
+    /// Notified when it goes into quarantine, and when it completes its first turn.
     quarantined: Arc<Notify>,
 }
 
@@ -110,6 +118,7 @@ impl Loader {
         let settings =
             component.settings(&config.settings).map_err(|error| format!("{}: {error}", config.component))?;
         config.grant.fill_in(&component.description().needs.egress, &settings);
+        let no_call_granted = needs::no_call_granted(&component, &settings, &config.grant);
         let name = config.name.as_str();
         let executor = talaria_engine::Executor::new(Spec {
             name: name.to_owned(),
@@ -125,6 +134,8 @@ impl Loader {
             readiness: RwLock::new(Readiness::Ready),
             faults: Mutex::new(Faults::NONE),
             is_newly_quarantined: AtomicBool::new(false),
+            has_completed: AtomicBool::new(false),
+            is_newly_completed: AtomicBool::new(false),
             quarantined: Arc::clone(&self.quarantined),
         });
         let (faults, successes) = (Arc::clone(&record), Arc::clone(&record));
@@ -139,13 +150,15 @@ impl Loader {
         {
             return Err(format!("{}: setup failed: {message}", config.component));
         }
-        *record.readiness.write().unwrap_or_else(PoisonError::into_inner) = Readiness::of(setup);
+        let readiness = Readiness::of(setup, no_call_granted.as_ref());
+        *record.readiness.write().unwrap_or_else(PoisonError::into_inner) = readiness;
         Ok(LoadedExecutor {
             config,
             input: InputModes::of(executor.component().description().metadata.as_deref()),
             executor: Arc::new(executor),
             content,
             is_stored: AtomicBool::new(false),
+            no_call_granted,
             record,
         })
     }
@@ -174,6 +187,16 @@ impl LoadedExecutor {
         self.record.is_newly_quarantined.swap(false, Ordering::AcqRel)
     }
 
+    /// Whether it completed a turn since its last quarantine.
+    pub(super) fn has_completed(&self) -> bool {
+        self.record.has_completed.load(Ordering::Acquire)
+    }
+
+    /// Whether it completed its first turn since the last call of this function.
+    pub(super) fn is_newly_completed(&self) -> bool {
+        self.record.is_newly_completed.swap(false, Ordering::AcqRel)
+    }
+
     /// The component's digest.
     pub fn digest(&self) -> &str {
         self.executor.component().digest()
@@ -197,7 +220,13 @@ impl LoadedExecutor {
     #[cfg(test)]
     pub(crate) fn set_ready(&self, is_ready: bool) {
         let down = || Failure::new(FailureKind::Upstream, "the upstream is down");
-        self.record.set_readiness(Readiness::of(if is_ready { Ok(()) } else { Err(down()) }));
+        self.record.set_readiness(Readiness::of(if is_ready { Ok(()) } else { Err(down()) }, None));
+    }
+
+    /// Reports a turn that succeeded, for tests of what follows from it.
+    #[cfg(test)]
+    pub(crate) fn complete(&self) {
+        self.record.success();
     }
 
     /// Reports a fault, for tests of what follows from it.
@@ -218,7 +247,7 @@ impl LoadedExecutor {
         match pause {
             Some(pause) => record.set_readiness(Readiness::quarantined(pause)),
             None if self.is_quarantined() => {}
-            None => record.set_readiness(Readiness::of(probed)),
+            None => record.set_readiness(Readiness::of(probed, self.no_call_granted.as_ref())),
         }
     }
 }
@@ -240,6 +269,7 @@ impl Record {
         let pause = self.faults().fault(Instant::now());
         if let Some(pause) = pause {
             self.set_readiness(Readiness::quarantined(pause));
+            self.has_completed.store(false, Ordering::Release);
             self.is_newly_quarantined.store(true, Ordering::Release);
             self.quarantined.notify_one();
         }
@@ -249,6 +279,12 @@ impl Record {
     fn success(&self) {
         if self.faults().success() {
             info!(executor = self.name.as_str(), "executor passed its trial after quarantine");
+        }
+        // A turn that began before a quarantine does not count. Read first: every turn comes here.
+        if !self.has_completed.load(Ordering::Acquire) && !self.faults().is_quarantined() {
+            self.has_completed.store(true, Ordering::Release);
+            self.is_newly_completed.store(true, Ordering::Release);
+            self.quarantined.notify_one();
         }
     }
 
@@ -260,10 +296,11 @@ impl Record {
 // === impl Readiness ===
 
 impl Readiness {
-    fn of(probed: Result<(), Failure>) -> Self {
-        match probed {
-            Ok(()) => Self::Ready,
-            Err(failure) => Self::NotReady(failure.message),
+    fn of(probed: Result<(), Failure>, no_call_granted: Option<&String>) -> Self {
+        match (no_call_granted, probed) {
+            (Some(reason), _) => Self::NotReady(reason.clone()),
+            (None, Ok(())) => Self::Ready,
+            (None, Err(failure)) => Self::NotReady(failure.message),
         }
     }
 

@@ -13,7 +13,10 @@ pub use memory::Memory;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use sqlite::fuzz;
-pub use sqlite::{Config as SqliteConfig, OpenError, Sqlite, Synchronous};
+pub use sqlite::{
+    Checked, Config as SqliteConfig, Copied, CopyError, OpenError, Owner, Progress, Restored, Sqlite,
+    Synchronous, backup, check, restore, try_write,
+};
 
 /// Returns the number of an event in the log of all tasks, from the number of its append and its index there. Both stores
 /// count alike, and JavaScript can represent the numbers of 137 billion appends.

@@ -115,6 +115,11 @@ impl Ctx {
         }
     }
 
+    /// What the calls of a probe say about its executor.
+    pub(crate) fn verdict(&self) -> outbound::Verdict {
+        self.outbound.verdict.clone()
+    }
+
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }

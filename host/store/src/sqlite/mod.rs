@@ -15,12 +15,17 @@
 //!
 //! **Why this way.** One writer thread that groups commits ([`writer`]), readers beside it ([`reader`]), and rows that make
 //! an append cheap: one small row to update and one to insert, with the events as JSON. A task is folded when it is read.
-//! A snapshot bounds that for long tasks; it is taken by a reader's thread, so that the writer is not delayed.
+//! A snapshot bounds that for long tasks; it is taken by a reader's thread, so that the writer is not delayed. One process
+//! owns the file ([`lock`]); [`checkpoint`] merges the log into it; [`check`] and [`copy`] work beside the owner.
 
 mod callbacks;
+mod check;
+mod checkpoint;
+mod copy;
 mod fault;
 #[cfg(fuzzing)]
 pub mod fuzz;
+mod lock;
 mod queue;
 mod read;
 mod reader;
@@ -47,13 +52,18 @@ use talaria_turns::{
     Query, Recall, StateKey, Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 
+pub use self::check::{Checked, check, try_write};
+use self::checkpoint::{Checkpoints, Log};
+pub use self::copy::{Copied, CopyError, Progress, Restored, backup, restore};
 pub use self::fault::OpenError;
+pub use self::lock::Owner;
+use self::lock::StoreLock;
 use self::reader::Readers;
 use self::write::{Change, Write};
 use self::writer::Writer;
 
-/// The size that the write-ahead log is cut back to after it has grown.
-const LOG_BYTES: i64 = 64 << 20;
+/// The size that the write-ahead log is cut back to after it has grown, and beyond which it is begun anew.
+const LOG_BYTES: u32 = 64 << 20;
 /// The prepared statements that a connection keeps: all fixed ones, and those of the most recent lists.
 const STATEMENTS: usize = 64;
 /// The page cache of the writer, in KiB.
@@ -75,6 +85,8 @@ pub struct Config {
     pub queue: usize,
     /// The largest size of the file; `None` leaves it to the disk.
     pub max_bytes: Option<u64>,
+    /// The address that the host serves, for another process that finds the file in use.
+    pub address: Option<String>,
 }
 
 /// When commits are forced to the disk.
@@ -99,7 +111,10 @@ pub struct Sqlite {
     look_ups: Readers,
     _reading: Threads,
     writer: Writer,
+    log: Checkpoints,
     _writing: Threads,
+    // Released last.
+    _lock: StoreLock,
 }
 
 struct Threads(Vec<JoinHandle<()>>);
@@ -112,6 +127,7 @@ impl Default for Config {
             readers: 2,
             queue: 1024,
             max_bytes: None,
+            address: None,
         }
     }
 }
@@ -119,12 +135,15 @@ impl Default for Config {
 // === impl Sqlite ===
 
 impl Sqlite {
-    /// Opens a file, or creates it with permissions for its owner only. Older schemas are migrated.
+    /// Opens a file, or creates it with permissions for its owner only, and owns it until the store is dropped. Older schemas
+    /// are migrated.
     ///
     /// # Errors
-    /// [`OpenError`], with the remedy. A file of another application or of a newer version is left unchanged.
+    /// [`OpenError`], with the remedy. A file of another application, of a newer version or of another process is left
+    /// unchanged.
     pub fn open(path: &Path, config: &Config) -> Result<Self, OpenError> {
         create_file(path)?;
+        let lock = StoreLock::take(path, config.address.as_deref())?;
         let failed = |error| OpenError::sql(path, error);
         let writing = open_writing(path, config)?;
         let readers = (0..config.readers.max(1))
@@ -136,9 +155,27 @@ impl Sqlite {
         let (look_ups, more) = Readers::start("look-up", looking_up, LOOK_UPS_AT_ONCE, config, path)?;
         reading.extend(more);
         let (writer, writing) = Writer::start(writing, path, config)?;
-        let (reading, writing) = (Threads(reading), Threads(vec![writing]));
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let log = connect(path, flags, config).and_then(|log| Log::new(log, path, LOG_BYTES.into()));
+        let (log, merging) = Checkpoints::start(log.map_err(failed)?)?;
+        let (reading, writing) = (Threads(reading), Threads(vec![writing, merging]));
         let snapshots = Arc::default();
-        Ok(Self { snapshots, readers, look_ups, _reading: reading, writer, _writing: writing })
+        Ok(Self {
+            snapshots,
+            readers,
+            look_ups,
+            _reading: reading,
+            writer,
+            log,
+            _writing: writing,
+            _lock: lock,
+        })
+    }
+
+    /// Merges the write-ahead log into the file and empties it, so that the file alone has everything. To be called at the
+    /// end: the store still works, but what is written later is in the log again.
+    pub async fn flush(&self) {
+        self.log.finish().await;
     }
 
     /// Lets a reader's thread take a snapshot, unless one is being taken or all threads are busy; then a later append asks
@@ -189,14 +226,7 @@ fn open_writing(path: &Path, config: &Config) -> Result<Connection, OpenError> {
     let failed = |error| OpenError::sql(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(path, flags, config).map_err(failed)?;
-    match schema::look(&connection, schema::MIGRATIONS).map_err(failed)? {
-        schema::Found::Ours => {}
-        schema::Found::Foreign => return Err(OpenError::Foreign { file: path.to_owned() }),
-        schema::Found::Newer(found) => {
-            let known = schema::MIGRATIONS.len();
-            return Err(OpenError::Newer { file: path.to_owned(), found, known });
-        }
-    }
+    schema::accept(path, &connection)?;
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(failed)?;
     if !mode.eq_ignore_ascii_case("wal") {

@@ -88,6 +88,16 @@ pub(super) fn task(connection: &Connection, key: &TaskKey) -> Result<Option<Arc<
     find(connection, key)?.map(|found| found.fold(connection).map(Arc::new)).transpose()
 }
 
+/// Folds the task in a row, and returns the version that the row says it has.
+pub(super) fn fold_row(connection: &Connection, row: i64) -> Result<Option<(Task, u64)>, Fault> {
+    let mut find =
+        connection.prepare_cached(&format!("SELECT {FOUND}, version FROM tasks WHERE key = ?1"))?;
+    let mut rows = find.query([row])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let version = natural(row.get(5)?);
+    Ok(Some((Found::read(row)?.fold(connection)?, version)))
+}
+
 /// Returns a task as JSON, and its version, if it still needs a snapshot.
 pub(super) fn snapshot(connection: &Connection, key: &TaskKey) -> Result<Option<(u64, String)>, Fault> {
     let Some(found) = find(connection, key)? else { return Ok(None) };

@@ -4,7 +4,8 @@
 //! that a store that does not open ends the start before a process is started, and executors are probed last, so that they
 //! find their gateway.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -36,14 +37,21 @@ pub(super) struct CallbackServer {
 }
 
 impl Opened {
-    /// Opens the store, the workspace and the mailbox.
-    pub(super) async fn open(config: &Config, callbacks: Option<TcpListener>) -> anyhow::Result<Self> {
+    /// Opens the store, the workspace and the mailbox. A store in a file is put into `sqlite` too.
+    pub(super) async fn open(
+        config: &Config,
+        address: SocketAddr,
+        callbacks: Option<TcpListener>,
+        sqlite: &OnceLock<Arc<Sqlite>>,
+    ) -> anyhow::Result<Self> {
         let (store, stored): (Arc<dyn Store>, Arc<dyn CallbackStore>) = match &config.store {
             StoreUrl::Memory => both(Arc::new(Memory::new(usize::try_from(config.limits.tasks.get())?))),
-            StoreUrl::Sqlite(path) => both(Arc::new(
-                Sqlite::open(path, &SqliteConfig::default())
-                    .with_context(|| format!("cannot open the store {}", path.display()))?,
-            )),
+            StoreUrl::Sqlite(path) => {
+                let setup = SqliteConfig { address: Some(address.to_string()), ..SqliteConfig::default() };
+                let store = Sqlite::open(path, &setup)
+                    .with_context(|| format!("cannot open the store {}", path.display()))?;
+                both(Arc::clone(sqlite.get_or_init(|| Arc::new(store))))
+            }
         };
         let is_volatile = matches!(config.store, StoreUrl::Memory);
         let open = |workspace| workspace::WorkspaceService::open(workspace, Arc::clone(&store), is_volatile);

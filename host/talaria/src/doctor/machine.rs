@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use talaria_hermes::CALLBACK_PATH;
 use talaria_hermes::doctor::{Findings, Probe, json};
+use talaria_store::Owner;
 use tokio::net::TcpListener;
 
 use crate::config::{Config, StoreUrl};
@@ -67,7 +68,10 @@ impl Examination<'_> {
             Err(error) => error,
         };
         let health = self.probe.get(&format!("http://{}/healthz", local(at)), None).await;
-        if health.is_ok_and(|answer| answer.status == 200) {
+        // Many servers have such a path; ours is told by its answer.
+        if health.is_ok_and(|answer| {
+            answer.status == 200 && json(&answer) == serde_json::json!({ "status": "ok" })
+        }) {
             return self.findings.ok(NAME, format!("talaria already listens on {at}"));
         }
         let finding = format!("cannot listen on {at}: {error}");
@@ -105,24 +109,26 @@ impl Examination<'_> {
                 "set `store.url` to a file",
             );
         };
-        // SQLite writes files beside the database.
-        let file = || match path.exists() {
-            true => fs::File::options().append(true).open(path).map(drop),
-            false => Ok(()),
-        };
-        match writable(parent(path)).and_then(|()| file()) {
+        match talaria_store::try_write(path) {
             Ok(()) => self.findings.ok(NAME, format!("{} can be written", path.display())),
             Err(error) => {
                 let fix = "make the file and its folder writable for the user that runs talaria, or set `store.url` to another path";
                 self.findings.fail(NAME, format!("{} cannot be written: {error}", path.display()), fix);
             }
         }
+        match Owner::of(path) {
+            Some(owner) => self.findings.ok("store owner", format!("{owner}")),
+            None => self.findings.ok("store owner", "no running host"),
+        }
     }
 
     /// Checks that, in a container, what must outlive it is on a volume.
     fn volumes(&mut self) {
         const NAME: &str = "volume";
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else {
+            // Not Linux, or no /proc: there is nothing to tell it by.
+            return;
+        };
         if !is_layered(&mounts) {
             return self.findings.ok(NAME, "not in a container with an ephemeral file system");
         }
