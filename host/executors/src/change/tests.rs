@@ -19,7 +19,7 @@ use crate::config::{
 };
 use crate::executors::Services;
 use crate::operator::{NotChanged, Upload};
-use crate::quarantine::FAULTS_UNTIL_QUARANTINE;
+use crate::quarantine::FAULTS;
 
 /// One step in the life of the executor `mine`. A version is told from another by its number.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ enum Step {
         waiting: bool,
     },
     /// Crashes the version in service this many times.
-    Crash(u32),
+    Crash(usize),
     /// The operator's changes.
     Reload,
     Rollback,
@@ -338,7 +338,7 @@ async fn faults_in_a_row_put_a_version_into_quarantine() {
     let steps = [
         (Write(1, Fine), "", "absent"),
         (Look, "", "1"),
-        (Crash(FAULTS_UNTIL_QUARANTINE - 1), "", "1"),
+        (Crash(FAULTS - 1), "", "1"),
         (Crash(1), "", "1 quarantined"),
         (Crash(1), "", "1 quarantined"),
         (Write(2, Fine), "", "1 quarantined"),
@@ -355,7 +355,7 @@ async fn with_last_good_a_quarantine_goes_back_to_the_version_before() {
         (Look, "", "1"),
         (Write(2, Fine), "", "1"),
         (Look, "", "2"),
-        (Crash(FAULTS_UNTIL_QUARANTINE), "", "1"),
+        (Crash(FAULTS), "", "1"),
         (Look, "", "1"),
         (Restart, "", "1"),
     ];

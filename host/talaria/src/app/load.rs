@@ -14,7 +14,7 @@ use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{CallbackStore, Callbacks, Store};
 use tokio::net::TcpListener;
 
-use crate::config::{Callback, Config, StoreUrl};
+use crate::config::{Callback, Config, Size, StoreUrl};
 use crate::{output, workspace};
 
 /// The store, and what reads it.
@@ -37,9 +37,12 @@ impl Opened {
     /// Opens the store, the workspace and the mailbox.
     pub(super) async fn open(config: &Config, callbacks: Option<TcpListener>) -> anyhow::Result<Self> {
         let (store, stored): (Arc<dyn Store>, Arc<dyn CallbackStore>) = match &config.store {
-            StoreUrl::Memory => both(Arc::new(Memory::new(usize::try_from(config.limits.tasks.get())?))),
+            StoreUrl::Memory => {
+                let store = Memory::new(usize::try_from(config.limits.tasks.get())?);
+                both(Arc::new(store.with_max_bytes(config.max_size.bytes())))
+            }
             StoreUrl::Sqlite(path) => both(Arc::new(
-                Sqlite::open(path, &SqliteConfig::default())
+                Sqlite::open(path, &sqlite(config))
                     .with_context(|| format!("cannot open the store {}", path.display()))?,
             )),
         };
@@ -86,6 +89,14 @@ impl CallbackServer {
         let mailbox = Mailbox::open(stored, setup).await.context("cannot read the stored callbacks")?;
         let server = Listener::new(mailbox.clone());
         Ok(Self { mailbox, url, listener, server })
+    }
+}
+
+fn sqlite(config: &Config) -> SqliteConfig {
+    SqliteConfig {
+        max_bytes: Some(config.max_size.bytes()),
+        min_free: config.min_free.map(Size::bytes),
+        ..SqliteConfig::default()
     }
 }
 

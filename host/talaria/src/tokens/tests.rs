@@ -31,7 +31,8 @@ impl Desk {
             .map(|name| {
                 let path = folder.path().join(name);
                 let token = config::read_secret(&path).unwrap();
-                config::Token { name: (*name).into(), token, stream: None, file: Some(path) }
+                let (name, limits) = ((*name).into(), config::CallerLimits::default());
+                config::Token { name, token, stream: None, limits, file: Some(path) }
             })
             .collect();
         let used = tokens.iter().map(|token| Token::new(token.name.clone(), token.token.clone()).unwrap());
