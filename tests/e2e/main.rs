@@ -45,6 +45,7 @@ mod restart;
 mod routes;
 mod secrets;
 mod send;
+mod shares;
 mod signed_card;
 mod swap;
 mod tokens;

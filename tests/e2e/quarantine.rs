@@ -13,8 +13,8 @@ async fn an_executor_that_keeps_crashing_is_quarantined() {
     site.put("echo.wasm", guest("echo"));
     let bridge = site.up();
     for executor in ["mine", "covered"] {
-        for _ in 0..5 {
-            assert!(ask(&bridge, executor, "panic now").await.contains("crashed"));
+        for number in 0..5 {
+            assert!(ask(&bridge, executor, &format!("panic {number}")).await.contains("crashed"));
         }
     }
     let said = ask(&bridge, "mine", "echo hello").await;
@@ -45,8 +45,8 @@ async fn an_executor_that_crashes_is_rolled_back_to_its_last_good_version() {
     site.put("mine.wasm", guest("probe"));
     site.put("mine.toml", "fail_mode = \"last-good\"");
     answers(&bridge, "mine", "echo hello", "hello").await;
-    for _ in 0..5 {
-        ask(&bridge, "mine", "panic now").await;
+    for number in 0..5 {
+        ask(&bridge, "mine", &format!("panic {number}")).await;
     }
     answers(&bridge, "mine", "echo hello", "echo hello").await;
     let changes = changes(&bridge, "mine").await;

@@ -19,3 +19,4 @@ mod push;
 mod readers;
 mod repeated;
 mod restart;
+mod shares;
