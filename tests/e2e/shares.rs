@@ -118,18 +118,17 @@ async fn a_caller_over_its_share_of_turns_is_told_when_to_retry() {
     let rpc = |method: &str, params: Value| {
         json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string()
     };
-    let (new, v03) = (
-        message("echo hi"),
-        json!({ "message": {
-        "kind": "message", "messageId": "m1", "role": "user", "parts": [{ "kind": "text", "text": "echo hi" }],
-    } }),
-    );
+    let new = message("echo hi");
+    let parts = json!([{ "kind": "text", "text": "echo hi" }]);
+    let v03 = json!({ "message": { "kind": "message", "messageId": "m1", "role": "user", "parts": parts } });
+    let content = json!([{ "text": "echo hi" }]);
+    let v03_rest = json!({ "message": { "messageId": "m1", "role": "ROLE_USER", "content": content } });
     for (path, version, body) in [
         ("/", "1.0", rpc("SendMessage", new.clone())),
         ("/", "1.0", rpc("SendStreamingMessage", new.clone())),
         ("/message:send", "1.0", new.to_string()),
-        ("/", "0.3", rpc("message/send", v03.clone())),
-        ("/v1/message:send", "0.3", v03.to_string()),
+        ("/", "0.3", rpc("message/send", v03)),
+        ("/v1/message:send", "0.3", v03_rest.to_string()),
     ] {
         let said = refused(&post(&bridge, 0, path, version, &body).await);
         assert!(said.contains("raise `limits.caller.turns`"), "{path} {version}: {said}");

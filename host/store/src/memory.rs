@@ -5,7 +5,7 @@
 //!
 //! The number of tasks is bounded: at the bound, the owner that has the most loses the task that ended longest ago, with
 //! its events. Tasks that have not ended are never deleted, nor those of an owner within its equal part, so a store that is
-//! full of them rejects the next one. The values of executors are bounded too, oldest first.
+//! full of them rejects the next one. The values of executors are bounded in the same way, oldest first.
 //!
 //! There is one lock, held for one map access at a time. A list looks at every task under it, which the bound on tasks
 //! bounds too: an index would cost every append what only lists need.
@@ -49,8 +49,8 @@ struct Inner {
     accepted: HashMap<(Principal, Once), TaskId>,
     contexts: contexts::Contexts,
     state: HashMap<StateKey, Arc<[u8]>>,
-    /// The keys of `state`, in the order in which they were first set.
-    state_order: VecDeque<StateKey>,
+    /// The keys of `state` by owner, in the order in which they were first set.
+    state_order: HashMap<Principal, VecDeque<StateKey>>,
 }
 
 impl Memory {
@@ -219,7 +219,10 @@ impl Store for Memory {
             }
             let gone = |key: &StateKey| left.contains(&(key.owner.clone(), key.context.clone()));
             inner.state.retain(|key, _| !gone(key));
-            inner.state_order.retain(|key| !gone(key));
+            inner.state_order.retain(|_, keys| {
+                keys.retain(|key| !gone(key));
+                !keys.is_empty()
+            });
         }
         Ok(forgotten)
     }
@@ -251,14 +254,19 @@ impl Store for Memory {
         match value {
             None => {
                 inner.state.remove(key);
-                inner.state_order.retain(|known| known != key);
+                if let Some(keys) = inner.state_order.get_mut(&key.owner) {
+                    keys.retain(|known| known != key);
+                }
             }
             Some(value) => {
                 if inner.state.insert(key.clone(), value).is_none() {
-                    inner.state_order.push_back(key.clone());
+                    inner.state_order.entry(key.owner.clone()).or_default().push_back(key.clone());
                 }
+                let most = |inner: &mut Inner| {
+                    inner.state_order.values_mut().max_by_key(|keys| keys.len())?.pop_front()
+                };
                 if inner.state.len() > self.bound
-                    && let Some(oldest) = inner.state_order.pop_front()
+                    && let Some(oldest) = most(&mut inner)
                 {
                     inner.state.remove(&oldest);
                 }

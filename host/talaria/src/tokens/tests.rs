@@ -156,7 +156,12 @@ fn a_secret_swapped_by_a_symbolic_link_is_renewed() {
 
 #[test]
 fn tokens_of_the_environment_are_not_watched() {
-    let token =
-        config::Token { name: "alice".into(), token: SecretString::from("a1"), stream: None, file: None };
+    let token = config::Token {
+        name: "alice".into(),
+        token: SecretString::from("a1"),
+        stream: None,
+        limits: config::CallerLimits::default(),
+        file: None,
+    };
     assert!(Watch::new(&[token], Auth::default()).is_none());
 }
