@@ -48,6 +48,7 @@ mod restart;
 mod routes;
 mod secrets;
 mod send;
+mod shares;
 mod signed_card;
 mod store;
 mod strangers;

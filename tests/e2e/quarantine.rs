@@ -14,8 +14,8 @@ async fn an_executor_that_keeps_crashing_is_quarantined() {
     site.put("echo.wasm", guest("echo"));
     let bridge = site.up();
     for executor in ["mine", "covered"] {
-        for _ in 0..5 {
-            assert!(ask(&bridge, executor, "panic now").await.contains("crashed"));
+        for number in 0..5 {
+            assert!(ask(&bridge, executor, &format!("panic {number}")).await.contains("crashed"));
         }
     }
     let said = ask(&bridge, "mine", "echo hello").await;

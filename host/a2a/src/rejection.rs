@@ -5,7 +5,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use talaria_turns::{FollowError, NoExecutor, PushError, SendError, StoreError, TaskId};
+use talaria_turns::{FollowError, NoExecutor, OverShare, PushError, SendError, StoreError, TaskId};
 use tracing::warn;
 
 use crate::version::Version;
@@ -64,6 +64,8 @@ const OURS: &str = "talaria";
 
 /// Turns last seconds to minutes, so an earlier retry would only add load.
 const RETRY_BUSY: u32 = 1;
+/// A full store has room again once old tasks are deleted, which happens once a minute.
+const RETRY_FULL: u32 = 60;
 /// A host that shuts down is usually back, or replaced, once it has drained.
 const RETRY_DRAINING: u32 = 5;
 
@@ -192,6 +194,13 @@ impl Rejection {
         Self { retry_after: Some(seconds), ..Self::new(ErrorKind::Busy, message) }
     }
 
+    /// A caller that has as much as its share.
+    fn over_share(over: &OverShare) -> Self {
+        // Rounded up, so that a retry at that time succeeds.
+        let seconds = over.retry_after().as_millis().div_ceil(1_000).max(1);
+        Self::busy(over.to_string(), u32::try_from(seconds).unwrap_or(u32::MAX))
+    }
+
     pub(crate) fn no_push() -> Self {
         Self::new(ErrorKind::PushNotSupported, "this server sends no push notifications")
     }
@@ -219,6 +228,7 @@ impl Rejection {
             (PushError::Unsupported, _) => Self::no_push(),
             (PushError::Refused(why), _) => Self::field("url", why),
             (PushError::TooMany(_), _) => Self::new(ErrorKind::UnsupportedOperation, error.to_string()),
+            (PushError::OverShare(over), _) => Self::over_share(over),
             (PushError::Store(error), Some(task)) => Self::lookup(task, error),
             (PushError::Store(error), None) => Self::store(error),
             (PushError::NoSuchConfig(_), _) => Self::new(ErrorKind::TaskNotFound, error.to_string()),
@@ -231,6 +241,9 @@ impl Rejection {
 
     /// A failed read or write of the store.
     pub(crate) fn store(error: &StoreError) -> Self {
+        if let StoreError::Full(_) = error {
+            return Self::busy(error.to_string(), RETRY_FULL);
+        }
         warn!(%error, "store failed a request");
         Self::new(ErrorKind::Internal, "the task could not be stored or read; the host's log says why")
     }
@@ -332,6 +345,7 @@ impl From<SendError> for Rejection {
                 Self::new(ErrorKind::ContentTypeNotSupported, message)
             }
             SendError::Busy(_) | SendError::LaneFull(_) => Self::busy(message, RETRY_BUSY),
+            SendError::OverShare(over) => Self::over_share(&over),
             SendError::Draining => Self::busy(message, RETRY_DRAINING),
             SendError::Push(error) => Self::push_config(None, &error),
             SendError::Store(error) => Self::store(&error),
@@ -368,6 +382,28 @@ mod tests {
             StatusCode::TOO_MANY_REQUESTS,
             "not a status that means a dead agent"
         );
+    }
+
+    #[test]
+    fn a_caller_over_its_share_and_a_full_store_are_told_when_to_retry() {
+        let wait = std::time::Duration::from_millis(2_400);
+        let cases = [
+            (SendError::OverShare(OverShare::Turns(3)), 1, "`limits.caller.turns`"),
+            (OverShare::Rate { limit: 9, wait }.into(), 3, "`limits.caller.turns_per_minute`"),
+            (OverShare::Tasks { tasks: 9, limit: 7 }.into(), 10, "`limits.caller.tasks`"),
+            (OverShare::Bytes { bytes: 9, limit: 7 }.into(), 10, "`limits.caller.bytes`"),
+            (
+                SendError::Push(OverShare::Webhooks { limit: 9, wait }.into()),
+                3,
+                "`limits.caller.webhooks_per_minute`",
+            ),
+            (StoreError::Full("raise `store.max_size`".into()).into(), 60, "`store.max_size`"),
+        ];
+        for (error, seconds, key) in cases {
+            let rejection = Rejection::from(error);
+            assert_eq!((rejection.kind, rejection.retry_after), (ErrorKind::Busy, Some(seconds)));
+            assert!(rejection.message.contains(key), "{}", rejection.message);
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 use talaria_egress::Access;
 use talaria_redact::ReplyRedactor;
-use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn, Workspaces};
+use talaria_turns::{Callbacks, Failure, FailureKind, Message, Outcome, Principal, Scope, Turn, Workspaces};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
@@ -58,8 +58,17 @@ pub struct Executor {
 /// The export that a turn calls. The generated bindings would look up and check all four exports for every turn.
 type Execute<'a> = TypedFunc<(&'a wit::Turn,), (Result<wit::Outcome, wit::Failure>,)>;
 
-type OnFault = dyn Fn(Fault) + Send + Sync;
-type OnSuccess = dyn Fn() + Send + Sync;
+type OnFault = dyn Fn(Fault, Option<&Sent>) + Send + Sync;
+type OnSuccess = dyn Fn(&Sent) + Send + Sync;
+
+/// The message of a turn, and who sent it.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    /// The sender.
+    pub by: Principal,
+    /// The message.
+    pub message: Arc<Message>,
+}
 
 /// A call that ended by the guest's own fault, which counts against its component. A slow upstream, a busy executor and
 /// a failure that the guest reports itself do not count.
@@ -146,16 +155,16 @@ impl Executor {
         }
     }
 
-    /// Calls `report` after every call that ended by the guest's own fault, whether or not it was a turn. It must not
-    /// block.
+    /// Calls `report` after every call that ended by the guest's own fault, with the message if the call was for one. It
+    /// must not block.
     #[must_use]
-    pub fn on_fault(self, report: impl Fn(Fault) + Send + Sync + 'static) -> Self {
+    pub fn on_fault(self, report: impl Fn(Fault, Option<&Sent>) + Send + Sync + 'static) -> Self {
         Self { on_fault: Some(Box::new(report)), ..self }
     }
 
     /// Calls `report` after every turn that ended with an outcome. It must not block.
     #[must_use]
-    pub fn on_success(self, report: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn on_success(self, report: impl Fn(&Sent) + Send + Sync + 'static) -> Self {
         Self { on_success: Some(Box::new(report)), ..self }
     }
 
@@ -217,14 +226,20 @@ impl Executor {
             Ok(result.map_err(|failure| store.data_mut().failure(failure)))
         })
         .await;
-        result.unwrap_or_else(|end| Err(self.ended(&end)))?;
+        result.unwrap_or_else(|end| Err(self.ended(&end, None)))?;
         match verdict.reason() {
             Some(reason) => Err(Failure::new(FailureKind::Upstream, reason)),
             None => Ok(()),
         }
     }
 
-    async fn run(&self, turn: Turn, scope: Scope, deadline: Instant) -> Result<Outcome, Failure> {
+    async fn run(
+        &self,
+        turn: Turn,
+        sent: &Sent,
+        scope: Scope,
+        deadline: Instant,
+    ) -> Result<Outcome, Failure> {
         let of = About::new(&turn, &self.component.engine);
         let (session, withheld) = (of.session.record(&turn), of.withheld);
         let ctx = Ctx::new(
@@ -248,14 +263,15 @@ impl Executor {
         .await;
         match result {
             Ok(Ok(outcome)) => outcome.map_err(|why| {
-                self.blame(Fault::Answer);
+                self.blame(Fault::Answer, Some(sent));
                 Failure::new(FailureKind::Internal, why)
             }),
             Ok(Err(failure)) => Err(failure),
             Err(End::Deadline { computing, .. }) => {
-                Err(self.ended(&End::Deadline { after: self.shared.limits.deadline, computing }))
+                let end = End::Deadline { after: self.shared.limits.deadline, computing };
+                Err(self.ended(&end, Some(sent)))
             }
-            Err(end) => Err(self.ended(&end)),
+            Err(end) => Err(self.ended(&end, Some(sent))),
         }
     }
 
@@ -263,17 +279,17 @@ impl Executor {
         self.component.engine.computing()
     }
 
-    pub(crate) fn blame(&self, fault: Fault) {
+    pub(crate) fn blame(&self, fault: Fault, sent: Option<&Sent>) {
         if let Some(report) = &self.on_fault {
-            report(fault);
+            report(fault, sent);
         }
     }
 
     /// Converts the end of a stopped guest into a failure for the caller. The trap itself goes to the log only.
-    pub(crate) fn ended(&self, end: &End) -> Failure {
+    pub(crate) fn ended(&self, end: &End, sent: Option<&Sent>) -> Failure {
         warn!(executor = self.shared.name, %end, "stopped a guest");
         if let Some(fault) = end.fault() {
-            self.blame(fault);
+            self.blame(fault, sent);
         }
         let (kind, message) = match end {
             End::Deadline { after, .. } => (
@@ -311,24 +327,26 @@ impl talaria_turns::Executor for Executor {
             Ok(permit) => permit,
             Err(_) => {
                 let Some(_waiting) = Waiting::begin(&self.waiting, self.shared.limits.queue) else {
-                    return Err(self.ended(&End::Full(self.shared.limits.queue)));
+                    return Err(self.ended(&End::Full(self.shared.limits.queue), None));
                 };
                 // The wait counts towards the deadline.
                 let Ok(Ok(permit)) = timeout_at(deadline, self.room.acquire()).await else {
-                    return Err(self.ended(&End::Deadline { after: limit, computing: false }));
+                    return Err(self.ended(&End::Deadline { after: limit, computing: false }, None));
                 };
                 permit
             }
         };
         // The future is large; boxing it keeps the callers' futures small.
-        let result = Box::pin(self.run(turn, scope, deadline)).await;
+        let sent = Sent::of(&turn);
+        let result = Box::pin(self.run(turn, &sent, scope, deadline)).await;
         if let (Ok(_), Some(report)) = (&result, &self.on_success) {
-            report();
+            report(&sent);
         }
         result
     }
 
     async fn cancel(&self, turn: Turn) -> Result<(), Failure> {
+        let sent = Sent::of(&turn);
         let limits = Limits { deadline: CANCEL, ..self.shared.limits };
         let of = About::new(&turn, &self.component.engine);
         let (session, withheld) = (of.session.record(&turn), of.withheld);
@@ -343,7 +361,15 @@ impl talaria_turns::Executor for Executor {
             Ok(result.map_err(|failure| store.data_mut().failure(failure)))
         }))
         .await;
-        result.unwrap_or_else(|end| Err(self.ended(&end)))
+        result.unwrap_or_else(|end| Err(self.ended(&end, Some(&sent))))
+    }
+}
+
+// === impl Sent ===
+
+impl Sent {
+    fn of(turn: &Turn) -> Self {
+        Self { by: turn.principal.clone(), message: Arc::clone(&turn.message) }
     }
 }
 

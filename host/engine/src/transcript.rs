@@ -68,11 +68,11 @@ impl Executor {
         .await;
         match result {
             Ok(Ok(page)) => page.map_err(|why| {
-                self.blame(Fault::Answer);
+                self.blame(Fault::Answer, None);
                 Failure::new(FailureKind::Internal, why)
             }),
             Ok(Err(failure)) => Err(failure),
-            Err(end) => Err(self.ended(&end)),
+            Err(end) => Err(self.ended(&end, None)),
         }
     }
 }

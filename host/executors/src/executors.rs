@@ -173,7 +173,7 @@ impl Route for Executors {
             Some((_, loaded)) => {
                 loaded.input.admit(&asked.message.parts).map_err(NoExecutor::Media)?;
                 self.routes.count(&picked.why);
-                loaded.for_turn()
+                loaded.for_turn(asked.principal)
             }
             None if picked.why == Why::Chosen => {
                 let known: Vec<_> = table.loaded().map(|(name, _)| name.as_str()).collect();

@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use serde::Serialize;
-use talaria_engine::{Component, Engine, Spec, Stage};
-use talaria_turns::{Callbacks, Failure, FailureKind, NoExecutor, Workspaces};
+use talaria_engine::{Component, Engine, Sent, Spec, Stage};
+use talaria_turns::{Callbacks, Failure, FailureKind, NoExecutor, Principal, Workspaces};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::input::InputModes;
 use super::needs;
-use super::quarantine::Faults;
+use super::quarantine::{Admission, Consequence, Faults, Recovery};
 use super::versions::Content;
 use crate::config::{Executor, ExecutorName};
 
@@ -132,14 +132,16 @@ impl Loader {
         let record = Arc::new(Record {
             name: config.name.clone(),
             readiness: RwLock::new(Readiness::Ready),
-            faults: Mutex::new(Faults::NONE),
+            faults: Mutex::new(Faults::none()),
             is_newly_quarantined: AtomicBool::new(false),
             has_completed: AtomicBool::new(false),
             is_newly_completed: AtomicBool::new(false),
             quarantined: Arc::clone(&self.quarantined),
         });
         let (faults, successes) = (Arc::clone(&record), Arc::clone(&record));
-        let executor = executor.on_fault(move |_| faults.fault()).on_success(move || successes.success());
+        let executor = executor
+            .on_fault(move |_, sent| faults.fault(sent))
+            .on_success(move |sent| successes.success(&sent.by));
         let executor = match &self.workspaces {
             Some(workspaces) => executor.in_workspace(Arc::clone(workspaces)),
             None => executor,
@@ -182,6 +184,11 @@ impl LoadedExecutor {
         self.record.faults().is_quarantined()
     }
 
+    /// The number of callers that it holds back.
+    pub fn callers_held_back(&self) -> usize {
+        self.record.faults().callers_held_back(Instant::now())
+    }
+
     /// Whether it went into quarantine since the last call of this function.
     pub(super) fn is_newly_quarantined(&self) -> bool {
         self.record.is_newly_quarantined.swap(false, Ordering::AcqRel)
@@ -202,16 +209,26 @@ impl LoadedExecutor {
         self.executor.component().digest()
     }
 
-    /// The engine's executor, to run a turn.
+    /// The engine's executor, to run a turn of this caller.
     ///
     /// # Errors
-    /// [`NoExecutor::OutOfService`] while it is in quarantine.
-    pub(super) fn for_turn(&self) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
-        if !self.is_quarantined() {
-            return Ok(Arc::clone(&self.executor) as _);
-        }
+    /// [`NoExecutor::OutOfService`] while it is in quarantine, or while the caller is held back.
+    pub(super) fn for_turn(
+        &self,
+        caller: &Principal,
+    ) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
         let name = self.config.name.as_str();
-        let message = format!("the executor `{name}` crashed again and again and is out of service for now");
+        let message = match self.record.faults().admits(caller, Instant::now()) {
+            Admission::Yes => return Ok(Arc::clone(&self.executor) as _),
+            Admission::Quarantined => {
+                format!("the executor `{name}` crashed again and again and is out of service for now")
+            }
+            Admission::HeldBack(left) => format!(
+                "the executor `{name}` crashed on the last messages of this caller and takes no more of them \
+                 for {} s",
+                left.as_secs() + 1
+            ),
+        };
         let failure = Failure { retryable: true, ..Failure::new(FailureKind::Busy, message) };
         Err(NoExecutor::OutOfService { executor: name.into(), failure })
     }
@@ -232,7 +249,7 @@ impl LoadedExecutor {
     /// Reports a fault, for tests of what follows from it.
     #[cfg(test)]
     pub(crate) fn crash(&self) {
-        self.record.fault();
+        self.record.fault(None);
     }
 
     /// Probes it again. A version in quarantine is left alone until its pause is over.
@@ -265,20 +282,33 @@ impl Record {
     }
 
     /// Records a call that ended by the executor's own fault.
-    fn fault(&self) {
-        let pause = self.faults().fault(Instant::now());
-        if let Some(pause) = pause {
-            self.set_readiness(Readiness::quarantined(pause));
-            self.has_completed.store(false, Ordering::Release);
-            self.is_newly_quarantined.store(true, Ordering::Release);
-            self.quarantined.notify_one();
+    fn fault(&self, sent: Option<&Sent>) {
+        let consequence = self.faults().fault(sent, Instant::now());
+        match consequence {
+            Consequence::Nothing => {}
+            Consequence::HeldBack(pause) => {
+                let caller = sent.and_then(|sent| sent.by.name()).unwrap_or_default();
+                let executor = self.name.as_str();
+                warn!(executor, caller, ?pause, "caller held back: its messages crashed the executor");
+            }
+            Consequence::Quarantine(pause) => {
+                self.set_readiness(Readiness::quarantined(pause));
+                self.has_completed.store(false, Ordering::Release);
+                self.is_newly_quarantined.store(true, Ordering::Release);
+                self.quarantined.notify_one();
+            }
         }
     }
 
     /// Records a successful turn.
-    fn success(&self) {
-        if self.faults().success() {
-            info!(executor = self.name.as_str(), "executor passed its trial after quarantine");
+    fn success(&self, caller: &Principal) {
+        let recovery = self.faults().success(caller, Instant::now());
+        match recovery {
+            Recovery::Nothing => {}
+            Recovery::Trial => {
+                info!(executor = self.name.as_str(), "executor passed its trial after quarantine");
+            }
+            Recovery::Quarantine => self.set_readiness(Readiness::Ready),
         }
         // A turn that began before a quarantine does not count. Read first: every turn comes here.
         if !self.has_completed.load(Ordering::Acquire) && !self.faults().is_quarantined() {

@@ -13,9 +13,11 @@
 //! | `talaria_messages_routed_total` | `route` | messages by what chose their executor: a rule, `chosen`, `continued` or `default` |
 //! | `talaria_executor_ready` | `executor` | 1 if the last probe succeeded, else 0 |
 //! | `talaria_executor_quarantined` | `executor` | 1 while it takes no turns because of repeated crashes, else 0 |
+//! | `talaria_executor_callers_held_back` | `executor` | callers whose turns it does not take because their messages crashed it |
 //! | `talaria_executor_stood_in_for` | `executor` | 1 while its fallback takes its turns, else 0 |
 //! | `talaria_mailbox_turns` | `state` | turns that wait for a callback, wait for their chat, ended without one, or got one late |
 //! | `talaria_mailbox_letters_bytes` | | bytes of the stored callbacks |
+//! | `talaria_store_size_bytes` | | size of the store without free pages, at most `store.max_size` |
 //!
 //! Labels are closed sets: enumerations, and the names of configured executors and rules. No text of a caller becomes a label.
 //!
@@ -94,6 +96,18 @@ pub enum Refusal {
     Conversation,
     /// The host is shutting down.
     Draining,
+    /// Too many turns of one caller.
+    CallerTurns,
+    /// Too many messages of one caller within a minute.
+    CallerRate,
+    /// Too many tasks of one caller are stored.
+    CallerTasks,
+    /// Too many bytes of one caller are stored.
+    CallerBytes,
+    /// Too many webhooks of one caller within a minute.
+    CallerWebhooks,
+    /// The store is full.
+    StoreFull,
     /// A page of another site sent it, or it uses a name that is not this server's.
     Foreign,
 }
@@ -128,6 +142,8 @@ pub struct Readings {
     pub mailbox: Vec<(Mail, usize)>,
     /// Bytes of the callbacks that it stores.
     pub mailbox_bytes: usize,
+    /// The size of the store, in bytes.
+    pub store_bytes: u64,
 }
 
 /// The state of an executor.
@@ -141,6 +157,8 @@ pub struct OneExecutor {
     pub is_quarantined: bool,
     /// Whether its fallback takes its turns.
     pub is_stood_in_for: bool,
+    /// The callers whose turns it does not take because their messages crashed it.
+    pub callers_held_back: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -260,6 +278,14 @@ impl Collector for Live {
                 ConstGauge::new(i64::from(is(executor))).encode(metric.encode_family(&labels)?)?;
             }
         }
+        let help = "Callers whose turns it does not take because their messages crashed it";
+        let mut metric =
+            encoder.encode_descriptor("executor_callers_held_back", help, None, MetricType::Gauge)?;
+        for executor in &now.executors {
+            let labels = [("executor", executor.name.as_str())];
+            let count = i64::try_from(executor.callers_held_back).unwrap_or(i64::MAX);
+            ConstGauge::new(count).encode(metric.encode_family(&labels)?)?;
+        }
         let help = "Messages, by what chose their executor";
         let mut metric = encoder.encode_descriptor("messages_routed", help, None, MetricType::Counter)?;
         for (route, count) in &now.routed {
@@ -277,6 +303,9 @@ impl Collector for Live {
         let metric =
             encoder.encode_descriptor("mailbox_letters", help, Some(&Unit::Bytes), MetricType::Gauge)?;
         ConstGauge::new(i64::try_from(now.mailbox_bytes).unwrap_or(i64::MAX)).encode(metric)?;
+        let help = "Size of the store without free pages";
+        let metric = encoder.encode_descriptor("store_size", help, Some(&Unit::Bytes), MetricType::Gauge)?;
+        ConstGauge::new(i64::try_from(now.store_bytes).unwrap_or(i64::MAX)).encode(metric)?;
         Ok(())
     }
 }
@@ -339,6 +368,12 @@ impl From<Refusal> for &'static str {
             Refusal::Turns => "turns",
             Refusal::Conversation => "conversation",
             Refusal::Draining => "draining",
+            Refusal::CallerTurns => "caller-turns",
+            Refusal::CallerRate => "caller-rate",
+            Refusal::CallerTasks => "caller-tasks",
+            Refusal::CallerBytes => "caller-bytes",
+            Refusal::CallerWebhooks => "caller-webhooks",
+            Refusal::StoreFull => "store-full",
             Refusal::Foreign => "foreign",
         }
     }
@@ -373,6 +408,12 @@ mod tests {
                 (Refusal::Turns, 5),
                 (Refusal::Conversation, 1),
                 (Refusal::Draining, 0),
+                (Refusal::CallerTurns, 2),
+                (Refusal::CallerRate, 0),
+                (Refusal::CallerTasks, 0),
+                (Refusal::CallerBytes, 0),
+                (Refusal::CallerWebhooks, 0),
+                (Refusal::StoreFull, 1),
                 (Refusal::Foreign, 2),
             ],
             executors: vec![
@@ -381,12 +422,14 @@ mod tests {
                     name: "quote\"\n".into(),
                     is_quarantined: true,
                     is_stood_in_for: true,
+                    callers_held_back: 2,
                     ..OneExecutor::default()
                 },
             ],
             routed: vec![("papers".into(), 4), ("default".into(), 1)],
             mailbox: vec![(Mail::Waiting, 4), (Mail::InLine, 0), (Mail::Unanswered, 2), (Mail::Late, 1)],
             mailbox_bytes: 70,
+            store_bytes: 4096,
         });
         insta::assert_snapshot!(sorted(&metrics.text()));
     }

@@ -31,3 +31,23 @@ fn append_of(number: u64) -> u64 {
 
 /// The bits of a number for the index within an append.
 const PLACES: u32 = 16;
+
+/// Says that a store has reached its largest size.
+fn full(size: u64, max: u64) -> String {
+    let (size, max) = (size_text(size), size_text(max));
+    format!(
+        "it holds {size} of at most {max}, and the rest is for turns under way; raise `store.max_size` or lower \
+         `store.keep_for`"
+    )
+}
+
+/// Prints a size for people, such as `9.5 GiB`.
+fn size_text(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        0..0x10_0000 => (1 << 10, "KiB"),
+        0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
+        _ => (1 << 30, "GiB"),
+    };
+    let tenths = u128::from(bytes) * 10 / unit;
+    format!("{}.{} {name}", tenths / 10, tenths % 10)
+}

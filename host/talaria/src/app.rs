@@ -225,8 +225,12 @@ impl App {
         }
         tracker.spawn(Arc::clone(&executors).tend(config.executors.probe_every, shutdown.clone()));
         self.admin.show(self.health, turns.clone(), Arc::clone(&executors), mailbox.clone());
-        let keep = usize::try_from(config.limits.tasks.get())?;
-        tracker.spawn(upkeep::delete_old(store, config.keep_for, keep, shutdown.clone()));
+        let keep = upkeep::Keep {
+            keep_for: config.keep_for,
+            tasks: usize::try_from(config.limits.tasks.get())?,
+            shares: Arc::new(config.shares()),
+        };
+        tracker.spawn(upkeep::delete_old(store, turns.clone(), keep, shutdown.clone()));
         let stuck_after = config.limits.stuck_after.get();
         tracker.spawn(upkeep::fail_stuck(turns.clone(), stuck_after, shutdown.clone()));
         let (registry, url) = (card.registry(), config.a2a.public_url(self.listener.local_addr()?));

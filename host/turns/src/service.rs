@@ -2,8 +2,8 @@
 //!
 //! [`Turns::send`] returns when the message is in the store and its turn is scheduled. If the client disconnects after
 //! that, the turn carries on: it runs in a tracked task, not in the request. Bounds: the turns that wait or run
-//! ([`Limits::turns`]), those of one context ([`Limits::lane`]), the executor's own deadline, and [`Turns::drain`] at the
-//! end.
+//! ([`Limits::turns`]), those of one context ([`Limits::lane`]), the share of each caller ([`Shares`]), the executor's own
+//! deadline, and [`Turns::drain`] at the end.
 //!
 //! The turns of one context run one after the other. A message to a task that is working waits for its turn, and the task
 //! does not end before that message is answered. A message to a task that asks goes to the turn that asked. A message that
@@ -20,7 +20,7 @@ mod run;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -31,6 +31,7 @@ use crate::model::{ContextId, Message, Metadata, Principal, TaskId};
 use crate::observer::TurnObserver;
 use crate::push::{PushConfig, PushDispatcher, PushLimits, PushSender};
 use crate::rejections::{self, Refused};
+use crate::shares::{Callers, Shares, TurnShare};
 use crate::store::{Page, Query, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
 
@@ -96,10 +97,17 @@ struct Inner {
     lanes: Lanes,
     limits: Limits,
     room: Arc<Semaphore>,
+    callers: Arc<Callers>,
     rejections: rejections::Counter,
     observers: Arc<[Arc<dyn TurnObserver>]>,
     tracker: TaskTracker,
     stop: CancellationToken,
+}
+
+/// The room that a turn takes until it ends.
+struct Room {
+    _turn: OwnedSemaphorePermit,
+    _share: TurnShare,
 }
 
 /// Builds a [`Turns`] service.
@@ -107,7 +115,8 @@ pub struct TurnsBuilder {
     store: Arc<dyn Store>,
     route: Arc<dyn Route>,
     limits: Limits,
-    dispatcher: Option<Arc<PushDispatcher>>,
+    shares: Shares,
+    push: Option<(Arc<dyn PushSender>, PushLimits)>,
     observers: Vec<Arc<dyn TurnObserver>>,
 }
 
@@ -133,7 +142,14 @@ impl TurnsBuilder {
     /// Sends push notifications through this sender.
     #[must_use]
     pub fn push_sender(mut self, sender: Arc<dyn PushSender>, limits: PushLimits) -> Self {
-        self.dispatcher = Some(Arc::new(PushDispatcher::new(Arc::clone(&self.store), sender, limits)));
+        self.push = Some((sender, limits));
+        self
+    }
+
+    /// Gives callers these shares. Without this, callers have no limits of their own.
+    #[must_use]
+    pub fn shares(mut self, shares: Shares) -> Self {
+        self.shares = shares;
         self
     }
 
@@ -147,10 +163,16 @@ impl TurnsBuilder {
     /// Builds the service.
     #[must_use]
     pub fn build(self) -> Turns {
-        let Self { store, route, limits, dispatcher, observers } = self;
+        let Self { store, route, limits, shares, push, observers } = self;
+        let deliveries = push.as_ref().map_or(1, |(_, limits)| limits.at_once);
+        let callers = Arc::new(Callers::new(&shares, deliveries));
+        let dispatcher = push.map(|(sender, limits)| {
+            Arc::new(PushDispatcher::new(Arc::clone(&store), sender, limits, Arc::clone(&callers)))
+        });
         Turns(Arc::new(Inner {
             tasks: LiveTasks::new(Arc::clone(&store)),
             dispatcher,
+            callers,
             lanes: Lanes::new(limits.lane),
             store,
             route,
@@ -194,7 +216,7 @@ impl Turns {
     /// Begins to build a service with push notifications or observers.
     #[must_use]
     pub fn builder(store: Arc<dyn Store>, route: Arc<dyn Route>, limits: Limits) -> TurnsBuilder {
-        TurnsBuilder { store, route, limits, dispatcher: None, observers: Vec::new() }
+        TurnsBuilder { store, route, limits, shares: Shares::default(), push: None, observers: Vec::new() }
     }
 
     /// Accepts a message: when this returns, the message is in the store and its turn is scheduled.
@@ -210,11 +232,13 @@ impl Turns {
         if inner.stop.is_cancelled() || inner.tracker.is_closed() {
             return Err(SendError::Draining);
         }
+        let share = inner.take_share(&incoming.principal).await?;
+        let room = Arc::clone(&inner.room).try_acquire_owned();
+        let room = room.map_err(|_| SendError::Busy(inner.limits.turns))?;
+        let room = Room { _turn: room, _share: share };
         if let Some(config) = &incoming.push {
-            inner.admit(config).await.map_err(SendError::Push)?;
+            inner.admit(&incoming.principal, config).await.map_err(SendError::Push)?;
         }
-        let room =
-            Arc::clone(&inner.room).try_acquire_owned().map_err(|_| SendError::Busy(inner.limits.turns))?;
         // One tracked task stores and executes the message. If the client disconnects between the two, the turn still
         // runs.
         let (accept, accepted) = oneshot::channel();
@@ -310,6 +334,11 @@ impl Turns {
         self.0.rejections.read()
     }
 
+    /// Returns when a caller has more in the store than its share, which [`Store::forget`] can change. One task may wait.
+    pub async fn wait_for_excess(&self) {
+        self.0.callers.wait_for_excess().await;
+    }
+
     /// Takes no more turns and waits for the running ones; fails those that have not ended after `grace`. Returns how
     /// many it failed.
     pub async fn drain(&self, grace: Duration) -> usize {
@@ -331,6 +360,17 @@ impl Turns {
 // === impl Inner ===
 
 impl Inner {
+    /// Takes a place for a turn of this caller, if its share has room.
+    async fn take_share(&self, owner: &Principal) -> Result<TurnShare, SendError> {
+        let caller = self.callers.of(owner);
+        let share = caller.begin_turn()?;
+        let limits = caller.limits();
+        if limits.tasks.is_some() || limits.bytes.is_some() {
+            self.callers.check_kept(limits, self.store.kept(owner).await?)?;
+        }
+        Ok(share)
+    }
+
     async fn live(&self, owner: &Principal, task: &TaskId) -> Result<Arc<LiveTask>, StoreError> {
         let key = TaskKey { owner: owner.clone(), task: task.clone() };
         self.tasks.get(&key).await?.ok_or(StoreError::NotFound)

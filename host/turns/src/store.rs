@@ -17,6 +17,7 @@ use crate::model::{ContextId, Message, Principal, PushConfigId, TaskId, Timestam
 use crate::once::Once;
 use crate::push::{GivenUp, PushConfig, StoredPushConfig};
 use crate::recall::Recall;
+use crate::retention::{Kept, Retention};
 use crate::task::{Event, IllegalMove, State, Task};
 
 /// The key of a task.
@@ -147,7 +148,7 @@ pub enum StoreError {
     /// The state of the task does not allow the event.
     #[error(transparent)]
     Illegal(#[from] IllegalMove),
-    /// The store is full, and there is nothing that it may delete.
+    /// The store is full and takes no new messages; turns under way can still end.
     #[error("the store is full: {0}")]
     Full(String),
     /// The store does not work.
@@ -165,6 +166,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// With `once`, the write succeeds only if no task of this owner accepted the same message before; otherwise
     /// [`StoreError::Sent`] names that task. Of several concurrent writes with the same message, one succeeds.
+    ///
+    /// A full store rejects a new task and a message to a task with [`StoreError::Full`], and takes other events.
     async fn write(
         &self,
         key: &TaskKey,
@@ -208,10 +211,16 @@ pub trait Store: Send + Sync + 'static {
     /// Lists the tasks of all owners that have not ended and whose status is older than `before`.
     async fn stuck(&self, before: Timestamp) -> Result<Vec<TaskKey>, StoreError>;
 
-    /// Deletes the tasks that ended before `before`, and all but the newest `keep` that ended, with their push
-    /// configurations. The values of executors are deleted with the last task of a context. Returns how many tasks were
-    /// deleted.
-    async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError>;
+    /// Deletes the finished tasks that are not kept, with their push configurations. The values of executors are deleted
+    /// with the last task of a context. Returns how many tasks were deleted.
+    async fn forget(&self, retention: &Retention) -> Result<usize, StoreError>;
+
+    /// Returns what the store holds for an owner. Called for every message of a caller that has a share of the store, so
+    /// it must be cheap; a store that several hosts share may return a number that is some seconds old.
+    async fn kept(&self, owner: &Principal) -> Result<Kept, StoreError>;
+
+    /// Returns the size of the store in bytes, as last measured. For metrics; does not block.
+    fn size(&self) -> u64;
 
     /// Returns a value of an executor.
     async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError>;

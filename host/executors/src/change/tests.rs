@@ -20,7 +20,7 @@ use crate::config::{
 use crate::executors::Services;
 use crate::loaded::Readiness;
 use crate::operator::{NotChanged, Upload};
-use crate::quarantine::FAULTS_UNTIL_QUARANTINE;
+use crate::quarantine::FAULTS;
 
 /// One step in the life of the executor `mine`. A version is told from another by its number.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ enum Step {
     /// The version in service completes a turn.
     Complete,
     /// Crashes the version in service this many times.
-    Crash(u32),
+    Crash(usize),
     /// The operator's changes.
     Reload,
     Rollback,
@@ -349,7 +349,7 @@ async fn faults_in_a_row_put_a_version_into_quarantine() {
     let steps = [
         (Write(1, Fine), "", "absent"),
         (Look, "", "1"),
-        (Crash(FAULTS_UNTIL_QUARANTINE - 1), "", "1"),
+        (Crash(FAULTS - 1), "", "1"),
         (Crash(1), "", "1 quarantined"),
         (Crash(1), "", "1 quarantined"),
         (Write(2, Fine), "", "1 quarantined"),
@@ -366,7 +366,7 @@ async fn a_quarantine_goes_back_to_the_last_version_that_completed_turns_and_sta
         (Complete, "", "1"),
         (Write(2, Fine), "", "1"),
         (Look, "", "2"),
-        (Crash(FAULTS_UNTIL_QUARANTINE), "", "1"),
+        (Crash(FAULTS), "", "1"),
         (Look, "", "1"),
         (Restart, "", "1"),
     ];

@@ -6,8 +6,8 @@
 //! may be lost, but never the file or anything older: it opens as it was at an earlier commit. [`Synchronous::Full`] forces
 //! every commit to the disk, which costs one wait for each group of writes.
 //!
-//! **Bounds.** The queues of writes and of reads, the busy timeout, the size of the file if [`Config::max_bytes`] is set,
-//! and the tasks that [`Store::forget`] keeps. The pages of deleted tasks stay in the file for the next ones: a file that
+//! **Bounds.** The queues of writes and of reads, the busy timeout, the size of the file if [`Config::max_bytes`] is set
+//! and the free space on its disk ([`ledger`]), and the tasks that [`Store::forget`] keeps. The pages of deleted tasks stay in the file for the next ones: a file that
 //! shrank would only grow again, and a vacuum would block the writer.
 //!
 //! **Failure.** A full disk and a locked, read-only or damaged file give [`StoreError::Unavailable`] with the reason. The
@@ -25,6 +25,7 @@ mod copy;
 mod fault;
 #[cfg(fuzzing)]
 pub mod fuzz;
+mod ledger;
 mod lock;
 mod queue;
 mod read;
@@ -48,14 +49,16 @@ use async_trait::async_trait;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use talaria_turns::{
-    Begin, Entry, Event, GivenUp, Logged, Message, Once, Onto, Page, Principal, PushConfig, PushConfigId,
-    Query, Recall, StateKey, Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
+    Begin, Entry, Event, GivenUp, Kept, Logged, Message, Once, Onto, Page, Principal, PushConfig,
+    PushConfigId, Query, Recall, Retention, StateKey, Store, StoreError, StoredPushConfig, Task, TaskId,
+    TaskKey, Timestamp,
 };
 
 pub use self::check::{Checked, check, try_write};
 use self::checkpoint::{Checkpoints, Log};
 pub use self::copy::{Copied, CopyError, Progress, Restored, backup, restore};
 pub use self::fault::OpenError;
+use self::ledger::Ledger;
 pub use self::lock::Owner;
 use self::lock::StoreLock;
 use self::reader::Readers;
@@ -83,8 +86,11 @@ pub struct Config {
     pub readers: usize,
     /// The reads, and the writes, that may wait.
     pub queue: usize,
-    /// The largest size of the file; `None` leaves it to the disk.
+    /// The largest size of the file; `None` leaves it to the disk. New messages are rejected when an eighth of it is left,
+    /// which is for the turns under way.
     pub max_bytes: Option<u64>,
+    /// The free space on the disk below which new messages are rejected; `None` is 256 MiB, on small disks 5 % of them.
+    pub min_free: Option<u64>,
     /// The address that the host serves, for another process that finds the file in use.
     pub address: Option<String>,
 }
@@ -105,6 +111,7 @@ pub enum Synchronous {
 pub struct Sqlite {
     /// The tasks of which a snapshot is being taken.
     snapshots: Arc<Mutex<HashSet<TaskKey>>>,
+    ledger: Arc<Ledger>,
     // Dropped in this order: first the readers, then the writer, because only a connection that may write can merge the
     // log into the file when it is the last to close.
     readers: Readers,
@@ -127,6 +134,7 @@ impl Default for Config {
             readers: 2,
             queue: 1024,
             max_bytes: None,
+            min_free: None,
             address: None,
         }
     }
@@ -154,7 +162,8 @@ impl Sqlite {
         let looking_up = vec![open_reading(path, config).map_err(failed)?];
         let (look_ups, more) = Readers::start("look-up", looking_up, LOOK_UPS_AT_ONCE, config, path)?;
         reading.extend(more);
-        let (writer, writing) = Writer::start(writing, path, config)?;
+        let ledger = Arc::new(Ledger::read(&writing).map_err(failed)?);
+        let (writer, writing) = Writer::start(writing, path, config, Arc::clone(&ledger))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let log = connect(path, flags, config).and_then(|log| Log::new(log, path, LOG_BYTES.into()));
         let (log, merging) = Checkpoints::start(log.map_err(failed)?)?;
@@ -162,6 +171,7 @@ impl Sqlite {
         let snapshots = Arc::default();
         Ok(Self {
             snapshots,
+            ledger,
             readers,
             look_ups,
             _reading: reading,
@@ -331,18 +341,38 @@ impl Store for Sqlite {
         self.readers.read(move |connection| read::stuck(connection, before)).await
     }
 
-    async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError> {
-        let find = move |connection: &Connection| read::newest_to_forget(connection, before, keep);
-        let Some(newest) = self.readers.read(find).await? else { return Ok(0) };
+    async fn forget(&self, retention: &Retention) -> Result<usize, StoreError> {
+        let owners = self.ledger.owners();
         let mut forgotten = 0;
-        // Several small writes, so that other writes are not delayed.
-        loop {
-            let count = self.writer.write(Write::Forget { newest: newest.clone() }).await?;
-            forgotten += usize::try_from(count).unwrap_or(usize::MAX);
-            if count == 0 {
-                return Ok(forgotten);
+        for ((owner, kept), keep) in owners.iter().zip(retention.finished(&owners)) {
+            let most = retention.shares.of(owner).bytes.unwrap_or(u64::MAX);
+            let cut = read::Cut {
+                owner: owner.clone(),
+                since: retention.since,
+                keep: (keep < kept.finished).then_some(keep),
+                excess: kept.bytes.saturating_sub(most),
+            };
+            let find = move |connection: &Connection| read::newest_to_forget(connection, &cut);
+            let Some(newest) = self.readers.read(find).await? else { continue };
+            // Several small writes, so that other writes are not delayed.
+            loop {
+                let (owner, newest) = (owner.clone(), newest.clone());
+                let count = self.writer.write(Write::Forget { owner, newest }).await?;
+                forgotten += usize::try_from(count).unwrap_or(usize::MAX);
+                if count == 0 {
+                    break;
+                }
             }
         }
+        Ok(forgotten)
+    }
+
+    async fn kept(&self, owner: &Principal) -> Result<Kept, StoreError> {
+        Ok(self.ledger.kept(owner))
+    }
+
+    fn size(&self) -> u64 {
+        self.ledger.size()
     }
 
     async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError> {

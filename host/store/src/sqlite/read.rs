@@ -248,28 +248,54 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Vec<TaskKey>, Fault>
     Ok(keys)
 }
 
-/// Returns the newest task to delete; all that ended before it are deleted too.
-pub(super) fn newest_to_forget(
-    connection: &Connection,
-    before: Timestamp,
-    keep: usize,
-) -> Result<Option<Ended>, Fault> {
-    let ended = |row: &Row<'_>| Ok(Ended { at: row.get(0)?, id: row.get(1)?, owner: row.get(2)? });
+/// Which finished tasks of an owner are deleted, oldest first.
+pub(super) struct Cut {
+    pub(super) owner: Principal,
+    /// Those that ended before this.
+    pub(super) since: Timestamp,
+    /// All but the newest of this number.
+    pub(super) keep: Option<usize>,
+    /// As many as hold this number of bytes.
+    pub(super) excess: u64,
+}
+
+/// Returns the newest task of the owner to delete; all that ended before it are deleted too.
+pub(super) fn newest_to_forget(connection: &Connection, cut: &Cut) -> Result<Option<Ended>, Fault> {
+    let owner = cut.owner.name().unwrap_or_default();
+    let ended = |row: &Row<'_>| Ok(Ended { at: row.get(0)?, id: row.get(1)? });
     let by_age = connection
         .prepare_cached(
-            "SELECT ended_at, id, owner FROM tasks WHERE ended_at < ?1
-             ORDER BY ended_at DESC, id DESC, owner DESC LIMIT 1",
+            "SELECT ended_at, id FROM tasks WHERE owner = ?1 AND ended_at < ?2
+             ORDER BY ended_at DESC, id DESC LIMIT 1",
         )?
-        .query_row([millis(before)], ended)
+        .query_row(params![owner, millis(cut.since)], ended)
         .optional()?;
-    let by_count = connection
-        .prepare_cached(
-            "SELECT ended_at, id, owner FROM tasks WHERE ended_at IS NOT NULL
-             ORDER BY ended_at DESC, id DESC, owner DESC LIMIT 1 OFFSET ?1",
-        )?
-        .query_row([integer(keep as u64)], ended)
-        .optional()?;
-    Ok(by_age.into_iter().chain(by_count).max())
+    let by_count = match cut.keep {
+        Some(keep) => connection
+            .prepare_cached(
+                "SELECT ended_at, id FROM tasks WHERE owner = ?1 AND ended_at IS NOT NULL
+                 ORDER BY ended_at DESC, id DESC LIMIT 1 OFFSET ?2",
+            )?
+            .query_row(params![owner, integer(keep as u64)], ended)
+            .optional()?,
+        None => None,
+    };
+    let mut by_bytes = None;
+    if cut.excess > 0 {
+        let mut select = connection.prepare_cached(
+            "SELECT ended_at, id, bytes FROM tasks WHERE owner = ?1 AND ended_at IS NOT NULL
+             ORDER BY ended_at, id",
+        )?;
+        let mut rows = select.query([owner])?;
+        let mut freed = 0;
+        while freed < cut.excess
+            && let Some(row) = rows.next()?
+        {
+            freed += natural(row.get(2)?);
+            by_bytes = Some(ended(row)?);
+        }
+    }
+    Ok([by_age, by_count, by_bytes].into_iter().flatten().max())
 }
 
 pub(super) fn stuck(connection: &Connection, before: Timestamp) -> Result<Vec<TaskKey>, Fault> {

@@ -72,6 +72,7 @@ impl Health {
             is_ready: loaded.is_ready(),
             is_quarantined: loaded.is_quarantined(),
             is_stood_in_for: table.stand_in(name).is_some_and(|(other, _)| other != name),
+            callers_held_back: loaded.callers_held_back(),
         };
         table.loaded().map(one).collect()
     }

@@ -17,7 +17,7 @@ use talaria_turns::{CallbackStore, Callbacks, Store};
 use tokio::net::TcpListener;
 
 use super::callback_token;
-use crate::config::{Callback, Config, StoreUrl};
+use crate::config::{Callback, Config, Size, StoreUrl};
 use crate::{output, workspace};
 
 /// The store, and what reads it.
@@ -45,10 +45,12 @@ impl Opened {
         sqlite: &OnceLock<Arc<Sqlite>>,
     ) -> anyhow::Result<Self> {
         let (store, stored): (Arc<dyn Store>, Arc<dyn CallbackStore>) = match &config.store {
-            StoreUrl::Memory => both(Arc::new(Memory::new(usize::try_from(config.limits.tasks.get())?))),
+            StoreUrl::Memory => {
+                let store = Memory::new(usize::try_from(config.limits.tasks.get())?);
+                both(Arc::new(store.with_max_bytes(config.max_size.bytes())))
+            }
             StoreUrl::Sqlite(path) => {
-                let setup = SqliteConfig { address: Some(address.to_string()), ..SqliteConfig::default() };
-                let store = Sqlite::open(path, &setup)
+                let store = Sqlite::open(path, &sqlite_config(config, address))
                     .with_context(|| format!("cannot open the store {}", path.display()))?;
                 both(Arc::clone(sqlite.get_or_init(|| Arc::new(store))))
             }
@@ -105,6 +107,15 @@ impl CallbackServer {
         let mailbox = Mailbox::open(stored, setup).await.context("cannot read the stored callbacks")?;
         let server = Listener::new(mailbox.clone());
         Ok(Self { mailbox, url, listener, server })
+    }
+}
+
+fn sqlite_config(config: &Config, address: SocketAddr) -> SqliteConfig {
+    SqliteConfig {
+        address: Some(address.to_string()),
+        max_bytes: Some(config.max_size.bytes()),
+        min_free: config.min_free.map(Size::bytes),
+        ..SqliteConfig::default()
     }
 }
 

@@ -46,6 +46,7 @@ impl App {
         let (sender, delivery) = pushing(&config, metrics.clone());
         let mut turns = Turns::builder(Arc::clone(&store), Arc::clone(&executors) as Arc<dyn Route>, limits)
             .push_sender(sender, delivery)
+            .shares(config.shares())
             .observer(Arc::new(TurnMetrics(metrics.clone())));
         if let Some(workspace) = &workspace {
             turns = turns.observer(Arc::clone(&workspace.activity) as _);
@@ -65,8 +66,11 @@ impl App {
         }
         let mailbox = callbacks.as_ref().map(|callbacks| callbacks.mailbox.clone());
         let (counts, counted, routes) = (server.counts(), turns.clone(), Arc::clone(executors.routes()));
-        let (watched, mail) = (Arc::clone(&health), mailbox.clone());
-        metrics.watch(move || readings(&counted, &counts, &watched, &routes, mail.as_ref()));
+        let (watched, mail, stored) = (Arc::clone(&health), mailbox.clone(), Arc::clone(&store));
+        metrics.watch(move || Readings {
+            store_bytes: stored.size(),
+            ..readings(&counted, &counts, &watched, &routes, mail.as_ref())
+        });
         let mut banner = Banner::new(&config, address, &executors.table(), admin_url, demo_gateway);
         banner.callback = callbacks.as_ref().map(|callbacks| callbacks.url.clone());
         Ok(Self {
@@ -107,6 +111,12 @@ fn readings(
             (Refusal::Turns, refused.busy),
             (Refusal::Conversation, refused.lane_full),
             (Refusal::Draining, refused.draining),
+            (Refusal::CallerTurns, refused.caller_turns),
+            (Refusal::CallerRate, refused.caller_rate),
+            (Refusal::CallerTasks, refused.caller_tasks),
+            (Refusal::CallerBytes, refused.caller_bytes),
+            (Refusal::CallerWebhooks, refused.caller_webhooks),
+            (Refusal::StoreFull, refused.store_full),
             (Refusal::Foreign, server.requests_refused()),
         ],
         executors: health.executors(),
@@ -118,6 +128,7 @@ fn readings(
             (Mail::Late, mail.late),
         ],
         mailbox_bytes: mail.bytes,
+        ..Readings::default()
     }
 }
 

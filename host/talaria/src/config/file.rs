@@ -9,6 +9,7 @@
 
 mod a2a;
 mod callback;
+mod caller;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,10 +24,11 @@ use talaria_executors::config::{ExecutorSection, RouteRule};
 
 use super::oci::Oci;
 use super::value::StoreUrl;
-use talaria_config::{Period, SecretRef, count};
+use talaria_config::{Period, SecretRef, Size, count};
 
 pub(crate) use a2a::{A2a, Auth, Card, Extension, Signing, Skill};
 pub(crate) use callback::{Callback, PlainCallback};
+pub(crate) use caller::CallerLimits;
 
 /// The whole file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -142,6 +144,18 @@ pub(crate) struct Store {
     ///
     /// Example: `keep_for = "30days"`
     pub(crate) keep_for: Period,
+    /// The largest size of the store. New messages are rejected when an eighth of it is left, which is for the turns under
+    /// way.
+    ///
+    /// Example: `max_size = "50GiB"`
+    pub(crate) max_size: Size,
+    /// The free space on the disk of `sqlite:PATH` below which new messages are rejected.
+    ///
+    /// Default: `256MiB`, on small disks 5 % of the disk
+    ///
+    /// Example: `min_free = "2GiB"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) min_free: Option<Size>,
 }
 
 /// `[executors]`
@@ -210,7 +224,8 @@ pub(crate) struct Limits {
     ///
     /// Example: `turns = 200`
     pub(crate) turns: NonZeroU32,
-    /// The number of tasks that are stored. The oldest finished tasks are deleted first.
+    /// The number of tasks that are stored. Beyond it, the caller that has the most loses its oldest finished tasks; a caller
+    /// that has no more than an equal part loses none.
     ///
     /// Example: `tasks = 50_000`
     pub(crate) tasks: NonZeroU32,
@@ -224,6 +239,9 @@ pub(crate) struct Limits {
     ///
     /// Example: `grace = "5min"`
     pub(crate) grace: Period,
+    /// How much one caller may take, so that the others find room. What is set here applies to every caller but the
+    /// workspace's platform; callers without a name share it. The defaults apply only if several callers have names.
+    pub(crate) caller: CallerLimits,
 }
 
 /// `[redact]`
@@ -277,7 +295,12 @@ impl Default for Admin {
 
 impl Default for Store {
     fn default() -> Self {
-        Self { url: None, keep_for: Period::secs(7 * 24 * 3_600) }
+        Self {
+            url: None,
+            keep_for: Period::secs(7 * 24 * 3_600),
+            max_size: Size::mib(10 << 10),
+            min_free: None,
+        }
     }
 }
 
@@ -306,6 +329,7 @@ impl Default for Limits {
             tasks: count::<10_000>(),
             stuck_after: Period::secs(7 * 24 * 3_600),
             grace: Period::secs(20),
+            caller: CallerLimits::default(),
         }
     }
 }

@@ -91,6 +91,8 @@ impl Loader<'_> {
             store,
             push: file.push,
             keep_for: file.store.keep_for.get(),
+            max_size: file.store.max_size,
+            min_free: file.store.min_free,
             executors,
             limits: file.limits,
             warnings: self.warnings,

@@ -13,6 +13,7 @@
 //! | `card` | the agent card |
 //! | `callback` | the listener for out-of-band replies, and how upstreams post |
 //! | `oci` | `[oci]`: registries of components |
+//! | `shares` | how much each caller may take |
 //! | `workspace` | the workspace that is served, if any |
 //! | `host_secrets` | the variables that the gateway must not get |
 //! | `load` | combines and checks all of them |
@@ -26,6 +27,7 @@ mod file;
 mod host_secrets;
 mod load;
 mod oci;
+mod shares;
 mod value;
 mod workspace;
 
@@ -42,7 +44,7 @@ use talaria_turns::{StreamAs, Workspaces};
 
 pub(crate) use callback::Callback;
 pub(crate) use card::Card;
-pub(crate) use file::{Limits, OpenPath, Push};
+pub(crate) use file::{CallerLimits, Limits, OpenPath, Push};
 pub(crate) use talaria_config::secret::read as read_secret;
 pub(crate) use talaria_config::{ConfigError, Env, HttpUrl, Period, Size, Source};
 pub(crate) use talaria_executors::ExecutorName;
@@ -89,6 +91,10 @@ pub(crate) struct Config {
     pub(crate) store: StoreUrl,
     /// How long a task is kept after it ended.
     pub(crate) keep_for: Duration,
+    /// The largest size of the store.
+    pub(crate) max_size: Size,
+    /// The free space on its disk, if configured.
+    pub(crate) min_free: Option<Size>,
     /// Executors and routing rules.
     pub(crate) executors: talaria_executors::Config,
     /// How much work is accepted at once.
@@ -148,6 +154,8 @@ pub(crate) struct Token {
     pub(crate) token: SecretString,
     /// The form of its streams, if not the default.
     pub(crate) stream: Option<StreamAs>,
+    /// How much it may take, where that is not `limits.caller`.
+    pub(crate) limits: CallerLimits,
     /// The file of the token, if it comes from one.
     pub(crate) file: Option<PathBuf>,
 }

@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
 use super::run::{Run, Taker};
-use super::{Accepted, Incoming, Inner, SendError};
+use super::{Accepted, Incoming, Inner, Room, SendError};
 use crate::executor::{NoExecutor, RouteQuery, Turn};
 use crate::keys::APPROVAL;
 use crate::lanes::LaneTicket;
@@ -35,7 +35,7 @@ impl Inner {
     pub(super) async fn accept_and_run(
         self: Arc<Self>,
         incoming: Incoming,
-        room: OwnedSemaphorePermit,
+        room: Room,
         accept: oneshot::Sender<Result<Accepted, SendError>>,
     ) {
         // If the sender has disconnected, the turn carries on.

@@ -3,6 +3,7 @@
 use crate::executor::NoExecutor;
 use crate::model::{ContextId, TaskId};
 use crate::push::PushError;
+use crate::shares::OverShare;
 use crate::store::StoreError;
 use crate::task::State;
 
@@ -50,6 +51,9 @@ pub enum SendError {
     /// Too many turns of the context wait or run.
     #[error("{0} turns of this conversation are under way, which is the most; try again later")]
     LaneFull(usize),
+    /// The sender has as much as its share.
+    #[error(transparent)]
+    OverShare(#[from] OverShare),
     /// The host is shutting down.
     #[error("the host is shutting down")]
     Draining,

@@ -19,4 +19,5 @@ mod push;
 mod readers;
 mod repeated;
 mod restart;
+mod shares;
 mod strangers;
