@@ -5,6 +5,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use talaria_budget::Full;
 use talaria_turns::{FollowError, NoExecutor, PushError, SendError, StoreError, TaskId};
 use tracing::warn;
 
@@ -197,6 +198,9 @@ impl Rejection {
 
     /// A failed read or write of the store.
     pub(crate) fn store(error: &StoreError) -> Self {
+        if let StoreError::NoMemory(full) = error {
+            return (*full).into();
+        }
         warn!(%error, "store failed a request");
         Self::new(ErrorKind::Internal, "the task could not be stored or read; the host's log says why")
     }
@@ -280,6 +284,12 @@ impl From<Violation> for Rejection {
     }
 }
 
+impl From<Full> for Rejection {
+    fn from(full: Full) -> Self {
+        Self::busy(full.to_string(), RETRY_BUSY)
+    }
+}
+
 impl From<SendError> for Rejection {
     fn from(error: SendError) -> Self {
         let message = error.to_string();
@@ -287,7 +297,9 @@ impl From<SendError> for Rejection {
             SendError::TaskNotFound(task) => Self::no_task(&task),
             SendError::TaskOver { .. } => Self::new(ErrorKind::UnsupportedOperation, message),
             SendError::ContextMismatch { .. } => Self::field("message.contextId", message),
-            SendError::HistoryFull { .. } => Self::field("message.taskId", message),
+            SendError::HistoryFull { .. } | SendError::TaskTooLarge { .. } => {
+                Self::field("message.taskId", message)
+            }
             SendError::NoExecutor(NoExecutor::Refused(_)) => Self::field("message.metadata", message),
             SendError::NoExecutor(NoExecutor::Unavailable(_) | NoExecutor::OutOfService { .. }) => {
                 Self::new(ErrorKind::Internal, message)
@@ -295,7 +307,10 @@ impl From<SendError> for Rejection {
             SendError::NoExecutor(NoExecutor::Media(_)) => {
                 Self::new(ErrorKind::ContentTypeNotSupported, message)
             }
-            SendError::Busy(_) | SendError::LaneFull(_) => Self::busy(message, RETRY_BUSY),
+            SendError::TooLarge(_) => Self::new(ErrorKind::TooLarge, message),
+            SendError::Busy(_) | SendError::LaneFull(_) | SendError::NoMemory(_) => {
+                Self::busy(message, RETRY_BUSY)
+            }
             SendError::Draining => Self::busy(message, RETRY_DRAINING),
             SendError::Push(error) => Self::push_config(None, &error),
             SendError::Store(error) => Self::store(&error),

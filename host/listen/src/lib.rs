@@ -8,6 +8,7 @@
 mod body;
 mod respond;
 mod serve;
+mod stall;
 
 pub use body::{BodyError, discard_body, read_body};
 pub use respond::{error, json, typed};

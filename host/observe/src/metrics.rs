@@ -16,6 +16,9 @@
 //! | `talaria_executor_stood_in_for` | `executor` | 1 while its fallback takes its turns, else 0 |
 //! | `talaria_mailbox_turns` | `state` | turns that wait for a callback, wait for their chat, ended without one, or got one late |
 //! | `talaria_mailbox_letters_bytes` | | bytes of the stored callbacks |
+//! | `talaria_memory_used_bytes` | | memory that callers make the host hold now |
+//! | `talaria_memory_limit_bytes` | | the most that they can |
+//! | `talaria_memory_refused_total` | | requests, responses, turns and growths of guests that did not fit |
 //!
 //! Labels are closed sets: enumerations, and the names of configured executors and rules. No text of a caller becomes a label.
 //!
@@ -92,6 +95,8 @@ pub enum Refusal {
     Turns,
     /// Too many turns of one context.
     Conversation,
+    /// No memory.
+    Memory,
     /// The host is shutting down.
     Draining,
 }
@@ -126,6 +131,19 @@ pub struct Readings {
     pub mailbox: Vec<(Mail, usize)>,
     /// Bytes of the callbacks that it stores.
     pub mailbox_bytes: usize,
+    /// The memory that callers make the host hold.
+    pub memory: Memory,
+}
+
+/// The memory that callers make the host hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes now.
+    pub used: usize,
+    /// The most.
+    pub limit: usize,
+    /// What did not fit since the start.
+    pub refused: u64,
 }
 
 /// The state of an executor.
@@ -275,6 +293,17 @@ impl Collector for Live {
         let metric =
             encoder.encode_descriptor("mailbox_letters", help, Some(&Unit::Bytes), MetricType::Gauge)?;
         ConstGauge::new(i64::try_from(now.mailbox_bytes).unwrap_or(i64::MAX)).encode(metric)?;
+        let Memory { used, limit, refused } = now.memory;
+        for (name, help, bytes) in [
+            ("memory_used", "Memory that callers make the host hold", used),
+            ("memory_limit", "The most memory that callers can make the host hold", limit),
+        ] {
+            let metric = encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?;
+            ConstGauge::new(i64::try_from(bytes).unwrap_or(i64::MAX)).encode(metric)?;
+        }
+        let help = "Requests, responses, turns and growths of guests that did not fit into memory";
+        let metric = encoder.encode_descriptor("memory_refused", help, None, MetricType::Counter)?;
+        ConstCounter::new(refused).encode(metric)?;
         Ok(())
     }
 }
@@ -336,6 +365,7 @@ impl From<Refusal> for &'static str {
             Refusal::Connections => "connections",
             Refusal::Turns => "turns",
             Refusal::Conversation => "conversation",
+            Refusal::Memory => "memory",
             Refusal::Draining => "draining",
         }
     }
@@ -369,6 +399,7 @@ mod tests {
                 (Refusal::Connections, 0),
                 (Refusal::Turns, 5),
                 (Refusal::Conversation, 1),
+                (Refusal::Memory, 2),
                 (Refusal::Draining, 0),
             ],
             executors: vec![
@@ -383,6 +414,7 @@ mod tests {
             routed: vec![("papers".into(), 4), ("default".into(), 1)],
             mailbox: vec![(Mail::Waiting, 4), (Mail::InLine, 0), (Mail::Unanswered, 2), (Mail::Late, 1)],
             mailbox_bytes: 70,
+            memory: Memory { used: 5, limit: 1 << 30, refused: 2 },
         });
         insta::assert_snapshot!(sorted(&metrics.text()));
     }

@@ -11,6 +11,8 @@ pub struct Refused {
     pub busy: u64,
     /// Too many turns of the context were.
     pub lane_full: u64,
+    /// There was no memory for the turn.
+    pub no_memory: u64,
     /// The host was shutting down.
     pub draining: u64,
 }
@@ -19,6 +21,7 @@ pub struct Refused {
 pub(crate) struct Counter {
     busy: AtomicU64,
     lane_full: AtomicU64,
+    no_memory: AtomicU64,
     draining: AtomicU64,
 }
 
@@ -30,6 +33,7 @@ impl Counter {
         let count = match error {
             SendError::Busy(_) => &self.busy,
             SendError::LaneFull(_) => &self.lane_full,
+            SendError::NoMemory(_) => &self.no_memory,
             SendError::Draining => &self.draining,
             _ => return,
         };
@@ -40,6 +44,7 @@ impl Counter {
         Refused {
             busy: self.busy.load(Ordering::Relaxed),
             lane_full: self.lane_full.load(Ordering::Relaxed),
+            no_memory: self.no_memory.load(Ordering::Relaxed),
             draining: self.draining.load(Ordering::Relaxed),
         }
     }

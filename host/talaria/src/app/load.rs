@@ -49,7 +49,9 @@ impl Opened {
         let callbacks = match (&config.callback, callbacks) {
             (Some(callback), Some(listener)) => {
                 let replies = ReplyRedactor::new(Redactor::process().clone(), config.executors.replies);
-                Some(CallbackServer::open(callback, listener, stored, replies).await?)
+                let mut server = CallbackServer::open(callback, listener, stored, replies).await?;
+                server.server = server.server.with_budget(config.memory.budget.clone());
+                Some(server)
             }
             _ => None,
         };

@@ -23,7 +23,7 @@ use talaria_executors::config::{ExecutorSection, RouteRule};
 
 use super::oci::Oci;
 use super::value::StoreUrl;
-use talaria_config::{Period, SecretRef, count};
+use talaria_config::{Period, SecretRef, Size, count};
 
 pub(crate) use a2a::{A2a, Auth, Card, Extension, Signing, Skill};
 pub(crate) use callback::{Callback, PlainCallback};
@@ -210,6 +210,16 @@ pub(crate) struct Limits {
     ///
     /// Example: `turns = 200`
     pub(crate) turns: NonZeroU32,
+    /// The memory that this process may use. Half of it is for what callers make the host hold: requests, responses, tasks
+    /// that are read, and the memories of executors' instances. A request or a turn that does not fit is answered with 429;
+    /// one that can never fit is rejected.
+    ///
+    /// Default: the limit of the process's control group, as a container sets it, else the memory of the machine
+    ///
+    /// Example: `memory = "512MiB"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) memory: Option<Size>,
     /// The number of tasks that are stored. The oldest finished tasks are deleted first.
     ///
     /// Example: `tasks = 50_000`
@@ -303,6 +313,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             turns: count::<1000>(),
+            memory: None,
             tasks: count::<10_000>(),
             stuck_after: Period::secs(7 * 24 * 3_600),
             grace: Period::secs(20),

@@ -12,7 +12,7 @@ use talaria_hermes::BridgeEnv;
 use talaria_hermes::gateway::Prepared;
 
 use super::value::StoreUrl;
-use super::{Admin, Config, Overrides, Workspace, cache_dir, file};
+use super::{Admin, Config, Memory, Overrides, Workspace, cache_dir, file};
 
 /// The default port of the admin server.
 const DEFAULT_ADMIN_PORT: u16 = 8001;
@@ -64,6 +64,8 @@ impl Loader<'_> {
         let (mut executors, wants_callbacks) = self.executors(&file, bridge, state, cache_dir)?;
         let callback = self.callback(file.callback, bridge, wants_callbacks, &executors.folder)?;
         executors.takes_callbacks = callback.is_some();
+        let memory = Memory::new(file.limits.memory);
+        executors.engine.budget = memory.budget.clone();
         let workspace = Workspace::read(&self.env, &mut self.warnings)?;
         let a2a = self.a2a(file.a2a, workspace.as_ref(), overrides)?;
         let gateway = match (gateway, &file.gateway) {
@@ -89,6 +91,7 @@ impl Loader<'_> {
             keep_for: file.store.keep_for.get(),
             executors,
             limits: file.limits,
+            memory,
             warnings: self.warnings,
         })
     }
