@@ -4,16 +4,17 @@
 //! performed, so a turn of several minutes does not keep it in memory. Errors travel with HTTP 200 unless HTTP itself failed.
 //! Batches and notifications are rejected, as in the SDKs: every operation of A2A has an answer.
 
-use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use talaria_budget::Charge;
 
 use crate::body;
 use crate::capabilities::Capabilities;
 use crate::dialect::{Dialect, InDialect};
 use crate::json_fields::{Fields, Path};
+use crate::memory;
 use crate::operation::{Reply, Request, Verb};
 use crate::params;
 use crate::rejection::{ErrorKind, Rejection};
@@ -84,11 +85,12 @@ impl Call {
         headers: &HeaderMap,
         params: &ServiceParams,
         body: &[u8],
+        charge: &mut Charge,
     ) -> Self {
         if !is_json(headers) {
             return Self::rejected(Rejection::body_not_json());
         }
-        let mut members = match body::parse(body) {
+        let mut members = match body::parse(body, charge) {
             Ok(Value::Object(members)) => members,
             Ok(Value::Array(_)) => return Self::invalid("batches are not served; send one request a body"),
             Ok(_) => return Self::invalid("the body must be an object"),
@@ -199,14 +201,14 @@ pub(crate) fn respond(
     let dialect = method.map_or(Dialect::V1, Method::dialect);
     let written = match reply {
         Ok(Reply::Stream(updates)) => {
-            Ok(sse::respond(*updates, dialect, Envelope::JsonRpc(id.clone()), streaming))
+            sse::respond(*updates, dialect, Envelope::JsonRpc(id.clone()), streaming)
         }
         Ok(Reply::Once(answer)) => success(&id, InDialect(dialect, &answer))
-            .map(|body| respond::json(StatusCode::OK, body))
             .map_err(|error| {
                 tracing::warn!(%error, "answer could not be encoded");
                 Rejection::new(ErrorKind::Internal, "the answer could not be written")
-            }),
+            })
+            .and_then(|body| Ok(respond::json(StatusCode::OK, memory::hold(&streaming.budget, body)?))),
         Err(rejection) => Err(rejection),
     };
     let version = method.map(|method| method.version);
@@ -236,8 +238,8 @@ struct Success<'a, T> {
     result: T,
 }
 
-fn success(id: &Value, result: impl Serialize) -> Result<Bytes, serde_json::Error> {
-    serde_json::to_vec(&Success { jsonrpc: "2.0", id, result }).map(Bytes::from)
+fn success(id: &Value, result: impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec(&Success { jsonrpc: "2.0", id, result })
 }
 
 /// Whether any of the `Accept` headers names a stream; the Python SDK of 0.3 sends two of them.
@@ -267,7 +269,9 @@ mod tests {
     fn read(body: &Value) -> Call {
         let body = body.to_string();
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
-        Call::read(&Capabilities::default(), &headers, &ServiceParams::default(), body.as_bytes())
+        let (params, mut charge) =
+            (ServiceParams::default(), talaria_budget::Budget::unlimited().nothing());
+        Call::read(&Capabilities::default(), &headers, &params, body.as_bytes(), &mut charge)
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use talaria_budget::Full;
 use talaria_turns::{FollowError, NoExecutor, OverShare, PushError, SendError, StoreError, TaskId};
 use tracing::warn;
 
@@ -241,8 +242,10 @@ impl Rejection {
 
     /// A failed read or write of the store.
     pub(crate) fn store(error: &StoreError) -> Self {
-        if let StoreError::Full(_) = error {
-            return Self::busy(error.to_string(), RETRY_FULL);
+        match error {
+            StoreError::Full(_) => return Self::busy(error.to_string(), RETRY_FULL),
+            StoreError::NoMemory(full) => return (*full).into(),
+            _ => {}
         }
         warn!(%error, "store failed a request");
         Self::new(ErrorKind::Internal, "the task could not be stored or read; the host's log says why")
@@ -327,6 +330,12 @@ impl From<Violation> for Rejection {
     }
 }
 
+impl From<Full> for Rejection {
+    fn from(full: Full) -> Self {
+        Self::busy(full.to_string(), RETRY_BUSY)
+    }
+}
+
 impl From<SendError> for Rejection {
     fn from(error: SendError) -> Self {
         let message = error.to_string();
@@ -336,7 +345,9 @@ impl From<SendError> for Rejection {
                 Self::new(ErrorKind::UnsupportedOperation, message)
             }
             SendError::ContextMismatch { .. } => Self::field("message.contextId", message),
-            SendError::HistoryFull { .. } => Self::field("message.taskId", message),
+            SendError::HistoryFull { .. } | SendError::TaskTooLarge { .. } => {
+                Self::field("message.taskId", message)
+            }
             SendError::NoExecutor(NoExecutor::Refused(_)) => Self::field("message.metadata", message),
             SendError::NoExecutor(NoExecutor::Unavailable(_) | NoExecutor::OutOfService { .. }) => {
                 Self::new(ErrorKind::Internal, message)
@@ -344,7 +355,10 @@ impl From<SendError> for Rejection {
             SendError::NoExecutor(NoExecutor::Media(_)) => {
                 Self::new(ErrorKind::ContentTypeNotSupported, message)
             }
-            SendError::Busy(_) | SendError::LaneFull(_) => Self::busy(message, RETRY_BUSY),
+            SendError::TooLarge(_) => Self::new(ErrorKind::TooLarge, message),
+            SendError::Busy(_) | SendError::LaneFull(_) | SendError::NoMemory(_) => {
+                Self::busy(message, RETRY_BUSY)
+            }
             SendError::OverShare(over) => Self::over_share(&over),
             SendError::Draining => Self::busy(message, RETRY_DRAINING),
             SendError::Push(error) => Self::push_config(None, &error),

@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use talaria_budget::Budget;
 use talaria_turns::{StreamAs, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,7 @@ use crate::cors::Cors;
 use crate::door::door;
 use crate::endpoint::Endpoint;
 use crate::live_card::{CardContext, LiveCard};
+use crate::memory;
 use crate::operation::{Operations, ReplyAs, Streams};
 use crate::origin::{Network, Origin};
 use crate::respond::Body;
@@ -75,6 +77,8 @@ pub struct Limits {
     /// The longest wait for the first request of a connection and for the headers of each request. It also closes idle
     /// HTTP/1.1 connections.
     pub header_timeout: Duration,
+    /// The longest time that a client may take nothing of a response; then its connection is closed.
+    pub stall: Duration,
     /// The longest wait for requests in flight on shutdown.
     pub grace: Duration,
     /// The longest silence of a stream before it sends a keep-alive comment. Proxies give up after 30 to 60 seconds.
@@ -110,6 +114,7 @@ pub struct Counts {
     rejected: Arc<AtomicU64>,
     refused: Arc<AtomicU64>,
     streams: Arc<AtomicUsize>,
+    budget: Budget,
 }
 
 impl Default for Limits {
@@ -119,6 +124,7 @@ impl Default for Limits {
             body: 16 * 1024 * 1024,
             body_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(30),
+            stall: Duration::from_secs(30),
             grace: Duration::from_secs(10),
             keep_alive: Duration::from_secs(15),
             hold: Duration::from_secs(1),
@@ -185,12 +191,16 @@ impl Server {
         };
         let card = LiveCard::new(card, context);
         let streams = Streams { otherwise: stream, callers: caller_streams };
-        let operations = Operations { turns, reply, hold: limits.hold, streams, anyone_may_list };
-        let counts = Counts::default();
+        let budget = memory::share(turns.budget());
+        let hold = limits.hold;
+        let operations =
+            Operations { turns, budget: budget.clone(), reply, hold, streams, anyone_may_list };
+        let counts = Counts { budget: budget.clone(), ..Counts::default() };
         let streaming = Streaming {
             keep_alive: limits.keep_alive,
             closing: CancellationToken::new(),
             open: Arc::clone(&counts.streams),
+            budget: budget.clone(),
         };
         let endpoint = Endpoint {
             operations,
@@ -198,7 +208,8 @@ impl Server {
             auth,
             cors: Cors::new(cors.clone()),
             streaming,
-            max_body: limits.body,
+            // A body that cannot fit is too large, and not to be sent again.
+            max_body: limits.body.min(budget.limit()),
             body_timeout: limits.body_timeout,
         };
         Self { url, cors, endpoint: Arc::new(endpoint), extra: None, limits, counts }
@@ -233,9 +244,9 @@ impl Server {
         let Self { url, cors, endpoint, extra, limits, counts } = self;
         let needs_token = endpoint.auth.is_required();
         let door = door(&url, &cors, listener.local_addr().ok(), needs_token, counts.refused);
-        let Limits { connections, header_timeout, grace, .. } = limits;
+        let Limits { connections, header_timeout, stall, grace, .. } = limits;
         let busy = StatusCode::TOO_MANY_REQUESTS;
-        let limits = talaria_listen::Limits { connections, busy, header_timeout, grace };
+        let limits = talaria_listen::Limits { connections, busy, header_timeout, stall, grace };
         // A stream may stay open for ever; its client reconnects to another server and resumes.
         let (closing, closed) = (endpoint.streaming.closing.clone(), shutdown.clone());
         let end_streams = async move {
@@ -270,6 +281,12 @@ impl Counts {
     #[must_use]
     pub fn requests_refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The number of requests and responses rejected because there was no memory.
+    #[must_use]
+    pub fn memory_refused(&self) -> u64 {
+        self.budget.refused()
     }
 
     /// The number of open streams.

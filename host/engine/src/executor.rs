@@ -12,7 +12,9 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 use talaria_egress::Access;
 use talaria_redact::ReplyRedactor;
-use talaria_turns::{Callbacks, Failure, FailureKind, Message, Outcome, Principal, Scope, Turn, Workspaces};
+use talaria_turns::{
+    Callbacks, Failure, FailureKind, Message, Outcome, Principal, Scope, TooLarge, Turn, Workspaces,
+};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
@@ -24,7 +26,7 @@ use crate::contract::bindings::talaria::executor::types as wit;
 use crate::convert;
 use crate::host::log::{Log, MAX_LINE};
 use crate::host::{About, Ctx, Purpose};
-use crate::limits::{Limits, Wasi};
+use crate::limits::{Denied, INITIAL, Limits, Wasi};
 
 /// The parts of an executor.
 pub struct Spec {
@@ -109,6 +111,8 @@ pub(crate) enum End {
     Cpu(Duration),
     #[error("it wanted more memory than the {0} bytes that it may have")]
     Memory(usize),
+    #[error("the host had no memory for it")]
+    HostMemory,
     #[error("no slot is free for another instance")]
     Busy,
     #[error("{0} turns wait for their place already")]
@@ -116,6 +120,9 @@ pub(crate) enum End {
     #[error("it trapped: {0}")]
     Trap(String),
 }
+
+/// TODO measured
+const PER_BYTE: usize = 6;
 
 /// The deadline of a probe, which includes the wait for the upstream.
 const SETUP: Duration = Duration::from_secs(15);
@@ -218,7 +225,7 @@ impl Executor {
             budget_ms: convert::millis(SETUP),
             metadata: None,
         };
-        let ctx = Ctx::new(Purpose::Probe(Arc::clone(&self.shared)), &limits, self.cpu_permits());
+        let ctx = self.ctx(Purpose::Probe(Arc::clone(&self.shared)), &limits);
         let verdict = ctx.verdict();
         let result = call(self.component.pre.engine(), ctx, SETUP, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
@@ -242,11 +249,8 @@ impl Executor {
     ) -> Result<Outcome, Failure> {
         let of = About::new(&turn, &self.component.engine);
         let (session, withheld) = (of.session.record(&turn), of.withheld);
-        let ctx = Ctx::new(
-            Purpose::Execute { shared: Arc::clone(&self.shared), of, scope, deadline },
-            &self.shared.limits,
-            self.cpu_permits(),
-        );
+        let purpose = Purpose::Execute { shared: Arc::clone(&self.shared), of, scope, deadline };
+        let ctx = self.ctx(purpose, &self.shared.limits);
         let (workspace, settings) = (self.workspace().await, &self.shared.settings_text);
         let turn = convert::turn(turn, session, withheld, workspace, settings, deadline);
         let left = deadline.saturating_duration_since(Instant::now());
@@ -275,8 +279,10 @@ impl Executor {
         }
     }
 
-    pub(crate) fn cpu_permits(&self) -> &Arc<Semaphore> {
-        self.component.engine.computing()
+    /// Creates the state of a call.
+    pub(crate) fn ctx(&self, purpose: Purpose, limits: &Limits) -> Ctx {
+        let engine = &self.component.engine;
+        Ctx::new(purpose, limits, engine.computing(), engine.budget())
     }
 
     pub(crate) fn blame(&self, fault: Fault, sent: Option<&Sent>) {
@@ -303,14 +309,17 @@ impl Executor {
             End::Memory(limit) => {
                 (FailureKind::Internal, format!("the executor ran out of its {} MiB of memory", limit >> 20))
             }
-            End::Busy | End::Full(_) => {
+            End::HostMemory | End::Busy | End::Full(_) => {
                 (FailureKind::Busy, "no room for another turn now; try again later".into())
             }
             End::Trap(_) => {
                 (FailureKind::Internal, "the executor crashed; the operator's log has the details".into())
             }
         };
-        Failure { retryable: matches!(end, End::Busy | End::Full(_)), ..Failure::new(kind, message) }
+        Failure {
+            retryable: matches!(end, End::HostMemory | End::Busy | End::Full(_)),
+            ..Failure::new(kind, message)
+        }
     }
 }
 
@@ -350,8 +359,7 @@ impl talaria_turns::Executor for Executor {
         let limits = Limits { deadline: CANCEL, ..self.shared.limits };
         let of = About::new(&turn, &self.component.engine);
         let (session, withheld) = (of.session.record(&turn), of.withheld);
-        let ctx =
-            Ctx::new(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits, self.cpu_permits());
+        let ctx = self.ctx(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits);
         let (workspace, settings) = (self.workspace().await, &self.shared.settings_text);
         let turn = convert::turn(turn, session, withheld, workspace, settings, Instant::now() + CANCEL);
         let result = Box::pin(call(self.component.pre.engine(), ctx, CANCEL, async |store| {
@@ -362,6 +370,24 @@ impl talaria_turns::Executor for Executor {
         }))
         .await;
         result.unwrap_or_else(|end| Err(self.ended(&end, Some(&sent))))
+    }
+
+    fn memory(&self, bytes: usize) -> Result<usize, TooLarge> {
+        let (own, limit) = (self.component.memory, self.shared.limits.memory);
+        let grown = bytes.saturating_mul(PER_BYTE);
+        let needs = own.saturating_add(grown);
+        if needs > limit {
+            let executor = self.shared.name.clone();
+            let key = format!("executor.{executor}.grant.memory");
+            return Err(TooLarge {
+                executor,
+                bytes,
+                needs: needs.div_ceil(1 << 20),
+                limit: limit >> 20,
+                key,
+            });
+        }
+        Ok(INITIAL.saturating_add(grown))
     }
 }
 
@@ -408,7 +434,7 @@ impl End {
             Self::Memory(_) => Some(Fault::Memory),
             Self::Cpu(_) => Some(Fault::Cpu),
             Self::Deadline { computing: true, .. } => Some(Fault::Deadline),
-            Self::Deadline { computing: false, .. } | Self::Busy | Self::Full(_) => None,
+            Self::Deadline { computing: false, .. } | Self::HostMemory | Self::Busy | Self::Full(_) => None,
         }
     }
 }
@@ -450,8 +476,10 @@ fn end(error: &wasmtime::Error, ctx: &Ctx, limits: &Limits) -> End {
     if error.is::<PoolConcurrencyLimitError>() {
         return End::Busy;
     }
-    if ctx.memory.limit_hit {
-        return End::Memory(limits.memory);
+    match ctx.memory.denied() {
+        Some(Denied::Limit) => return End::Memory(limits.memory),
+        Some(Denied::Host) => return End::HostMemory,
+        None => {}
     }
     if matches!(error.downcast_ref(), Some(Trap::Interrupt)) && ctx.cpu.exhausted() {
         return End::Cpu(limits.cpu);

@@ -47,6 +47,7 @@ const LIMITS: Limits = Limits {
     connections: 256,
     busy: StatusCode::SERVICE_UNAVAILABLE,
     header_timeout: Duration::from_secs(30),
+    stall: Duration::from_secs(30),
     grace: Duration::from_secs(2),
 };
 /// The pause between two pieces of a streamed answer, so that the streaming is visible.

@@ -9,6 +9,7 @@ mod body;
 mod door;
 mod respond;
 mod serve;
+mod stall;
 
 pub use body::{BodyError, discard_body, read_body};
 pub use door::{Advice, Door, Refusal};

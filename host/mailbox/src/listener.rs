@@ -8,7 +8,7 @@
 //! | 403 | a web page sent it, or its host is another name than that of the reply URL |
 //! | 404, 405 | another path, another method |
 //! | 408, 413 | the body took too long, or is over the limit |
-//! | 503 | the store failed, or there is no room for the callback or its connection; the peer must send it again |
+//! | 503 | the store failed, or there is no memory or room for the callback or its connection; the peer must send it again |
 //!
 //! A page in a browser on this machine could post here, and so could any other process. If the wire has no secret to check,
 //! the URL that upstreams are given ends in one ([`Config::path_token`](crate::Config::path_token)), and no other is served.
@@ -23,12 +23,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ALLOW, RETRY_AFTER};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use subtle::ConstantTimeEq as _;
-use talaria_listen::{Advice, Door, Refusal};
+use talaria_budget::Budget;
+use talaria_listen::{Advice, BodyError, Door, Refusal, read_body};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -41,6 +42,8 @@ pub struct Listener {
     mailbox: Mailbox,
     /// Whether an unauthorized callback was logged since the last authorized one.
     warned: AtomicBool,
+    /// The memory for bodies.
+    budget: Budget,
 }
 
 const ADVICE: Advice = Advice {
@@ -54,6 +57,8 @@ const WRONG_SECRET: &str = "its secret is missing or wrong; set the same secret 
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wait for a whole body. The peer gives up after as long.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time that a peer may take nothing of an answer.
+const STALL: Duration = Duration::from_secs(30);
 /// Longest wait for open requests on shutdown; all that is left of them is a write to the store.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -63,7 +68,13 @@ impl Listener {
     /// A listener that speaks the mailbox's wire, within the mailbox's limits.
     #[must_use]
     pub fn new(mailbox: Mailbox) -> Self {
-        Self { mailbox, warned: AtomicBool::new(false) }
+        Self { mailbox, warned: AtomicBool::new(false), budget: Budget::unlimited() }
+    }
+
+    /// Charges bodies to this budget.
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
     }
 
     /// Serves until `shutdown`, and then until open requests are answered.
@@ -73,6 +84,7 @@ impl Listener {
             // A 4xx would blame the callback, and the peer would change it.
             busy: StatusCode::SERVICE_UNAVAILABLE,
             header_timeout: HEAD_TIMEOUT,
+            stall: STALL,
             grace: GRACE,
         };
         let name = self.mailbox.reply_url().parse::<Uri>().ok().and_then(|url| url.host().map(str::to_owned));
@@ -111,14 +123,20 @@ impl Listener {
             return self.unauthorized(WRONG_SECRET);
         }
         let limit = self.mailbox.limits().body;
-        let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+        // The body, and the callback that it becomes.
+        let mut charge = self.budget.nothing();
+        let body = match read_body(body, limit, BODY_TIMEOUT, &mut charge).await {
+            Ok(body) if charge.grow(body.len()).is_ok() => body,
+            Ok(_) | Err(BodyError::Full) => {
+                warn!("callback rejected: no memory; the peer must send it again");
+                return self.try_again("no memory; try again");
+            }
+            Err(BodyError::TooLarge) => {
                 warn!(limit, "callback rejected: body too large");
                 return rejected(StatusCode::PAYLOAD_TOO_LARGE, "body too large");
             }
-            Ok(Err(_)) => return rejected(StatusCode::BAD_REQUEST, "incomplete body"),
-            Err(_) => return rejected(StatusCode::REQUEST_TIMEOUT, "body too slow"),
+            Err(BodyError::Incomplete) => return rejected(StatusCode::BAD_REQUEST, "incomplete body"),
+            Err(BodyError::TooSlow) => return rejected(StatusCode::REQUEST_TIMEOUT, "body too slow"),
         };
         if !wire.verify_body(&head, &body) {
             return self.unauthorized(WRONG_SECRET);
@@ -134,11 +152,16 @@ impl Listener {
             Ok(Receipt::Stale) => wire.answer(&Answer::Stale),
             Err(error) => {
                 warn!(%error, "callback not stored; the peer must send it again");
-                let mut response = rejected(StatusCode::SERVICE_UNAVAILABLE, "not stored; try again");
-                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-                response
+                self.try_again("not stored; try again")
             }
         }
+    }
+
+    fn try_again(&self, why: &'static str) -> Response<Full<Bytes>> {
+        let mut response =
+            self.mailbox.wire().answer(&Answer::Rejected(StatusCode::SERVICE_UNAVAILABLE, why));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        response
     }
 
     fn unauthorized(&self, why: &'static str) -> Response<Full<Bytes>> {

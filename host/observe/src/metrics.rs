@@ -18,6 +18,9 @@
 //! | `talaria_mailbox_turns` | `state` | turns that wait for a callback, wait for their chat, ended without one, or got one late |
 //! | `talaria_mailbox_letters_bytes` | | bytes of the stored callbacks |
 //! | `talaria_store_size_bytes` | | size of the store without free pages, at most `store.max_size` |
+//! | `talaria_memory_used_bytes` | | memory that callers make the host hold now |
+//! | `talaria_memory_limit_bytes` | | the most that they can |
+//! | `talaria_memory_refused_total` | | requests, responses, turns and growths of guests that did not fit |
 //!
 //! Labels are closed sets: enumerations, and the names of configured executors and rules. No text of a caller becomes a label.
 //!
@@ -94,6 +97,8 @@ pub enum Refusal {
     Turns,
     /// Too many turns of one context.
     Conversation,
+    /// No memory.
+    Memory,
     /// The host is shutting down.
     Draining,
     /// Too many turns of one caller.
@@ -144,6 +149,19 @@ pub struct Readings {
     pub mailbox_bytes: usize,
     /// The size of the store, in bytes.
     pub store_bytes: u64,
+    /// The memory that callers make the host hold.
+    pub memory: Memory,
+}
+
+/// The memory that callers make the host hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes now.
+    pub used: usize,
+    /// The most.
+    pub limit: usize,
+    /// What did not fit since the start.
+    pub refused: u64,
 }
 
 /// The state of an executor.
@@ -306,6 +324,17 @@ impl Collector for Live {
         let help = "Size of the store without free pages";
         let metric = encoder.encode_descriptor("store_size", help, Some(&Unit::Bytes), MetricType::Gauge)?;
         ConstGauge::new(i64::try_from(now.store_bytes).unwrap_or(i64::MAX)).encode(metric)?;
+        let Memory { used, limit, refused } = now.memory;
+        for (name, help, bytes) in [
+            ("memory_used", "Memory that callers make the host hold", used),
+            ("memory_limit", "The most memory that callers can make the host hold", limit),
+        ] {
+            let metric = encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?;
+            ConstGauge::new(i64::try_from(bytes).unwrap_or(i64::MAX)).encode(metric)?;
+        }
+        let help = "Requests, responses, turns and growths of guests that did not fit into memory";
+        let metric = encoder.encode_descriptor("memory_refused", help, None, MetricType::Counter)?;
+        ConstCounter::new(refused).encode(metric)?;
         Ok(())
     }
 }
@@ -367,6 +396,7 @@ impl From<Refusal> for &'static str {
             Refusal::Connections => "connections",
             Refusal::Turns => "turns",
             Refusal::Conversation => "conversation",
+            Refusal::Memory => "memory",
             Refusal::Draining => "draining",
             Refusal::CallerTurns => "caller-turns",
             Refusal::CallerRate => "caller-rate",
@@ -407,6 +437,7 @@ mod tests {
                 (Refusal::Connections, 0),
                 (Refusal::Turns, 5),
                 (Refusal::Conversation, 1),
+                (Refusal::Memory, 2),
                 (Refusal::Draining, 0),
                 (Refusal::CallerTurns, 2),
                 (Refusal::CallerRate, 0),
@@ -430,6 +461,7 @@ mod tests {
             mailbox: vec![(Mail::Waiting, 4), (Mail::InLine, 0), (Mail::Unanswered, 2), (Mail::Late, 1)],
             mailbox_bytes: 70,
             store_bytes: 4096,
+            memory: Memory { used: 5, limit: 1 << 30, refused: 2 },
         });
         insta::assert_snapshot!(sorted(&metrics.text()));
     }

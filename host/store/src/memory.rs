@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use talaria_turns::{
-    Begin, ContextId, Entry, Event, Extent, GivenUp, Kept, Logged, Message, Once, Onto, Page, Place,
-    Principal, PushConfig, PushConfigId, Query, Recall, Recollection, Retention, State, StateKey, Store,
-    StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
+    Begin, ContextId, EVENTS_BYTES, Entry, Event, Extent, GivenUp, Kept, Logged, Message, Once, Onto, Page,
+    Place, Principal, PushConfig, PushConfigId, Query, Recall, Recollection, Retention, State, StateKey,
+    Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 
 use self::owners::Owners;
@@ -126,6 +126,13 @@ impl Store for Memory {
         let record = inner.tasks.get(key).ok_or(StoreError::NotFound)?;
         let skipped = usize::try_from(after).unwrap_or(usize::MAX);
         let entries = record.events.iter().skip(skipped).take(limit).zip(after.saturating_add(1)..);
+        let mut size = 0;
+        let fits = |(event, _): &(&Arc<Event>, u64)| {
+            let fits = size < EVENTS_BYTES;
+            size += event.size();
+            fits
+        };
+        let entries = entries.take_while(fits);
         Ok(entries.map(|(event, sequence)| Entry { sequence, event: Arc::clone(event) }).collect())
     }
 
@@ -153,11 +160,18 @@ impl Store for Memory {
         found.sort_unstable_by(|(a, first), (b, second)| {
             order(first.status_at, &a.task).cmp(&order(second.status_at, &b.task))
         });
-        let is_last = found.len() <= query.limit;
-        found.truncate(query.limit);
-        let next = found.last().filter(|_| !is_last);
-        let next = next.map(|(key, record)| Place { at: record.status_at, task: key.task.clone() });
-        let tasks = found.into_iter().map(|(key, record)| record.fold(key)).collect::<Result<_, _>>()?;
+        let rest = found.len();
+        let (mut tasks, mut size): (Vec<Arc<Task>>, usize) = (Vec::new(), 0);
+        for (key, record) in found.into_iter().take(query.limit) {
+            let task = record.fold(key)?;
+            size = size.saturating_add(task.size());
+            if !tasks.is_empty() && size > query.bytes {
+                break;
+            }
+            tasks.push(task);
+        }
+        let next = tasks.last().filter(|_| tasks.len() < rest);
+        let next = next.map(|last| Place { at: last.status.at, task: last.id.clone() });
         Ok(Page { tasks, next, total })
     }
 

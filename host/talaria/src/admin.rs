@@ -59,6 +59,7 @@ const LIMITS: talaria_listen::Limits = talaria_listen::Limits {
     connections: 64,
     busy: StatusCode::TOO_MANY_REQUESTS,
     header_timeout: Duration::from_secs(10),
+    stall: Duration::from_secs(10),
     grace: Duration::from_secs(1),
 };
 
@@ -140,7 +141,7 @@ impl Admin {
         let mut reply = match (self.refuse(&route, &request), change, self.host.get()) {
             (Some(refusal), _, _) => refusal,
             (None, Some((change, name)), Some(host)) => {
-                executors::change(&host.executors, change, name, &request.headers, body).await
+                executors::change(host, change, name, &request.headers, body).await
             }
             _ => self.answer(&route).await,
         };

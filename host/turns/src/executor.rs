@@ -163,6 +163,35 @@ pub trait Executor: Send + Sync + 'static {
 
     /// Stops the upstream's work for a cancelled turn, which carries its checkpoint.
     async fn cancel(&self, turn: Turn) -> Result<(), Failure>;
+
+    /// Returns the memory that the executor needs for a turn whose messages take this many bytes. It is reserved when the
+    /// message is accepted, and the turn gets it with its [`Scope`].
+    ///
+    /// # Errors
+    /// [`TooLarge`] if the executor may not have so much.
+    fn memory(&self, bytes: usize) -> Result<usize, TooLarge> {
+        let _ = bytes;
+        Ok(0)
+    }
+}
+
+/// A message that cannot fit into the memory that its executor may have. The text is for the caller.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{bytes} bytes of messages need about {needs} MiB in the executor {executor}, which may have {limit} MiB; send less, or \
+     have the operator raise `{key}`"
+)]
+pub struct TooLarge {
+    /// The executor.
+    pub executor: String,
+    /// The size of the message and of the task's earlier ones.
+    pub bytes: usize,
+    /// The memory that they need, in MiB.
+    pub needs: usize,
+    /// The memory that there is, in MiB.
+    pub limit: usize,
+    /// The configuration key of the limit.
+    pub key: String,
 }
 
 /// A message that needs an executor.

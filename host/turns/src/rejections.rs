@@ -34,6 +34,8 @@ reasons! {
     busy,
     /// Too many turns of the context were.
     lane_full,
+    /// There was no memory for the turn.
+    no_memory,
     /// The host was shutting down.
     draining,
     /// Too many turns of the caller were running or waiting.
@@ -58,6 +60,7 @@ impl Counter {
         let count = match error {
             SendError::Busy(_) => &self.busy,
             SendError::LaneFull(_) => &self.lane_full,
+            SendError::NoMemory(_) => &self.no_memory,
             SendError::Draining => &self.draining,
             SendError::OverShare(over) | SendError::Push(PushError::OverShare(over)) => {
                 return self.note_share(over);

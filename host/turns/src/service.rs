@@ -2,8 +2,8 @@
 //!
 //! [`Turns::send`] returns when the message is in the store and its turn is scheduled. If the client disconnects after
 //! that, the turn carries on: it runs in a tracked task, not in the request. Bounds: the turns that wait or run
-//! ([`Limits::turns`]), those of one context ([`Limits::lane`]), the share of each caller ([`Shares`]), the executor's own
-//! deadline, and [`Turns::drain`] at the end.
+//! ([`Limits::turns`]), those of one context ([`Limits::lane`]), the share of each caller ([`Shares`]), the memory that all
+//! take ([`TurnsBuilder::budget`]), the executor's own deadline, and [`Turns::drain`] at the end.
 //!
 //! The turns of one context run one after the other. A message to a task that is working waits for its turn, and the task
 //! does not end before that message is answered. A message to a task that asks goes to the turn that asked. A message that
@@ -20,6 +20,7 @@ mod run;
 use std::sync::Arc;
 use std::time::Duration;
 
+use talaria_budget::Budget;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -46,6 +47,9 @@ pub struct Limits {
     pub lane: usize,
     /// The messages that the history of a task may hold; the next one is rejected.
     pub history: usize,
+    /// The bytes that a task may take before its next message, which is rejected if it would take more. A task is read as a
+    /// whole. The default holds two of the largest messages.
+    pub task_bytes: usize,
     /// Whether turns of callers without a name may read the earlier messages of a context whose id a caller chose. Such
     /// callers share one owner, so on a host that strangers can reach, anybody who guesses such an id could read along.
     pub trusts_chosen_contexts: bool,
@@ -96,6 +100,7 @@ struct Inner {
     dispatcher: Option<Arc<PushDispatcher>>,
     lanes: Lanes,
     limits: Limits,
+    budget: Budget,
     room: Arc<Semaphore>,
     callers: Arc<Callers>,
     rejections: rejections::Counter,
@@ -115,6 +120,7 @@ pub struct TurnsBuilder {
     store: Arc<dyn Store>,
     route: Arc<dyn Route>,
     limits: Limits,
+    budget: Budget,
     shares: Shares,
     push: Option<(Arc<dyn PushSender>, PushLimits)>,
     observers: Vec<Arc<dyn TurnObserver>>,
@@ -129,6 +135,7 @@ impl Default for Limits {
             turns: 1_000,
             lane: 100,
             history: 1_000,
+            task_bytes: 32 << 20,
             trusts_chosen_contexts: true,
             strangers_call: false,
             anyone_may_approve: true,
@@ -160,23 +167,30 @@ impl TurnsBuilder {
         self
     }
 
+    /// Charges what turns and live tasks take to this budget. Without it there is no bound.
+    #[must_use]
+    pub fn budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
+    }
+
     /// Builds the service.
     #[must_use]
     pub fn build(self) -> Turns {
-        let Self { store, route, limits, shares, push, observers } = self;
+        let Self { store, route, limits, budget, shares, push, observers } = self;
         let deliveries = push.as_ref().map_or(1, |(_, limits)| limits.at_once);
         let callers = Arc::new(Callers::new(&shares, deliveries));
         let dispatcher = push.map(|(sender, limits)| {
             Arc::new(PushDispatcher::new(Arc::clone(&store), sender, limits, Arc::clone(&callers)))
         });
         Turns(Arc::new(Inner {
-            tasks: LiveTasks::new(Arc::clone(&store)),
+            tasks: LiveTasks::new(Arc::clone(&store), budget.clone()),
             dispatcher,
             callers,
             lanes: Lanes::new(limits.lane),
             store,
             route,
             limits,
+            budget,
             room: Arc::new(Semaphore::new(limits.turns)),
             rejections: rejections::Counter::default(),
             observers: observers.into(),
@@ -216,7 +230,15 @@ impl Turns {
     /// Begins to build a service with push notifications or observers.
     #[must_use]
     pub fn builder(store: Arc<dyn Store>, route: Arc<dyn Route>, limits: Limits) -> TurnsBuilder {
-        TurnsBuilder { store, route, limits, shares: Shares::default(), push: None, observers: Vec::new() }
+        TurnsBuilder {
+            store,
+            route,
+            limits,
+            budget: Budget::unlimited(),
+            shares: Shares::default(),
+            push: None,
+            observers: Vec::new(),
+        }
     }
 
     /// Accepts a message: when this returns, the message is in the store and its turn is scheduled.
@@ -320,6 +342,12 @@ impl Turns {
             return Err(FollowError::Over { task: task.clone(), state });
         }
         Ok((now, live.reader(cursor)))
+    }
+
+    /// Returns the budget that turns and live tasks are charged to.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.0.budget
     }
 
     /// Returns the number of turns that wait or run.

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use talaria_budget::Full;
 
 use crate::model::{ContextId, Message, Principal, PushConfigId, TaskId, Timestamp};
 use crate::once::Once;
@@ -19,6 +20,10 @@ use crate::push::{GivenUp, PushConfig, StoredPushConfig};
 use crate::recall::Recall;
 use crate::retention::{Kept, Retention};
 use crate::task::{Event, IllegalMove, State, Task};
+
+/// The bytes of events, as [`Event::size`] counts them, after which a page of events ends. A reader that is behind holds one
+/// page; larger ones would not make it faster.
+pub const EVENTS_BYTES: usize = 1 << 20;
 
 /// The key of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -103,6 +108,8 @@ pub struct Query {
     pub after: Option<Place>,
     /// At most so many.
     pub limit: usize,
+    /// At most so many bytes, as [`Task::size`] counts them.
+    pub bytes: usize,
 }
 
 /// A position in a list of tasks, which is ordered by the time of the status, newest first, and then by id.
@@ -148,6 +155,9 @@ pub enum StoreError {
     /// The state of the task does not allow the event.
     #[error(transparent)]
     Illegal(#[from] IllegalMove),
+    /// The host has no memory for the task now.
+    #[error(transparent)]
+    NoMemory(#[from] Full),
     /// The store is full and takes no new messages; turns under way can still end.
     #[error("the store is full: {0}")]
     Full(String),
@@ -189,13 +199,15 @@ pub trait Store: Send + Sync + 'static {
     /// Returns a task as it is now.
     async fn task(&self, key: &TaskKey) -> Result<Option<Arc<Task>>, StoreError>;
 
-    /// Returns the events of a task after sequence number `after`, at most `limit`, in order.
+    /// Returns the events of a task after sequence number `after`, in order: at most `limit`, and no more once they take
+    /// [`EVENTS_BYTES`]. If there are any, it returns at least one.
     async fn events(&self, key: &TaskKey, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError>;
 
     /// Returns the events of all tasks of all owners, oldest first, at most `limit`. Those of deleted tasks are absent.
     async fn log(&self, begin: Begin, limit: usize) -> Result<Vec<Logged>, StoreError>;
 
-    /// Lists tasks of an owner: newest status first, then by id, descending.
+    /// Lists tasks of an owner: newest status first, then by id, descending. A page ends before the task that would make it
+    /// larger than [`Query::bytes`], but has at least one.
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError>;
 
     /// Returns the task that accepted a message of this owner, if it was written with [`Once`].

@@ -37,6 +37,7 @@ const LIMITS: Limits = Limits {
     connections: 256,
     busy: StatusCode::TOO_MANY_REQUESTS,
     header_timeout: Duration::from_secs(30),
+    stall: Duration::from_secs(30),
     grace: Duration::ZERO,
 };
 

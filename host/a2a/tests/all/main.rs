@@ -21,6 +21,7 @@ mod follow;
 mod kit;
 mod list;
 mod memory;
+mod no_memory;
 mod push;
 mod rejected;
 mod rest;

@@ -6,8 +6,8 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 use serde::de::DeserializeOwned;
 use talaria_turns::{
-    Begin, ContextId, Entry, Event, Logged, Once, Page, Place, Principal, Query, StateKey, StoreError,
-    StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
+    Begin, ContextId, EVENTS_BYTES, Entry, Event, Logged, Once, Page, Place, Principal, Query, StateKey,
+    StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 
 use super::fault::Fault;
@@ -123,8 +123,9 @@ pub(super) fn events(
          ORDER BY first",
     )?;
     let mut rows = select.query(params![found.row, integer(after.saturating_add(1))])?;
-    let mut entries = Vec::new();
+    let (mut entries, mut size) = (Vec::new(), 0);
     while entries.len() < limit
+        && size < EVENTS_BYTES
         && let Some(row) = rows.next()?
     {
         let (first, count) = (natural(row.get(0)?), natural(row.get(1)?));
@@ -132,10 +133,13 @@ pub(super) fn events(
             continue;
         }
         let events: Vec<Event> = parse(bytes(row, 2)?)?;
-        let numbered = (first..).zip(events).filter(|(sequence, _)| *sequence > after);
-        let room = limit - entries.len();
-        entries
-            .extend(numbered.take(room).map(|(sequence, event)| Entry { sequence, event: Arc::new(event) }));
+        for (sequence, event) in (first..).zip(events).filter(|(sequence, _)| *sequence > after) {
+            if entries.len() >= limit || size >= EVENTS_BYTES {
+                break;
+            }
+            size += event.size();
+            entries.push(Entry { sequence, event: Arc::new(event) });
+        }
     }
     Ok(entries)
 }
@@ -203,14 +207,19 @@ pub(super) fn list(connection: &Connection, owner: &Principal, query: &Query) ->
     let mut page = connection
         .prepare_cached(&format!("SELECT {FOUND} {filter} ORDER BY status_at DESC, id DESC LIMIT ?"))?;
     let mut rows = page.query(params_from_iter(&values))?;
-    let mut tasks: Vec<Arc<Task>> = Vec::new();
+    let (mut tasks, mut size): (Vec<Arc<Task>>, usize) = (Vec::new(), 0);
     let mut next = None;
     while let Some(row) = rows.next()? {
-        if tasks.len() == query.limit {
-            next = tasks.last().map(|last| Place { at: last.status.at, task: last.id.clone() });
-            break;
+        // Folded one after the other: a page of the largest tasks would take gigabytes.
+        let task = if tasks.len() < query.limit { Some(Found::read(row)?.fold(connection)?) } else { None };
+        size = task.as_ref().map_or(size, |task| size.saturating_add(task.size()));
+        match task {
+            Some(task) if tasks.is_empty() || size <= query.bytes => tasks.push(Arc::new(task)),
+            _ => {
+                next = tasks.last().map(|last| Place { at: last.status.at, task: last.id.clone() });
+                break;
+            }
         }
-        tasks.push(Arc::new(Found::read(row)?.fold(connection)?));
     }
     Ok(Page { tasks, next, total: usize::try_from(total).unwrap_or_default() })
 }

@@ -52,6 +52,8 @@ macro_rules! every_promise {
             lists::a_task_that_moves_between_pages_is_not_listed_twice,
             lists::filters_and_totals,
             lists::another_owners_tasks_are_not_listed,
+            lists::a_page_ends_before_it_holds_too_many_bytes,
+            log::a_page_of_large_events_ends_early_and_resumes,
             retention::deletes_by_age,
             retention::deletes_by_count,
             retention::the_load_of_one_owner_deletes_no_task_of_another,
@@ -136,5 +138,5 @@ pub(crate) async fn task(store: &dyn Store, key: &TaskKey) -> Arc<Task> {
 
 /// Returns a query for the first 100 tasks.
 pub(crate) fn all() -> Query {
-    Query { context: None, state: None, since: None, after: None, limit: 100 }
+    Query { context: None, state: None, since: None, after: None, limit: 100, bytes: usize::MAX }
 }

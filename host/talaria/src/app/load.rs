@@ -65,7 +65,9 @@ impl Opened {
                     Some(_) => None,
                     None => Some(callback_token::read_or_create(&config.store)?),
                 };
-                Some(CallbackServer::open(callback, token, listener, stored, replies).await?)
+                let mut server = CallbackServer::open(callback, token, listener, stored, replies).await?;
+                server.server = server.server.with_budget(config.memory.budget.clone());
+                Some(server)
             }
             _ => None,
         };

@@ -8,7 +8,7 @@ use talaria_egress::Webhooks;
 use talaria_executors::Executors;
 use talaria_executors::route::Routes;
 use talaria_mailbox::Mailbox;
-use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
+use talaria_observe::metrics::{Mail, Memory, Metrics, Readings, Refusal};
 use talaria_turns::{Limits, PushLimits, PushSender, Route, Turns};
 
 use super::banner::Banner;
@@ -45,6 +45,7 @@ impl App {
         };
         let (sender, delivery) = pushing(&config, metrics.clone());
         let mut turns = Turns::builder(Arc::clone(&store), Arc::clone(&executors) as Arc<dyn Route>, limits)
+            .budget(config.memory.budget.clone())
             .push_sender(sender, delivery)
             .shares(config.shares())
             .observer(Arc::new(TurnMetrics(metrics.clone())));
@@ -110,6 +111,7 @@ fn readings(
             (Refusal::Connections, server.connections_rejected()),
             (Refusal::Turns, refused.busy),
             (Refusal::Conversation, refused.lane_full),
+            (Refusal::Memory, refused.no_memory + server.memory_refused()),
             (Refusal::Draining, refused.draining),
             (Refusal::CallerTurns, refused.caller_turns),
             (Refusal::CallerRate, refused.caller_rate),
@@ -128,6 +130,11 @@ fn readings(
             (Mail::Late, mail.late),
         ],
         mailbox_bytes: mail.bytes,
+        memory: Memory {
+            used: turns.budget().used(),
+            limit: turns.budget().limit(),
+            refused: turns.budget().refused(),
+        },
         ..Readings::default()
     }
 }
@@ -160,5 +167,6 @@ fn server_config(
     server.trusted_proxies.clone_from(&config.a2a.trusted_proxies);
     server.cors.clone_from(&config.a2a.cors);
     server.limits.body = usize::try_from(config.a2a.max_body.bytes())?;
+    server.limits.connections = server.limits.connections.min(config.memory.connections());
     Ok(server)
 }

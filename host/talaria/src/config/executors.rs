@@ -85,6 +85,7 @@ impl Loader<'_> {
             scripted_slots: file.engine.scripted_slots.get(),
             cache_dir,
             compiler: Compiler::this_program(),
+            ..EngineConfig::default()
         };
         let config = talaria_executors::Config {
             fixed,

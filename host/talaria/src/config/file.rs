@@ -224,6 +224,16 @@ pub(crate) struct Limits {
     ///
     /// Example: `turns = 200`
     pub(crate) turns: NonZeroU32,
+    /// The memory that this process may use. Half of it is for what callers make the host hold: requests, responses, tasks
+    /// that are read, and the memories of executors' instances. A request or a turn that does not fit is answered with 429;
+    /// one that can never fit is rejected.
+    ///
+    /// Default: the limit of the process's control group, as a container sets it, else the memory of the machine
+    ///
+    /// Example: `memory = "512MiB"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) memory: Option<Size>,
     /// The number of tasks that are stored. Beyond it, the caller that has the most loses its oldest finished tasks; a caller
     /// that has no more than an equal part loses none.
     ///
@@ -326,6 +336,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             turns: count::<1000>(),
+            memory: None,
             tasks: count::<10_000>(),
             stuck_after: Period::secs(7 * 24 * 3_600),
             grace: Period::secs(20),

@@ -13,7 +13,7 @@ use talaria_hermes::gateway::Prepared;
 
 use super::host_secrets::host_secrets;
 use super::value::StoreUrl;
-use super::{Admin, Config, Overrides, Workspace, cache_dir, file};
+use super::{Admin, Config, Memory, Overrides, Workspace, cache_dir, file};
 
 /// The default port of the admin server.
 const DEFAULT_ADMIN_PORT: u16 = 8001;
@@ -66,6 +66,8 @@ impl Loader<'_> {
         let secrets = host_secrets(&file, &executors.folder);
         let callback = self.callback(file.callback, bridge, wants_callbacks, &executors.folder)?;
         executors.takes_callbacks = callback.is_some();
+        let memory = Memory::new(file.limits.memory);
+        executors.engine.budget = memory.budget.clone();
         let workspace = Workspace::read(&self.env, &mut self.warnings)?;
         let a2a = self.a2a(file.a2a, workspace.as_ref(), overrides)?;
         let gateway = match (gateway, &file.gateway) {
@@ -95,6 +97,7 @@ impl Loader<'_> {
             min_free: file.store.min_free,
             executors,
             limits: file.limits,
+            memory,
             warnings: self.warnings,
         })
     }

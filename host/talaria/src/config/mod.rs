@@ -38,6 +38,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use talaria_a2a::{CardSigner, Network, Origin, ReplyAs};
+use talaria_budget::{Budget, Machine};
 use talaria_hermes::gateway::{KEY, Prepared};
 use talaria_hermes::{BridgeEnv, CHAT_COMPLETIONS, SHARED_SECRET, point_at};
 use talaria_turns::{StreamAs, Workspaces};
@@ -58,6 +59,9 @@ pub(crate) const PLATFORM: &str = "workspace-platform";
 
 /// The file that is read if no file is named and it exists.
 const DEFAULT_FILE: &str = "talaria.toml";
+
+/// What a connection holds at most before its request is charged: the largest head, and the state of the connection.
+const CONNECTION: u64 = 72 << 10;
 
 /// The flags that override the configuration.
 #[derive(Debug, Clone, Default)]
@@ -99,8 +103,21 @@ pub(crate) struct Config {
     pub(crate) executors: talaria_executors::Config,
     /// How much work is accepted at once.
     pub(crate) limits: Limits,
+    /// The memory that this process may use.
+    pub(crate) memory: Memory,
     /// Warnings for the operator, one sentence each: keys without effect, and risky choices.
     pub(crate) warnings: Vec<String>,
+}
+
+/// The memory that this process may use, and how it is divided.
+#[derive(Debug, Clone)]
+pub(crate) struct Memory {
+    /// All of it, in bytes.
+    pub(crate) whole: u64,
+    /// Whether it was configured.
+    pub(crate) chosen: bool,
+    /// The part for what callers make the host hold.
+    pub(crate) budget: Budget,
 }
 
 /// The public server.
@@ -234,6 +251,24 @@ impl Config {
             Some(executor) => point_at(executor, &base, key).map_err(ConfigError::from),
             None => Ok(()),
         }
+    }
+}
+
+// === impl Memory ===
+
+impl Memory {
+    /// Divides the configured memory, or what the machine has. Half is for the budget. The other half is for the process
+    /// itself (40 MiB), connections (see [`Memory::connections`]), the store's caches, what is charged a moment late, and
+    /// what the allocator does not give back at once.
+    pub(crate) fn new(configured: Option<Size>) -> Self {
+        let whole = configured.map_or_else(|| Machine::default().memory(), Size::bytes);
+        let budget = Budget::new(usize::try_from(whole / 2).unwrap_or(usize::MAX));
+        Self { whole, chosen: configured.is_some(), budget }
+    }
+
+    /// The connections of callers: as many as an eighth of the memory holds if each sends a head of the largest size.
+    pub(crate) fn connections(&self) -> usize {
+        usize::try_from(self.whole / 8 / CONNECTION).unwrap_or(usize::MAX)
     }
 }
 

@@ -1,6 +1,8 @@
 //! The errors of sending a message, and of cancelling and following a task.
 
-use crate::executor::NoExecutor;
+use talaria_budget::Full;
+
+use crate::executor::{NoExecutor, TooLarge};
 use crate::model::{ContextId, TaskId};
 use crate::push::PushError;
 use crate::shares::OverShare;
@@ -48,6 +50,24 @@ pub enum SendError {
     /// Too many turns wait or run.
     #[error("{0} turns are under way, which is the most; try again later")]
     Busy(usize),
+    /// The message does not fit into the memory of its executor.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// The messages of the task take too much memory.
+    #[error(
+        "the messages of task {task} take {bytes} bytes, of which {limit} are the most; start a new task"
+    )]
+    TaskTooLarge {
+        /// The task.
+        task: TaskId,
+        /// What they take.
+        bytes: usize,
+        /// The bound.
+        limit: usize,
+    },
+    /// The host has no memory for the turn now.
+    #[error(transparent)]
+    NoMemory(#[from] Full),
     /// Too many turns of the context wait or run.
     #[error("{0} turns of this conversation are under way, which is the most; try again later")]
     LaneFull(usize),

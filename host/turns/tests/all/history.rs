@@ -13,6 +13,7 @@ const STRANGERS: Limits = Limits {
     turns: 100,
     lane: 100,
     history: 100,
+    task_bytes: 1 << 30,
     trusts_chosen_contexts: false,
     strangers_call: true,
     anyone_may_approve: false,

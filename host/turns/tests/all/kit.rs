@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
     Content, Emitted, Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, Metadata,
-    NoExecutor, Outcome, Part, Principal, Role, Route, RouteQuery, Scope, Store, ToolProgress, ToolState,
-    Turn, Turns, message_text,
+    NoExecutor, Outcome, Part, Principal, Role, Route, RouteQuery, Scope, Store, TooLarge, ToolProgress,
+    ToolState, Turn, Turns, message_text,
 };
 use tokio::sync::Notify;
 
@@ -22,6 +22,8 @@ pub(crate) struct Scripted {
     pub(crate) continued: Mutex<Vec<Option<String>>>,
     /// Whether a late result of each turn could reach its caller.
     pub(crate) async_delivery: Mutex<Vec<bool>>,
+    /// The memory that it may have; 0 if there is no limit. It needs twice the size of a turn's messages.
+    pub(crate) memory: AtomicUsize,
 }
 
 pub(crate) struct Only(pub(crate) Arc<Scripted>);
@@ -175,6 +177,15 @@ impl Executor for Scripted {
     async fn cancel(&self, _: Turn) -> Result<(), Failure> {
         self.cancels.fetch_add(1, Ordering::SeqCst);
         Ok(())
+    }
+
+    fn memory(&self, bytes: usize) -> Result<usize, TooLarge> {
+        let (needs, limit) = (2 * bytes, self.memory.load(Ordering::SeqCst));
+        if limit == 0 || needs <= limit {
+            return Ok(needs);
+        }
+        let (executor, key) = ("scripted".to_owned(), "scripted.memory".to_owned());
+        Err(TooLarge { executor, bytes, needs: needs >> 20, limit: limit >> 20, key })
     }
 }
 

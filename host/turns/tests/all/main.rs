@@ -15,6 +15,7 @@ mod ends;
 mod follow_up;
 mod history;
 mod late;
+mod memory;
 mod push;
 mod readers;
 mod repeated;

@@ -184,7 +184,14 @@ fn queries() -> Vec<Query> {
         for state in [None, Some(State::Working)] {
             for since in [None, Some(Timestamp::from_millis(5))] {
                 for after in [None, Some(place.clone())] {
-                    queries.push(Query { context: context.clone(), state, since, after, limit: 2 });
+                    queries.push(Query {
+                        context: context.clone(),
+                        state,
+                        since,
+                        after,
+                        limit: 2,
+                        bytes: usize::MAX,
+                    });
                 }
             }
         }
