@@ -19,7 +19,7 @@ const EXTENSION: &str = "callback-token";
 /// The length of a token: 32 hexadecimal digits, twice.
 const LENGTH: usize = 64;
 
-/// Returns the token of this store, and makes one if there is none.
+/// Returns the token of this store, and makes one if it has no token yet.
 pub(super) fn read_or_create(store: &StoreUrl) -> anyhow::Result<SecretString> {
     match store {
         StoreUrl::Memory => Ok(fresh()),
