@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::model::{ContextId, Message};
+use crate::model::{ContextId, Message, Principal, TaskId};
 use crate::once::Once;
 use crate::store::{Entry, Onto, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
@@ -86,6 +86,13 @@ impl LiveTasks {
         let mut task = Task::new(key.task.clone(), context.clone());
         task.apply(&first)?;
         Ok(self.insert(key, Arc::new(task)))
+    }
+
+    /// Whether a running turn of the task waits for an answer.
+    pub(crate) fn is_asking(&self, owner: &Principal, task: &TaskId) -> bool {
+        let key = TaskKey { owner: owner.clone(), task: task.clone() };
+        let live = self.lock().get(&key).and_then(Weak::upgrade);
+        live.is_some_and(|live| live.asking().is_some())
     }
 
     /// Returns a task; reads it from the store unless it is live.
