@@ -94,7 +94,8 @@ impl Executors {
             quarantined,
             changed: Notify::new(),
         };
-        executors.load_all(report).await;
+        // The future is large; boxing it keeps the callers' futures small.
+        Box::pin(executors.load_all(report)).await;
         Ok(executors)
     }
 

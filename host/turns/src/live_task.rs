@@ -15,7 +15,7 @@ use talaria_budget::{Budget, Charge};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::model::{ContextId, Message};
+use crate::model::{ContextId, Message, Principal, TaskId};
 use crate::once::Once;
 use crate::store::{Entry, Onto, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
@@ -97,6 +97,13 @@ impl LiveTasks {
         let mut memory = self.budget.nothing();
         memory.force(first.size());
         Ok(self.insert(key, Arc::new(task), memory))
+    }
+
+    /// Whether a running turn of the task waits for an answer.
+    pub(crate) fn is_asking(&self, owner: &Principal, task: &TaskId) -> bool {
+        let key = TaskKey { owner: owner.clone(), task: task.clone() };
+        let live = self.lock().get(&key).and_then(Weak::upgrade);
+        live.is_some_and(|live| live.asking().is_some())
     }
 
     /// Returns a task; reads it from the store unless it is live.

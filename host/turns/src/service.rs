@@ -254,7 +254,7 @@ impl Turns {
         if inner.stop.is_cancelled() || inner.tracker.is_closed() {
             return Err(SendError::Draining);
         }
-        let share = inner.take_share(&incoming.principal).await?;
+        let share = inner.take_share(&incoming).await?;
         let room = Arc::clone(&inner.room).try_acquire_owned();
         let room = room.map_err(|_| SendError::Busy(inner.limits.turns))?;
         let room = Room { _turn: room, _share: share };
@@ -389,11 +389,14 @@ impl Turns {
 
 impl Inner {
     /// Takes a place for a turn of this caller, if its share has room.
-    async fn take_share(&self, owner: &Principal) -> Result<TurnShare, SendError> {
+    async fn take_share(&self, incoming: &Incoming) -> Result<TurnShare, SendError> {
+        let owner = &incoming.principal;
         let caller = self.callers.of(owner);
-        let share = caller.begin_turn()?;
         let limits = caller.limits();
-        if limits.tasks.is_some() || limits.bytes.is_some() {
+        let is_asked_for = incoming.task.as_ref().is_some_and(|task| self.tasks.is_asking(owner, task));
+        let share = caller.begin_turn(is_asked_for)?;
+        // An answer lets a turn end, so it is taken although it adds to what the caller has.
+        if !is_asked_for && (limits.tasks.is_some() || limits.bytes.is_some()) {
             self.callers.check_kept(limits, self.store.kept(owner).await?)?;
         }
         Ok(share)

@@ -219,15 +219,17 @@ impl Caller {
         self.deliveries.as_ref()
     }
 
-    /// Takes a place for a turn.
-    pub(crate) fn begin_turn(self: &Arc<Self>) -> Result<TurnShare, OverShare> {
+    /// Takes a place for a turn. A message to a turn that asks may take one of a few more places: turns that wait for
+    /// answers hold theirs, and must not keep their caller from answering.
+    pub(crate) fn begin_turn(self: &Arc<Self>, is_asked_for: bool) -> Result<TurnShare, OverShare> {
         let place = match self.limits.turns {
             None => TurnShare(None),
             Some(limit) => {
                 // Counted before the check, so that two turns cannot both take the last place.
                 let before = self.under_way.fetch_add(1, Ordering::Relaxed);
                 let place = TurnShare(Some(Arc::clone(self)));
-                if before >= limit {
+                let more = if is_asked_for { (limit / 4).max(1) } else { 0 };
+                if before >= limit + more {
                     return Err(OverShare::Turns(limit));
                 }
                 place
@@ -301,17 +303,17 @@ mod tests {
     #[test]
     fn a_place_is_free_again_when_its_turn_ends() {
         let caller = caller(CallerLimits { turns: Some(2), ..CallerLimits::default() });
-        let first = caller.begin_turn().unwrap();
-        let _second = caller.begin_turn().unwrap();
+        let first = caller.begin_turn(false).unwrap();
+        let _second = caller.begin_turn(false).unwrap();
         for _ in 0..3 {
             assert_eq!(
-                caller.begin_turn().err(),
+                caller.begin_turn(false).err(),
                 Some(OverShare::Turns(2)),
                 "a rejected turn takes no place"
             );
         }
         drop(first);
-        caller.begin_turn().unwrap();
+        caller.begin_turn(false).unwrap();
     }
 
     #[test]
@@ -352,8 +354,8 @@ mod tests {
         let few = CallerLimits { turns: Some(1), ..CallerLimits::default() };
         let shares = Shares { callers: HashMap::from([(Principal::named("a"), few)]), others: few };
         let callers = Callers::new(&shares, 64);
-        let _own = callers.of(&Principal::named("a")).begin_turn().unwrap();
-        let _shared = callers.of(&Principal::anyone()).begin_turn().unwrap();
-        assert!(callers.of(&Principal::named("b")).begin_turn().is_err());
+        let _own = callers.of(&Principal::named("a")).begin_turn(false).unwrap();
+        let _shared = callers.of(&Principal::anyone()).begin_turn(false).unwrap();
+        assert!(callers.of(&Principal::named("b")).begin_turn(false).is_err());
     }
 }

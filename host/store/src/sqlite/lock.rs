@@ -86,7 +86,7 @@ impl StoreLock {
                 }
             }
         }
-        // Whoever cannot lock the file reads this; a failure costs others only the name of the owner.
+        // A process that cannot lock the file reads this; a failure costs others only the name of the owner.
         if let Err(error) = write(&mut file, &Owner::this(address)) {
             tracing::warn!(%error, file = %path.display(), "the owner of the store is not recorded");
         }

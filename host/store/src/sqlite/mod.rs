@@ -259,8 +259,11 @@ fn set_up(connection: &Connection, config: &Config) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, ignore)?;
     if let Some(bytes) = config.max_bytes {
         let page: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+        let present: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
         let pages = write::integer(bytes) / page.max(1);
-        connection.pragma_update_and_check(None, "max_page_count", pages.max(1), ignore)?;
+        // A file that is larger already still has the reserve for turns under way.
+        let most = pages.max(present + pages / 8);
+        connection.pragma_update_and_check(None, "max_page_count", most.max(1), ignore)?;
     }
     Ok(())
 }

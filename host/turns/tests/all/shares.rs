@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
     CallerLimits, Incoming, Limits, OverShare, Principal, PushConfig, PushError, PushFailure, PushLimits,
-    PushNotification, PushSender, Refused, Retention, SendError, Shares, Store, Timestamp, Turns,
+    PushNotification, PushSender, Refused, Retention, SendError, Shares, State, Store, Timestamp, Turns,
 };
 use tokio::sync::Semaphore;
 
@@ -61,6 +61,20 @@ async fn turns_of_one_caller_leave_room_for_the_others() {
     }
     turns.send(from("a", "hi")).await.expect("there is room again").settled().await;
     assert_eq!(turns.refused(), Refused { caller_turns: 1, ..Refused::default() });
+}
+
+#[tokio::test]
+async fn a_turn_that_asks_can_be_answered_though_the_share_is_used_up() {
+    let limits = CallerLimits { turns: Some(1), bytes: Some(1), ..CallerLimits::default() };
+    let (turns, ..) = limited(limits);
+    let asked = turns.send(from("a", "question")).await.unwrap().settled().await;
+    assert_eq!(asked.status.state, State::InputRequired);
+    assert_eq!(over(&turns, from("a", "hi")).await, OverShare::Turns(1));
+    let answer = Incoming { task: Some(asked.id.clone()), ..from("a", "this one") };
+    turns.send(answer).await.unwrap();
+    turns.drain(Duration::from_secs(300)).await;
+    let task = turns.task(&Principal::named("a"), &asked.id).await.unwrap();
+    assert_eq!(task.status.state, State::Completed);
 }
 
 #[tokio::test]
