@@ -243,7 +243,7 @@ impl LoadedExecutor {
     /// Reports a turn that succeeded, for tests of what follows from it.
     #[cfg(test)]
     pub(crate) fn complete(&self) {
-        self.record.success();
+        self.record.success(&Principal::anyone());
     }
 
     /// Reports a fault, for tests of what follows from it.

@@ -385,11 +385,11 @@ async fn a_second_quarantine_does_not_go_back_to_the_version_that_crashed_before
         (Look, "", "2"),
         // Version 2 works for a while, and so counts as good until it crashes.
         (Complete, "", "2"),
-        (Crash(FAULTS_UNTIL_QUARANTINE), "", "1"),
-        (Crash(FAULTS_UNTIL_QUARANTINE), "", "1 quarantined"),
+        (Crash(FAULTS), "", "1"),
+        (Crash(FAULTS), "", "1 quarantined"),
         (Look, "", "1 quarantined"),
         (Restart, "", "1"),
-        (Crash(FAULTS_UNTIL_QUARANTINE), "", "1 quarantined"),
+        (Crash(FAULTS), "", "1 quarantined"),
     ];
     let audit = ["loaded", "swapped", "quarantined", "rolled-back", "quarantined", "loaded", "quarantined"];
     run("", &steps, &audit).await;
@@ -406,7 +406,7 @@ async fn a_good_version_is_found_behind_versions_that_completed_nothing() {
         (Write(3, Fine), "", "2"),
         (Look, "", "3"),
         (Restart, "", "3"),
-        (Crash(FAULTS_UNTIL_QUARANTINE), "", "1"),
+        (Crash(FAULTS), "", "1"),
     ];
     run("", &steps, &["loaded", "swapped", "swapped", "loaded", "quarantined", "rolled-back"]).await;
 }
@@ -418,7 +418,7 @@ async fn without_a_good_version_or_with_closed_a_quarantine_changes_nothing() {
         (Look, "", "1"),
         (Write(2, Fine), "", "1"),
         (Look, "", "2"),
-        (Crash(FAULTS_UNTIL_QUARANTINE), "", "2 quarantined"),
+        (Crash(FAULTS), "", "2 quarantined"),
     ];
     run("", &steps, &["loaded", "swapped", "quarantined"]).await;
     let steps = [
@@ -427,7 +427,7 @@ async fn without_a_good_version_or_with_closed_a_quarantine_changes_nothing() {
         (Complete, "", "1"),
         (Write(2, Fine), "", "1"),
         (Look, "", "2"),
-        (Crash(FAULTS_UNTIL_QUARANTINE), "", "2 quarantined"),
+        (Crash(FAULTS), "", "2 quarantined"),
     ];
     run("fail_mode = \"closed\"", &steps, &["loaded", "swapped", "quarantined"]).await;
 }

@@ -12,7 +12,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body, Frame, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use talaria_listen::Limits;
+use talaria_listen::{Advice, Door, Limits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -98,9 +98,12 @@ impl Server {
                 http::Response::new(body)
             }
         };
+        let advice = Advice { host: "", origin: "" };
+        let door = Door::local([], advice, |refusal| refusal.response().map(Served::Left));
         tasks.spawn(talaria_listen::serve(
             listener,
             limits,
+            door,
             Arc::default(),
             CancellationToken::new(),
             handle,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
-use talaria_turns::{Begin, Event, State, Store};
+use talaria_turns::{Begin, Event, Retention, State, Store, Timestamp};
 use tempfile::TempDir;
 
 use super::{count, empty, file, open};
@@ -66,7 +66,8 @@ async fn a_restored_store_has_everything_under_the_same_numbers() {
         );
     }
     // Holes in the log, as retention leaves them.
-    assert_eq!(store.forget(talaria_turns::Timestamp::from_millis(0), 10).await.unwrap(), 10);
+    let retention = Retention::since(Timestamp::from_millis(0)).tasks(10);
+    assert_eq!(store.forget(&retention).await.unwrap(), 10);
     let kept = create(&store, "a", &[accepted("kept")]).await;
     let log = store.log(Begin::At(0), 1000).await.unwrap();
     let copied = copy(&folder, "copy.db", false).unwrap();
