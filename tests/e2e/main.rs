@@ -17,6 +17,7 @@ mod webhook;
 mod admin;
 mod author;
 mod bad_configuration;
+mod bytes;
 mod check;
 mod compile;
 mod components;
