@@ -18,6 +18,7 @@ mod admin;
 mod author;
 mod bad_configuration;
 mod beside;
+mod bytes;
 mod check;
 mod compile;
 mod components;

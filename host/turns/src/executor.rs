@@ -178,20 +178,19 @@ pub trait Executor: Send + Sync + 'static {
 /// A message that cannot fit into the memory that its executor may have. The text is for the caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{bytes} bytes of messages need about {needs} MiB in the executor {executor}, which may have {limit} MiB; send less, or \
-     have the operator raise `{key}`"
+    "the message, with the earlier ones of its task, takes {bytes} bytes, and the executor {executor} can take {limit}; send \
+     less{}",
+    fix.as_ref().map(|key| format!(", or have the operator raise `{key}`")).unwrap_or_default()
 )]
 pub struct TooLarge {
     /// The executor.
     pub executor: String,
     /// The size of the message and of the task's earlier ones.
     pub bytes: usize,
-    /// The memory that they need, in MiB.
-    pub needs: usize,
-    /// The memory that there is, in MiB.
+    /// The most that the executor can take.
     pub limit: usize,
-    /// The configuration key of the limit.
-    pub key: String,
+    /// The configuration key that raises the limit, if there is one.
+    pub fix: Option<String>,
 }
 
 /// A message that needs an executor.

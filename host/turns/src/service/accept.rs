@@ -207,17 +207,12 @@ impl Inner {
     /// Reserves the memory of a turn whose messages take this many bytes.
     fn reserve(&self, taker: &Taker, bytes: usize) -> Result<TurnMemory, SendError> {
         let (host, executor) = (TURN.saturating_add(bytes.saturating_mul(COPIES)), taker.memory(bytes)?);
-        let (needs, limit) = (host.saturating_add(executor), self.budget.limit());
-        if needs > limit {
-            let (executor, key) = (taker.name().to_owned(), "limits.memory".to_owned());
-            return Err(TooLarge {
-                executor,
-                bytes,
-                needs: needs.div_ceil(1 << 20),
-                limit: limit >> 20,
-                key,
-            }
-            .into());
+        let (needs, whole) = (host.saturating_add(executor), self.budget.limit());
+        if needs > whole {
+            // In proportion, since what an executor needs grows with the messages.
+            let limit = whole / (needs / bytes.max(1)).max(1);
+            let (executor, fix) = (taker.name().to_owned(), Some("limits.memory".to_owned()));
+            return Err(TooLarge { executor, bytes, limit, fix }.into());
         }
         Ok(TurnMemory { host: self.budget.charge(host)?, executor: self.budget.charge(executor)? })
     }

@@ -184,8 +184,8 @@ impl Executor for Scripted {
         if limit == 0 || needs <= limit {
             return Ok(needs);
         }
-        let (executor, key) = ("scripted".to_owned(), "scripted.memory".to_owned());
-        Err(TooLarge { executor, bytes, needs: needs >> 20, limit: limit >> 20, key })
+        let (executor, fix) = ("scripted".to_owned(), Some("scripted.memory".to_owned()));
+        Err(TooLarge { executor, bytes, limit: limit / 2, fix })
     }
 }
 
