@@ -62,7 +62,10 @@ async fn bodies_that_are_held_back_take_their_share_and_no_more() {
     );
     assert!(budget.used() <= 4 * MIB, "{}", budget.used());
     let sent = host.call("SendMessage", &json!({ "message": message("hello") })).await;
-    assert_eq!(sent["result"]["message"]["parts"][0]["text"], "echo: hello", "others are served meanwhile: {sent}");
+    assert_eq!(
+        sent["result"]["message"]["parts"][0]["text"], "echo: hello",
+        "others are served meanwhile: {sent}"
+    );
     drop((held, one_more));
     patiently(async {
         while budget.used() > 0 {
