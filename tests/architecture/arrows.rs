@@ -9,9 +9,10 @@ use crate::sources::matches;
 
 /// The crates of the core: they know no product, and compile without wasmtime but for `engine`. `redact` is not among them,
 /// since the prefixes of keys are those of providers.
-pub(crate) const CORE: [&str; 12] = [
+pub(crate) const CORE: [&str; 13] = [
     "a2a",
     "backoff",
+    "budget",
     "config",
     "egress",
     "engine",
@@ -25,19 +26,20 @@ pub(crate) const CORE: [&str; 12] = [
 ];
 
 /// The crates of ours that each crate uses, and no other. The binary may use all of them.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     // Lowest: the domain, redaction, the two ends of the network, logs and metrics.
     ("backoff", &[]),
+    ("budget", &[]),
     ("redact", &[]),
     ("egress", &["redact"]),
-    ("listen", &[]),
+    ("listen", &["budget"]),
     ("observe", &["redact"]),
-    ("turns", &["backoff"]),
+    ("turns", &["backoff", "budget"]),
     // The capabilities, independent of each other.
-    ("a2a", &["listen", "turns"]),
+    ("a2a", &["budget", "listen", "turns"]),
     ("config", &["redact"]),
-    ("engine", &["egress", "redact", "turns"]),
-    ("mailbox", &["listen", "redact", "turns"]),
+    ("engine", &["budget", "egress", "redact", "turns"]),
+    ("mailbox", &["budget", "listen", "redact", "turns"]),
     ("oci", &["backoff", "egress", "redact"]),
     ("store", &["turns"]),
     // What is built on them.

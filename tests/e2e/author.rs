@@ -51,7 +51,10 @@ json = { choices = [{ message = { content = "Hi there" }, finish_reason = "stop"
 fn the_turns_of_a_cassette_share_a_context() {
     let cassette = "[[turn]]\ntext = \"echo my name is Ada\"\n\
                     [[turn]]\ntext = \"history 9\"\nexpect = ['[true,\"echo my name is Ada\"],[false,\"my name is Ada\"]']\n";
-    let (_, out, err) = test("test/probe.wasm", Some(cassette), &["--output", "json"]);
+    let config = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    std::fs::write(&config, "[grant]\negress = [\"GET http://127.0.0.1:9/*\"]\n").unwrap();
+    let config = config.path().to_str().unwrap();
+    let (_, out, err) = test("test/probe.wasm", Some(cassette), &["--config", config, "--output", "json"]);
     let report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
     // The last step, cancel, makes a call that is not granted.
     for step in &report["steps"].as_array().unwrap()[..5] {

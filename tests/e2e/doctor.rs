@@ -13,17 +13,14 @@ const KEY: &str = "a-key-of-the-tests-0123";
 
 /// A gateway that checks its key and reports this state.
 async fn gateway(state: Value) -> FakeGateway {
-    FakeGateway::start(move |request: &Recorded| {
-        if request.header("authorization") != Some(&format!("Bearer {KEY}")) {
-            return Reply::status(401, "application/json", "{}");
-        }
-        match request.path.as_str() {
-            "/v1/models" => Reply::json(&json!({ "data": [] })),
-            "/health/detailed" => Reply::json(&json!({ "readiness": { "checks": state } })),
-            _ => Reply::status(404, "text/plain", "no"),
-        }
+    let gateway = FakeGateway::start(move |request: &Recorded| match request.path.as_str() {
+        "/v1/models" => Reply::json(&json!({ "data": [] })),
+        "/health/detailed" => Reply::json(&json!({ "readiness": { "checks": state } })),
+        _ => Reply::status(404, "text/plain", "no"),
     })
-    .await
+    .await;
+    gateway.want_key(KEY);
+    gateway
 }
 
 /// Runs the command. Returns the report and the exit code.
@@ -66,6 +63,31 @@ async fn a_healthy_machine_has_no_findings() {
         assert_eq!(finding(&report, name).0, "ok", "{name}: {report:#}");
     }
     assert_ne!(code, Some(1), "{report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_only_what_it_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    // A gateway that asks for no key and is not hermes-agent.
+    let open = older(&["gpt-x"]).await;
+    open.keep_no_sessions();
+    let base = open.base_url();
+    let of = |key: Option<&str>| {
+        let mut variables = vec![("HERMES_API_BASE", base.as_str())];
+        variables.extend(key.map(|key| ("API_SERVER_KEY", key)));
+        doctor(folder.path(), &variables).0
+    };
+    for (key, said) in [
+        (None, "the gateway asks for no key"),
+        (Some("short"), "whether it takes ours is not known"),
+        (Some(KEY), "whether it takes ours is not known"),
+    ] {
+        let report = of(key);
+        let (verdict, found, _) = finding(&report, "gateway key");
+        assert!(verdict == "ok" && found.contains(said), "{key:?}: {found}");
+        assert!(finding(&report, "gateway").1.contains("does not say that it is hermes-agent"), "{report:#}");
+    }
+    assert_eq!(finding(&of(None), "store owner").1, "no running host");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -244,7 +266,9 @@ async fn finds_mistakes_in_the_plugins_configuration() {
     assert!(verdict == "failure" && said.contains("to answer at http://127.0.0.1:9/"), "{said}");
     assert!(fix.contains("callback_url: http://127.0.0.1:"), "{fix}");
     let report = of("plugins: {enabled: [molecule-a2a]}", "127.0.0.1");
-    assert_eq!(finding(&report, "callback").0, "ok");
+    let (verdict, said, fix) = finding(&report, "callback");
+    assert!(verdict == "warning" && said.contains("without a secret"), "{said}");
+    assert!(fix.contains("MOLECULE_A2A_PLATFORM_SHARED_SECRET"), "{fix}");
     assert!(finding(&of("", "192.0.2.1"), "callback").1.contains("cannot reach"));
 }
 

@@ -74,7 +74,7 @@ fn the_configuration_is_valid_and_the_commands_are_accepted() {
 fn the_files_agree_on_ports_volumes_and_timeouts() {
     let compose = &yaml("compose.yaml")[0];
     let service = &compose["services"]["workspace"];
-    assert_eq!(service["ports"][0], "8000:8000");
+    assert_eq!(service["ports"][0], "127.0.0.1:8000:8000");
     assert_eq!(service["volumes"][0], "configs:/configs");
     assert!(compose["volumes"].as_object().unwrap().contains_key("configs"));
     assert_eq!(service["build"]["dockerfile"], "examples/workspace/Containerfile");

@@ -37,7 +37,9 @@ async fn a_prompt_is_posted_and_its_reply_is_a_callback() {
     let bridge = bridge(folder.path(), &plugin);
     assert_eq!(bridge.say("hi").await, "echo: hi");
     let [sent] = plugin.messages().try_into().unwrap();
-    assert_eq!(sent.callback_url(), bridge.banner["callback"].as_str().unwrap());
+    let (url, token) = sent.callback_url().rsplit_once('/').unwrap();
+    assert_eq!(url, bridge.banner["callback"].as_str().unwrap());
+    assert_eq!(token.len(), 64, "the banner does not show it");
     assert_eq!(plugin.receipts(), [(200, json!({ "ok": true }))]);
 }
 
@@ -88,17 +90,20 @@ async fn a_reply_after_a_kill_and_restart_reaches_its_turn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_that_the_plugin_retries_after_a_restart_reaches_its_turn() {
-    let plugin = FakePlugin::start(|_| vec![Step::Wait, Step::Answer("the answer".into())]).await;
+    let wait = |_: &Inbound| vec![Step::Wait, Step::Answer("the answer".into())];
+    // A gateway that was restarted knows the configured address only, which needs a secret.
+    let plugin = FakePlugin::with_secret(Some("a-shared-secret"), wait).await;
+    let secret = ("MOLECULE_A2A_PLATFORM_SHARED_SECRET", "a-shared-secret");
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
-    let before = start(folder.path(), &plugin, port, "").up();
+    let before = start(folder.path(), &plugin, port, "").env(secret.0, secret.1).up();
     let url = before.banner["callback"].as_str().unwrap().to_owned();
     let task = before.start_turn("hi").await;
     let chat = plugin.received(1).await[0].chat().to_owned();
     before.kill();
     plugin.release(&chat);
     plugin.gave_up(1).await;
-    let after = start(folder.path(), &plugin, port, "").up();
+    let after = start(folder.path(), &plugin, port, "").env(secret.0, secret.1).up();
     after.in_state(&task, "TASK_STATE_WORKING").await;
     plugin.recover(&url).await;
     let task = after.in_state(&task, "TASK_STATE_COMPLETED").await;

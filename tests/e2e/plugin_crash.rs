@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use talaria_client::{ClientError, Delivery, Message, Protocol, TurnStatus};
-use talaria_fakes::{FakePlugin, Inbound, soon};
+use talaria_fakes::{FakePlugin, Inbound, Step, soon};
 use tokio::task::JoinSet;
 
 use crate::bridge::{Bridge, Start, client};
 
 const KILLS: u64 = 20;
 const SENDERS: usize = 4;
+/// A gateway that was restarted knows the configured address only, which needs a secret.
+const SECRET: &str = "a-shared-secret";
 
 /// The text of each accepted message, by task.
 type Accepted = Arc<Mutex<BTreeMap<String, String>>>;
@@ -27,6 +29,7 @@ fn start(folder: &Path, plugin: &FakePlugin, port: u16) -> Bridge {
              [executor.plugin-callback.settings]\ninbound_url = \"{}\"\n",
             plugin.inbound_url()
         ))
+        .env("MOLECULE_A2A_PLATFORM_SHARED_SECRET", SECRET)
         .up()
 }
 
@@ -77,7 +80,8 @@ async fn verify(bridge: &Bridge, plugin: &FakePlugin, accepted: &BTreeMap<String
 async fn kills_neither_lose_nor_double_turns_through_the_plugin() {
     let folder = tempfile::tempdir().unwrap();
     let port = talaria_fakes::free_port();
-    let plugin = FakePlugin::echo().await;
+    let echo = |message: &Inbound| vec![Step::Answer(format!("echo: {}", message.content()))];
+    let plugin = FakePlugin::with_secret(Some(SECRET), echo).await;
     let (mut before, mut accepted, mut answered) = (BTreeMap::new(), 0, 0);
     let mut chance = 0x9e37_79b9_7f4a_7c15_u64;
     for round in 0..KILLS {

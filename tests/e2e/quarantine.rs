@@ -2,19 +2,20 @@
 
 use talaria_fakes::guest;
 
-use crate::swap::{Site, answers, ask, changes, get, until};
+use crate::swap::{PROBE, Site, answers, ask, changes, get, until};
 
 #[tokio::test]
 async fn an_executor_that_keeps_crashing_is_quarantined() {
     let site = Site::new("");
     site.put("mine.wasm", guest("probe"));
+    site.put("mine.toml", PROBE);
     site.put("covered.wasm", guest("probe"));
-    site.put("covered.toml", "fallback = \"echo\"");
+    site.put("covered.toml", format!("fallback = \"echo\"\n{PROBE}"));
     site.put("echo.wasm", guest("echo"));
     let bridge = site.up();
     for executor in ["mine", "covered"] {
-        for _ in 0..5 {
-            assert!(ask(&bridge, executor, "panic now").await.contains("crashed"));
+        for number in 0..5 {
+            assert!(ask(&bridge, executor, &format!("panic {number}")).await.contains("crashed"));
         }
     }
     let said = ask(&bridge, "mine", "echo hello").await;
@@ -33,22 +34,32 @@ async fn an_executor_that_keeps_crashing_is_quarantined() {
     assert_eq!(ready["executors"]["mine"]["state"], "quarantined", "{ready}");
     assert_eq!(get(&bridge, "/executors/covered").await["stand_in"], "echo");
     // A new version starts without faults.
-    site.put("mine.toml", "deadline = \"9s\"");
+    site.put("mine.toml", format!("deadline = \"9s\"\n{PROBE}"));
     answers(&bridge, "mine", "echo hello", "hello").await;
 }
 
 #[tokio::test]
-async fn an_executor_that_crashes_is_rolled_back_to_its_last_good_version() {
+async fn a_new_version_that_crashes_on_every_turn_gives_way_to_the_last_good_one() {
     let site = Site::new("");
     site.put("mine.wasm", guest("echo"));
     let bridge = site.up();
+    answers(&bridge, "mine", "panic now", "panic now").await;
+    site.put("mine.toml", PROBE);
     site.put("mine.wasm", guest("probe"));
-    site.put("mine.toml", "fail_mode = \"last-good\"");
-    answers(&bridge, "mine", "echo hello", "hello").await;
-    for _ in 0..5 {
-        ask(&bridge, "mine", "panic now").await;
+    // Every turn of the new version crashes; after five faults the old one answers again.
+    until("the new version crashes", async || ask(&bridge, "mine", "panic now").await.contains("crashed"))
+        .await;
+    for number in 0..5 {
+        ask(&bridge, "mine", &format!("panic now {number}")).await;
     }
-    answers(&bridge, "mine", "echo hello", "echo hello").await;
-    let changes = changes(&bridge, "mine").await;
-    assert!(changes.ends_with(&["host quarantined".into(), "host rolled-back".into()]), "{changes:?}");
+    answers(&bridge, "mine", "panic now", "panic now").await;
+    let changed = changes(&bridge, "mine").await;
+    assert!(changed.ends_with(&["host quarantined".into(), "host rolled-back".into()]), "{changed:?}");
+
+    bridge.kill();
+    let bridge = site.up();
+    assert_eq!(ask(&bridge, "mine", "panic now").await, "panic now", "a restart keeps the good version");
+    // Other files are tried again.
+    site.put("mine.toml", format!("deadline = \"9s\"\n{PROBE}"));
+    answers(&bridge, "mine", "echo hello", "hello").await;
 }

@@ -32,6 +32,7 @@ executor = "mine"
 [executor.mine]
 component = "probe.wasm"
 fallback = "chat-completions"
+grant = { egress = ["GET http://127.0.0.1:9/*"] }
 
 [executor.broken]
 component = "probe.wasm"

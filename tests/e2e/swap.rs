@@ -13,6 +13,14 @@ use crate::bridge::{Bridge, Start, client, request, run, stderr, stdout, talaria
 
 const TOKEN: &str = "operators-own";
 
+/// A grant of what the component `probe` declares, without which it is not ready.
+pub(super) const PROBE: &str = "[grant]\negress = [\"* http://127.0.0.1:9/*\"]\n";
+
+/// Settings of the component `probe` with a grant for them.
+fn probe_at(base: &str) -> String {
+    format!("[settings]\nbase_url = \"{base}\"\n[grant]\negress = [\"* {base}/*\"]\n")
+}
+
 /// A folder with `executors/` and a configuration that lets callers choose.
 pub(super) struct Site(tempfile::TempDir);
 
@@ -100,7 +108,7 @@ async fn an_executor_takes_turns_while_its_component_is_in_the_folder() {
     assert!(ask(&bridge, "mine", "hello").await.contains("names no executor"));
 
     // The policy is written first, then half of the component, then all of it.
-    site.put("mine.toml", "[settings]\nbase_url = \"http://one\"");
+    site.put("mine.toml", probe_at("http://one"));
     let whole = guest("probe");
     site.put("mine.wasm", &whole[..whole.len() / 2]);
     until("the half is refused", async || !get(&bridge, "/executors/mine").await["refused"].is_null()).await;
@@ -111,7 +119,7 @@ async fn an_executor_takes_turns_while_its_component_is_in_the_folder() {
     assert!(shown["refused"].is_null(), "{shown}");
 
     // Only the settings change.
-    site.put("mine.toml", "[settings]\nbase_url = \"http://two\"");
+    site.put("mine.toml", probe_at("http://two"));
     until("the settings change", async || ask(&bridge, "mine", "turn").await.contains("http://two")).await;
     // The new component takes no settings.
     site.put("mine.toml", "");
@@ -153,7 +161,7 @@ async fn a_broken_version_leaves_the_last_good_one_even_after_a_restart() {
     let shown = get(&bridge, "/executors/mine").await;
     assert!(shown["refused"].as_str().is_some_and(|said| said.contains("deadline")), "{shown}");
 
-    std::fs::remove_file(site.file("mine.toml")).unwrap();
+    site.put("mine.toml", PROBE);
     answers(&bridge, "mine", "echo hello", "hello").await;
 }
 
@@ -185,6 +193,7 @@ fn dist(name: &str) -> PathBuf {
 #[tokio::test]
 async fn a_rollback_stays_until_a_file_changes() {
     let site = Site::new("");
+    site.put("mine.toml", PROBE);
     site.put("mine.wasm", guest("echo"));
     let bridge = site.up();
     let (status, said) = admin(&bridge, "POST", "/executors/mine/rollback", "", "").await;
@@ -247,11 +256,10 @@ async fn an_upload_is_probed_before_anything_is_written() {
         assert_eq!(said, status, "{media}: {answer}");
         assert_eq!(std::fs::read_dir(site.file("")).unwrap().count(), 0, "{media}: nothing is written");
     }
-    let (status, said) =
-        put("application/json", &both(&guest("probe"), "[settings]\nbase_url = \"http://up\"")).await;
+    let (status, said) = put("application/json", &both(&guest("probe"), &probe_at("http://up"))).await;
     assert_eq!((status, &said["status"]), (200, &json!("takes turns")), "{said}");
     assert!(ask(&bridge, "mine", "turn").await.contains("http://up"));
-    let (status, said) = put("application/toml", "[settings]\nbase_url = \"http://down\"").await;
+    let (status, said) = put("application/toml", &probe_at("http://down")).await;
     assert_eq!(status, 200, "{said}");
     assert!(ask(&bridge, "mine", "turn").await.contains("http://down"));
     let (status, _) = admin(&bridge, "PUT", "/executors/conformance/", "application/toml", "").await;
@@ -293,6 +301,7 @@ async fn nothing_changes_without_the_operators_token() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swap_fails_no_turn() {
     let site = Site::new("");
+    site.put("mine.toml", PROBE);
     site.put("mine.wasm", guest("probe"));
     let bridge = Arc::new(site.up());
     let long = tokio::spawn({
@@ -354,15 +363,19 @@ async fn output_modes(bridge: &Bridge, version: &str) -> Value {
     serde_json::from_slice::<Value>(&response.body).unwrap()["defaultOutputModes"].clone()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_card_follows_the_output_modes_of_the_executors() {
     let site = Site::new("");
+    let gateway = FakeGateway::always(Reply::json(&json!({ "data": [] }))).await;
+    let base = gateway.base_url();
+    let hermes =
+        format!("[settings]\nbase_url = \"{base}\"\nmodel = \"m\"\n[grant]\negress = [\"* {base}/*\"]");
     let bridge = site.up();
     let (text, both) = (json!(["text/plain"]), json!(["text/plain", "application/json"]));
     assert_eq!(output_modes(&bridge, "1.0").await, text);
 
     // It declares that it answers with JSON too.
-    site.put("mine.toml", "[settings]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"");
+    site.put("mine.toml", &hermes);
     site.put("mine.wasm", guest("hermes"));
     for version in ["1.0", "0.3"] {
         until("the card offers JSON", async || output_modes(&bridge, version).await == both).await;
@@ -372,7 +385,7 @@ async fn the_card_follows_the_output_modes_of_the_executors() {
     site.put("mine.toml", "");
     site.put("mine.wasm", guest("echo"));
     until("the card offers text alone", async || output_modes(&bridge, "1.0").await == text).await;
-    site.put("mine.toml", "[settings]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"");
+    site.put("mine.toml", &hermes);
     site.put("mine.wasm", guest("hermes"));
     until("the card offers JSON again", async || output_modes(&bridge, "1.0").await == both).await;
     std::fs::remove_file(site.file("mine.wasm")).unwrap();

@@ -16,4 +16,5 @@ mod components;
 mod conformance;
 mod hermes;
 mod hermes_runs;
+mod memory;
 mod plugin_callback;

@@ -84,11 +84,6 @@ const KNOWN: &[(&str, &str, &str)] = &[
          no field of 0.3.",
     ),
     (
-        "1.0",
-        "::test_content_type_not_supported_returns_415",
-        "The kit has the error table of 1.0.0. 1.0.1 says 400.",
-    ),
-    (
         "1.0, everything off",
         "::TestRestStreaming::test_streaming_content_type",
         "The kit means to skip it, and fails on its way: it looks into the refusal of a stream that it has not read.",

@@ -100,8 +100,8 @@ impl Executor for ChatCompletions {
         }
     }
 
-    /// Also asks for the list of models, which wants the key: health needs none, so a wrong one would pass until the
-    /// first turn.
+    /// Also asks for the list of models, which wants the key: health needs none, so a wrong or a missing one would pass until
+    /// the first turn.
     fn setup(context: SetupContext) -> Result<(), Failure> {
         let settings: Settings = settings(&context.settings)?;
         let get = |route: &str| {
@@ -113,13 +113,11 @@ impl Executor for ChatCompletions {
             return Err(error_status(health.status, &health.body));
         }
         // Only its head is read: the list of a router is long.
-        if config::has_secret(KEY)
-            && let Some(models) = granted(bearer(get("/models"), KEY).open())?
+        if let Some(models) = granted(bearer(get("/models"), KEY).open())?
             && let status @ (401 | 403) = models.status()
         {
-            let at = &settings.base_url;
-            let why =
-                format!("the gateway at {at} refuses the key ({status}); set {KEY} to that of its .env");
+            let (at, verb) = (&settings.base_url, if config::has_secret(KEY) { "refuses the" } else { "wants a" });
+            let why = format!("the gateway at {at} {verb} key ({status}); set {KEY} to that of its .env");
             return Err(Failure::new(FailureKind::Upstream, why));
         }
         Ok(())

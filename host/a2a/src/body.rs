@@ -3,9 +3,10 @@
 //! - size: rejected by the declared length before a byte is read, or as soon as the limit is exceeded;
 //! - time: one deadline for the whole body, so a slow client cannot hold a connection for long;
 //! - depth: [`MAX_DEPTH`] levels, so that the parser's stack is safe and stored messages can be parsed again;
-//! - count: [`MAX_VALUES`], since `[0,0,…` takes 36 times its size once it is parsed.
+//! - count: [`MAX_VALUES`], since `[0,0,…` takes 36 times its size once it is parsed;
+//! - memory: the body as it arrives, and the tree that it becomes as it is parsed, are charged to the host's budget.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::time::Duration;
 
@@ -13,12 +14,19 @@ use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use talaria_budget::{Charge, Full};
 use talaria_listen::{BodyError, discard_body, read_body};
 
 use crate::rejection::{ErrorKind, Rejection};
 
 /// Values in one body, including nested ones. At about 120 bytes each, a request takes at most 60 MB.
 const MAX_VALUES: usize = 500_000;
+
+/// The bytes of a value in memory, with its entry in an object's table.
+const VALUE: usize = 128;
+
+/// The values that are charged at once.
+const CHARGED: usize = 256;
 
 /// Levels of lists and objects in one body. A store wraps messages in a few levels of its own, and serde_json stops at 128
 /// when it reads them back.
@@ -34,9 +42,10 @@ pub(crate) async fn read(
     expects_continue: bool,
     limit: usize,
     timeout: Duration,
+    charge: &mut Charge,
 ) -> Result<Bytes, Rejection> {
     let is_declared = body.size_hint().lower() > limit as u64;
-    let error = match read_body(&mut body, limit, timeout).await {
+    let error = match read_body(&mut body, limit, timeout, charge).await {
         Ok(bytes) => return Ok(bytes),
         Err(error) => error,
     };
@@ -49,6 +58,10 @@ pub(crate) async fn read(
             }
             Rejection::new(ErrorKind::TooLarge, format!("the body is over {limit} bytes, which is the most"))
         }
+        BodyError::Full => {
+            discard_body(body, limit).await;
+            Full.into()
+        }
         BodyError::Incomplete => Rejection::new(ErrorKind::InvalidRequest, "the body ended early"),
         BodyError::TooSlow => {
             let seconds = timeout.as_secs();
@@ -58,30 +71,41 @@ pub(crate) async fn read(
     })
 }
 
-/// Parses a whole body. The error names the position and never quotes the body.
-pub(crate) fn parse(body: &[u8]) -> Result<Value, Rejection> {
+/// Parses a whole body. The error names the position and never quotes the body. What the tree takes is added to `charge`.
+pub(crate) fn parse(body: &[u8], charge: &mut Charge) -> Result<Value, Rejection> {
+    // The strings of the tree are no longer than the body.
+    charge.grow(body.len())?;
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let left = Left { values: Cell::new(MAX_VALUES), is_over: Cell::new(false) };
+    let left = Left {
+        values: Cell::new(MAX_VALUES),
+        is_over: Cell::new(false),
+        is_full: Cell::new(false),
+        charge: RefCell::new(charge),
+    };
     Counted { left: &left, depth: 0 }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|error| match left.is_over.get() {
-            true => Rejection::new(ErrorKind::InvalidRequest, format!("the body has {error}")),
-            false => Rejection::new(ErrorKind::NotJson, format!("the body is not JSON: {error}")),
+        .map_err(|error| match (left.is_full.get(), left.is_over.get()) {
+            (true, _) => Full.into(),
+            (_, true) => Rejection::new(ErrorKind::InvalidRequest, format!("the body has {error}")),
+            (_, false) => Rejection::new(ErrorKind::NotJson, format!("the body is not JSON: {error}")),
         })
 }
 
 /// The remaining budget of a body.
-struct Left {
+struct Left<'c> {
     values: Cell<usize>,
     /// Whether the body exceeded a limit, as opposed to not being JSON.
     is_over: Cell<bool>,
+    /// Whether the host has no memory for it.
+    is_full: Cell<bool>,
+    charge: RefCell<&'c mut Charge>,
 }
 
 /// Builds a [`Value`] as serde_json does, and counts values and levels.
 #[derive(Clone, Copy)]
 struct Counted<'c> {
-    left: &'c Left,
+    left: &'c Left<'c>,
     /// The number of lists and objects around the value.
     depth: usize,
 }
@@ -106,6 +130,10 @@ impl<'de> DeserializeSeed<'de> for Counted<'_> {
             return over(format_args!("more than {MAX_VALUES} values"));
         };
         self.left.values.set(values);
+        if values % CHARGED == 0 && self.left.charge.borrow_mut().grow(CHARGED * VALUE).is_err() {
+            self.left.is_full.set(true);
+            return Err(D::Error::custom("no memory"));
+        }
         if self.depth > MAX_DEPTH {
             return over(format_args!("values nested more than {MAX_DEPTH} deep"));
         }
@@ -168,8 +196,14 @@ impl<'de> Visitor<'de> for Counted<'_> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use talaria_budget::Budget;
 
     use super::*;
+
+    /// Parses with memory to spare.
+    fn parse(body: &[u8]) -> Result<Value, Rejection> {
+        super::parse(body, &mut Budget::unlimited().nothing())
+    }
 
     fn not_json(body: &[u8]) -> String {
         rejected_as(ErrorKind::NotJson, body)
@@ -204,6 +238,19 @@ mod tests {
         let body = format!("[{}0]", "0,".repeat(MAX_VALUES));
         let message = rejected_as(ErrorKind::InvalidRequest, body.as_bytes());
         assert!(message.contains("the body has more than 500000 values at line 1 column"), "{message}");
+    }
+
+    #[test]
+    fn a_tree_is_charged_while_it_is_parsed() {
+        let budget = Budget::new(1 << 20);
+        let zeros = |count: usize| format!("[{}0]", "0,".repeat(count));
+        let mut charge = budget.nothing();
+        super::parse(zeros(5_000).as_bytes(), &mut charge).unwrap();
+        assert!(charge.bytes() > 5_000 * size_of::<Value>(), "{}", charge.bytes());
+        charge.shrink_to(0);
+        let rejection = super::parse(zeros(50_000).as_bytes(), &mut charge).unwrap_err();
+        assert_eq!((rejection.kind, rejection.retry_after), (ErrorKind::Busy, Some(1)), "100 KB become 6 MB");
+        assert!(budget.used() <= budget.limit());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! CORS: pages in browsers may call if their origin is configured.
 //!
 //! An answer names the origin of the request, never `*`, and never allows the browser's own credentials: a page authenticates
-//! with a token that it sends itself. If no origin is configured, no CORS header is sent, and browsers block every page. CORS
-//! protects browsers only; other clients ignore it.
+//! with a token that it sends itself. If no origin is configured, no CORS header is sent. Requests of any
+//! other page do not get here: the [`door`](crate::door) refuses them, and sends no CORS header.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,

@@ -11,6 +11,7 @@ use http::header::{ALLOW, EXPECT, HeaderValue, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use talaria_budget::Charge;
 use talaria_listen::Peer;
 use talaria_turns::Principal;
 use tracing::{debug, info};
@@ -20,6 +21,7 @@ use crate::body;
 use crate::cors::Cors;
 use crate::jsonrpc::{self, Call};
 use crate::live_card::{CardSnapshot, LiveCard};
+use crate::memory;
 use crate::operation::{self, Caller, Operation, Operations, Reply, Verb};
 use crate::origin;
 use crate::rejection::Rejection;
@@ -105,12 +107,17 @@ impl Endpoint {
             return (unauthenticated(), LogFields::default());
         };
         let card = self.card.snapshot();
-        let call = match self.body(&head, body).await {
-            Ok(body) => Call::read(&card.capabilities, &head.headers, &params, &body),
+        let mut charge = self.streaming.budget.nothing();
+        let call = match self.body(&head, body, &mut charge).await {
+            Ok(body) => {
+                let call = Call::read(&card.capabilities, &head.headers, &params, &body, &mut charge);
+                charge.shrink_to(charge.bytes().saturating_sub(body.len()));
+                call
+            }
             Err(rejection) => Call::rejected(rejection),
         };
         let Call { id, method, request, streams_errors } = call;
-        let reply = self.perform(&card, caller, head, &params, request).await;
+        let reply = self.perform(&card, caller, head, &params, request, charge).await;
         let (mut response, code) = jsonrpc::respond(id, method, streams_errors, reply, &self.streaming);
         let version = method.map_or(Version::V1, |method| method.version);
         card.capabilities.echo(&params.extensions, version, response.headers_mut());
@@ -131,13 +138,17 @@ impl Endpoint {
         };
         let card = self.card.snapshot();
         let media = Media::of(&head.headers);
+        let mut charge = self.streaming.budget.nothing();
         let request = async {
             rest::admit(&card.capabilities, rest, verb, &params)?;
-            let body = if head.method == Method::POST { Some(self.body(&head, body).await?) } else { None };
-            rest::read(&card.capabilities, rest, verb, &head, body.as_deref())
+            let is_post = head.method == Method::POST;
+            let body = if is_post { Some(self.body(&head, body, &mut charge).await?) } else { None };
+            let request = rest::read(&card.capabilities, rest, verb, &head, body.as_deref(), &mut charge);
+            charge.shrink_to(charge.bytes().saturating_sub(body.map_or(0, |body| body.len())));
+            request
         };
         let request = request.await;
-        let reply = self.perform(&card, caller, head, &params, request).await;
+        let reply = self.perform(&card, caller, head, &params, request, charge).await;
         let (mut response, code) = rest::respond(rest, media, reply, &self.streaming);
         let version = rest.dialect.version();
         card.capabilities.echo(&params.extensions, version, response.headers_mut());
@@ -151,13 +162,14 @@ impl Endpoint {
         head: Parts,
         params: &ServiceParams,
         request: Result<operation::Request, Rejection>,
+        charge: Charge,
     ) -> Result<Reply, Rejection> {
         let request = request?;
         let is_card = matches!(request.operation, Operation::ExtendedCard(_));
         let url = if is_card { self.url(&head) } else { None };
         // A turn may take minutes; the request's headers need not stay in memory for it.
         drop(head);
-        let caller = Caller { principal: caller, extensions: &params.extensions, url };
+        let caller = Caller { principal: caller, extensions: &params.extensions, url, charge };
         // Boxed because the server moves the future of a request before it starts.
         Box::pin(self.operations.perform(card, caller, request)).await
     }
@@ -168,9 +180,11 @@ impl Endpoint {
         origin::of(head, peer, self.card.trusted_proxies()?)
     }
 
-    async fn body(&self, head: &Parts, body: Incoming) -> Result<Bytes, Rejection> {
+    /// Reads a body, which is charged together with the head.
+    async fn body(&self, head: &Parts, body: Incoming, charge: &mut Charge) -> Result<Bytes, Rejection> {
+        *charge = memory::request(&self.streaming.budget, head)?;
         let expects_continue = head.headers.contains_key(EXPECT);
-        body::read(body, expects_continue, self.max_body, self.body_timeout).await
+        body::read(body, expects_continue, self.max_body, self.body_timeout, charge).await
     }
 }
 

@@ -33,6 +33,13 @@ static OFFERED: LazyLock<Capabilities> = LazyLock::new(|| {
     Capabilities::new(&card)
 });
 
+/// Declares a body as JSON unless the input says otherwise, so that every parser is reached.
+fn declared(headers: &HeaderMap) -> HeaderMap {
+    let mut headers = headers.clone();
+    headers.entry(http::header::CONTENT_TYPE).or_insert(crate::respond::JSON);
+    headers
+}
+
 pub fn json(body: &[u8]) -> Option<Value> {
     body::parse(body).ok()
 }
@@ -43,6 +50,7 @@ pub fn rpc(
     query: Option<&str>,
     body: &[u8],
 ) -> (Value, Option<Dialect>, Result<Operation, Value>) {
+    let headers = &declared(headers);
     let call = Call::read(&OFFERED, headers, &ServiceParams::read(headers, query), body);
     let dialect = call.method.map(|method| method.dialect());
     let operation = call.request.map(|request| request.operation);
@@ -53,7 +61,8 @@ pub fn rpc(
 /// Decodes an HTTP+JSON request: its route, and the operation or the error that is sent, unless the path does not take the
 /// method.
 pub fn rest(request: Request<&[u8]>) -> Option<(Rest, Option<Result<Operation, Value>>)> {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    head.headers = declared(&head.headers);
     let params = ServiceParams::read(&head.headers, head.uri.query());
     let rest = rest_route(head.uri.path(), params.version())?;
     let read = |verb| {

@@ -4,16 +4,17 @@
 //! performed, so a turn of several minutes does not keep it in memory. Errors travel with HTTP 200 unless HTTP itself failed.
 //! Batches and notifications are rejected, as in the SDKs: every operation of A2A has an answer.
 
-use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use talaria_budget::Charge;
 
 use crate::body;
 use crate::capabilities::Capabilities;
 use crate::dialect::{Dialect, InDialect};
 use crate::json_fields::{Fields, Path};
+use crate::memory;
 use crate::operation::{Reply, Request, Verb};
 use crate::params;
 use crate::rejection::{ErrorKind, Rejection};
@@ -84,12 +85,12 @@ impl Call {
         headers: &HeaderMap,
         params: &ServiceParams,
         body: &[u8],
+        charge: &mut Charge,
     ) -> Self {
         if !is_json(headers) {
-            let message = "the body must be application/json, or another type that ends in +json";
-            return Self::rejected(Rejection::new(ErrorKind::ContentTypeNotSupported, message));
+            return Self::rejected(Rejection::body_not_json());
         }
-        let mut members = match body::parse(body) {
+        let mut members = match body::parse(body, charge) {
             Ok(Value::Object(members)) => members,
             Ok(Value::Array(_)) => return Self::invalid("batches are not served; send one request a body"),
             Ok(_) => return Self::invalid("the body must be an object"),
@@ -200,14 +201,14 @@ pub(crate) fn respond(
     let dialect = method.map_or(Dialect::V1, Method::dialect);
     let written = match reply {
         Ok(Reply::Stream(updates)) => {
-            Ok(sse::respond(*updates, dialect, Envelope::JsonRpc(id.clone()), streaming))
+            sse::respond(*updates, dialect, Envelope::JsonRpc(id.clone()), streaming)
         }
         Ok(Reply::Once(answer)) => success(&id, InDialect(dialect, &answer))
-            .map(|body| respond::json(StatusCode::OK, body))
             .map_err(|error| {
                 tracing::warn!(%error, "answer could not be encoded");
                 Rejection::new(ErrorKind::Internal, "the answer could not be written")
-            }),
+            })
+            .and_then(|body| Ok(respond::json(StatusCode::OK, memory::hold(&streaming.budget, body)?))),
         Err(rejection) => Err(rejection),
     };
     let version = method.map(|method| method.version);
@@ -237,8 +238,8 @@ struct Success<'a, T> {
     result: T,
 }
 
-fn success(id: &Value, result: impl Serialize) -> Result<Bytes, serde_json::Error> {
-    serde_json::to_vec(&Success { jsonrpc: "2.0", id, result }).map(Bytes::from)
+fn success(id: &Value, result: impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec(&Success { jsonrpc: "2.0", id, result })
 }
 
 /// Whether any of the `Accept` headers names a stream; the Python SDK of 0.3 sends two of them.
@@ -249,9 +250,11 @@ fn accepts_stream(headers: &HeaderMap) -> bool {
     types.map(str::trim).any(|kind| kind.eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// Whether the body is declared as JSON, or not declared at all.
+/// Whether the body is declared as JSON, once. A page of another site cannot declare that without asking first, and a body
+/// that is not declared is one that a page can send.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(CONTENT_TYPE) else { return true };
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return false };
     let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     let essence = essence.to_ascii_lowercase();
     essence == "application/json" || essence.ends_with("+json")
@@ -265,7 +268,9 @@ mod tests {
 
     fn read(body: &Value) -> Call {
         let body = body.to_string();
-        Call::read(&Capabilities::default(), &HeaderMap::new(), &ServiceParams::default(), body.as_bytes())
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let (params, mut charge) = (ServiceParams::default(), talaria_budget::Budget::unlimited().nothing());
+        Call::read(&Capabilities::default(), &headers, &params, body.as_bytes(), &mut charge)
     }
 
     #[test]
@@ -308,7 +313,11 @@ mod tests {
                 HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_bytes(value.as_bytes()).unwrap())]);
             assert_eq!(is_json(&headers), is, "{value}");
         }
-        assert!(is_json(&HeaderMap::new()));
+        assert!(!is_json(&HeaderMap::new()), "not declared");
+        let json = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut twice = HeaderMap::from_iter([json]);
+        twice.append(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        assert!(!is_json(&twice), "declared twice");
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod card;
 mod cors;
 #[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "the fuzz targets use its types"))]
 mod dialect;
+mod door;
 mod endpoint;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -33,6 +34,7 @@ mod json_fields;
 mod json_out;
 mod jsonrpc;
 mod live_card;
+mod memory;
 #[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "the fuzz targets use its types"))]
 mod operation;
 mod origin;

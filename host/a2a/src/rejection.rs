@@ -5,7 +5,8 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use talaria_turns::{FollowError, NoExecutor, PushError, SendError, StoreError, TaskId};
+use talaria_budget::Full;
+use talaria_turns::{FollowError, NoExecutor, OverShare, PushError, SendError, StoreError, TaskId};
 use tracing::warn;
 
 use crate::version::Version;
@@ -29,9 +30,16 @@ pub(crate) enum ErrorKind {
     TaskNotCancelable,
     PushNotSupported,
     UnsupportedOperation,
+    /// A part of the message has a media type that the executor cannot use.
     ContentTypeNotSupported,
+    /// The body itself is not declared as JSON.
+    BodyNotJson,
     ExtensionSupportRequired,
     VersionNotSupported,
+    /// Another site's page sent the request, or it uses a name that is not this server's.
+    Forbidden,
+    /// The request names no host, or several.
+    Misaddressed,
     /// The body exceeds the limit.
     TooLarge,
     /// The body did not arrive in time.
@@ -57,6 +65,8 @@ const OURS: &str = "talaria";
 
 /// Turns last seconds to minutes, so an earlier retry would only add load.
 const RETRY_BUSY: u32 = 1;
+/// A full store has room again once old tasks are deleted, which happens once a minute.
+const RETRY_FULL: u32 = 60;
 /// A host that shuts down is usually back, or replaced, once it has drained.
 const RETRY_DRAINING: u32 = 5;
 
@@ -67,7 +77,9 @@ impl ErrorKind {
     pub(crate) fn code(self) -> i32 {
         match self {
             Self::NotJson => -32700,
-            Self::InvalidRequest | Self::TooLarge | Self::TooSlow => -32600,
+            Self::InvalidRequest | Self::Forbidden | Self::Misaddressed | Self::TooLarge | Self::TooSlow => {
+                -32600
+            }
             Self::MethodNotFound => -32601,
             Self::InvalidParams => -32602,
             Self::Internal => -32603,
@@ -76,7 +88,7 @@ impl ErrorKind {
             Self::TaskNotCancelable => -32002,
             Self::PushNotSupported => -32003,
             Self::UnsupportedOperation => -32004,
-            Self::ContentTypeNotSupported => -32005,
+            Self::ContentTypeNotSupported | Self::BodyNotJson => -32005,
             Self::ExtensionSupportRequired => -32008,
             Self::VersionNotSupported => -32009,
         }
@@ -86,7 +98,7 @@ impl ErrorKind {
     fn reason(self) -> (&'static str, &'static str) {
         match self {
             Self::NotJson => ("PARSE_ERROR", A2A),
-            Self::InvalidRequest => ("INVALID_REQUEST", A2A),
+            Self::InvalidRequest | Self::Misaddressed => ("INVALID_REQUEST", A2A),
             Self::MethodNotFound => ("METHOD_NOT_FOUND", A2A),
             Self::InvalidParams => ("INVALID_PARAMS", A2A),
             Self::Internal => ("INTERNAL_ERROR", A2A),
@@ -94,9 +106,10 @@ impl ErrorKind {
             Self::TaskNotCancelable => ("TASK_NOT_CANCELABLE", A2A),
             Self::PushNotSupported => ("PUSH_NOTIFICATION_NOT_SUPPORTED", A2A),
             Self::UnsupportedOperation => ("UNSUPPORTED_OPERATION", A2A),
-            Self::ContentTypeNotSupported => ("CONTENT_TYPE_NOT_SUPPORTED", A2A),
+            Self::ContentTypeNotSupported | Self::BodyNotJson => ("CONTENT_TYPE_NOT_SUPPORTED", A2A),
             Self::ExtensionSupportRequired => ("EXTENSION_SUPPORT_REQUIRED", A2A),
             Self::VersionNotSupported => ("VERSION_NOT_SUPPORTED", A2A),
+            Self::Forbidden => ("FORBIDDEN", OURS),
             Self::TooLarge => ("REQUEST_TOO_LARGE", OURS),
             Self::TooSlow => ("REQUEST_TOO_SLOW", OURS),
             Self::Busy => ("BUSY", OURS),
@@ -106,7 +119,12 @@ impl ErrorKind {
     /// The name of its class in the SDKs.
     fn class(self) -> &'static str {
         match self {
-            Self::NotJson | Self::InvalidRequest | Self::TooLarge | Self::TooSlow => "InvalidRequestError",
+            Self::NotJson
+            | Self::InvalidRequest
+            | Self::Forbidden
+            | Self::Misaddressed
+            | Self::TooLarge
+            | Self::TooSlow => "InvalidRequestError",
             Self::MethodNotFound => "MethodNotFoundError",
             Self::InvalidParams => "InvalidParamsError",
             Self::Internal | Self::Busy => "InternalError",
@@ -114,7 +132,7 @@ impl ErrorKind {
             Self::TaskNotCancelable => "TaskNotCancelableError",
             Self::PushNotSupported => "PushNotificationNotSupportedError",
             Self::UnsupportedOperation => "UnsupportedOperationError",
-            Self::ContentTypeNotSupported => "ContentTypeNotSupportedError",
+            Self::ContentTypeNotSupported | Self::BodyNotJson => "ContentTypeNotSupportedError",
             Self::ExtensionSupportRequired => "ExtensionSupportRequiredError",
             Self::VersionNotSupported => "VersionNotSupportedError",
         }
@@ -125,6 +143,9 @@ impl ErrorKind {
     /// It is never 502, 503 or 504: the platform takes those for a dead agent and may restart its container.
     pub(crate) fn jsonrpc_status(self) -> StatusCode {
         match self {
+            Self::BodyNotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::Misaddressed => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Busy => StatusCode::TOO_MANY_REQUESTS,
@@ -135,9 +156,13 @@ impl ErrorKind {
     /// The HTTP status over HTTP+JSON, and its name in `google.rpc.Code`.
     pub(crate) fn rest_status(self) -> (StatusCode, &'static str) {
         match self {
-            Self::NotJson | Self::InvalidRequest | Self::InvalidParams | Self::ContentTypeNotSupported => {
-                (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT")
-            }
+            Self::NotJson
+            | Self::InvalidRequest
+            | Self::InvalidParams
+            | Self::ContentTypeNotSupported
+            | Self::Misaddressed => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),
+            Self::BodyNotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "INVALID_ARGUMENT"),
+            Self::Forbidden => (StatusCode::FORBIDDEN, "PERMISSION_DENIED"),
             Self::TaskNotCancelable
             | Self::PushNotSupported
             | Self::UnsupportedOperation
@@ -170,8 +195,27 @@ impl Rejection {
         Self { retry_after: Some(seconds), ..Self::new(ErrorKind::Busy, message) }
     }
 
+    /// A caller that has as much as its share.
+    fn over_share(over: &OverShare) -> Self {
+        // Rounded up, so that a retry at that time succeeds.
+        let seconds = over.retry_after().as_millis().div_ceil(1_000).max(1);
+        Self::busy(over.to_string(), u32::try_from(seconds).unwrap_or(u32::MAX))
+    }
+
     pub(crate) fn no_push() -> Self {
         Self::new(ErrorKind::PushNotSupported, "this server sends no push notifications")
+    }
+
+    /// A list for a caller without a name, which would show the tasks of all the others.
+    pub(crate) fn no_list() -> Self {
+        let message = "this server lists tasks only for callers with a token; name a task by its id instead";
+        Self::new(ErrorKind::UnsupportedOperation, message)
+    }
+
+    /// A body whose media type is absent or not JSON.
+    pub(crate) fn body_not_json() -> Self {
+        let message = "the body must be declared as JSON: Content-Type: application/json, or another type that ends in +json";
+        Self::new(ErrorKind::BodyNotJson, message)
     }
 
     /// An unknown push configuration. The protocol has no error of its own for it.
@@ -185,6 +229,7 @@ impl Rejection {
             (PushError::Unsupported, _) => Self::no_push(),
             (PushError::Refused(why), _) => Self::field("url", why),
             (PushError::TooMany(_), _) => Self::new(ErrorKind::UnsupportedOperation, error.to_string()),
+            (PushError::OverShare(over), _) => Self::over_share(over),
             (PushError::Store(error), Some(task)) => Self::lookup(task, error),
             (PushError::Store(error), None) => Self::store(error),
             (PushError::NoSuchConfig(_), _) => Self::new(ErrorKind::TaskNotFound, error.to_string()),
@@ -197,6 +242,11 @@ impl Rejection {
 
     /// A failed read or write of the store.
     pub(crate) fn store(error: &StoreError) -> Self {
+        match error {
+            StoreError::Full(_) => return Self::busy(error.to_string(), RETRY_FULL),
+            StoreError::NoMemory(full) => return (*full).into(),
+            _ => {}
+        }
         warn!(%error, "store failed a request");
         Self::new(ErrorKind::Internal, "the task could not be stored or read; the host's log says why")
     }
@@ -280,14 +330,24 @@ impl From<Violation> for Rejection {
     }
 }
 
+impl From<Full> for Rejection {
+    fn from(full: Full) -> Self {
+        Self::busy(full.to_string(), RETRY_BUSY)
+    }
+}
+
 impl From<SendError> for Rejection {
     fn from(error: SendError) -> Self {
         let message = error.to_string();
         match error {
             SendError::TaskNotFound(task) => Self::no_task(&task),
-            SendError::TaskOver { .. } => Self::new(ErrorKind::UnsupportedOperation, message),
+            SendError::TaskOver { .. } | SendError::ApprovalNeedsName(_) => {
+                Self::new(ErrorKind::UnsupportedOperation, message)
+            }
             SendError::ContextMismatch { .. } => Self::field("message.contextId", message),
-            SendError::HistoryFull { .. } => Self::field("message.taskId", message),
+            SendError::HistoryFull { .. } | SendError::TaskTooLarge { .. } => {
+                Self::field("message.taskId", message)
+            }
             SendError::NoExecutor(NoExecutor::Refused(_)) => Self::field("message.metadata", message),
             SendError::NoExecutor(NoExecutor::Unavailable(_) | NoExecutor::OutOfService { .. }) => {
                 Self::new(ErrorKind::Internal, message)
@@ -295,7 +355,11 @@ impl From<SendError> for Rejection {
             SendError::NoExecutor(NoExecutor::Media(_)) => {
                 Self::new(ErrorKind::ContentTypeNotSupported, message)
             }
-            SendError::Busy(_) | SendError::LaneFull(_) => Self::busy(message, RETRY_BUSY),
+            SendError::TooLarge(_) => Self::new(ErrorKind::TooLarge, message),
+            SendError::Busy(_) | SendError::LaneFull(_) | SendError::NoMemory(_) => {
+                Self::busy(message, RETRY_BUSY)
+            }
+            SendError::OverShare(over) => Self::over_share(&over),
             SendError::Draining => Self::busy(message, RETRY_DRAINING),
             SendError::Push(error) => Self::push_config(None, &error),
             SendError::Store(error) => Self::store(&error),
@@ -332,6 +396,28 @@ mod tests {
             StatusCode::TOO_MANY_REQUESTS,
             "not a status that means a dead agent"
         );
+    }
+
+    #[test]
+    fn a_caller_over_its_share_and_a_full_store_are_told_when_to_retry() {
+        let wait = std::time::Duration::from_millis(2_400);
+        let cases = [
+            (SendError::OverShare(OverShare::Turns(3)), 1, "`limits.caller.turns`"),
+            (OverShare::Rate { limit: 9, wait }.into(), 3, "`limits.caller.turns_per_minute`"),
+            (OverShare::Tasks { tasks: 9, limit: 7 }.into(), 10, "`limits.caller.tasks`"),
+            (OverShare::Bytes { bytes: 9, limit: 7 }.into(), 10, "`limits.caller.bytes`"),
+            (
+                SendError::Push(OverShare::Webhooks { limit: 9, wait }.into()),
+                3,
+                "`limits.caller.webhooks_per_minute`",
+            ),
+            (StoreError::Full("raise `store.max_size`".into()).into(), 60, "`store.max_size`"),
+        ];
+        for (error, seconds, key) in cases {
+            let rejection = Rejection::from(error);
+            assert_eq!((rejection.kind, rejection.retry_after), (ErrorKind::Busy, Some(seconds)));
+            assert!(rejection.message.contains(key), "{}", rejection.message);
+        }
     }
 
     #[test]

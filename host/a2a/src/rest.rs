@@ -9,6 +9,7 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Map, Value};
+use talaria_budget::Charge;
 
 use crate::capabilities::Capabilities;
 use crate::dialect::InDialect;
@@ -19,7 +20,7 @@ use crate::respond::{self, Body, JSON};
 use crate::route::{self, Rest};
 use crate::service_params::ServiceParams;
 use crate::sse::{self, Envelope, Streaming};
-use crate::{body, jsonrpc, params, version};
+use crate::{body, jsonrpc, memory, params, version};
 
 /// The media type that 1.0 prefers.
 const A2A_JSON: &str = "application/a2a+json";
@@ -73,16 +74,14 @@ pub(crate) fn read(
     verb: Verb,
     head: &Parts,
     body: Option<&[u8]>,
+    charge: &mut Charge,
 ) -> Result<Request, Rejection> {
     let after = params::last_event(&head.headers)?;
     let mut fields = match body {
         None => Fields::of_query(route::query(head.uri.query())),
         Some([]) => Fields::of(Value::Object(Map::new()), Path::Root)?,
-        Some(_) if !jsonrpc::is_json(&head.headers) => {
-            let message = "the body must be application/json or application/a2a+json";
-            return Err(Rejection::new(ErrorKind::ContentTypeNotSupported, message));
-        }
-        Some(body) => Fields::of(body::parse(body)?, Path::Root)?,
+        Some(_) if !jsonrpc::is_json(&head.headers) => return Err(Rejection::body_not_json()),
+        Some(body) => Fields::of(body::parse(body, charge)?, Path::Root)?,
     };
     // The task in a path is `id`, except in requests about push configurations.
     if let Some(task) = &rest.task {
@@ -106,12 +105,15 @@ pub(crate) fn respond(
 ) -> (Response<Body>, Option<i32>) {
     let dialect = rest.dialect;
     let written = match reply {
-        Ok(Reply::Stream(updates)) => Ok(sse::respond(*updates, dialect, Envelope::Rest, streaming)),
+        Ok(Reply::Stream(updates)) => sse::respond(*updates, dialect, Envelope::Rest, streaming),
         Ok(Reply::Once(answer)) => serde_json::to_vec(&InDialect(dialect, &answer))
-            .map(|body| respond::typed(StatusCode::OK, Media::value(media.answer), body))
             .map_err(|error| {
                 tracing::warn!(%error, "answer could not be encoded");
                 Rejection::new(ErrorKind::Internal, "the answer could not be written")
+            })
+            .and_then(|body| {
+                let body = memory::hold(&streaming.budget, body)?;
+                Ok(respond::typed(StatusCode::OK, Media::value(media.answer), body))
             }),
         Err(rejection) => Err(rejection),
     };

@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use talaria_budget::Budget;
 use talaria_turns::{StreamAs, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -21,8 +22,10 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::{Auth, Token};
 use crate::card::CardConfig;
 use crate::cors::Cors;
+use crate::door::door;
 use crate::endpoint::Endpoint;
 use crate::live_card::{CardContext, LiveCard};
+use crate::memory;
 use crate::operation::{Operations, ReplyAs, Streams};
 use crate::origin::{Network, Origin};
 use crate::respond::Body;
@@ -48,6 +51,9 @@ pub struct Config {
     pub tokens: Vec<Token>,
     /// A caller whose token arrives later through [`Auth::renew`]. If set, every caller needs a token from the start.
     pub awaited: Option<String>,
+    /// Whether callers without a name may list tasks. They share all tasks, so beyond loopback each would see those of
+    /// strangers; a task that is named by its id is found either way.
+    pub anyone_may_list: bool,
     /// How a blocking send is answered if its turn returned only text.
     pub reply: ReplyAs,
     /// The form of a streamed answer, in streams and push notifications, unless the caller asks for another.
@@ -71,6 +77,8 @@ pub struct Limits {
     /// The longest wait for the first request of a connection and for the headers of each request. It also closes idle
     /// HTTP/1.1 connections.
     pub header_timeout: Duration,
+    /// The longest time that a client may take nothing of a response; then its connection is closed.
+    pub stall: Duration,
     /// The longest wait for requests in flight on shutdown.
     pub grace: Duration,
     /// The longest silence of a stream before it sends a keep-alive comment. Proxies give up after 30 to 60 seconds.
@@ -91,6 +99,9 @@ pub trait ExtraRoutes: Send + Sync + 'static {
 
 /// The public A2A server.
 pub struct Server {
+    /// The address in the card, and the origins whose pages may call; see [`door`].
+    url: String,
+    cors: Vec<Origin>,
     endpoint: Arc<Endpoint>,
     extra: Option<Arc<dyn ExtraRoutes>>,
     limits: Limits,
@@ -101,7 +112,9 @@ pub struct Server {
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
     rejected: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
     streams: Arc<AtomicUsize>,
+    budget: Budget,
 }
 
 impl Default for Limits {
@@ -111,6 +124,7 @@ impl Default for Limits {
             body: 16 * 1024 * 1024,
             body_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(30),
+            stall: Duration::from_secs(30),
             grace: Duration::from_secs(10),
             keep_alive: Duration::from_secs(15),
             hold: Duration::from_secs(1),
@@ -133,6 +147,7 @@ impl Config {
             card_signer: None,
             tokens: Vec::new(),
             awaited: None,
+            anyone_may_list: true,
             reply: ReplyAs::default(),
             stream: StreamAs::default(),
             caller_streams: HashMap::new(),
@@ -156,6 +171,7 @@ impl Server {
             card_signer,
             tokens,
             awaited,
+            anyone_may_list,
             reply,
             stream,
             caller_streams,
@@ -166,7 +182,7 @@ impl Server {
             None => Auth::new(tokens),
         };
         let context = CardContext {
-            url,
+            url: url.clone(),
             // A signature covers one address.
             follows: url_follows && card_signer.is_none(),
             proxies: trusted_proxies,
@@ -175,23 +191,27 @@ impl Server {
         };
         let card = LiveCard::new(card, context);
         let streams = Streams { otherwise: stream, callers: caller_streams };
-        let operations = Operations { turns, reply, hold: limits.hold, streams };
-        let counts = Counts::default();
+        let budget = memory::share(turns.budget());
+        let hold = limits.hold;
+        let operations = Operations { turns, budget: budget.clone(), reply, hold, streams, anyone_may_list };
+        let counts = Counts { budget: budget.clone(), ..Counts::default() };
         let streaming = Streaming {
             keep_alive: limits.keep_alive,
             closing: CancellationToken::new(),
             open: Arc::clone(&counts.streams),
+            budget: budget.clone(),
         };
         let endpoint = Endpoint {
             operations,
             card,
             auth,
-            cors: Cors::new(cors),
+            cors: Cors::new(cors.clone()),
             streaming,
-            max_body: limits.body,
+            // A body that cannot fit is too large, and not to be sent again.
+            max_body: limits.body.min(budget.limit()),
             body_timeout: limits.body_timeout,
         };
-        Self { endpoint: Arc::new(endpoint), extra: None, limits, counts }
+        Self { url, cors, endpoint: Arc::new(endpoint), extra: None, limits, counts }
     }
 
     /// Adds routes beside A2A.
@@ -220,10 +240,12 @@ impl Server {
 
     /// Serves until `shutdown`, then until the requests in flight are answered or the grace period is over.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
-        let Self { endpoint, extra, limits, counts } = self;
-        let Limits { connections, header_timeout, grace, .. } = limits;
+        let Self { url, cors, endpoint, extra, limits, counts } = self;
+        let needs_token = endpoint.auth.is_required();
+        let door = door(&url, &cors, listener.local_addr().ok(), needs_token, counts.refused);
+        let Limits { connections, header_timeout, stall, grace, .. } = limits;
         let busy = StatusCode::TOO_MANY_REQUESTS;
-        let limits = talaria_listen::Limits { connections, busy, header_timeout, grace };
+        let limits = talaria_listen::Limits { connections, busy, header_timeout, stall, grace };
         // A stream may stay open for ever; its client reconnects to another server and resumes.
         let (closing, closed) = (endpoint.streaming.closing.clone(), shutdown.clone());
         let end_streams = async move {
@@ -240,7 +262,7 @@ impl Server {
                 }
             }
         };
-        let serving = talaria_listen::serve(listener, limits, counts.rejected, shutdown, handle);
+        let serving = talaria_listen::serve(listener, limits, door, counts.rejected, shutdown, handle);
         tokio::join!(serving, end_streams);
     }
 }
@@ -252,6 +274,18 @@ impl Counts {
     #[must_use]
     pub fn connections_rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
+    }
+
+    /// The number of requests that were refused because a page of another site sent them, or for their host.
+    #[must_use]
+    pub fn requests_refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The number of requests and responses rejected because there was no memory.
+    #[must_use]
+    pub fn memory_refused(&self) -> u64 {
+        self.budget.refused()
     }
 
     /// The number of open streams.

@@ -22,7 +22,8 @@
 //! The SDK fails on such an event: 0.3.26 when it resubscribes, 0.3.10 in every stream.
 //!
 //! No task runs beside the connection: hyper asks for a frame when the socket has room, and the frame is encoded then. A client
-//! that does not read costs a cursor and one frame. If the client disconnects, the body is dropped, and the reader with it.
+//! that does not read costs a cursor and one frame, both charged to the host's memory; a frame that does not fit ends the
+//! stream, which can be resumed. If the client disconnects, the body is dropped, and the reader with it.
 
 use std::fmt::Write as _;
 use std::pin::Pin;
@@ -37,10 +38,12 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http_body_util::Full;
 use serde::Serialize;
 use serde_json::Value;
+use talaria_budget::{Budget, Charge};
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::dialect::{Dialect, InDialect};
+use crate::memory;
 use crate::rejection::{ErrorKind, Rejection};
 use crate::respond::Body;
 use crate::update_stream::{StreamItem, Update, UpdateStream};
@@ -54,6 +57,8 @@ pub(crate) struct Streaming {
     pub(crate) closing: CancellationToken,
     /// The number of open streams.
     pub(crate) open: Arc<AtomicUsize>,
+    /// The memory for requests and responses.
+    pub(crate) budget: Budget,
 }
 
 /// What surrounds an update.
@@ -81,7 +86,9 @@ struct Frames {
     last: Option<u64>,
     /// Whether the last frame has been returned.
     over: bool,
+    budget: Budget,
     _counted: Counted,
+    _charge: Charge,
 }
 
 /// Counts a stream while it is open.
@@ -108,8 +115,9 @@ pub(crate) fn respond(
     dialect: Dialect,
     envelope: Envelope,
     streaming: &Streaming,
-) -> Response<Body> {
-    let Streaming { keep_alive, closing, open } = streaming;
+) -> Result<Response<Body>, Rejection> {
+    let Streaming { keep_alive, closing, open, budget } = streaming;
+    let charge = budget.charge(memory::STREAM)?;
     // Boxed because it is moved with every frame.
     let frames = Box::new(Frames {
         updates,
@@ -121,10 +129,12 @@ pub(crate) fn respond(
         last_frame: Instant::now(),
         last: None,
         over: false,
+        budget: budget.clone(),
         _counted: Counted::new(open),
+        _charge: charge,
     });
     let frames = stream::unfold(frames, async |mut frames| frames.next().await.map(|frame| (frame, frames)));
-    streamed(Body::Frames(Box::pin(frames)))
+    Ok(streamed(Body::Frames(Box::pin(frames))))
 }
 
 /// Returns a stream of one event, without a number.
@@ -188,7 +198,6 @@ impl Frames {
     }
 
     fn frame(&mut self, update: &Update) -> Bytes {
-        self.last = Some(update.sequence);
         let mut frame = String::with_capacity(FRAME);
         // Writing to a string cannot fail.
         let _ = write!(frame, "id: {}\ndata: ", update.sequence);
@@ -205,7 +214,13 @@ impl Frames {
             return self.failure(&Rejection::new(ErrorKind::Internal, "the update could not be written"));
         }
         frame.extend_from_slice(b"\n\n");
-        frame.into()
+        match memory::hold(&self.budget, frame) {
+            Ok(frame) => {
+                self.last = Some(update.sequence);
+                frame
+            }
+            Err(full) => self.failure(&full.into()),
+        }
     }
 
     fn failure(&mut self, rejection: &Rejection) -> Bytes {

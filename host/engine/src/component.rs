@@ -32,6 +32,8 @@ pub struct Component {
     description: Description,
     schema: Schema,
     wasi_http: bool,
+    /// The size of its memories after it described itself.
+    pub(crate) memory: usize,
 }
 
 /// A slow stage of loading a component, for progress messages.
@@ -147,11 +149,11 @@ impl Component {
             .get_export_index(None, STRATEGY)
             .and_then(|strategy| loaded.get_export_index(Some(&strategy), "execute"))
             .ok_or_else(|| LoadError::Mismatch("it exports no `execute`".into()))?;
-        let description = describe(engine, &pool.engine, &pre, fits.transcript).await?;
+        let (description, memory) = describe(engine, &pool.engine, &pre, fits.transcript).await?;
         let schema = Schema::read(&description.settings_schema)
             .map_err(|why| LoadError::Describe(format!("`settings-schema`: {why}")))?;
         let (engine, wasi_http) = (engine.clone(), fits.wasi_http);
-        Ok(Self { engine, pre, transcript, execute, digest, description, schema, wasi_http })
+        Ok(Self { engine, pre, transcript, execute, digest, description, schema, wasi_http, memory })
     }
 
     /// Returns the SHA-256 digest of the component, in hex.
@@ -251,9 +253,9 @@ async fn describe(
     pool: &wasmtime::Engine,
     pre: &bindings::ExecutorPre<Ctx>,
     transcribed: bool,
-) -> Result<Description, LoadError> {
+) -> Result<(Description, usize), LoadError> {
     let limits = Limits { deadline: DESCRIBE, cpu: DESCRIBE, ..Limits::default() };
-    let ctx = Ctx::new(Purpose::Describe, &limits, engine.computing());
+    let ctx = Ctx::new(Purpose::Describe, &limits, engine.computing(), engine.budget());
     let described = executor::call(pool, ctx, limits.deadline, async |store| {
         let instance = pre.instance_pre().instantiate_async(&mut *store).await?;
         // The types of exports can only be checked against an instance.
@@ -264,13 +266,16 @@ async fn describe(
             Ok(executor)
         });
         match checked {
-            Ok(executor) => executor.talaria_executor_strategy().call_describe(store).await.map(Ok),
+            Ok(executor) => {
+                let description = executor.talaria_executor_strategy().call_describe(&mut *store).await?;
+                Ok(Ok((description, store.data().memory.used())))
+            }
             Err(error) => Ok(Err(LoadError::Mismatch(format!("{error:#}")))),
         }
     });
-    let description = described.await.map_err(|end| LoadError::Describe(end.to_string()))??;
+    let (description, memory) = described.await.map_err(|end| LoadError::Describe(end.to_string()))??;
     check(&description).map_err(LoadError::Describe)?;
-    Ok(description)
+    Ok((description, memory))
 }
 
 fn check(description: &Description) -> Result<(), String> {

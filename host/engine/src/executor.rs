@@ -12,7 +12,9 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 use talaria_egress::Access;
 use talaria_redact::ReplyRedactor;
-use talaria_turns::{Callbacks, Failure, FailureKind, Outcome, Scope, Turn, Workspaces};
+use talaria_turns::{
+    Callbacks, Failure, FailureKind, Message, Outcome, Principal, Scope, TooLarge, Turn, Workspaces,
+};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
@@ -24,7 +26,7 @@ use crate::contract::bindings::talaria::executor::types as wit;
 use crate::convert;
 use crate::host::log::{Log, MAX_LINE};
 use crate::host::{About, Ctx, Purpose};
-use crate::limits::{Limits, Wasi};
+use crate::limits::{Denied, INITIAL, Limits, Wasi};
 
 /// The parts of an executor.
 pub struct Spec {
@@ -58,8 +60,17 @@ pub struct Executor {
 /// The export that a turn calls. The generated bindings would look up and check all four exports for every turn.
 type Execute<'a> = TypedFunc<(&'a wit::Turn,), (Result<wit::Outcome, wit::Failure>,)>;
 
-type OnFault = dyn Fn(Fault) + Send + Sync;
-type OnSuccess = dyn Fn() + Send + Sync;
+type OnFault = dyn Fn(Fault, Option<&Sent>) + Send + Sync;
+type OnSuccess = dyn Fn(&Sent) + Send + Sync;
+
+/// The message of a turn, and who sent it.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    /// The sender.
+    pub by: Principal,
+    /// The message.
+    pub message: Arc<Message>,
+}
 
 /// A call that ended by the guest's own fault, which counts against its component. A slow upstream, a busy executor and
 /// a failure that the guest reports itself do not count.
@@ -100,6 +111,8 @@ pub(crate) enum End {
     Cpu(Duration),
     #[error("it wanted more memory than the {0} bytes that it may have")]
     Memory(usize),
+    #[error("the host had no memory for it")]
+    HostMemory,
     #[error("no slot is free for another instance")]
     Busy,
     #[error("{0} turns wait for their place already")]
@@ -107,6 +120,14 @@ pub(crate) enum End {
     #[error("it trapped: {0}")]
     Trap(String),
 }
+
+/// The memory that a guest needs for each byte of its messages, beside what it has when it starts. Measured on the built-in
+/// executors with messages of a MiB (`how_much_memory_a_message_takes`): 6 to 7 in `execute` of those that keep a conversation,
+/// less in the others. A message is in the guest as parts, as text, and in the request that it makes, whose buffer doubles.
+const PER_BYTE: usize = 7;
+
+/// What else a guest may pass in the call that holds its messages, such as a prompt, settings and tools.
+const CALL_REST: usize = 1 << 20;
 
 /// The deadline of a probe, which includes the wait for the upstream.
 const SETUP: Duration = Duration::from_secs(15);
@@ -146,16 +167,16 @@ impl Executor {
         }
     }
 
-    /// Calls `report` after every call that ended by the guest's own fault, whether or not it was a turn. It must not
-    /// block.
+    /// Calls `report` after every call that ended by the guest's own fault, with the message if the call was for one. It
+    /// must not block.
     #[must_use]
-    pub fn on_fault(self, report: impl Fn(Fault) + Send + Sync + 'static) -> Self {
+    pub fn on_fault(self, report: impl Fn(Fault, Option<&Sent>) + Send + Sync + 'static) -> Self {
         Self { on_fault: Some(Box::new(report)), ..self }
     }
 
     /// Calls `report` after every turn that ended with an outcome. It must not block.
     #[must_use]
-    pub fn on_success(self, report: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn on_success(self, report: impl Fn(&Sent) + Send + Sync + 'static) -> Self {
         Self { on_success: Some(Box::new(report)), ..self }
     }
 
@@ -185,7 +206,8 @@ impl Executor {
     /// Probes whether the executor can reach what it needs.
     ///
     /// # Errors
-    /// Returns [`FailureKind::Upstream`] if the executor is loaded but not ready, and [`FailureKind::InvalidSettings`]
+    /// Returns [`FailureKind::Upstream`] if the executor is loaded but not ready, also if the guest says that it is but a call
+    /// of its probe was denied or answered with 401 or 403, and [`FailureKind::InvalidSettings`]
     /// or [`FailureKind::Internal`] if it must not serve turns.
     pub async fn setup(&self) -> Result<(), Failure> {
         self.probe(wit::SetupReason::Load).await
@@ -208,24 +230,32 @@ impl Executor {
             budget_ms: convert::millis(SETUP),
             metadata: None,
         };
-        let ctx = Ctx::new(Purpose::Probe(Arc::clone(&self.shared)), &limits, self.cpu_permits());
+        let ctx = self.ctx(Purpose::Probe(Arc::clone(&self.shared)), &limits);
+        let verdict = ctx.verdict();
         let result = call(self.component.pre.engine(), ctx, SETUP, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;
             let result = instance.talaria_executor_strategy().call_setup(&mut *store, &context).await?;
             Ok(result.map_err(|failure| store.data_mut().failure(failure)))
         })
         .await;
-        result.unwrap_or_else(|end| Err(self.ended(&end)))
+        result.unwrap_or_else(|end| Err(self.ended(&end, None)))?;
+        match verdict.reason() {
+            Some(reason) => Err(Failure::new(FailureKind::Upstream, reason)),
+            None => Ok(()),
+        }
     }
 
-    async fn run(&self, turn: Turn, scope: Scope, deadline: Instant) -> Result<Outcome, Failure> {
+    async fn run(
+        &self,
+        turn: Turn,
+        sent: &Sent,
+        scope: Scope,
+        deadline: Instant,
+    ) -> Result<Outcome, Failure> {
         let of = About::new(&turn, &self.component.engine);
         let (session, withheld) = (of.session.record(&turn), of.withheld);
-        let ctx = Ctx::new(
-            Purpose::Execute { shared: Arc::clone(&self.shared), of, scope, deadline },
-            &self.shared.limits,
-            self.cpu_permits(),
-        );
+        let purpose = Purpose::Execute { shared: Arc::clone(&self.shared), of, scope, deadline };
+        let ctx = self.ctx(purpose, &self.shared.limits);
         let (workspace, settings) = (self.workspace().await, &self.shared.settings_text);
         let turn = convert::turn(turn, session, withheld, workspace, settings, deadline);
         let left = deadline.saturating_duration_since(Instant::now());
@@ -242,32 +272,35 @@ impl Executor {
         .await;
         match result {
             Ok(Ok(outcome)) => outcome.map_err(|why| {
-                self.blame(Fault::Answer);
+                self.blame(Fault::Answer, Some(sent));
                 Failure::new(FailureKind::Internal, why)
             }),
             Ok(Err(failure)) => Err(failure),
             Err(End::Deadline { computing, .. }) => {
-                Err(self.ended(&End::Deadline { after: self.shared.limits.deadline, computing }))
+                let end = End::Deadline { after: self.shared.limits.deadline, computing };
+                Err(self.ended(&end, Some(sent)))
             }
-            Err(end) => Err(self.ended(&end)),
+            Err(end) => Err(self.ended(&end, Some(sent))),
         }
     }
 
-    pub(crate) fn cpu_permits(&self) -> &Arc<Semaphore> {
-        self.component.engine.computing()
+    /// Creates the state of a call.
+    pub(crate) fn ctx(&self, purpose: Purpose, limits: &Limits) -> Ctx {
+        let engine = &self.component.engine;
+        Ctx::new(purpose, limits, engine.computing(), engine.budget())
     }
 
-    pub(crate) fn blame(&self, fault: Fault) {
+    pub(crate) fn blame(&self, fault: Fault, sent: Option<&Sent>) {
         if let Some(report) = &self.on_fault {
-            report(fault);
+            report(fault, sent);
         }
     }
 
     /// Converts the end of a stopped guest into a failure for the caller. The trap itself goes to the log only.
-    pub(crate) fn ended(&self, end: &End) -> Failure {
+    pub(crate) fn ended(&self, end: &End, sent: Option<&Sent>) -> Failure {
         warn!(executor = self.shared.name, %end, "stopped a guest");
         if let Some(fault) = end.fault() {
-            self.blame(fault);
+            self.blame(fault, sent);
         }
         let (kind, message) = match end {
             End::Deadline { after, .. } => (
@@ -281,14 +314,17 @@ impl Executor {
             End::Memory(limit) => {
                 (FailureKind::Internal, format!("the executor ran out of its {} MiB of memory", limit >> 20))
             }
-            End::Busy | End::Full(_) => {
+            End::HostMemory | End::Busy | End::Full(_) => {
                 (FailureKind::Busy, "no room for another turn now; try again later".into())
             }
             End::Trap(_) => {
                 (FailureKind::Internal, "the executor crashed; the operator's log has the details".into())
             }
         };
-        Failure { retryable: matches!(end, End::Busy | End::Full(_)), ..Failure::new(kind, message) }
+        Failure {
+            retryable: matches!(end, End::HostMemory | End::Busy | End::Full(_)),
+            ..Failure::new(kind, message)
+        }
     }
 }
 
@@ -305,29 +341,30 @@ impl talaria_turns::Executor for Executor {
             Ok(permit) => permit,
             Err(_) => {
                 let Some(_waiting) = Waiting::begin(&self.waiting, self.shared.limits.queue) else {
-                    return Err(self.ended(&End::Full(self.shared.limits.queue)));
+                    return Err(self.ended(&End::Full(self.shared.limits.queue), None));
                 };
                 // The wait counts towards the deadline.
                 let Ok(Ok(permit)) = timeout_at(deadline, self.room.acquire()).await else {
-                    return Err(self.ended(&End::Deadline { after: limit, computing: false }));
+                    return Err(self.ended(&End::Deadline { after: limit, computing: false }, None));
                 };
                 permit
             }
         };
         // The future is large; boxing it keeps the callers' futures small.
-        let result = Box::pin(self.run(turn, scope, deadline)).await;
+        let sent = Sent::of(&turn);
+        let result = Box::pin(self.run(turn, &sent, scope, deadline)).await;
         if let (Ok(_), Some(report)) = (&result, &self.on_success) {
-            report();
+            report(&sent);
         }
         result
     }
 
     async fn cancel(&self, turn: Turn) -> Result<(), Failure> {
+        let sent = Sent::of(&turn);
         let limits = Limits { deadline: CANCEL, ..self.shared.limits };
         let of = About::new(&turn, &self.component.engine);
         let (session, withheld) = (of.session.record(&turn), of.withheld);
-        let ctx =
-            Ctx::new(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits, self.cpu_permits());
+        let ctx = self.ctx(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits);
         let (workspace, settings) = (self.workspace().await, &self.shared.settings_text);
         let turn = convert::turn(turn, session, withheld, workspace, settings, Instant::now() + CANCEL);
         let result = Box::pin(call(self.component.pre.engine(), ctx, CANCEL, async |store| {
@@ -337,7 +374,31 @@ impl talaria_turns::Executor for Executor {
             Ok(result.map_err(|failure| store.data_mut().failure(failure)))
         }))
         .await;
-        result.unwrap_or_else(|end| Err(self.ended(&end)))
+        result.unwrap_or_else(|end| Err(self.ended(&end, Some(&sent))))
+    }
+
+    fn memory(&self, bytes: usize) -> Result<usize, TooLarge> {
+        let Limits { memory, call_bytes, .. } = self.shared.limits;
+        let by_memory = memory.saturating_sub(self.component.memory) / PER_BYTE;
+        let by_call = call_bytes.saturating_sub(CALL_REST);
+        let executor = || self.shared.name.clone();
+        if bytes > by_call {
+            return Err(TooLarge { executor: executor(), bytes, limit: by_call, fix: None });
+        }
+        if bytes > by_memory {
+            let fix = Some(format!("executor.{}.grant.memory", executor()));
+            return Err(TooLarge { executor: executor(), bytes, limit: by_memory, fix });
+        }
+        let grown = bytes.saturating_mul(PER_BYTE);
+        Ok(INITIAL.saturating_add(grown))
+    }
+}
+
+// === impl Sent ===
+
+impl Sent {
+    fn of(turn: &Turn) -> Self {
+        Self { by: turn.principal.clone(), message: Arc::clone(&turn.message) }
     }
 }
 
@@ -376,7 +437,7 @@ impl End {
             Self::Memory(_) => Some(Fault::Memory),
             Self::Cpu(_) => Some(Fault::Cpu),
             Self::Deadline { computing: true, .. } => Some(Fault::Deadline),
-            Self::Deadline { computing: false, .. } | Self::Busy | Self::Full(_) => None,
+            Self::Deadline { computing: false, .. } | Self::HostMemory | Self::Busy | Self::Full(_) => None,
         }
     }
 }
@@ -418,8 +479,10 @@ fn end(error: &wasmtime::Error, ctx: &Ctx, limits: &Limits) -> End {
     if error.is::<PoolConcurrencyLimitError>() {
         return End::Busy;
     }
-    if ctx.memory.limit_hit {
-        return End::Memory(limits.memory);
+    match ctx.memory.denied() {
+        Some(Denied::Limit) => return End::Memory(limits.memory),
+        Some(Denied::Host) => return End::HostMemory,
+        None => {}
     }
     if matches!(error.downcast_ref(), Some(Trap::Interrupt)) && ctx.cpu.exhausted() {
         return End::Cpu(limits.cpu);

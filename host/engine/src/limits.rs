@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use talaria_budget::Charge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::{CallHook, ResourceLimiter, Result, UpdateDeadline};
 
@@ -96,17 +97,55 @@ impl Default for Limits {
     }
 }
 
-/// Limits the memory of an instance. It records when it denied growth, since the guest then traps with a plain
-/// `unreachable`.
+/// Limits the memory of an instance, and charges it to the host's memory. It records why it denied growth, since the guest
+/// then traps with a plain `unreachable`.
+///
+/// What was reserved for the turn is charged already; growth beyond that is charged as it happens. So the memories of all
+/// guests together have a bound, whatever they are sent and whatever their upstreams answer.
 pub(crate) struct Memory {
     limit: usize,
+    /// The size of all memories.
     used: usize,
-    pub(crate) limit_hit: bool,
+    /// What of it is charged.
+    charged: usize,
+    charge: Charge,
+    denied: Option<Denied>,
 }
 
+/// Why growth was denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// The guest is at its own limit.
+    Limit,
+    /// The host has no memory left.
+    Host,
+}
+
+/// An initial memory of up to this size is charged as [`INITIAL`]: a Rust guest has one of 1.1 to 1.4 MiB, mostly a stack
+/// that it does not use, and data that it shares with all other instances.
+const SMALL: usize = 2 << 20;
+/// What a small initial memory takes: a waiting turn takes 75 KiB, as `cargo xtask bench memory` measures it.
+pub(crate) const INITIAL: usize = 128 << 10;
+
 impl Memory {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, used: 0, limit_hit: false }
+    /// A memory of at most `limit` bytes, of which `charge` is reserved already.
+    pub(crate) fn new(limit: usize, charge: Charge) -> Self {
+        Self { limit, used: 0, charged: 0, charge, denied: None }
+    }
+
+    /// Why growth was last denied.
+    pub(crate) fn denied(&self) -> Option<Denied> {
+        self.denied
+    }
+
+    /// The size of all memories.
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    fn deny(&mut self, why: Denied) -> Result<bool> {
+        self.denied = Some(why);
+        Ok(false)
     }
 }
 
@@ -116,12 +155,19 @@ const TABLE_ELEMENTS: usize = 100_000;
 impl ResourceLimiter for Memory {
     /// Applies the limit to all memories of the instance together.
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
-        let used = self.used.saturating_add(desired.saturating_sub(current));
+        let grown = desired.saturating_sub(current);
+        let used = self.used.saturating_add(grown);
         if used > self.limit {
-            self.limit_hit = true;
-            return Ok(false);
+            return self.deny(Denied::Limit);
         }
-        self.used = used;
+        let cost = if current == 0 && desired <= SMALL { desired.min(INITIAL) } else { grown };
+        let charged = self.charged.saturating_add(cost);
+        if let Some(more) = charged.checked_sub(self.charge.bytes())
+            && self.charge.grow(more).is_err()
+        {
+            return self.deny(Denied::Host);
+        }
+        (self.used, self.charged) = (used, charged);
         Ok(true)
     }
 
@@ -260,15 +306,43 @@ impl Rate {
 
 #[cfg(test)]
 mod tests {
+    use talaria_budget::Budget;
+
     use super::*;
 
     #[test]
     fn all_memories_of_an_instance_share_one_limit() {
-        let mut memory = Memory::new(100);
+        let mut memory = Memory::new(100, Budget::unlimited().nothing());
         assert!(memory.memory_growing(0, 60, None).unwrap());
         assert!(!memory.memory_growing(0, 50, None).unwrap(), "a second memory");
-        assert!(memory.limit_hit);
+        assert_eq!(memory.denied(), Some(Denied::Limit));
         assert!(memory.memory_growing(60, 100, None).unwrap());
+    }
+
+    #[test]
+    fn growth_beyond_what_was_reserved_is_charged_to_the_host() {
+        const MIB: usize = 1 << 20;
+        let budget = Budget::new(8 * MIB);
+        let mut memory = Memory::new(100 * MIB, budget.charge(2 * MIB).unwrap());
+        assert!(memory.memory_growing(0, MIB, None).unwrap());
+        assert!(memory.memory_growing(MIB, 2 * MIB, None).unwrap());
+        assert_eq!(budget.used(), 2 * MIB, "within the reserve");
+        assert!(memory.memory_growing(2 * MIB, 6 * MIB, None).unwrap());
+        assert_eq!(budget.used(), INITIAL + 5 * MIB);
+        assert!(!memory.memory_growing(6 * MIB, 10 * MIB, None).unwrap());
+        assert_eq!(memory.denied(), Some(Denied::Host));
+        let other = budget.charge(2 * MIB).unwrap();
+        assert!(!memory.memory_growing(6 * MIB, 8 * MIB, None).unwrap(), "another turn has the rest");
+        drop((memory, other));
+        assert_eq!(budget.used(), 0, "it is given back with the instance");
+    }
+
+    #[test]
+    fn a_large_initial_memory_is_charged_in_full() {
+        let budget = Budget::unlimited();
+        let mut memory = Memory::new(usize::MAX, budget.nothing());
+        assert!(memory.memory_growing(0, 24 << 20, None).unwrap());
+        assert_eq!(budget.used(), 24 << 20);
     }
 
     #[tokio::test]

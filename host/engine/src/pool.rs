@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use talaria_budget::Budget;
 use talaria_egress::Egress;
 use talaria_redact::{Redactor, Replies, ReplyRedactor};
 use tokio::runtime::Handle;
@@ -38,6 +39,8 @@ pub struct EngineConfig {
     pub cache_dir: Option<PathBuf>,
     /// Where components are compiled.
     pub compiler: Compiler,
+    /// The memory that guests share with everything else that callers make the host hold.
+    pub budget: Budget,
 }
 
 /// Why the engine could not start.
@@ -60,6 +63,7 @@ struct Inner {
     cache: Option<Cache>,
     compiler: Compiler,
     egress: Egress,
+    budget: Budget,
     /// Permits for guests that compute for longer than a tick.
     computing: Arc<Semaphore>,
     /// Permits for compilations.
@@ -83,15 +87,24 @@ const MAPS_PER_TURN: u32 = 6;
 /// The number of mappings left to the rest of the process.
 const MAPS_RESERVED: u32 = 5_000;
 
-/// The number of slots whose pages are returned to the kernel in one batch.
+/// The number of slots whose pages are returned to the kernel in one batch, at most. Each return makes all threads flush
+/// their TLBs; one slot at a time it costs a fifth of a turn.
 const BATCH: usize = 16;
+/// The memory that a slot in a batch may hold: the default limit of a guest.
+const SLOT: usize = 64 << 20;
 /// Slots beyond those that turns may take: one batch whose pages are being returned and one that is filling up. Without
 /// these, the last free slots could all be in such a batch when a turn begins, and the turn would fail as busy.
 const SPARE: u32 = 32;
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { slots: 1_000, scripted_slots: 100, cache_dir: None, compiler: Compiler::default() }
+        Self {
+            slots: 1_000,
+            scripted_slots: 100,
+            cache_dir: None,
+            compiler: Compiler::default(),
+            budget: Budget::unlimited(),
+        }
     }
 }
 
@@ -106,8 +119,9 @@ impl Engine {
         let (slots, scripted_slots) = clamp(config, max_map_count());
         let failed = |error: wasmtime::Error| EngineError(format!("{error:#}"));
         // Counted in real interpreters: QuickJS has up to 3 memories, Python up to 38 core instances.
-        let compiled = Pool::new(slots, 1, 8).map_err(failed)?;
-        let scripted = Pool::new(scripted_slots, 3, 128).map_err(failed)?;
+        let batch = batch(config.budget.limit());
+        let compiled = Pool::new(slots, 1, 8, batch).map_err(failed)?;
+        let scripted = Pool::new(scripted_slots, 3, 128, batch).map_err(failed)?;
         tick(&[&compiled, &scripted]);
         let cache = config.cache_dir.as_deref().and_then(|folder| {
             Cache::open(folder, &compiled.engine)
@@ -121,7 +135,9 @@ impl Engine {
         let computing = Arc::new(Semaphore::new(threads.saturating_sub(1).max(1)));
         let compiling = Arc::new(Semaphore::new(COMPILERS));
         let compiler = config.compiler.clone();
-        let inner = Arc::new(Inner { compiled, scripted, cache, compiler, egress, computing, compiling });
+        let budget = config.budget.clone();
+        let inner =
+            Arc::new(Inner { compiled, scripted, cache, compiler, egress, budget, computing, compiling });
         let replies = ReplyRedactor::new(Redactor::process().clone(), Replies::default());
         Ok(Self { inner, session_keys: SessionKeys::default(), claims: Claims::default(), replies })
     }
@@ -172,6 +188,10 @@ impl Engine {
         &self.inner.egress
     }
 
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.inner.budget
+    }
+
     pub(crate) fn computing(&self) -> &Arc<Semaphore> {
         &self.inner.computing
     }
@@ -190,7 +210,7 @@ impl Engine {
 // === impl Pool ===
 
 impl Pool {
-    fn new(slots: u32, memories: u32, core_instances: u32) -> wasmtime::Result<Self> {
+    fn new(slots: u32, memories: u32, core_instances: u32, batch: usize) -> wasmtime::Result<Self> {
         let reserved = slots + SPARE;
         let mut pooling = PoolingAllocationConfig::new();
         pooling
@@ -207,8 +227,7 @@ impl Pool {
             .pagemap_scan(Enabled::Auto)
             .linear_memory_keep_resident(256 << 10)
             .table_keep_resident(64 << 10)
-            // Each return of pages makes all threads flush their TLBs; one slot at a time it costs a fifth of a turn.
-            .decommit_batch_size(BATCH);
+            .decommit_batch_size(batch);
         let mut config = code_settings();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling));
         let engine = wasmtime::Engine::new(&config)?;
@@ -243,6 +262,13 @@ fn tick(pools: &[&Pool]) {
     if let Err(error) = ticker {
         warn!(%error, "epoch ticker not started; a guest that computes for ever will not be stopped");
     }
+}
+
+/// Returns how many slots are returned to the kernel at once. A slot in an unfinished batch still has its pages, which are
+/// charged to nobody any more; each thread has its own batch. Together they may hold as much as the budget.
+fn batch(budget: usize) -> usize {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    (budget / SLOT / threads).clamp(1, BATCH)
 }
 
 fn max_map_count() -> Option<u32> {
@@ -285,8 +311,8 @@ mod tests {
             hasher.finish()
         };
         let compiler = hash(&wasmtime::Engine::new(&code_settings()).unwrap());
-        assert_eq!(compiler, hash(&Pool::new(1, 1, 8).unwrap().engine));
-        assert_eq!(compiler, hash(&Pool::new(1, 3, 128).unwrap().engine));
+        assert_eq!(compiler, hash(&Pool::new(1, 1, 8, 1).unwrap().engine));
+        assert_eq!(compiler, hash(&Pool::new(1, 3, 128, BATCH).unwrap().engine));
     }
 
     #[test]

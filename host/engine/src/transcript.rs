@@ -13,7 +13,7 @@ use talaria_turns::{Failure, FailureKind, Metadata, Timestamp};
 use crate::contract::transcript::exports::talaria::executor::transcript as wit;
 use crate::convert;
 use crate::executor::{Executor, Fault, call};
-use crate::host::{Ctx, Purpose};
+use crate::host::Purpose;
 use crate::limits::Limits;
 
 /// The deadline of a read, below the ten seconds for which a proxy in front of the host waits.
@@ -56,7 +56,7 @@ impl Executor {
         };
         let limits = Limits { deadline: READ, ..self.shared.limits };
         let query = wit::Query { settings: self.shared.settings_text.clone(), since, limit, metadata: None };
-        let ctx = Ctx::new(Purpose::Probe(Arc::clone(&self.shared)), &limits, self.cpu_permits());
+        let ctx = self.ctx(Purpose::Probe(Arc::clone(&self.shared)), &limits);
         let result = Box::pin(call(pre.engine(), ctx, READ, async |store| {
             let instance = pre.instantiate_async(&mut *store).await?;
             let result = instance.talaria_executor_transcript().call_read(&mut *store, &query).await?;
@@ -68,11 +68,11 @@ impl Executor {
         .await;
         match result {
             Ok(Ok(page)) => page.map_err(|why| {
-                self.blame(Fault::Answer);
+                self.blame(Fault::Answer, None);
                 Failure::new(FailureKind::Internal, why)
             }),
             Ok(Err(failure)) => Err(failure),
-            Err(end) => Err(self.ended(&end)),
+            Err(end) => Err(self.ended(&end, None)),
         }
     }
 }

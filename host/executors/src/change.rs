@@ -19,7 +19,7 @@ use tracing::warn;
 use crate::audit::{Entry, What, Who};
 use crate::change_lock::ChangeLock;
 use crate::config::{ComponentRef, Executor, ExecutorName, FailMode};
-use crate::executors::{Executors, log};
+use crate::executors::Executors;
 use crate::loaded::LoadedExecutor;
 use crate::table::{Table, TableEntry};
 use crate::versions::{Content, VersionStore};
@@ -339,18 +339,23 @@ impl Executors {
         }
     }
 
-    /// After faults: an executor that went into quarantine goes back to the version before, if its `fail_mode` says so.
+    /// After turns: records which versions completed one, and an executor that went into quarantine goes back to the last
+    /// version that did, if its `fail_mode` says so. That version crashed less recently than this one, or never.
     pub(super) async fn after_faults(&self) {
         let mut lock = self.changes.lock().await;
         let table = self.table();
+        for (_, loaded) in table.loaded().filter(|(_, loaded)| loaded.is_newly_completed()) {
+            lock.set_good(loaded, true).await;
+        }
         for (name, loaded) in table.loaded().filter(|(_, loaded)| loaded.is_newly_quarantined()) {
             let mut entry = Entry::new(Who::Host, What::Quarantined, name);
             entry.digest = Some(loaded.digest().to_owned());
             lock.record(entry).await;
+            lock.set_good(loaded, false).await;
             if loaded.config.fail_mode == FailMode::LastGood
-                && let Err(error) = self.go_back(&mut lock, name, &Who::Host, &log).await
+                && let Err(error) = self.go_back_to_good(&mut lock, name).await
             {
-                warn!(executor = name.as_str(), %error, "cannot roll back");
+                warn!(executor = name.as_str(), %error, "not rolled back; its turns fail until the quarantine ends");
             }
         }
     }

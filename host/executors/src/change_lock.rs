@@ -64,6 +64,24 @@ impl ChangeLock {
         if let Err(error) = result {
             warn!(%error, executor = loaded.config.name.as_str(), "version not stored; no rollback to it");
         }
+        if loaded.has_completed() {
+            self.set_good(loaded, true).await;
+        }
+    }
+
+    /// Records that a version completed a turn, or that it was quarantined.
+    pub(crate) async fn set_good(&self, loaded: &LoadedExecutor, is_good: bool) {
+        let (Some(versions), Some(content)) = (self.versions.clone(), loaded.content.as_ref()) else {
+            return;
+        };
+        let (name, id) = (loaded.config.name.clone(), content.id());
+        let result = blocking(move || match is_good {
+            true => versions.set_completed(&name, &id),
+            false => versions.set_quarantined(&name, &id),
+        });
+        if let Err(error) = result.await {
+            warn!(%error, executor = loaded.config.name.as_str(), "not recorded whether the version is good");
+        }
     }
 
     /// Reads a stored version; `which` picks it.

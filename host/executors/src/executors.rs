@@ -94,7 +94,8 @@ impl Executors {
             quarantined,
             changed: Notify::new(),
         };
-        executors.load_all(report).await;
+        // The future is large; boxing it keeps the callers' futures small.
+        Box::pin(executors.load_all(report)).await;
         Ok(executors)
     }
 
@@ -151,7 +152,7 @@ impl Executors {
     }
 
     /// Probes all versions in service or waiting, concurrently, each within the bound of a setup.
-    async fn probe(&self) {
+    pub(crate) async fn probe(&self) {
         let table = self.table();
         let entries = table.entries.values();
         let versions = entries.flat_map(|entry| [entry.current.as_deref(), entry.waiting.as_deref()]);
@@ -173,7 +174,7 @@ impl Route for Executors {
             Some((_, loaded)) => {
                 loaded.input.admit(&asked.message.parts).map_err(NoExecutor::Media)?;
                 self.routes.count(&picked.why);
-                loaded.for_turn()
+                loaded.for_turn(asked.principal)
             }
             None if picked.why == Why::Chosen => {
                 let known: Vec<_> = table.loaded().map(|(name, _)| name.as_str()).collect();

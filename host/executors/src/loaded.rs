@@ -3,7 +3,8 @@
 //! Loading a version takes these steps, and the first that fails refuses the version: validate the component, check the
 //! version of its contract, compile it or take it from the cache, link it, call `describe`, check the settings against the
 //! component's schema, and call `setup`, the probe. If only the upstream is down the version still loads, marked
-//! [`Readiness::NotReady`].
+//! [`Readiness::NotReady`]. So does one whose component declares calls of which none is granted: whatever its probe says,
+//! its turns can reach nothing.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,15 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use talaria_engine::{Component, Engine, Spec, Stage};
-use talaria_turns::{Callbacks, Failure, FailureKind, NoExecutor, Workspaces};
+use talaria_engine::{Component, Engine, Sent, Spec, Stage};
+use talaria_turns::{Callbacks, Failure, FailureKind, NoExecutor, Principal, Workspaces};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::input::InputModes;
-use super::quarantine::Faults;
-use super::suggested;
+use super::quarantine::{Admission, Consequence, Faults, Recovery};
+use super::{needs, suggested};
 use super::versions::Content;
 use crate::config::{Executor, ExecutorName};
 
@@ -35,6 +36,8 @@ pub struct LoadedExecutor {
     pub(super) content: Option<Content>,
     /// Whether these are in the version store as the current version.
     pub(super) is_stored: AtomicBool,
+    /// Why it can call nothing, whatever its probe says.
+    no_call_granted: Option<String>,
     record: Arc<Record>,
 }
 
@@ -45,7 +48,11 @@ struct Record {
     faults: Mutex<Faults>,
     /// Whether it went into quarantine and that has not been handled yet.
     is_newly_quarantined: AtomicBool,
-    /// Notified when it goes into quarantine.
+    /// Whether it completed a turn since its last quarantine.
+    has_completed: AtomicBool,
+    /// Whether it did and that has not been recorded yet.
+    is_newly_completed: AtomicBool,
+    /// Notified when it goes into quarantine, and when it completes its first turn.
     quarantined: Arc<Notify>,
 }
 
@@ -114,6 +121,7 @@ impl Loader {
             component.settings(&given).map_err(|error| format!("{}: {error}", config.component))?;
         drop(given);
         config.grant.fill_in(&component.description().needs.egress, &settings);
+        let no_call_granted = needs::no_call_granted(&component, &settings, &config.grant);
         let name = config.name.as_str();
         let executor = talaria_engine::Executor::new(Spec {
             name: name.to_owned(),
@@ -127,12 +135,16 @@ impl Loader {
         let record = Arc::new(Record {
             name: config.name.clone(),
             readiness: RwLock::new(Readiness::Ready),
-            faults: Mutex::new(Faults::NONE),
+            faults: Mutex::new(Faults::none()),
             is_newly_quarantined: AtomicBool::new(false),
+            has_completed: AtomicBool::new(false),
+            is_newly_completed: AtomicBool::new(false),
             quarantined: Arc::clone(&self.quarantined),
         });
         let (faults, successes) = (Arc::clone(&record), Arc::clone(&record));
-        let executor = executor.on_fault(move |_| faults.fault()).on_success(move || successes.success());
+        let executor = executor
+            .on_fault(move |_, sent| faults.fault(sent))
+            .on_success(move |sent| successes.success(&sent.by));
         let executor = match &self.workspaces {
             Some(workspaces) => executor.in_workspace(Arc::clone(workspaces)),
             None => executor,
@@ -143,13 +155,15 @@ impl Loader {
         {
             return Err(format!("{}: setup failed: {message}", config.component));
         }
-        *record.readiness.write().unwrap_or_else(PoisonError::into_inner) = Readiness::of(setup);
+        let readiness = Readiness::of(setup, no_call_granted.as_ref());
+        *record.readiness.write().unwrap_or_else(PoisonError::into_inner) = readiness;
         Ok(LoadedExecutor {
             config,
             input: InputModes::of(executor.component().description().metadata.as_deref()),
             executor: Arc::new(executor),
             content,
             is_stored: AtomicBool::new(false),
+            no_call_granted,
             record,
         })
     }
@@ -185,9 +199,24 @@ impl LoadedExecutor {
         self.record.faults().is_quarantined()
     }
 
+    /// The number of callers that it holds back.
+    pub fn callers_held_back(&self) -> usize {
+        self.record.faults().callers_held_back(Instant::now())
+    }
+
     /// Whether it went into quarantine since the last call of this function.
     pub(super) fn is_newly_quarantined(&self) -> bool {
         self.record.is_newly_quarantined.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether it completed a turn since its last quarantine.
+    pub(super) fn has_completed(&self) -> bool {
+        self.record.has_completed.load(Ordering::Acquire)
+    }
+
+    /// Whether it completed its first turn since the last call of this function.
+    pub(super) fn is_newly_completed(&self) -> bool {
+        self.record.is_newly_completed.swap(false, Ordering::AcqRel)
     }
 
     /// The component's digest.
@@ -195,16 +224,26 @@ impl LoadedExecutor {
         self.executor.component().digest()
     }
 
-    /// The engine's executor, to run a turn.
+    /// The engine's executor, to run a turn of this caller.
     ///
     /// # Errors
-    /// [`NoExecutor::OutOfService`] while it is in quarantine.
-    pub(super) fn for_turn(&self) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
-        if !self.is_quarantined() {
-            return Ok(Arc::clone(&self.executor) as _);
-        }
+    /// [`NoExecutor::OutOfService`] while it is in quarantine, or while the caller is held back.
+    pub(super) fn for_turn(
+        &self,
+        caller: &Principal,
+    ) -> Result<Arc<dyn talaria_turns::Executor>, NoExecutor> {
         let name = self.config.name.as_str();
-        let message = format!("the executor `{name}` crashed again and again and is out of service for now");
+        let message = match self.record.faults().admits(caller, Instant::now()) {
+            Admission::Yes => return Ok(Arc::clone(&self.executor) as _),
+            Admission::Quarantined => {
+                format!("the executor `{name}` crashed again and again and is out of service for now")
+            }
+            Admission::HeldBack(left) => format!(
+                "the executor `{name}` crashed on the last messages of this caller and takes no more of them \
+                 for {} s",
+                left.as_secs() + 1
+            ),
+        };
         let failure = Failure { retryable: true, ..Failure::new(FailureKind::Busy, message) };
         Err(NoExecutor::OutOfService { executor: name.into(), failure })
     }
@@ -213,13 +252,19 @@ impl LoadedExecutor {
     #[cfg(test)]
     pub(crate) fn set_ready(&self, is_ready: bool) {
         let down = || Failure::new(FailureKind::Upstream, "the upstream is down");
-        self.record.set_readiness(Readiness::of(if is_ready { Ok(()) } else { Err(down()) }));
+        self.record.set_readiness(Readiness::of(if is_ready { Ok(()) } else { Err(down()) }, None));
+    }
+
+    /// Reports a turn that succeeded, for tests of what follows from it.
+    #[cfg(test)]
+    pub(crate) fn complete(&self) {
+        self.record.success(&Principal::anyone());
     }
 
     /// Reports a fault, for tests of what follows from it.
     #[cfg(test)]
     pub(crate) fn crash(&self) {
-        self.record.fault();
+        self.record.fault(None);
     }
 
     /// Probes it again. A version in quarantine is left alone until its pause is over.
@@ -234,7 +279,7 @@ impl LoadedExecutor {
         match pause {
             Some(pause) => record.set_readiness(Readiness::quarantined(pause)),
             None if self.is_quarantined() => {}
-            None => record.set_readiness(Readiness::of(probed)),
+            None => record.set_readiness(Readiness::of(probed, self.no_call_granted.as_ref())),
         }
     }
 }
@@ -252,19 +297,39 @@ impl Record {
     }
 
     /// Records a call that ended by the executor's own fault.
-    fn fault(&self) {
-        let pause = self.faults().fault(Instant::now());
-        if let Some(pause) = pause {
-            self.set_readiness(Readiness::quarantined(pause));
-            self.is_newly_quarantined.store(true, Ordering::Release);
-            self.quarantined.notify_one();
+    fn fault(&self, sent: Option<&Sent>) {
+        let consequence = self.faults().fault(sent, Instant::now());
+        match consequence {
+            Consequence::Nothing => {}
+            Consequence::HeldBack(pause) => {
+                let caller = sent.and_then(|sent| sent.by.name()).unwrap_or_default();
+                let executor = self.name.as_str();
+                warn!(executor, caller, ?pause, "caller held back: its messages crashed the executor");
+            }
+            Consequence::Quarantine(pause) => {
+                self.set_readiness(Readiness::quarantined(pause));
+                self.has_completed.store(false, Ordering::Release);
+                self.is_newly_quarantined.store(true, Ordering::Release);
+                self.quarantined.notify_one();
+            }
         }
     }
 
     /// Records a successful turn.
-    fn success(&self) {
-        if self.faults().success() {
-            info!(executor = self.name.as_str(), "executor passed its trial after quarantine");
+    fn success(&self, caller: &Principal) {
+        let recovery = self.faults().success(caller, Instant::now());
+        match recovery {
+            Recovery::Nothing => {}
+            Recovery::Trial => {
+                info!(executor = self.name.as_str(), "executor passed its trial after quarantine");
+            }
+            Recovery::Quarantine => self.set_readiness(Readiness::Ready),
+        }
+        // A turn that began before a quarantine does not count. Read first: every turn comes here.
+        if !self.has_completed.load(Ordering::Acquire) && !self.faults().is_quarantined() {
+            self.has_completed.store(true, Ordering::Release);
+            self.is_newly_completed.store(true, Ordering::Release);
+            self.quarantined.notify_one();
         }
     }
 
@@ -276,10 +341,11 @@ impl Record {
 // === impl Readiness ===
 
 impl Readiness {
-    fn of(probed: Result<(), Failure>) -> Self {
-        match probed {
-            Ok(()) => Self::Ready,
-            Err(failure) => Self::NotReady(failure.message),
+    fn of(probed: Result<(), Failure>, no_call_granted: Option<&String>) -> Self {
+        match (no_call_granted, probed) {
+            (Some(reason), _) => Self::NotReady(reason.clone()),
+            (None, Ok(())) => Self::Ready,
+            (None, Err(failure)) => Self::NotReady(failure.message),
         }
     }
 

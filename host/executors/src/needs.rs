@@ -55,6 +55,21 @@ pub fn needs(component: &Component, settings: &Map<String, Value>, grant: Option
     egress.chain(secrets).chain(callbacks).chain(wasi_http).collect()
 }
 
+/// Why an executor can call nothing: its component declares calls, and none of them is granted, not even in part.
+pub(crate) fn no_call_granted(
+    component: &Component,
+    settings: &Map<String, Value>,
+    grant: &Grant,
+) -> Option<String> {
+    let needs = &component.description().needs.egress;
+    let filled: Vec<String> = needs.iter().filter_map(|need| fill_in(need, settings).ok()).collect();
+    let first = filled.first().or(needs.first())?;
+    let mut patterns = filled.iter().filter_map(|need| need.parse::<Pattern>().ok());
+    let has_any = patterns.any(|need| grant.egress.iter().any(|granted| granted.meet(&need).is_some()));
+    let what = "none of the calls that its component declares is granted";
+    (!has_any).then(|| format!("{what}; add egress = [\"{first}\"] and what else `talaria check` lists"))
+}
+
 /// The lines of a grant that covers all needs; none if nothing is missing.
 pub fn lines(executor: &str, needs: &[Need]) -> Vec<String> {
     if needs.iter().all(|need| need.add.is_none()) {
@@ -91,6 +106,11 @@ pub fn write(f: &mut fmt::Formatter<'_>, needs: &[Need]) -> fmt::Result {
 // === impl Need ===
 
 impl Need {
+    /// The line to add to the grant, if the need is denied.
+    pub fn missing(&self) -> Option<&str> {
+        self.add.as_deref()
+    }
+
     fn new(kind: Kind, need: &str, granted: bool, add: Option<String>) -> Self {
         Self { kind, need: need.to_owned(), granted, add }
     }

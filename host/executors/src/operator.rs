@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::audit::{Entry, What, Who};
 use super::change::{Report, Taken, is_builtin};
 use super::change_lock::{ChangeLock, blocking};
-use super::versions::{Content, VersionStore, write_whole};
+use super::versions::{Content, Id, VersionStore, write_whole};
 use super::watch;
 use crate::config::{ExecutorName, Files};
 use crate::executors::{Executors, log};
@@ -71,21 +71,47 @@ impl Executors {
         self.go_back(&mut lock, name, who, &log).await
     }
 
-    pub(super) async fn go_back(
+    async fn go_back(
         &self,
         lock: &mut ChangeLock,
         name: &ExecutorName,
         who: &Who,
         report: Report<'_>,
     ) -> Result<(), NotChanged> {
-        let table = self.table();
-        let entry = table.entry(name).ok_or_else(|| NotChanged::Unknown(name.to_string()))?;
+        let taking = self.taking(name)?;
         let Some(kept) = lock.versions.clone() else {
             return Err(NotChanged::Conflict("no versions are kept; set `executors.state`".into()));
         };
-        let taking = entry.current.as_ref().and_then(|loaded| loaded.content.as_ref()).map(Content::id);
         // A version that was never ready is not stored; then the stored current version is the one to go back to.
         let which = if kept.current(name) == taking { VersionStore::previous } else { VersionStore::current };
+        self.go_back_to(lock, name, which, who, report).await
+    }
+
+    /// Goes back to the last version that completed turns and was not quarantined since.
+    pub(super) async fn go_back_to_good(
+        &self,
+        lock: &mut ChangeLock,
+        name: &ExecutorName,
+    ) -> Result<(), NotChanged> {
+        self.go_back_to(lock, name, VersionStore::last_good, &Who::Host, &log).await
+    }
+
+    /// The version in service, if it has files.
+    fn taking(&self, name: &ExecutorName) -> Result<Option<Id>, NotChanged> {
+        let table = self.table();
+        let entry = table.entry(name).ok_or_else(|| NotChanged::Unknown(name.to_string()))?;
+        Ok(entry.current.as_ref().and_then(|loaded| loaded.content.as_ref()).map(Content::id))
+    }
+
+    async fn go_back_to(
+        &self,
+        lock: &mut ChangeLock,
+        name: &ExecutorName,
+        which: fn(&VersionStore, &ExecutorName) -> Option<Id>,
+        who: &Who,
+        report: Report<'_>,
+    ) -> Result<(), NotChanged> {
+        let taking = self.taking(name)?;
         let content = lock.stored(name, which).await.map_err(NotChanged::Failed)?;
         let Some(content) = content else {
             return Err(NotChanged::Conflict(format!("no earlier good version of `{name}` is kept")));

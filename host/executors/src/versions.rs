@@ -3,13 +3,14 @@
 //! ```text
 //! STATE/NAME/current        the version that was last in service and ready
 //! STATE/NAME/previous       the one before, for a rollback
+//! STATE/NAME/completed      the versions that completed turns and have not been quarantined since, the latest first
 //! STATE/NAME/passed-over    the version in the executors folder that was rolled back
 //! STATE/NAME/VERSION.wasm   a version's component
 //! STATE/NAME/VERSION.toml   its own configuration, if it has one
 //! ```
 //!
 //! The name of a version is a digest of both files, which is checked when the version is read. Files are written by rename,
-//! so they are always complete. Two versions of each executor are stored.
+//! so they are always complete. Of each executor at most four versions are stored: these two, and two that completed turns.
 
 use std::fmt;
 use std::fs;
@@ -39,7 +40,11 @@ pub(crate) struct VersionStore(PathBuf);
 
 const CURRENT: &str = "current";
 const PREVIOUS: &str = "previous";
+const COMPLETED: &str = "completed";
 const SKIPPED: &str = "passed-over";
+
+/// The versions that completed turns and are kept: the one in service, and the one to go back to.
+const GOOD: usize = 2;
 
 // === impl Content ===
 
@@ -57,6 +62,15 @@ impl Content {
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Content").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+// === impl Id ===
+
+impl Id {
+    fn parse(text: &str) -> Option<Self> {
+        let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_digest.then(|| Self(text.to_owned()))
     }
 }
 
@@ -98,6 +112,44 @@ impl VersionStore {
         }
     }
 
+    /// The version that completed a turn last, of those that have not been quarantined since.
+    pub(crate) fn last_good(&self, name: &ExecutorName) -> Option<Id> {
+        self.completed(name).into_iter().next()
+    }
+
+    fn completed(&self, name: &ExecutorName) -> Vec<Id> {
+        let text = fs::read_to_string(self.0.join(name.as_str()).join(COMPLETED)).unwrap_or_default();
+        text.lines().filter_map(Id::parse).take(GOOD).collect()
+    }
+
+    /// Records that a version completed a turn. A version that is not stored cannot be gone back to, and is ignored.
+    pub(crate) fn set_completed(&self, name: &ExecutorName, id: &Id) -> io::Result<()> {
+        if !self.file(name, id, "wasm").exists() {
+            return Ok(());
+        }
+        let mut completed = self.completed(name);
+        completed.retain(|other| other != id);
+        completed.insert(0, id.clone());
+        completed.truncate(GOOD);
+        self.write_completed(name, &completed)?;
+        self.delete_others(name)
+    }
+
+    /// Records that a version was quarantined.
+    pub(crate) fn set_quarantined(&self, name: &ExecutorName, id: &Id) -> io::Result<()> {
+        let mut completed = self.completed(name);
+        if completed.iter().all(|other| other != id) {
+            return Ok(());
+        }
+        completed.retain(|other| other != id);
+        self.write_completed(name, &completed)
+    }
+
+    fn write_completed(&self, name: &ExecutorName, ids: &[Id]) -> io::Result<()> {
+        let lines: Vec<&str> = ids.iter().map(|id| id.0.as_str()).collect();
+        self.write(name, COMPLETED, lines.join("\n").as_bytes())
+    }
+
     /// Stores a version as the current one; the one before becomes the previous one.
     pub(crate) fn store(&self, name: &ExecutorName, content: &Content) -> io::Result<()> {
         let id = content.id();
@@ -118,9 +170,8 @@ impl VersionStore {
 
     /// Reads a version; an error if its files are absent or do not match its name.
     pub(crate) fn content(&self, name: &ExecutorName, id: &Id) -> io::Result<Content> {
-        let file = |extension: &str| self.0.join(name.as_str()).join(format!("{}.{extension}", id.0));
-        let wasm = fs::read(file("wasm"))?.into();
-        let policy = match fs::read_to_string(file("toml")) {
+        let wasm = fs::read(self.file(name, id, "wasm"))?.into();
+        let policy = match fs::read_to_string(self.file(name, id, "toml")) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
@@ -141,12 +192,13 @@ impl VersionStore {
     }
 
     fn delete_others(&self, name: &ExecutorName) -> io::Result<()> {
-        let wanted = [self.current(name), self.previous(name)];
+        let mut wanted = self.completed(name);
+        wanted.extend([self.current(name), self.previous(name)].into_iter().flatten());
         for entry in fs::read_dir(self.0.join(name.as_str()))? {
             let path = entry?.path();
             let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
             let is_version = path.extension().is_some();
-            if is_version && !wanted.iter().flatten().any(|id| id.0 == stem) {
+            if is_version && !wanted.iter().any(|id| id.0 == stem) {
                 fs::remove_file(path)?;
             }
         }
@@ -154,9 +206,11 @@ impl VersionStore {
     }
 
     fn read(&self, name: &ExecutorName, file: &str) -> Option<Id> {
-        let text = fs::read_to_string(self.0.join(name.as_str()).join(file)).ok()?;
-        let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_digest.then_some(Id(text))
+        Id::parse(&fs::read_to_string(self.0.join(name.as_str()).join(file)).ok()?)
+    }
+
+    fn file(&self, name: &ExecutorName, id: &Id, extension: &str) -> PathBuf {
+        self.0.join(name.as_str()).join(format!("{}.{extension}", id.0))
     }
 
     fn write(&self, name: &ExecutorName, file: &str, bytes: &[u8]) -> io::Result<()> {
@@ -202,6 +256,33 @@ mod tests {
         versions.delete(&name).unwrap();
         versions.delete(&name).unwrap();
         assert_eq!(versions.current(&name), None);
+    }
+
+    #[test]
+    fn keeps_the_last_versions_that_completed_turns_whatever_comes_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let versions = VersionStore::open(folder.path()).unwrap();
+        let name: ExecutorName = "mine".parse().unwrap();
+        let all: Vec<Content> = (1..=6).map(|number| content(&number.to_string(), None)).collect();
+        let id = |number: usize| all[number - 1].id();
+        versions.set_completed(&name, &id(1)).unwrap();
+        assert_eq!(versions.last_good(&name), None, "it is not stored");
+        for version in &all {
+            versions.store(&name, version).unwrap();
+            if [1, 2, 3].map(id).contains(&version.id()) {
+                versions.set_completed(&name, &version.id()).unwrap();
+            }
+        }
+        assert_eq!(versions.last_good(&name), Some(id(3)), "6, 5 and 4 completed nothing");
+        for kept in [2, 3, 5, 6] {
+            assert_eq!(versions.content(&name, &id(kept)).unwrap(), all[kept - 1]);
+        }
+        assert!(versions.content(&name, &id(1)).is_err() && versions.content(&name, &id(4)).is_err());
+        versions.set_quarantined(&name, &id(6)).unwrap();
+        versions.set_quarantined(&name, &id(3)).unwrap();
+        assert_eq!(versions.last_good(&name), Some(id(2)));
+        versions.set_quarantined(&name, &id(2)).unwrap();
+        assert_eq!(versions.last_good(&name), None);
     }
 
     #[test]

@@ -32,7 +32,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Body, Frame};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
-use talaria_listen::Limits;
+use talaria_listen::{Advice, Door, Limits};
 use talaria_redact::Redactor;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +47,7 @@ const LIMITS: Limits = Limits {
     connections: 256,
     busy: StatusCode::SERVICE_UNAVAILABLE,
     header_timeout: Duration::from_secs(30),
+    stall: Duration::from_secs(30),
     grace: Duration::from_secs(2),
 };
 /// The pause between two pieces of a streamed answer, so that the streaming is visible.
@@ -79,7 +80,9 @@ pub async fn start(tracker: &TaskTracker, shutdown: CancellationToken) -> io::Re
         let key = Arc::clone(&key);
         async move { answer(request, &key).await }
     };
-    tracker.spawn(talaria_listen::serve(listener, LIMITS, Arc::default(), shutdown, handle));
+    let advice = Advice { host: "call it by its address", origin: "it is for the demo alone" };
+    let door = Door::local([], advice, |_| plain(StatusCode::FORBIDDEN, ""));
+    tracker.spawn(talaria_listen::serve(listener, LIMITS, door, Arc::default(), shutdown, handle));
     Ok(DemoGateway { base_url, api_key })
 }
 

@@ -41,6 +41,8 @@ pub struct Callback {
     pub listen: SocketAddr,
     /// The URL that upstreams post to.
     pub url: String,
+    /// Whether callbacks must carry a secret.
+    pub has_secret: bool,
 }
 
 /// The checks in progress.

@@ -1,14 +1,15 @@
 //! Sockets and connections: HTTP/1.1 and HTTP/2 without TLS, on one port.
 //!
 //! The bounds: the number of connections (one more gets a response and is closed, never left waiting), the time to the
-//! first request and to each request's headers, the size of the headers, the streams of one HTTP/2 connection. A peer that
-//! does nothing costs a socket for [`Limits::header_timeout`]. The handler bounds the bodies that it reads, see
-//! [`read_body`](crate::read_body).
+//! first request and to each request's headers, the size of the headers, the streams of one HTTP/2 connection and what they
+//! may send ahead, the time that a peer may take nothing of a response (`stall`). A peer that does nothing costs a socket
+//! for [`Limits::header_timeout`]. The handler bounds the bodies that it reads, see [`read_body`](crate::read_body).
 //!
 //! On shutdown no connection is accepted any more, requests in progress finish within [`Limits::grace`], and connections
 //! that are left then are closed.
 //!
-//! This module does not know what is served, so every server of the product is bounded in the same way.
+//! This module does not know what is served, so every server of the product is bounded in the same way. A request reaches the
+//! handler only through a [`Door`].
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Version};
 use hyper::body::{Body, Incoming};
 use hyper::rt::Executor;
 use hyper::service::service_fn;
@@ -28,9 +29,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
+
+use crate::door::Door;
+use crate::stall::{Io, Paced, Watched};
 
 /// Bounds of the connections to one port.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +47,8 @@ pub struct Limits {
     /// The longest wait for the first request of a connection, and for each request's headers. It also closes idle
     /// HTTP/1.1 connections.
     pub header_timeout: Duration,
+    /// The longest time that a peer may take nothing while there is something to write; then its connection is closed.
+    pub stall: Duration,
     /// The longest wait for requests in progress on shutdown.
     pub grace: Duration,
 }
@@ -52,6 +59,12 @@ const MAX_HEAD: usize = 64 * 1024;
 const MAX_HEADER_LIST: u32 = 16 * 1024;
 /// Concurrent requests on one HTTP/2 connection. The least that RFC 9113 recommends.
 const MAX_STREAMS: u32 = 100;
+/// Bytes that a peer may send on one HTTP/2 stream, and on the whole connection, before the handler takes them. Enough for
+/// 10 MB/s over a distance of 50 ms.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 512 * 1024;
+/// Bytes of one HTTP/2 stream that wait to be written.
+const STREAM_UNSENT: usize = 64 * 1024;
 /// Unsent bytes that the kernel buffers for a connection. By default it buffers megabytes for a peer that does not read.
 /// Bytes in flight do not count, so a fast peer far away gets no less.
 const UNSENT: u32 = 128 * 1024;
@@ -62,25 +75,28 @@ const CUT_OFF: Duration = Duration::from_secs(1);
 /// The pause after a failed accept, which usually means that the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers requests with `handle` until `shutdown`, and then until requests in progress are answered or the grace period
-/// ends. Connections over the limit are counted in `rejected`.
+/// Answers the requests that `door` lets in with `handle` until `shutdown`, and then until requests in progress are answered
+/// or the grace period ends. Connections over the limit are counted in `rejected`.
 pub async fn serve<H, F, B>(
     listener: TcpListener,
     limits: Limits,
+    door: Door<B>,
     rejected: Arc<AtomicU64>,
     shutdown: CancellationToken,
     handle: H,
 ) where
     H: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
 {
     let tracker = TaskTracker::new();
     let room = Arc::new(Semaphore::new(limits.connections));
     let connections = Arc::new(Connections {
         handle,
+        door,
         http: http(&limits, &tracker),
         header_timeout: limits.header_timeout,
+        stall: limits.stall,
         shutdown: shutdown.clone(),
         cut: CancellationToken::new(),
     });
@@ -128,10 +144,12 @@ pub async fn serve<H, F, B>(
 pub struct Peer(pub SocketAddr);
 
 /// The state that all connections share.
-struct Connections<H> {
+struct Connections<H, B> {
     handle: H,
+    door: Door<B>,
     http: auto::Builder<Tracked>,
     header_timeout: Duration,
+    stall: Duration,
     /// Finish the requests in progress.
     shutdown: CancellationToken,
     /// Close the connections.
@@ -140,26 +158,41 @@ struct Connections<H> {
 
 // === impl Connections ===
 
-impl<H, F, B> Connections<H>
+impl<H, F, B> Connections<H, B>
 where
     H: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
 {
     async fn serve(&self, stream: TcpStream, peer: Peer) {
         // Responses are small and written at once.
         let _ = stream.set_nodelay(true);
         bound_unsent(&stream);
         let has_request = AtomicBool::new(false);
+        let watched = Arc::new(Watched::default());
         let service = service_fn(|mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
             has_request.store(true, Ordering::Relaxed);
-            let response = (self.handle)(request);
-            async move { Ok::<_, Infallible>(response.await) }
+            let watched = (request.version() == Version::HTTP_2).then(|| Arc::clone(&watched));
+            let answer = match self.door.refuse(&request) {
+                Some(refusal) => Err(refusal),
+                None => Ok((self.handle)(request)),
+            };
+            async move {
+                let response = match answer {
+                    Ok(response) => response.await,
+                    Err(refusal) => refusal,
+                };
+                Ok::<_, Infallible>(
+                    response.map(|body| Paced::new(body, watched.map(|watched| watched.begin()))),
+                )
+            }
         });
-        let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
+        let io = Io::new(TokioIo::new(stream), self.stall);
+        let mut connection = pin!(self.http.serve_connection(io, service));
         // hyper has no deadline until it knows the version of HTTP, which a peer can delay for ever with a single byte.
         let mut silence = pin!(tokio::time::sleep(self.header_timeout));
+        let mut look = pin!(tokio::time::sleep(self.stall));
         let mut waiting = true;
         let mut closing = false;
         let result = loop {
@@ -169,6 +202,13 @@ where
                 () = self.shutdown.cancelled(), if !closing => {
                     closing = true;
                     connection.as_mut().graceful_shutdown();
+                }
+                () = look.as_mut() => {
+                    if watched.is_stalled(self.stall) {
+                        debug!("connection closed: the peer takes nothing of a response");
+                        return;
+                    }
+                    look.as_mut().reset(Instant::now() + self.stall / 2);
                 }
                 () = silence.as_mut(), if waiting => {
                     waiting = false;
@@ -206,7 +246,10 @@ fn http(limits: &Limits, tracker: &TaskTracker) -> auto::Builder<Tracked> {
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING)
         .max_header_list_size(MAX_HEADER_LIST)
-        .max_concurrent_streams(MAX_STREAMS);
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(STREAM_UNSENT);
     builder
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use secrecy::SecretString;
 use talaria_redact::ReplyRedactor;
 use talaria_turns::{
     Awaited, CallbackError, CallbackStore, Callbacks, Expectation, ExpectedReply, Late, LateReplySink,
@@ -22,8 +23,11 @@ use crate::wire::CallbackWire;
 
 /// How a mailbox is set up.
 pub struct Config {
-    /// The address that upstreams post to.
+    /// The address that upstreams post to; it ends in the token of the path, if there is one.
     pub reply_url: String,
+    /// The last segment of the path that upstreams post to. Without it the path is the wire's own, and the wire must know
+    /// who posts.
+    pub path_token: Option<SecretString>,
     /// How they post.
     pub wire: Arc<dyn CallbackWire>,
     /// Bounds.
@@ -41,6 +45,7 @@ pub(crate) struct Inner {
     // Never held across an await.
     expectations: Mutex<Expectations>,
     pub(crate) reply_url: String,
+    path_token: Option<SecretString>,
     wire: Arc<dyn CallbackWire>,
     limits: Limits,
     replies: ReplyRedactor,
@@ -71,11 +76,29 @@ impl Mailbox {
     /// # Errors
     /// Those of the store.
     pub async fn open(store: Arc<dyn CallbackStore>, config: Config) -> Result<Self, StoreError> {
-        let Config { reply_url, wire, limits, replies } = config;
+        let Config { reply_url, path_token, wire, limits, replies } = config;
         let (expected, callbacks) = store.expected().await?;
         let expectations = Mutex::new(Expectations::new(limits, expected, callbacks));
         let (boot, changed) = (Timestamp::now(), Notify::new());
-        Ok(Self(Arc::new(Inner { store, expectations, reply_url, wire, limits, replies, boot, changed })))
+        Ok(Self(Arc::new(Inner {
+            store,
+            expectations,
+            reply_url,
+            path_token,
+            wire,
+            limits,
+            replies,
+            boot,
+            changed,
+        })))
+    }
+
+    pub(crate) fn reply_url(&self) -> &str {
+        &self.0.reply_url
+    }
+
+    pub(crate) fn path_token(&self) -> Option<&SecretString> {
+        self.0.path_token.as_ref()
     }
 
     pub(crate) fn wire(&self) -> &dyn CallbackWire {

@@ -25,7 +25,8 @@ pub use self::plain::{PlainWire, Pointer};
 
 /// A shape of callbacks.
 pub trait CallbackWire: Send + Sync + 'static {
-    /// The path that peers post to, with its leading slash.
+    /// The path that peers post to, with its leading slash. The mailbox may add a token behind it, see
+    /// [`Config::path_token`](crate::Config::path_token).
     fn path(&self) -> &str;
 
     /// Whether the head of a request comes from a peer that may post. It is called before the body is read, so that a

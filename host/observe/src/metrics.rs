@@ -7,15 +7,20 @@
 //! | `talaria_turns_ended_total` | `executor`, `state` | turns that ended, and how |
 //! | `talaria_turn_duration_seconds` | `executor` | histogram: from start to end, including the wait for the upstream |
 //! | `talaria_turns_under_way` | | turns queued or executing now |
-//! | `talaria_requests_refused_total` | `reason` | requests answered with 429 |
+//! | `talaria_requests_refused_total` | `reason` | requests answered with 429, or with 403 if foreign |
 //! | `talaria_streams_open` | | streams that are open now |
 //! | `talaria_push_deliveries_total` | `result` | attempts to deliver a push notification |
 //! | `talaria_messages_routed_total` | `route` | messages by what chose their executor: a rule, `chosen`, `continued` or `default` |
 //! | `talaria_executor_ready` | `executor` | 1 if the last probe succeeded, else 0 |
 //! | `talaria_executor_quarantined` | `executor` | 1 while it takes no turns because of repeated crashes, else 0 |
+//! | `talaria_executor_callers_held_back` | `executor` | callers whose turns it does not take because their messages crashed it |
 //! | `talaria_executor_stood_in_for` | `executor` | 1 while its fallback takes its turns, else 0 |
 //! | `talaria_mailbox_turns` | `state` | turns that wait for a callback, wait for their chat, ended without one, or got one late |
 //! | `talaria_mailbox_letters_bytes` | | bytes of the stored callbacks |
+//! | `talaria_store_size_bytes` | | size of the store without free pages, at most `store.max_size` |
+//! | `talaria_memory_used_bytes` | | memory that callers make the host hold now |
+//! | `talaria_memory_limit_bytes` | | the most that they can |
+//! | `talaria_memory_refused_total` | | requests, responses, turns and growths of guests that did not fit |
 //!
 //! Labels are closed sets: enumerations, and the names of configured executors and rules. No text of a caller becomes a label.
 //!
@@ -83,7 +88,7 @@ pub enum Push {
     Refused,
 }
 
-/// Why a request was answered with 429.
+/// Why a request was refused: with 403 if it is foreign, with 429 otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// Too many connections.
@@ -92,8 +97,24 @@ pub enum Refusal {
     Turns,
     /// Too many turns of one context.
     Conversation,
+    /// No memory.
+    Memory,
     /// The host is shutting down.
     Draining,
+    /// Too many turns of one caller.
+    CallerTurns,
+    /// Too many messages of one caller within a minute.
+    CallerRate,
+    /// Too many tasks of one caller are stored.
+    CallerTasks,
+    /// Too many bytes of one caller are stored.
+    CallerBytes,
+    /// Too many webhooks of one caller within a minute.
+    CallerWebhooks,
+    /// The store is full.
+    StoreFull,
+    /// A page of another site sent it, or it uses a name that is not this server's.
+    Foreign,
 }
 
 /// The state of a turn in the mailbox.
@@ -116,7 +137,7 @@ pub struct Readings {
     pub turns_under_way: usize,
     /// Open streams.
     pub streams_open: usize,
-    /// Requests rejected with 429 since the start, by reason.
+    /// Requests refused since the start, by reason.
     pub refused: Vec<(Refusal, u64)>,
     /// The executors.
     pub executors: Vec<OneExecutor>,
@@ -126,6 +147,21 @@ pub struct Readings {
     pub mailbox: Vec<(Mail, usize)>,
     /// Bytes of the callbacks that it stores.
     pub mailbox_bytes: usize,
+    /// The size of the store, in bytes.
+    pub store_bytes: u64,
+    /// The memory that callers make the host hold.
+    pub memory: Memory,
+}
+
+/// The memory that callers make the host hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes now.
+    pub used: usize,
+    /// The most.
+    pub limit: usize,
+    /// What did not fit since the start.
+    pub refused: u64,
 }
 
 /// The state of an executor.
@@ -139,6 +175,8 @@ pub struct OneExecutor {
     pub is_quarantined: bool,
     /// Whether its fallback takes its turns.
     pub is_stood_in_for: bool,
+    /// The callers whose turns it does not take because their messages crashed it.
+    pub callers_held_back: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -237,7 +275,7 @@ impl Collector for Live {
         };
         gauge("turns_under_way", "Turns queued or executing", now.turns_under_way)?;
         gauge("streams_open", "Streams that are read", now.streams_open)?;
-        let help = "Requests answered with 429, by reason";
+        let help = "Requests answered with 429, or with 403 if foreign, by reason";
         let mut metric = encoder.encode_descriptor("requests_refused", help, None, MetricType::Counter)?;
         for (reason, count) in &now.refused {
             let labels = [("reason", Label(*reason))];
@@ -258,6 +296,14 @@ impl Collector for Live {
                 ConstGauge::new(i64::from(is(executor))).encode(metric.encode_family(&labels)?)?;
             }
         }
+        let help = "Callers whose turns it does not take because their messages crashed it";
+        let mut metric =
+            encoder.encode_descriptor("executor_callers_held_back", help, None, MetricType::Gauge)?;
+        for executor in &now.executors {
+            let labels = [("executor", executor.name.as_str())];
+            let count = i64::try_from(executor.callers_held_back).unwrap_or(i64::MAX);
+            ConstGauge::new(count).encode(metric.encode_family(&labels)?)?;
+        }
         let help = "Messages, by what chose their executor";
         let mut metric = encoder.encode_descriptor("messages_routed", help, None, MetricType::Counter)?;
         for (route, count) in &now.routed {
@@ -275,6 +321,20 @@ impl Collector for Live {
         let metric =
             encoder.encode_descriptor("mailbox_letters", help, Some(&Unit::Bytes), MetricType::Gauge)?;
         ConstGauge::new(i64::try_from(now.mailbox_bytes).unwrap_or(i64::MAX)).encode(metric)?;
+        let help = "Size of the store without free pages";
+        let metric = encoder.encode_descriptor("store_size", help, Some(&Unit::Bytes), MetricType::Gauge)?;
+        ConstGauge::new(i64::try_from(now.store_bytes).unwrap_or(i64::MAX)).encode(metric)?;
+        let Memory { used, limit, refused } = now.memory;
+        for (name, help, bytes) in [
+            ("memory_used", "Memory that callers make the host hold", used),
+            ("memory_limit", "The most memory that callers can make the host hold", limit),
+        ] {
+            let metric = encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?;
+            ConstGauge::new(i64::try_from(bytes).unwrap_or(i64::MAX)).encode(metric)?;
+        }
+        let help = "Requests, responses, turns and growths of guests that did not fit into memory";
+        let metric = encoder.encode_descriptor("memory_refused", help, None, MetricType::Counter)?;
+        ConstCounter::new(refused).encode(metric)?;
         Ok(())
     }
 }
@@ -336,7 +396,15 @@ impl From<Refusal> for &'static str {
             Refusal::Connections => "connections",
             Refusal::Turns => "turns",
             Refusal::Conversation => "conversation",
+            Refusal::Memory => "memory",
             Refusal::Draining => "draining",
+            Refusal::CallerTurns => "caller-turns",
+            Refusal::CallerRate => "caller-rate",
+            Refusal::CallerTasks => "caller-tasks",
+            Refusal::CallerBytes => "caller-bytes",
+            Refusal::CallerWebhooks => "caller-webhooks",
+            Refusal::StoreFull => "store-full",
+            Refusal::Foreign => "foreign",
         }
     }
 }
@@ -369,7 +437,15 @@ mod tests {
                 (Refusal::Connections, 0),
                 (Refusal::Turns, 5),
                 (Refusal::Conversation, 1),
+                (Refusal::Memory, 2),
                 (Refusal::Draining, 0),
+                (Refusal::CallerTurns, 2),
+                (Refusal::CallerRate, 0),
+                (Refusal::CallerTasks, 0),
+                (Refusal::CallerBytes, 0),
+                (Refusal::CallerWebhooks, 0),
+                (Refusal::StoreFull, 1),
+                (Refusal::Foreign, 2),
             ],
             executors: vec![
                 OneExecutor { name: "chat".into(), is_ready: true, ..OneExecutor::default() },
@@ -377,12 +453,15 @@ mod tests {
                     name: "quote\"\n".into(),
                     is_quarantined: true,
                     is_stood_in_for: true,
+                    callers_held_back: 2,
                     ..OneExecutor::default()
                 },
             ],
             routed: vec![("papers".into(), 4), ("default".into(), 1)],
             mailbox: vec![(Mail::Waiting, 4), (Mail::InLine, 0), (Mail::Unanswered, 2), (Mail::Late, 1)],
             mailbox_bytes: 70,
+            store_bytes: 4096,
+            memory: Memory { used: 5, limit: 1 << 30, refused: 2 },
         });
         insta::assert_snapshot!(sorted(&metrics.text()));
     }

@@ -13,7 +13,10 @@ pub use memory::Memory;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use sqlite::fuzz;
-pub use sqlite::{Config as SqliteConfig, OpenError, Sqlite, Synchronous};
+pub use sqlite::{
+    Checked, Config as SqliteConfig, Copied, CopyError, OpenError, Owner, Progress, Restored, Sqlite,
+    Synchronous, backup, check, restore, try_write,
+};
 
 /// Returns the number of an event in the log of all tasks, from the number of its append and its index there. Both stores
 /// count alike, and JavaScript can represent the numbers of 137 billion appends.
@@ -28,3 +31,23 @@ fn append_of(number: u64) -> u64 {
 
 /// The bits of a number for the index within an append.
 const PLACES: u32 = 16;
+
+/// Says that a store has reached its largest size.
+fn full(size: u64, max: u64) -> String {
+    let (size, max) = (size_text(size), size_text(max));
+    format!(
+        "it holds {size} of at most {max}, and the rest is for turns under way; raise `store.max_size` or lower \
+         `store.keep_for`"
+    )
+}
+
+/// Prints a size for people, such as `9.5 GiB`.
+fn size_text(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        0..0x10_0000 => (1 << 10, "KiB"),
+        0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
+        _ => (1 << 30, "GiB"),
+    };
+    let tenths = u128::from(bytes) * 10 / unit;
+    format!("{}.{} {name}", tenths / 10, tenths % 10)
+}

@@ -3,34 +3,37 @@
 //! The store keeps events and folds them into a task when the task is read, as the SQLite store does; a live task is
 //! folded by the domain, not here. For each task it keeps the few values that lists and checks need.
 //!
-//! The number of tasks is bounded: at the bound, the task that ended longest ago is deleted with its events. Tasks that
-//! have not ended are never deleted, so a store that is full of them rejects the next one. The values of executors are
-//! bounded in the same way, oldest first.
+//! The number of tasks is bounded: at the bound, the owner that has the most loses the task that ended longest ago, with
+//! its events. Tasks that have not ended are never deleted, nor those of an owner within its equal part, so a store that is
+//! full of them rejects the next one. The values of executors are bounded in the same way, oldest first.
 //!
 //! There is one lock, held for one map access at a time. A list looks at every task under it, which the bound on tasks
 //! bounds too: an index would cost every append what only lists need.
 
 mod callbacks;
 mod contexts;
+mod owners;
 mod record;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use talaria_turns::{
-    Begin, ContextId, Entry, Event, Extent, GivenUp, Logged, Message, Once, Onto, Page, Place, Principal,
-    PushConfig, PushConfigId, Query, Recall, Recollection, State, StateKey, Store, StoreError,
-    StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
+    Begin, ContextId, EVENTS_BYTES, Entry, Event, Extent, GivenUp, Kept, Logged, Message, Once, Onto, Page,
+    Place, Principal, PushConfig, PushConfigId, Query, Recall, Recollection, Retention, State, StateKey,
+    Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 
+use self::owners::Owners;
 use self::record::{Append, Record};
-use crate::number;
+use crate::{full, number};
 
 /// A store that ends with the process.
 pub struct Memory {
     bound: usize,
+    max_bytes: Option<u64>,
     // Held for one map access at a time, never across an await.
     inner: Mutex<Inner>,
     replies: Mutex<callbacks::Replies>,
@@ -39,26 +42,37 @@ pub struct Memory {
 #[derive(Default)]
 struct Inner {
     tasks: HashMap<TaskKey, Record>,
-    /// The tasks that ended, longest ago first.
-    ended: BTreeMap<Ended, TaskKey>,
+    owners: Owners,
     /// The number of appends so far, to all tasks.
     appends: u64,
     /// The messages that were accepted once, and their tasks.
     accepted: HashMap<(Principal, Once), TaskId>,
     contexts: contexts::Contexts,
     state: HashMap<StateKey, Arc<[u8]>>,
-    /// The keys of `state`, in the order in which they were first set.
-    state_order: VecDeque<StateKey>,
+    /// The keys of `state` by owner, in the order in which they were first set.
+    state_order: HashMap<Principal, VecDeque<StateKey>>,
 }
-
-/// When a task ended, then its id and its owner, so that no two are equal.
-type Ended = (Timestamp, TaskId, Principal);
 
 impl Memory {
     /// Makes a store for at most `bound` tasks, and as many values of executors.
     #[must_use]
     pub fn new(bound: usize) -> Self {
-        Self { bound: bound.max(1), inner: Mutex::default(), replies: Mutex::default() }
+        Self { bound: bound.max(1), max_bytes: None, inner: Mutex::default(), replies: Mutex::default() }
+    }
+
+    /// Rejects new messages when the events have so many bytes, less an eighth for the turns under way.
+    #[must_use]
+    pub fn with_max_bytes(self, max_bytes: u64) -> Self {
+        Self { max_bytes: Some(max_bytes), ..self }
+    }
+
+    /// An error if there is no room for a new message.
+    fn has_room(&self, inner: &Inner) -> Result<(), StoreError> {
+        let size = inner.owners.bytes();
+        match self.max_bytes.filter(|max| size >= max - max / 8) {
+            Some(max) => Err(StoreError::Full(full(size, max))),
+            None => Ok(()),
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -83,9 +97,15 @@ impl Store for Memory {
         }
         match onto {
             Onto::Nothing { context, host_made } => {
+                self.has_room(&inner)?;
                 inner.create(key, context, host_made, events, self.bound)?;
             }
-            Onto::Version(expected) => inner.append(key, expected, events)?,
+            Onto::Version(expected) => {
+                if events.iter().any(|event| matches!(**event, Event::Accepted { .. })) {
+                    self.has_room(&inner)?;
+                }
+                inner.append(key, expected, events)?;
+            }
         }
         if let Some(known) = known {
             if let Some(record) = inner.tasks.get_mut(key) {
@@ -106,6 +126,13 @@ impl Store for Memory {
         let record = inner.tasks.get(key).ok_or(StoreError::NotFound)?;
         let skipped = usize::try_from(after).unwrap_or(usize::MAX);
         let entries = record.events.iter().skip(skipped).take(limit).zip(after.saturating_add(1)..);
+        let mut size = 0;
+        let fits = |(event, _): &(&Arc<Event>, u64)| {
+            let fits = size < EVENTS_BYTES;
+            size += event.size();
+            fits
+        };
+        let entries = entries.take_while(fits);
         Ok(entries.map(|(event, sequence)| Entry { sequence, event: Arc::clone(event) }).collect())
     }
 
@@ -133,11 +160,18 @@ impl Store for Memory {
         found.sort_unstable_by(|(a, first), (b, second)| {
             order(first.status_at, &a.task).cmp(&order(second.status_at, &b.task))
         });
-        let is_last = found.len() <= query.limit;
-        found.truncate(query.limit);
-        let next = found.last().filter(|_| !is_last);
-        let next = next.map(|(key, record)| Place { at: record.status_at, task: key.task.clone() });
-        let tasks = found.into_iter().map(|(key, record)| record.fold(key)).collect::<Result<_, _>>()?;
+        let rest = found.len();
+        let (mut tasks, mut size): (Vec<Arc<Task>>, usize) = (Vec::new(), 0);
+        for (key, record) in found.into_iter().take(query.limit) {
+            let task = record.fold(key)?;
+            size = size.saturating_add(task.size());
+            if !tasks.is_empty() && size > query.bytes {
+                break;
+            }
+            tasks.push(task);
+        }
+        let next = tasks.last().filter(|_| tasks.len() < rest);
+        let next = next.map(|last| Place { at: last.status.at, task: last.id.clone() });
         Ok(Page { tasks, next, total })
     }
 
@@ -178,16 +212,20 @@ impl Store for Memory {
         Ok(stuck.map(|(key, _)| key.clone()).collect())
     }
 
-    async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError> {
+    async fn forget(&self, retention: &Retention) -> Result<usize, StoreError> {
         let mut inner = self.inner();
         let mut left = HashSet::new();
         let mut forgotten = 0;
-        while let Some(((at, ..), _)) = inner.ended.first_key_value()
-            && (*at < before || inner.ended.len() > keep)
-            && let Some((_, key)) = inner.ended.pop_first()
-        {
-            left.extend(inner.remove(&key).map(|context| (key.owner, context)));
-            forgotten += 1;
+        let owners = inner.owners.all();
+        for ((owner, _), keep) in owners.iter().zip(retention.finished(&owners)) {
+            let most = retention.shares.of(owner).bytes.unwrap_or(u64::MAX);
+            while let Some((at, key)) = inner.owners.oldest(owner)
+                && let kept = inner.owners.kept(owner)
+                && (at < retention.since || kept.finished > keep || kept.bytes > most)
+            {
+                left.extend(inner.remove(&key).map(|context| (key.owner, context)));
+                forgotten += 1;
+            }
         }
         if !left.is_empty() {
             for (key, record) in &inner.tasks {
@@ -195,9 +233,20 @@ impl Store for Memory {
             }
             let gone = |key: &StateKey| left.contains(&(key.owner.clone(), key.context.clone()));
             inner.state.retain(|key, _| !gone(key));
-            inner.state_order.retain(|key| !gone(key));
+            inner.state_order.retain(|_, keys| {
+                keys.retain(|key| !gone(key));
+                !keys.is_empty()
+            });
         }
         Ok(forgotten)
+    }
+
+    async fn kept(&self, owner: &Principal) -> Result<Kept, StoreError> {
+        Ok(self.inner().owners.kept(owner))
+    }
+
+    fn size(&self) -> u64 {
+        self.inner().owners.bytes()
     }
 
     async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError> {
@@ -219,14 +268,19 @@ impl Store for Memory {
         match value {
             None => {
                 inner.state.remove(key);
-                inner.state_order.retain(|known| known != key);
+                if let Some(keys) = inner.state_order.get_mut(&key.owner) {
+                    keys.retain(|known| known != key);
+                }
             }
             Some(value) => {
                 if inner.state.insert(key.clone(), value).is_none() {
-                    inner.state_order.push_back(key.clone());
+                    inner.state_order.entry(key.owner.clone()).or_default().push_back(key.clone());
                 }
+                let most = |inner: &mut Inner| {
+                    inner.state_order.values_mut().max_by_key(|keys| keys.len())?.pop_front()
+                };
                 if inner.state.len() > self.bound
-                    && let Some(oldest) = inner.state_order.pop_front()
+                    && let Some(oldest) = most(&mut inner)
                 {
                     inner.state.remove(&oldest);
                 }
@@ -324,8 +378,9 @@ impl Inner {
             return Err(StoreError::Exists);
         }
         while self.tasks.len() >= bound {
-            let Some((_, oldest)) = self.ended.pop_first() else {
-                return Err(StoreError::Full(format!("{bound} tasks are under way, which is the most")));
+            let Some(oldest) = self.owners.dispensable(&key.owner, bound) else {
+                let why = format!("it holds {bound} tasks and may delete none; raise `limits.tasks`");
+                return Err(StoreError::Full(why));
             };
             self.remove(&oldest);
         }
@@ -335,13 +390,16 @@ impl Inner {
             created_at: now,
             state: State::Submitted,
             status_at: now,
+            ended_at: None,
             accepted: Vec::new(),
+            bytes: 0,
             events: Vec::new(),
             appends: Vec::new(),
             push: Vec::new(),
         };
         self.tasks.insert(key.clone(), record);
         self.contexts.add(key, context, host_made);
+        self.owners.created(&key.owner);
         self.append(key, 0, events)
     }
 
@@ -365,8 +423,12 @@ impl Inner {
             record.appends.push(Append { begin, number, at: Timestamp::now() });
         }
         record.events.extend(events.iter().cloned());
+        let bytes = owners::bytes(events);
+        record.bytes += bytes;
+        self.owners.grew(&key.owner, bytes);
         if state.is_terminal() && !was_terminal {
-            self.ended.insert((record.status_at, key.task.clone(), key.owner.clone()), key.clone());
+            record.ended_at = Some(record.status_at);
+            self.owners.ended(key, record.status_at);
         }
         Ok(())
     }
@@ -374,6 +436,7 @@ impl Inner {
     /// Deletes a task and the messages that it accepted. Returns its context.
     fn remove(&mut self, key: &TaskKey) -> Option<ContextId> {
         let record = self.tasks.remove(key)?;
+        self.owners.deleted(key, record.ended_at.unwrap_or(record.status_at), record.bytes);
         for once in record.accepted {
             self.accepted.remove(&(key.owner.clone(), once));
         }

@@ -16,8 +16,7 @@
 //!
 //! The server listens on loopback by default, and beyond loopback only with a token. If a token is configured, every route
 //! but those in `admin.open` needs it; without one, executors cannot be changed. Without a token everybody who can open a socket on
-//! this machine may read; so may a page in the operator's browser, therefore requests with a foreign host or origin are
-//! rejected.
+//! this machine may read. Pages in the operator's browser may not: [`talaria_listen::Door`] keeps them out.
 //!
 //! If a configured port is taken, the start fails, as with any bad configuration. If the default port is taken, a warning
 //! says so and the host works without the admin server.
@@ -28,20 +27,18 @@ mod late;
 mod route;
 mod undelivered;
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::header::{ALLOW, CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use talaria_a2a::{Auth, Token};
-use talaria_listen::error as failure;
+use talaria_listen::{Advice, Door, error as failure};
 use talaria_mailbox::Mailbox;
 use talaria_observe::metrics::{MEDIA_TYPE, Metrics};
 use talaria_turns::Turns;
@@ -62,7 +59,13 @@ const LIMITS: talaria_listen::Limits = talaria_listen::Limits {
     connections: 64,
     busy: StatusCode::TOO_MANY_REQUESTS,
     header_timeout: Duration::from_secs(10),
+    stall: Duration::from_secs(10),
     grace: Duration::from_secs(1),
+};
+
+const ADVICE: Advice = Advice {
+    host: "call it by its address; with `admin.token` any name will do",
+    origin: "use a program that is not a web page",
 };
 
 /// The state behind the routes.
@@ -120,11 +123,14 @@ impl Admin {
 
     /// Serves until `shutdown`.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, shutdown: CancellationToken) {
+        // Beyond loopback there is a token.
+        let door = Door::local([], ADVICE, |refusal| refusal.response());
+        let door = if self.auth.is_required() { door.any_host() } else { door };
         let handle = move |request: Request<Incoming>| {
             let admin = Arc::clone(&self);
             async move { admin.handle(request).await }
         };
-        talaria_listen::serve(listener, LIMITS, Arc::new(AtomicU64::new(0)), shutdown, handle).await;
+        talaria_listen::serve(listener, LIMITS, door, Arc::default(), shutdown, handle).await;
     }
 
     /// Answers one request. Only uploads have a body.
@@ -135,7 +141,7 @@ impl Admin {
         let mut reply = match (self.refuse(&route, &request), change, self.host.get()) {
             (Some(refusal), _, _) => refusal,
             (None, Some((change, name)), Some(host)) => {
-                executors::change(&host.executors, change, name, &request.headers, body).await
+                executors::change(host, change, name, &request.headers, body).await
             }
             _ => self.answer(&route).await,
         };
@@ -199,11 +205,6 @@ impl Admin {
 
     /// The rejection of a request, if any. The cheapest check comes first, and strangers learn nothing.
     fn refuse(&self, route: &Route<'_>, request: &http::request::Parts) -> Option<Reply> {
-        if is_foreign(request, self.auth.is_required()) {
-            let message = "call it by its address, without an Origin of another site; \
-                           with `admin.token` any name will do";
-            return Some(failure(StatusCode::FORBIDDEN, "FOREIGN", message));
-        }
         let is_open = route.as_open().is_some_and(|path| self.open.contains(&path));
         if !is_open && self.auth.caller(&request.headers).is_none() {
             let message = "this server needs the token of `admin.token`: Authorization: Bearer TOKEN";
@@ -225,36 +226,6 @@ impl Admin {
         }
         Some(reply)
     }
-}
-
-/// Whether a page from elsewhere sent a browser on this machine here, by a name that resolves to this machine or by a
-/// cross-site request. With a token the name does not matter.
-fn is_foreign(request: &http::request::Parts, has_token: bool) -> bool {
-    let named = match (request.uri.authority(), host(&request.headers)) {
-        (Some(authority), _) => Some(authority.as_str()),
-        (None, host) => host,
-    };
-    let Some(named) = named else { return false };
-    let origin = request.headers.get(ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
-    let same_site = origin.is_none_or(|origin| {
-        origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(named))
-    });
-    !same_site || !(has_token || is_address(named))
-}
-
-fn host(headers: &HeaderMap) -> Option<&str> {
-    headers.get(HOST).map(|host| host.to_str().unwrap_or_default())
-}
-
-/// Whether an authority needs no name server: `127.0.0.1:8001`, `[::1]`, `localhost`.
-fn is_address(authority: &str) -> bool {
-    if authority.parse::<SocketAddr>().is_ok() {
-        return true;
-    }
-    let host = authority.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
-    let host = host.map_or(authority, |(host, _)| host);
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
 }
 
 /// A failure of the store. The operator may read its text.

@@ -11,15 +11,17 @@
 //! | 5 | | the public server: the first request is read |
 //!
 //! On the way out no new turn is accepted, running turns get a grace period, and their callers get an answer before the
-//! sockets close. A stop that is requested before phase 5 ends the process at once: no turn has been accepted.
+//! sockets close. A stop that is requested before phase 5 ends the process at once: no turn has been accepted. However it
+//! ends, the store's file has everything at the end, and its write-ahead log nothing.
 
 mod banner;
 mod bind;
+mod callback_token;
 mod load;
 mod upkeep;
 mod wire;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -28,6 +30,7 @@ use talaria_executors::Executors;
 use talaria_hermes::demo;
 use talaria_hermes::gateway::{CurrentWorkspace, Supervisor};
 use talaria_mailbox::Mailbox;
+use talaria_store::Sqlite;
 use talaria_turns::{Store, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +55,9 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 /// How long before the end of the grace period the mailbox closes, so that turns that wait for callbacks can still answer.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
+/// How long the last write of the store may take.
+const FLUSH: Duration = Duration::from_secs(5);
+
 /// The tasks of this process, and the tokens that end them.
 #[derive(Clone, Default)]
 struct Tasks {
@@ -59,6 +65,9 @@ struct Tasks {
     /// No new turns are accepted.
     draining: CancellationToken,
     shutdown: CancellationToken,
+    /// The store's file, once it is open. It is flushed at the end and not dropped: metrics, turns and the admin server
+    /// hold each other, and all of them the store.
+    sqlite: Arc<OnceLock<Arc<Sqlite>>>,
 }
 
 /// Everything, connected and ready to start.
@@ -107,11 +116,29 @@ impl Bound {
         self,
         env: fn(&str) -> Option<String>,
         demo: bool,
-        mut stop: impl AsyncFnMut(),
+        stop: impl AsyncFnMut(),
         on_up: impl FnOnce(&Banner) -> std::io::Result<()>,
     ) -> anyhow::Result<bool> {
+        let tasks = Tasks::default();
+        let ended = Box::pin(self.serve(env, demo, stop, on_up, tasks.clone())).await;
+        if let Some(store) = tasks.sqlite.get()
+            && tokio::time::timeout(FLUSH, store.flush()).await.is_err()
+        {
+            warn!("the store's write-ahead log is not merged; the next start does it");
+        }
+        ended
+    }
+
+    async fn serve(
+        self,
+        env: fn(&str) -> Option<String>,
+        demo: bool,
+        mut stop: impl AsyncFnMut(),
+        on_up: impl FnOnce(&Banner) -> std::io::Result<()>,
+        tasks: Tasks,
+    ) -> anyhow::Result<bool> {
         let start = Box::pin(async {
-            let app = Box::pin(self.build(env, demo, Tasks::default())).await?;
+            let app = Box::pin(self.build(env, demo, tasks)).await?;
             Box::pin(app.start()).await
         });
         let started = tokio::select! {
@@ -152,7 +179,9 @@ impl Bound {
             self.config.use_gateway(&gateway.base_url, gateway.api_key.clone())?;
             demo_gateway = Some(gateway.base_url);
         }
-        let opened = Opened::open(&self.config, self.callback_listener.take()).await?;
+        let address = self.listener.local_addr()?;
+        let opened =
+            Opened::open(&self.config, address, self.callback_listener.take(), &tasks.sqlite).await?;
         start_gateway(&self.config, &tasks).await;
         let executors = opened.load(&self.config, env).await?;
         App::wire(self, opened, executors, demo_gateway, tasks)
@@ -196,8 +225,12 @@ impl App {
         }
         tracker.spawn(Arc::clone(&executors).tend(config.executors.probe_every, shutdown.clone()));
         self.admin.show(self.health, turns.clone(), Arc::clone(&executors), mailbox.clone());
-        let keep = usize::try_from(config.limits.tasks.get())?;
-        tracker.spawn(upkeep::delete_old(store, config.keep_for, keep, shutdown.clone()));
+        let keep = upkeep::Keep {
+            keep_for: config.keep_for,
+            tasks: usize::try_from(config.limits.tasks.get())?,
+            shares: Arc::new(config.shares()),
+        };
+        tracker.spawn(upkeep::delete_old(store, turns.clone(), keep, shutdown.clone()));
         let stuck_after = config.limits.stuck_after.get();
         tracker.spawn(upkeep::fail_stuck(turns.clone(), stuck_after, shutdown.clone()));
         let (registry, url) = (card.registry(), config.a2a.public_url(self.listener.local_addr()?));

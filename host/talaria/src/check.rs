@@ -1,13 +1,17 @@
 //! `talaria check`: does everything that `serve` does before its port opens, and reports the result.
 //!
 //! For each executor the report compares the needs of its component with its grant, and shows the exact line to add for what
-//! is missing. Exit code 0 if every executor is ready, 1 if not.
+//! is missing. A denied need is a warning; whether its turns can succeed is for the probe to say. Of the store the report says
+//! whether it can be written, and which host owns it; it may run beside that host, and resumes no turn. Exit code 0 if every
+//! executor is ready and the store can be written, 1 if not.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::Serialize;
+use talaria_store::Owner;
 
-use crate::config::{Config, ExecutorName};
+use crate::config::{Config, ExecutorName, StoreUrl};
 use talaria_executors::needs::{self, Need};
 use talaria_executors::{Executor, LoadedExecutor, Readiness, Table};
 
@@ -17,8 +21,21 @@ pub(crate) struct Report {
     config: Option<String>,
     listen: String,
     default: String,
+    store: CheckedStore,
     executors: Vec<Checked>,
     warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct CheckedStore {
+    /// `None` for a store in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<PathBuf>,
+    #[serde(flatten)]
+    verdict: Verdict,
+    /// The host that owns it now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<Owner>,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,17 +82,24 @@ impl Report {
             needs: Vec::new(),
         }));
         checked.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut warnings = config.warnings.clone();
+        warnings.extend(checked.iter().filter_map(Checked::denied));
         Self {
             config: config.file.as_ref().map(|path| path.display().to_string()),
             listen: config.a2a.listen.to_string(),
             default: executors.default_name().as_str().to_owned(),
+            store: CheckedStore::new(&config.store),
             executors: checked,
-            warnings: config.warnings.clone(),
+            warnings,
         }
     }
 
-    /// Whether every executor is ready.
+    /// Whether every executor is ready and the store can be written.
     pub(crate) fn is_well(&self) -> bool {
+        matches!(self.store.verdict, Verdict::Ready) && self.are_ready()
+    }
+
+    fn are_ready(&self) -> bool {
         self.executors.iter().all(|checked| matches!(checked.verdict, Verdict::Ready))
     }
 }
@@ -86,7 +110,41 @@ fn stand_in(executors: &Table, name: &ExecutorName) -> Option<String> {
     (other != name).then(|| other.as_str().to_owned())
 }
 
+impl CheckedStore {
+    fn new(store: &StoreUrl) -> Self {
+        let StoreUrl::Sqlite(path) = store else {
+            return Self { file: None, verdict: Verdict::Ready, owner: None };
+        };
+        let verdict = match talaria_store::try_write(path) {
+            Ok(()) => Verdict::Ready,
+            Err(error) => Verdict::NotReady(error.to_string()),
+        };
+        Self { file: Some(path.clone()), verdict, owner: Owner::of(path) }
+    }
+}
+
+impl fmt::Display for CheckedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "{}: {}", file.display(), self.verdict)?,
+            None => write!(f, "in memory")?,
+        }
+        match &self.owner {
+            Some(owner) => write!(f, "; in use by {owner}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Checked {
+    /// A warning, if a need is denied.
+    fn denied(&self) -> Option<String> {
+        let missing: Vec<&str> = self.needs.iter().filter_map(Need::missing).collect();
+        let (name, count) = (&self.name, missing.len());
+        (count > 0)
+            .then(|| format!("executor {name} is denied {count} of its needs: add {}", missing.join(", ")))
+    }
+
     fn loaded(config: &Executor, loaded: &LoadedExecutor, stand_in: Option<String>) -> Self {
         let component = loaded.executor.component();
         let description = component.description();
@@ -111,6 +169,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "configuration  {}", self.config.as_deref().unwrap_or("(defaults and environment)"))?;
         writeln!(f, "listen         {}", self.listen)?;
+        writeln!(f, "store          {}", self.store)?;
         for warning in &self.warnings {
             writeln!(f, "warning        {warning}")?;
         }
@@ -125,7 +184,11 @@ impl fmt::Display for Report {
             }
             needs::write(f, &checked.needs)?;
         }
-        let verdict = if self.is_well() { "all executors are ready" } else { "not all executors are ready" };
+        let verdict = match (self.are_ready(), self.is_well()) {
+            (true, true) => "all executors are ready",
+            (true, false) => "all executors are ready, but the store cannot be written",
+            (false, _) => "not all executors are ready",
+        };
         write!(f, "\n{verdict}")
     }
 }

@@ -5,6 +5,7 @@
 
 mod executor;
 mod send;
+mod store;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use crate::output::Format;
 
 pub(crate) use executor::{Executor, ExecutorNew, ExecutorTest};
 pub(crate) use send::Send;
+pub(crate) use store::Store;
 
 /// A command line, configuration or address that cannot be used (`EX_USAGE`).
 pub(crate) const EXIT_USAGE: u8 = 64;
@@ -62,6 +64,9 @@ pub(crate) enum Command {
     /// List, inspect, create, test and roll back executors.
     #[command(subcommand)]
     Executor(Executor),
+    /// Back up, restore and check the store of tasks.
+    #[command(subcommand)]
+    Store(Store),
     /// Inspect the workspace that WORKSPACE_ID names.
     #[command(subcommand)]
     Workspace(Workspace),
@@ -122,10 +127,12 @@ pub(crate) enum LogFormat {
 /// `talaria check`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Loads everything as `talaria serve` does and probes the executors, but opens no port.
+Loads everything as `talaria serve` does, probes the executors and tries whether the store can be written, but opens no
+port, changes nothing and resumes no turn. It may run beside the host.
 
-Exit code 0: every executor is ready; 1: an executor does not load or its upstream does not answer; 64: the
-configuration cannot be used.
+Exit code 0: every executor is ready and the store can be written; 1: an executor does not load, is denied what its
+probe needs, or its upstream does not answer or rejects its key; or the store cannot be written; 64: the configuration
+cannot be used.
 
 Examples:
   talaria check
@@ -253,6 +260,12 @@ impl From<&Check> for Overrides {
     }
 }
 
+impl From<&Store> for Overrides {
+    fn from(store: &Store) -> Self {
+        Self { file: store.config().cloned(), listen: None, demo: false }
+    }
+}
+
 impl From<&Explain> for Overrides {
     fn from(explain: &Explain) -> Self {
         Self { file: explain.config.clone(), listen: None, demo: false }
@@ -350,6 +363,10 @@ mod tests {
             ("executor-new", "talaria executor new --help"),
             ("executor-test", "talaria executor test --help"),
             ("doctor", "talaria doctor --help"),
+            ("store", "talaria store --help"),
+            ("store-backup", "talaria store backup --help"),
+            ("store-restore", "talaria store restore --help"),
+            ("store-check", "talaria store check --help"),
             ("workspace", "talaria workspace --help"),
             ("workspace-prompt", "talaria workspace prompt --help"),
         ] {

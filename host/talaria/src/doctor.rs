@@ -83,8 +83,11 @@ fn gateway<'a>(config: &'a Config, env: &'a dyn Fn(&str) -> Option<String>) -> S
         env: Env(env),
         executors: &config.executors,
         supervised: config.gateway.as_ref(),
-        callback: callback
-            .map(|callback| Callback { listen: callback.listen, url: callback.reply_url(callback.listen) }),
+        callback: callback.map(|callback| Callback {
+            listen: callback.listen,
+            url: callback.reply_url(callback.listen),
+            has_secret: callback.secret.is_some(),
+        }),
         model: workspace.and_then(|workspace| workspace.assembly.current().workspace.model.clone()),
     }
 }

@@ -12,6 +12,7 @@ mod executor;
 mod metered;
 mod output;
 mod push;
+mod store;
 mod tokens;
 mod workspace;
 
@@ -32,7 +33,7 @@ use tokio::runtime::{Builder, Runtime};
 use app::Bound;
 use cli::{
     Check, Cli, Command, EXIT_USAGE, Executor, ExecutorNew, ExecutorTest, Explain, LogFormat, RouteCommand,
-    Send, Serve, Workspace,
+    Send, Serve, Store, Workspace,
 };
 use config::{Config, ConfigError, Overrides};
 use output::Format;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Executor(command) => run_executor(command, cli.output),
         Command::Route(RouteCommand::Explain(explain)) => run_explain(explain, cli.output),
         Command::Send(send) => run_send(send, cli.output),
+        Command::Store(command) => run_store(command, cli.output),
         Command::Workspace(Workspace::Prompt(prompt)) => run_prompt(&Overrides::from(prompt), cli.output),
     };
     ended.unwrap_or_else(|error| {
@@ -227,6 +229,24 @@ fn run_doctor(overrides: &Overrides, format: Format) -> anyhow::Result<ExitCode>
     let report = runtime()?.block_on(doctor::Report::new(&config, &env));
     output::print(format, &report)?;
     Ok(ExitCode::from(report.code()))
+}
+
+fn run_store(command: &Store, format: Format) -> anyhow::Result<ExitCode> {
+    let config = Config::load(&Overrides::from(command), &env)?;
+    match command {
+        Store::Backup(backup) => {
+            output::print(format, &store::Backup::write(&config, &backup.file, backup.force)?)?;
+        }
+        Store::Restore(restore) => {
+            output::print(format, &store::Restore::replace(&config, &restore.file)?)?;
+        }
+        Store::Check(_) => {
+            let checked = store::Check::read(&config)?;
+            output::print(format, &checked)?;
+            return Ok(if checked.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_prompt(overrides: &Overrides, format: Format) -> anyhow::Result<ExitCode> {

@@ -163,6 +163,34 @@ pub trait Executor: Send + Sync + 'static {
 
     /// Stops the upstream's work for a cancelled turn, which carries its checkpoint.
     async fn cancel(&self, turn: Turn) -> Result<(), Failure>;
+
+    /// Returns the memory that the executor needs for a turn whose messages take this many bytes. It is reserved when the
+    /// message is accepted, and the turn gets it with its [`Scope`].
+    ///
+    /// # Errors
+    /// [`TooLarge`] if the executor may not have so much.
+    fn memory(&self, bytes: usize) -> Result<usize, TooLarge> {
+        let _ = bytes;
+        Ok(0)
+    }
+}
+
+/// A message that cannot fit into the memory that its executor may have. The text is for the caller.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the message, with the earlier ones of its task, takes {bytes} bytes, and the executor {executor} can take {limit}; send \
+     less{}",
+    fix.as_ref().map(|key| format!(", or have the operator raise `{key}`")).unwrap_or_default()
+)]
+pub struct TooLarge {
+    /// The executor.
+    pub executor: String,
+    /// The size of the message and of the task's earlier ones.
+    pub bytes: usize,
+    /// The most that the executor can take.
+    pub limit: usize,
+    /// The configuration key that raises the limit, if there is one.
+    pub fix: Option<String>,
 }
 
 /// A message that needs an executor.

@@ -29,6 +29,10 @@ pub const LATE: &str = "talaria/late";
 /// In a status update: the progress of a tool call.
 pub const TOOL_PROGRESS: &str = "talaria/tool-progress";
 
+/// In the data of a question, not in metadata: the question asks for an approval. Executors say so, and callers without a
+/// name may not answer where strangers call.
+pub const APPROVAL: &str = "approval";
+
 /// The key under which callers see a note of this name.
 #[must_use]
 pub fn note(name: &str) -> String {

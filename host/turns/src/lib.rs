@@ -18,9 +18,12 @@ mod once;
 mod push;
 mod recall;
 mod rejections;
+mod retention;
 mod scope;
 mod service;
 mod shared;
+mod shares;
+mod size;
 mod store;
 mod stream_as;
 mod task;
@@ -32,7 +35,7 @@ pub use callback::{
     Late, LateReplySink, StoredCallback,
 };
 pub use executor::{
-    Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Route, RouteQuery,
+    Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Route, RouteQuery, TooLarge,
     ToolProgress, ToolState, Turn, Usage,
 };
 pub use live_task::Reader;
@@ -48,9 +51,13 @@ pub use push::{
 };
 pub use recall::{Extent, Recall, Recollection};
 pub use rejections::Refused;
+pub use retention::{Kept, Retention};
 pub use scope::{Past, Question, Scope, TurnOver, TurnSignal};
 pub use service::{Accepted, CancelError, FollowError, Incoming, Limits, SendError, Turns, TurnsBuilder};
-pub use store::{Begin, Entry, Logged, Onto, Page, Place, Query, StateKey, Store, StoreError, TaskKey};
+pub use shares::{CallerLimits, OverShare, Shares};
+pub use store::{
+    Begin, EVENTS_BYTES, Entry, Logged, Onto, Page, Place, Query, StateKey, Store, StoreError, TaskKey,
+};
 pub use stream_as::StreamAs;
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
 pub use text::{is_text_media, message_text};

@@ -4,14 +4,18 @@
 //! task's events in this process: an append is written to the store and then applied here. The last events are in memory
 //! once for all readers, so a reader costs a cursor; a reader that is further behind reads from the store at its own pace
 //! and delays nobody. An event is in memory only if it is in the store.
+//!
+//! What a live task takes is charged to the host's memory for as long as it lives. A task that does not fit is not loaded; an
+//! event that is in the store already is charged in any case.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tokio::sync::{mpsc, watch};
+use talaria_budget::{Budget, Charge};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::model::{ContextId, Message};
+use crate::model::{ContextId, Message, Principal, TaskId};
 use crate::once::Once;
 use crate::store::{Entry, Onto, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
@@ -20,6 +24,8 @@ use crate::task::{Event, State, Task};
 const TAIL: usize = 256;
 /// The events that a reader which is behind reads from the store at once.
 const PAGE: usize = 100;
+/// The tasks that are being loaded at once: their size is known only when they are in memory.
+const LOADS: usize = 4;
 /// How often an append is retried after another process wrote first.
 const CONFLICTS: usize = 5;
 
@@ -45,11 +51,14 @@ struct Inner {
     asking: Option<mpsc::Sender<Arc<Message>>>,
     /// The turns that wait or run in this process.
     turns: usize,
+    memory: Charge,
 }
 
 /// All live tasks.
 pub(crate) struct LiveTasks {
     store: Arc<dyn Store>,
+    budget: Budget,
+    loads: Semaphore,
     tasks: Mutex<HashMap<TaskKey, Weak<LiveTask>>>,
 }
 
@@ -67,8 +76,8 @@ pub(crate) struct TurnCount(Arc<LiveTask>);
 // === impl LiveTasks ===
 
 impl LiveTasks {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, tasks: Mutex::default() }
+    pub(crate) fn new(store: Arc<dyn Store>, budget: Budget) -> Self {
+        Self { store, budget, loads: Semaphore::new(LOADS), tasks: Mutex::default() }
     }
 
     /// Creates a task in the store, with its first events.
@@ -85,7 +94,16 @@ impl LiveTasks {
         self.store.write(&key, onto, std::slice::from_ref(&first), once).await?;
         let mut task = Task::new(key.task.clone(), context.clone());
         task.apply(&first)?;
-        Ok(self.insert(key, Arc::new(task)))
+        let mut memory = self.budget.nothing();
+        memory.force(first.size());
+        Ok(self.insert(key, Arc::new(task), memory))
+    }
+
+    /// Whether a running turn of the task waits for an answer.
+    pub(crate) fn is_asking(&self, owner: &Principal, task: &TaskId) -> bool {
+        let key = TaskKey { owner: owner.clone(), task: task.clone() };
+        let live = self.lock().get(&key).and_then(Weak::upgrade);
+        live.is_some_and(|live| live.asking().is_some())
     }
 
     /// Returns a task; reads it from the store unless it is live.
@@ -93,9 +111,11 @@ impl LiveTasks {
         if let Some(live) = self.lock().get(key).and_then(Weak::upgrade) {
             return Ok(Some(live));
         }
+        let load = self.loads.acquire().await;
         let Some(task) = self.store.task(key).await? else { return Ok(None) };
         let is_over = task.status.state.is_terminal();
-        let live = self.insert(key.clone(), Arc::clone(&task));
+        let live = self.insert(key.clone(), Arc::clone(&task), self.budget.charge(task.size())?);
+        drop(load);
         // A writer may have ended between the read and the insert; nobody would report what it wrote.
         if !is_over && live.task().version == task.version {
             live.refresh().await?;
@@ -104,7 +124,7 @@ impl LiveTasks {
     }
 
     /// Makes a task live, unless another caller already did; then this one joins.
-    fn insert(&self, key: TaskKey, task: Arc<Task>) -> Arc<LiveTask> {
+    fn insert(&self, key: TaskKey, task: Arc<Task>, memory: Charge) -> Arc<LiveTask> {
         let mut all = self.lock();
         if let Some(live) = all.get(&key).and_then(Weak::upgrade) {
             return live;
@@ -117,7 +137,7 @@ impl LiveTasks {
             store: Arc::clone(&self.store),
             writing: tokio::sync::Mutex::default(),
             version: watch::Sender::new(task.version),
-            inner: Mutex::new(Inner { task, tail: VecDeque::new(), asking: None, turns: 0 }),
+            inner: Mutex::new(Inner { task, tail: VecDeque::new(), asking: None, turns: 0, memory }),
             cancel: CancellationToken::new(),
         });
         all.insert(key, Arc::downgrade(&live));
@@ -247,6 +267,7 @@ impl LiveTask {
     fn publish(&self, events: &[Arc<Event>]) -> Result<Arc<Task>, StoreError> {
         let mut inner = self.lock();
         let mut sequence = inner.task.version;
+        inner.memory.force(events.iter().map(|event| event.size()).sum());
         let task = Arc::make_mut(&mut inner.task);
         for event in events {
             task.apply(event)?;
@@ -279,6 +300,8 @@ impl LiveTask {
     fn catch_up(&self, task: Arc<Task>) {
         let mut inner = self.lock();
         inner.tail.clear();
+        inner.memory.shrink_to(0);
+        inner.memory.force(task.size());
         let version = task.version;
         inner.task = task;
         drop(inner);

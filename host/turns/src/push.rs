@@ -9,7 +9,7 @@
 //! the push configurations of a task ([`PushLimits::configs`]), the deliveries at once ([`PushLimits::at_once`]), and the
 //! tries of one notification ([`PushLimits::tries`]). After the last try the push configuration is given up: it stays,
 //! with the reason, and carries on from its cursor when it is set again or retried. A receiver that hangs delays nobody
-//! else.
+//! else: a named caller may use a quarter of the deliveries at once.
 
 mod dispatcher;
 
@@ -22,6 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub(crate) use self::dispatcher::PushDispatcher;
 use crate::model::{PushConfigId, Timestamp};
+use crate::shares::OverShare;
 use crate::store::{Entry, StoreError, TaskKey};
 use crate::stream_as::StreamAs;
 use crate::task::{Event, Task};
@@ -161,6 +162,9 @@ pub enum PushError {
     /// The task has as many as it may have.
     #[error("a task may have {0} push notification configurations; delete one first")]
     TooMany(usize),
+    /// The caller set as many as its share.
+    #[error(transparent)]
+    OverShare(#[from] OverShare),
     /// The task has none of that id.
     #[error("no push notification configuration {0}")]
     NoSuchConfig(PushConfigId),

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use talaria_budget::Charge;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -45,7 +46,6 @@ pub enum TurnSignal {
 pub struct Question(oneshot::Receiver<Arc<Message>>);
 
 /// What a running turn may do to its task.
-#[derive(Clone)]
 pub struct Scope {
     said: mpsc::Sender<TurnSignal>,
     cancelled: CancellationToken,
@@ -54,6 +54,7 @@ pub struct Scope {
     context: ContextId,
     executor: Box<str>,
     past: Past,
+    memory: Option<Charge>,
 }
 
 /// Which earlier messages of its context a turn may read.
@@ -73,6 +74,22 @@ pub enum Past {
 
 // === impl Scope ===
 
+impl Clone for Scope {
+    /// A clone may do the same, but has no memory of its own.
+    fn clone(&self) -> Self {
+        Self {
+            said: self.said.clone(),
+            cancelled: self.cancelled.clone(),
+            store: Arc::clone(&self.store),
+            owner: self.owner.clone(),
+            context: self.context.clone(),
+            executor: self.executor.clone(),
+            past: self.past.clone(),
+            memory: None,
+        }
+    }
+}
+
 impl Scope {
     /// Makes a scope and the receiver of what the turn sends. If `bound` signals wait, the turn waits too.
     #[must_use]
@@ -86,13 +103,25 @@ impl Scope {
     ) -> (Self, mpsc::Receiver<TurnSignal>) {
         let (said, receiver) = mpsc::channel(bound);
         let past = Past::default();
-        (Self { said, cancelled, store, owner, context, executor: executor.into(), past }, receiver)
+        let executor = executor.into();
+        (Self { said, cancelled, store, owner, context, executor, past, memory: None }, receiver)
     }
 
     /// Lets the turn read these earlier messages.
     #[must_use]
     pub fn with(self, past: Past) -> Self {
         Self { past, ..self }
+    }
+
+    /// Gives the turn the memory that was reserved for it.
+    #[must_use]
+    pub fn with_memory(self, memory: Charge) -> Self {
+        Self { memory: Some(memory), ..self }
+    }
+
+    /// Takes the memory that was reserved for the turn, if it was; the executor holds it for as long as the turn runs.
+    pub fn take_memory(&mut self) -> Option<Charge> {
+        self.memory.take()
     }
 
     /// Emits an event. Events keep their order; waits while the log is behind.

@@ -2,8 +2,8 @@
 //!
 //! [`Turns::send`] returns when the message is in the store and its turn is scheduled. If the client disconnects after
 //! that, the turn carries on: it runs in a tracked task, not in the request. Bounds: the turns that wait or run
-//! ([`Limits::turns`]), those of one context ([`Limits::lane`]), the executor's own deadline, and [`Turns::drain`] at the
-//! end.
+//! ([`Limits::turns`]), those of one context ([`Limits::lane`]), the share of each caller ([`Shares`]), the memory that all
+//! take ([`TurnsBuilder::budget`]), the executor's own deadline, and [`Turns::drain`] at the end.
 //!
 //! The turns of one context run one after the other. A message to a task that is working waits for its turn, and the task
 //! does not end before that message is answered. A message to a task that asks goes to the turn that asked. A message that
@@ -20,7 +20,8 @@ mod run;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
+use talaria_budget::Budget;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -31,6 +32,7 @@ use crate::model::{ContextId, Message, Metadata, Principal, TaskId};
 use crate::observer::TurnObserver;
 use crate::push::{PushConfig, PushDispatcher, PushLimits, PushSender};
 use crate::rejections::{self, Refused};
+use crate::shares::{Callers, Shares, TurnShare};
 use crate::store::{Page, Query, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
 
@@ -45,9 +47,17 @@ pub struct Limits {
     pub lane: usize,
     /// The messages that the history of a task may hold; the next one is rejected.
     pub history: usize,
+    /// The bytes that a task may take before its next message, which is rejected if it would take more. A task is read as a
+    /// whole. The default holds two of the largest messages.
+    pub task_bytes: usize,
     /// Whether turns of callers without a name may read the earlier messages of a context whose id a caller chose. Such
     /// callers share one owner, so on a host that strangers can reach, anybody who guesses such an id could read along.
     pub trusts_chosen_contexts: bool,
+    /// Whether strangers can reach the host. Callers without a name share one owner, so anybody who guesses the id of a
+    /// task could read it; such callers then get ids that cannot be guessed.
+    pub strangers_call: bool,
+    /// Whether callers without a name may answer a question that asks for an approval.
+    pub anyone_may_approve: bool,
 }
 
 /// A message to accept.
@@ -90,11 +100,19 @@ struct Inner {
     dispatcher: Option<Arc<PushDispatcher>>,
     lanes: Lanes,
     limits: Limits,
+    budget: Budget,
     room: Arc<Semaphore>,
+    callers: Arc<Callers>,
     rejections: rejections::Counter,
     observers: Arc<[Arc<dyn TurnObserver>]>,
     tracker: TaskTracker,
     stop: CancellationToken,
+}
+
+/// The room that a turn takes until it ends.
+struct Room {
+    _turn: OwnedSemaphorePermit,
+    _share: TurnShare,
 }
 
 /// Builds a [`Turns`] service.
@@ -102,7 +120,9 @@ pub struct TurnsBuilder {
     store: Arc<dyn Store>,
     route: Arc<dyn Route>,
     limits: Limits,
-    dispatcher: Option<Arc<PushDispatcher>>,
+    budget: Budget,
+    shares: Shares,
+    push: Option<(Arc<dyn PushSender>, PushLimits)>,
     observers: Vec<Arc<dyn TurnObserver>>,
 }
 
@@ -111,7 +131,15 @@ const CANCEL: Duration = Duration::from_secs(10);
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { turns: 1_000, lane: 100, history: 1_000, trusts_chosen_contexts: true }
+        Self {
+            turns: 1_000,
+            lane: 100,
+            history: 1_000,
+            task_bytes: 32 << 20,
+            trusts_chosen_contexts: true,
+            strangers_call: false,
+            anyone_may_approve: true,
+        }
     }
 }
 
@@ -121,7 +149,14 @@ impl TurnsBuilder {
     /// Sends push notifications through this sender.
     #[must_use]
     pub fn push_sender(mut self, sender: Arc<dyn PushSender>, limits: PushLimits) -> Self {
-        self.dispatcher = Some(Arc::new(PushDispatcher::new(Arc::clone(&self.store), sender, limits)));
+        self.push = Some((sender, limits));
+        self
+    }
+
+    /// Gives callers these shares. Without this, callers have no limits of their own.
+    #[must_use]
+    pub fn shares(mut self, shares: Shares) -> Self {
+        self.shares = shares;
         self
     }
 
@@ -132,17 +167,30 @@ impl TurnsBuilder {
         self
     }
 
+    /// Charges what turns and live tasks take to this budget. Without it there is no bound.
+    #[must_use]
+    pub fn budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
+    }
+
     /// Builds the service.
     #[must_use]
     pub fn build(self) -> Turns {
-        let Self { store, route, limits, dispatcher, observers } = self;
+        let Self { store, route, limits, budget, shares, push, observers } = self;
+        let deliveries = push.as_ref().map_or(1, |(_, limits)| limits.at_once);
+        let callers = Arc::new(Callers::new(&shares, deliveries));
+        let dispatcher = push.map(|(sender, limits)| {
+            Arc::new(PushDispatcher::new(Arc::clone(&store), sender, limits, Arc::clone(&callers)))
+        });
         Turns(Arc::new(Inner {
-            tasks: LiveTasks::new(Arc::clone(&store)),
+            tasks: LiveTasks::new(Arc::clone(&store), budget.clone()),
             dispatcher,
+            callers,
             lanes: Lanes::new(limits.lane),
             store,
             route,
             limits,
+            budget,
             room: Arc::new(Semaphore::new(limits.turns)),
             rejections: rejections::Counter::default(),
             observers: observers.into(),
@@ -182,7 +230,15 @@ impl Turns {
     /// Begins to build a service with push notifications or observers.
     #[must_use]
     pub fn builder(store: Arc<dyn Store>, route: Arc<dyn Route>, limits: Limits) -> TurnsBuilder {
-        TurnsBuilder { store, route, limits, dispatcher: None, observers: Vec::new() }
+        TurnsBuilder {
+            store,
+            route,
+            limits,
+            budget: Budget::unlimited(),
+            shares: Shares::default(),
+            push: None,
+            observers: Vec::new(),
+        }
     }
 
     /// Accepts a message: when this returns, the message is in the store and its turn is scheduled.
@@ -198,11 +254,13 @@ impl Turns {
         if inner.stop.is_cancelled() || inner.tracker.is_closed() {
             return Err(SendError::Draining);
         }
+        let share = inner.take_share(&incoming).await?;
+        let room = Arc::clone(&inner.room).try_acquire_owned();
+        let room = room.map_err(|_| SendError::Busy(inner.limits.turns))?;
+        let room = Room { _turn: room, _share: share };
         if let Some(config) = &incoming.push {
-            inner.admit(config).await.map_err(SendError::Push)?;
+            inner.admit(&incoming.principal, config).await.map_err(SendError::Push)?;
         }
-        let room =
-            Arc::clone(&inner.room).try_acquire_owned().map_err(|_| SendError::Busy(inner.limits.turns))?;
         // One tracked task stores and executes the message. If the client disconnects between the two, the turn still
         // runs.
         let (accept, accepted) = oneshot::channel();
@@ -286,6 +344,12 @@ impl Turns {
         Ok((now, live.reader(cursor)))
     }
 
+    /// Returns the budget that turns and live tasks are charged to.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.0.budget
+    }
+
     /// Returns the number of turns that wait or run.
     #[must_use]
     pub fn under_way(&self) -> usize {
@@ -296,6 +360,11 @@ impl Turns {
     #[must_use]
     pub fn refused(&self) -> Refused {
         self.0.rejections.read()
+    }
+
+    /// Returns when a caller has more in the store than its share, which [`Store::forget`] can change. One task may wait.
+    pub async fn wait_for_excess(&self) {
+        self.0.callers.wait_for_excess().await;
     }
 
     /// Takes no more turns and waits for the running ones; fails those that have not ended after `grace`. Returns how
@@ -319,6 +388,20 @@ impl Turns {
 // === impl Inner ===
 
 impl Inner {
+    /// Takes a place for a turn of this caller, if its share has room.
+    async fn take_share(&self, incoming: &Incoming) -> Result<TurnShare, SendError> {
+        let owner = &incoming.principal;
+        let caller = self.callers.of(owner);
+        let limits = caller.limits();
+        let is_asked_for = incoming.task.as_ref().is_some_and(|task| self.tasks.is_asking(owner, task));
+        let share = caller.begin_turn(is_asked_for)?;
+        // An answer lets a turn end, so it is taken although it adds to what the caller has.
+        if !is_asked_for && (limits.tasks.is_some() || limits.bytes.is_some()) {
+            self.callers.check_kept(limits, self.store.kept(owner).await?)?;
+        }
+        Ok(share)
+    }
+
     async fn live(&self, owner: &Principal, task: &TaskId) -> Result<Arc<LiveTask>, StoreError> {
         let key = TaskKey { owner: owner.clone(), task: task.clone() };
         self.tasks.get(&key).await?.ok_or(StoreError::NotFound)

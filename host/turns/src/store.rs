@@ -12,12 +12,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use talaria_budget::Full;
 
 use crate::model::{ContextId, Message, Principal, PushConfigId, TaskId, Timestamp};
 use crate::once::Once;
 use crate::push::{GivenUp, PushConfig, StoredPushConfig};
 use crate::recall::Recall;
+use crate::retention::{Kept, Retention};
 use crate::task::{Event, IllegalMove, State, Task};
+
+/// The bytes of events, as [`Event::size`] counts them, after which a page of events ends. A reader that is behind holds one
+/// page; larger ones would not make it faster.
+pub const EVENTS_BYTES: usize = 1 << 20;
 
 /// The key of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -102,6 +108,8 @@ pub struct Query {
     pub after: Option<Place>,
     /// At most so many.
     pub limit: usize,
+    /// At most so many bytes, as [`Task::size`] counts them.
+    pub bytes: usize,
 }
 
 /// A position in a list of tasks, which is ordered by the time of the status, newest first, and then by id.
@@ -147,7 +155,10 @@ pub enum StoreError {
     /// The state of the task does not allow the event.
     #[error(transparent)]
     Illegal(#[from] IllegalMove),
-    /// The store is full, and there is nothing that it may delete.
+    /// The host has no memory for the task now.
+    #[error(transparent)]
+    NoMemory(#[from] Full),
+    /// The store is full and takes no new messages; turns under way can still end.
     #[error("the store is full: {0}")]
     Full(String),
     /// The store does not work.
@@ -165,6 +176,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// With `once`, the write succeeds only if no task of this owner accepted the same message before; otherwise
     /// [`StoreError::Sent`] names that task. Of several concurrent writes with the same message, one succeeds.
+    ///
+    /// A full store rejects a new task and a message to a task with [`StoreError::Full`], and takes other events.
     async fn write(
         &self,
         key: &TaskKey,
@@ -186,13 +199,15 @@ pub trait Store: Send + Sync + 'static {
     /// Returns a task as it is now.
     async fn task(&self, key: &TaskKey) -> Result<Option<Arc<Task>>, StoreError>;
 
-    /// Returns the events of a task after sequence number `after`, at most `limit`, in order.
+    /// Returns the events of a task after sequence number `after`, in order: at most `limit`, and no more once they take
+    /// [`EVENTS_BYTES`]. If there are any, it returns at least one.
     async fn events(&self, key: &TaskKey, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError>;
 
     /// Returns the events of all tasks of all owners, oldest first, at most `limit`. Those of deleted tasks are absent.
     async fn log(&self, begin: Begin, limit: usize) -> Result<Vec<Logged>, StoreError>;
 
-    /// Lists tasks of an owner: newest status first, then by id, descending.
+    /// Lists tasks of an owner: newest status first, then by id, descending. A page ends before the task that would make it
+    /// larger than [`Query::bytes`], but has at least one.
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError>;
 
     /// Returns the task that accepted a message of this owner, if it was written with [`Once`].
@@ -208,10 +223,16 @@ pub trait Store: Send + Sync + 'static {
     /// Lists the tasks of all owners that have not ended and whose status is older than `before`.
     async fn stuck(&self, before: Timestamp) -> Result<Vec<TaskKey>, StoreError>;
 
-    /// Deletes the tasks that ended before `before`, and all but the newest `keep` that ended, with their push
-    /// configurations. The values of executors are deleted with the last task of a context. Returns how many tasks were
-    /// deleted.
-    async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError>;
+    /// Deletes the finished tasks that are not kept, with their push configurations. The values of executors are deleted
+    /// with the last task of a context. Returns how many tasks were deleted.
+    async fn forget(&self, retention: &Retention) -> Result<usize, StoreError>;
+
+    /// Returns what the store holds for an owner. Called for every message of a caller that has a share of the store, so
+    /// it must be cheap; a store that several hosts share may return a number that is some seconds old.
+    async fn kept(&self, owner: &Principal) -> Result<Kept, StoreError>;
+
+    /// Returns the size of the store in bytes, as last measured. For metrics; does not block.
+    fn size(&self) -> u64;
 
     /// Returns a value of an executor.
     async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError>;

@@ -22,7 +22,7 @@ use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use secrecy::{ExposeSecret as _, SecretString};
 use talaria_egress::Pattern;
-use talaria_listen::Limits;
+use talaria_listen::{Advice, Door, Limits};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,6 +37,7 @@ const LIMITS: Limits = Limits {
     connections: 256,
     busy: StatusCode::TOO_MANY_REQUESTS,
     header_timeout: Duration::from_secs(30),
+    stall: Duration::from_secs(30),
     grace: Duration::ZERO,
 };
 
@@ -106,10 +107,17 @@ impl CassetteServer {
             unanswered: Mutex::default(),
         });
         let handler = Arc::clone(&upstream);
-        let serving = talaria_listen::serve(listener, LIMITS, Arc::default(), shutdown, move |request| {
-            let upstream = Arc::clone(&handler);
-            async move { upstream.answer(request).await }
-        });
+        let advice = Advice { host: "", origin: "it is for the trial alone" };
+        // Calls name the upstream that the executor wants.
+        let door = Door::local([], advice, |refusal| {
+            refusal.response().map(|body| body.map_err(never).boxed_unsync())
+        })
+        .any_host();
+        let serving =
+            talaria_listen::serve(listener, LIMITS, door, Arc::default(), shutdown, move |request| {
+                let upstream = Arc::clone(&handler);
+                async move { upstream.answer(request).await }
+            });
         tracker.spawn(serving);
         Ok((upstream, address))
     }

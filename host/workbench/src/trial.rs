@@ -109,7 +109,8 @@ impl Trial {
         let calls_heard = Arc::clone(&timeline);
         let stub = StubUpstream { address, on_call: Arc::new(move |call| calls_heard.call(call)) };
         let egress = Egress::new(EgressConfig { stub_upstream: Some(stub), ..EgressConfig::default() });
-        let engine = EngineConfig { slots: 4, scripted_slots: 2, cache_dir, compiler };
+        let engine =
+            EngineConfig { slots: 4, scripted_slots: 2, cache_dir, compiler, ..EngineConfig::default() };
         let engine = Engine::new(&engine, egress)?.with_session_keys(session_keys);
         let replies = cassette.as_ref().map(|cassette| cassette.callbacks.clone()).unwrap_or_default();
         let callbacks = Arc::new(CassetteCallbacks::new(replies, Arc::clone(&timeline)));

@@ -154,11 +154,20 @@ impl Transcript {
         let last = end.entry.sequence.saturating_sub(1);
         let first = last.saturating_sub(PIECES);
         let limit = usize::try_from(last - first).unwrap_or_default();
-        let events = match self.store.events(&end.key, first, limit).await {
-            // The task was deleted in the meantime.
-            Err(StoreError::NotFound) => return Ok(String::new()),
-            events => events?,
-        };
+        let mut events = Vec::new();
+        // Large events come in several pages.
+        while events.len() < limit {
+            let next =
+                match self.store.events(&end.key, first + events.len() as u64, limit - events.len()).await {
+                    // The task was deleted in the meantime.
+                    Err(StoreError::NotFound) => return Ok(String::new()),
+                    next => next?,
+                };
+            if next.is_empty() {
+                break;
+            }
+            events.extend(next);
+        }
         let turn = events.iter().rev().take_while(|entry| !ends_turn(&entry.event)).count();
         let mut answer = String::new();
         for entry in events.iter().skip(events.len() - turn) {

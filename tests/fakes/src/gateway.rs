@@ -49,6 +49,8 @@ struct Seen {
     probes: usize,
     open: usize,
     keeps_nothing: bool,
+    /// The key that every request but a health check must have.
+    key: Option<String>,
 }
 
 /// The header that names a session, in requests and responses.
@@ -128,6 +130,11 @@ impl FakeGateway {
         let requests = self.requests();
         let [request] = requests.as_slice() else { panic!("{} requests instead of one", requests.len()) };
         request.clone()
+    }
+
+    /// Rejects every request without this key with 401 from now on, but for health checks.
+    pub fn want_key(&self, key: &str) {
+        self.seen.send_modify(|seen| seen.key = Some(key.to_owned()));
     }
 
     /// Stops keeping sessions, like a gateway other than hermes-agent.
@@ -243,6 +250,17 @@ async fn answer(
             false => json!({ "status": "ok", "platform": "hermes-agent", "version": "0.19.0" }),
         };
         return Ok(whole(Reply::json(&healthy)).await);
+    }
+    let bearer = head.headers.get("authorization").and_then(|value| value.to_str().ok());
+    let wanted = seen.borrow().key.clone();
+    if wanted.as_ref().is_some_and(|key| bearer != Some(&format!("Bearer {key}"))) {
+        let error = json!({ "error": { "message": "Invalid API key", "code": "invalid_api_key" } });
+        return Ok(whole(Reply::status(401, "application/json", error.to_string())).await);
+    }
+    // The second half of a probe without a key, after the health check. The scripts are about turns.
+    let is_probe = seen.borrow().probes > 0 && bearer.is_none() && head.uri.path() == "/v1/models";
+    if wanted.is_none() && is_probe {
+        return Ok(whole(Reply::json(&json!({ "object": "list", "data": [] }))).await);
     }
     let Ok(body) = body.collect().await else { return std::future::pending().await };
     let request = Recorded {

@@ -28,6 +28,17 @@ async fn a_gateway_that_answers_is_ready() {
 }
 
 #[tokio::test]
+async fn a_gateway_that_wants_a_key_is_not_ready_without_one() {
+    let gateway = polite().await;
+    gateway.want_key("k-0123456789abcdef");
+    let failure = rig(&gateway).await.executor().setup().await.expect_err("every turn would get 401");
+    let base = gateway.base_url();
+    let expected = format!("the gateway at {base} wants a key (401); set API_SERVER_KEY to that of its .env");
+    assert_eq!((failure.kind, failure.message), (FailureKind::Upstream, expected));
+    rig(&gateway).await.secret(KEY, "k-0123456789abcdef").executor().setup().await.expect("the right key");
+}
+
+#[tokio::test]
 async fn a_gateway_that_rejects_the_key_is_not_ready() {
     for (status, is_ready) in [(401, false), (403, false), (404, true), (500, true), (200, true)] {
         let gateway = FakeGateway::always(Reply::status(status, "text/plain", "x".repeat(100_000))).await;
@@ -53,10 +64,14 @@ async fn a_gateway_that_is_down_is_not_ready() {
 }
 
 #[tokio::test]
-async fn a_grant_without_the_health_route_does_not_make_it_unready() {
+async fn a_grant_without_the_calls_of_the_probe_is_not_ready() {
     let gateway = polite().await;
     let grant = format!("POST {}/chat/completions", gateway.base_url());
-    rig(&gateway).await.grant([grant.as_str()]).executor().setup().await.expect("a probe that is skipped");
+    let failure = rig(&gateway).await.grant([grant.as_str()]).executor().setup().await;
+    let failure = failure.expect_err("nothing was proved");
+    assert_eq!(failure.kind, FailureKind::Upstream);
+    let line = format!("egress = [\"GET {}/health\"]", gateway.base_url());
+    assert!(failure.message.contains("was denied") && failure.message.contains(&line), "{failure}");
     assert_eq!(gateway.connections(), 0);
 }
 

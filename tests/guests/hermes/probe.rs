@@ -53,9 +53,10 @@ async fn an_endpoint_that_is_down_is_not_ready() {
 }
 
 #[tokio::test]
-async fn a_grant_without_the_list_does_not_make_it_unready() {
+async fn a_grant_without_the_list_is_not_ready() {
     let endpoint = polite().await;
     let grant = format!("POST {}/chat/completions", endpoint.base_url());
-    rig(&endpoint).await.grant([grant.as_str()]).executor().setup().await.unwrap();
+    let failure = rig(&endpoint).await.grant([grant.as_str()]).executor().setup().await.unwrap_err();
+    assert!(failure.message.contains("a call of its probe was denied"), "{failure}");
     assert_eq!(endpoint.connections(), 0);
 }

@@ -62,9 +62,10 @@ async fn a_gateway_that_is_down_or_rejects_the_key_is_not_ready() {
 }
 
 #[tokio::test]
-async fn a_grant_without_the_route_does_not_make_it_unready() {
+async fn a_grant_without_the_route_is_not_ready() {
     let runs = FakeRuns::start([]).await;
     let grant = format!("POST {}/runs", runs.base_url());
-    rig(&runs).await.grant([grant.as_str()]).executor().setup().await.unwrap();
+    let failure = rig(&runs).await.grant([grant.as_str()]).executor().setup().await.unwrap_err();
+    assert!(failure.message.contains("a call of its probe was denied"), "{failure}");
     assert_eq!(runs.gateway().connections(), 0);
 }

@@ -46,6 +46,7 @@ impl MailHost {
         let wire = Arc::new(HermesWire::new(secret.map(Into::into)));
         let config = Config {
             reply_url: url.clone(),
+            path_token: None,
             wire,
             limits,
             replies: ReplyRedactor::new(Redactor::new(secret), Replies::Values),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use talaria_budget::{Budget, Charge};
 use talaria_turns::{
     CancelError, FollowError, Incoming, Principal, PushConfig, PushConfigId, Query, State, StreamAs, TaskId,
     Turns, keys,
@@ -15,6 +16,7 @@ use super::{
 };
 use crate::capabilities;
 use crate::live_card::CardSnapshot;
+use crate::memory;
 use crate::page_token;
 use crate::rejection::{ErrorKind, Rejection};
 use crate::stream_form;
@@ -24,10 +26,14 @@ use crate::update_stream::{StreamOptions, UpdateStream};
 #[derive(Clone)]
 pub(crate) struct Operations {
     pub(crate) turns: Turns,
+    /// The memory for requests and responses.
+    pub(crate) budget: Budget,
     pub(crate) reply: ReplyAs,
     /// See [`UpdateStream::of_turn`].
     pub(crate) hold: Duration,
     pub(crate) streams: Streams,
+    /// Whether callers without a name may list their tasks, which all of them share.
+    pub(crate) anyone_may_list: bool,
 }
 
 /// The form in which each caller gets a streamed answer, unless it asks for another.
@@ -46,6 +52,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) extensions: &'a [String],
     /// The address that it sent its request to, if known.
     pub(crate) url: Option<String>,
+    /// The memory that its request takes.
+    pub(crate) charge: Charge,
 }
 
 // === impl Operations ===
@@ -55,7 +63,7 @@ impl Operations {
     pub(crate) async fn perform(
         &self,
         card: &CardSnapshot,
-        Caller { principal: caller, extensions, url }: Caller<'_>,
+        Caller { principal: caller, extensions, url, charge }: Caller<'_>,
         request: Request,
     ) -> Result<Reply, Rejection> {
         let Request { tenant, mut operation } = request;
@@ -67,12 +75,17 @@ impl Operations {
             }
         }
         let answer = match operation {
-            Operation::Send(send) => Answer::Sent(self.send(caller, tenant, *send).await?),
-            Operation::Stream(send, after) => return self.stream(caller, tenant, *send, after, form).await,
+            Operation::Send(send) => Answer::Sent(self.send(caller, tenant, *send, charge).await?),
+            Operation::Stream(send, after) => {
+                return self.stream(caller, tenant, *send, after, form, charge).await;
+            }
             Operation::Get(GetTask { id, history_length }) => {
                 let task = self.turns.task(&caller, &id).await;
                 let task = task.map_err(|error| Rejection::lookup(&id, &error))?;
                 Answer::Task(View::new(task, history_length))
+            }
+            Operation::List(_) if caller.name().is_none() && !self.anyone_may_list => {
+                return Err(Rejection::no_list());
             }
             Operation::List(list) => Answer::Tasks(self.list(&caller, *list).await?),
             Operation::Cancel(id) => Answer::Task(self.cancel(&caller, &id).await?),
@@ -165,10 +178,13 @@ impl Operations {
         principal: Principal,
         tenant: Option<String>,
         send: SendMessage,
+        charge: Charge,
     ) -> Result<Sent, Rejection> {
         let Configuration { return_immediately, history_length, .. } = send.configuration;
         let (has_push, names_task) = (send.configuration.push.is_some(), send.addressed.task.is_some());
         let accepted = self.turns.send(self.incoming(principal, tenant, send, false)).await?;
+        // From here on the turn is charged for its message.
+        drop(charge);
         if return_immediately {
             return Ok(Sent::Task(View::new(accepted.task, history_length)));
         }
@@ -193,6 +209,7 @@ impl Operations {
         send: SendMessage,
         after: Option<u64>,
         form: StreamAs,
+        charge: Charge,
     ) -> Result<Reply, Rejection> {
         let history_length = send.configuration.history_length;
         // A message that names a task is answered with that task.
@@ -200,6 +217,7 @@ impl Operations {
         let incoming = self.incoming(principal, tenant, send, true);
         let Some(after) = after else {
             let accepted = self.turns.send(incoming).await?;
+            drop(charge);
             let options = StreamOptions { form, history_length, hold };
             return Ok(Reply::Stream(Box::new(UpdateStream::of_turn(accepted, options))));
         };
@@ -238,7 +256,9 @@ impl Operations {
 
     async fn list(&self, caller: &Principal, list: ListTasks) -> Result<Listed, Rejection> {
         let ListTasks { context, state, since, after, page_size, history_length, artifacts } = list;
-        let query = Query { context, state, since, after, limit: page_size };
+        // What it will be is not known before it is read.
+        let _charge = self.budget.charge((2 * memory::PAGE).min(self.budget.limit()))?;
+        let query = Query { context, state, since, after, limit: page_size, bytes: memory::PAGE };
         let page = self.turns.list(caller, &query).await.map_err(|error| Rejection::store(&error))?;
         Ok(Listed {
             tasks: page.tasks.into_iter().map(|task| View { task, history_length, artifacts }).collect(),

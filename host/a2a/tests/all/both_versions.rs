@@ -189,7 +189,8 @@ async fn the_version_is_read_from_header_or_query_and_echoed() {
         ("/", vec![("A2A-Version", "")], &old, "0.3"),
         ("/", vec![("A2A-Version", "0.3.0")], &old, "0.3"),
     ] {
-        let answer = host.request("POST", path, &headers, body.as_bytes()).await;
+        let sent: Vec<_> = headers.iter().copied().chain([("content-type", "application/json")]).collect();
+        let answer = host.request("POST", path, &sent, body.as_bytes()).await;
         assert_eq!(answer.header("a2a-version"), Some(version), "{path} {headers:?}");
         assert_eq!(answer.header("content-type"), Some("application/json"));
         assert!(answer.json().get("result").is_some(), "{path} {headers:?}");

@@ -15,7 +15,7 @@ use crate::kit::{Host, message, patiently, read_answer};
 async fn one_connection_too_many_is_rejected() {
     let host = Host::with(|config| config.limits.connections = 1, Limits::default()).await;
     let mut first = host.connect().await;
-    let request = b"GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\n\r\n";
+    let request = b"GET /.well-known/agent-card.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
     first.write_all(request).await.unwrap();
     assert_eq!(patiently(read_answer(&mut first, false)).await.status, 200);
     let mut second = host.connect().await;
@@ -82,6 +82,7 @@ async fn http_2_is_served_without_an_upgrade() {
     let body =
         json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message("hi") } });
     let request = http::Request::post(format!("http://{}/", host.address)).header("A2A-Version", "1.0");
+    let request = request.header("content-type", "application/json");
     let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
     let answer = patiently(sender.send_request(request)).await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -106,7 +107,8 @@ async fn streams_share_one_http_2_connection() {
     clients.spawn(connection);
     let mut open = async |text: &str| {
         let body = json!({ "message": message(text) }).to_string();
-        let request = http::Request::post(format!("http://{}/message:stream", host.address));
+        let request = http::Request::post(format!("http://{}/message:stream", host.address))
+            .header("content-type", "application/json");
         let request = request.header("A2A-Version", "1.0").body(Full::new(Bytes::from(body))).unwrap();
         patiently(sender.send_request(request)).await.unwrap()
     };

@@ -1,4 +1,4 @@
-//! CORS: pages from configured origins may call, and other pages get no CORS headers.
+//! CORS: pages from configured origins may call, and other pages are refused without CORS headers.
 
 use talaria_turns::Limits;
 
@@ -48,7 +48,7 @@ async fn a_page_from_a_configured_origin_may_call() {
 }
 
 #[tokio::test]
-async fn any_other_page_gets_no_cors_headers() {
+async fn any_other_page_is_refused_without_cors_headers() {
     let none = Host::start().await;
     for (host, origin) in [
         (&host().await, "https://evil.example"),
@@ -59,9 +59,9 @@ async fn any_other_page_gets_no_cors_headers() {
     ] {
         let page = ("origin", origin);
         let asked = host.request("OPTIONS", "/", &[page, ASKS], b"").await;
-        assert_eq!((asked.status, asked.header("access-control-allow-origin")), (405, None), "{origin}");
+        assert_eq!((asked.status, asked.header("access-control-allow-origin")), (403, None), "{origin}");
         let sent = Wire::Rpc.ask_as(host, &[page], &Ask::Send(Wire::Rpc.params("hi"))).await;
-        assert_eq!((sent.status, sent.header("access-control-allow-origin")), (200, None), "{origin}");
+        assert_eq!((sent.status, sent.header("access-control-allow-origin")), (403, None), "{origin}");
     }
     let plain = Wire::Rpc.ask(&none, &Ask::Send(Wire::Rpc.params("hi"))).await;
     assert!(

@@ -10,8 +10,10 @@ async fn a_turn_carries_on_after_its_client_disconnects() {
     let host = Host::start().await;
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message("wait") } });
     let body = body.to_string();
-    let head =
-        format!("POST / HTTP/1.1\r\nhost: x\r\nA2A-Version: 1.0\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nA2A-Version: 1.0\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     let mut stream = host.connect().await;
     stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
     let task = host.next_waiting().await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use talaria_a2a::{Auth, Config, Counts, LiveCard, Server};
+use talaria_budget::Budget;
 use talaria_turns::{Limits, PushLimits, PushSender, Route, Store, TaskId, Turns};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -63,6 +64,13 @@ impl Host {
             Turns::builder(store, route, Limits::default()).push_sender(sender, PushLimits::default()).build()
         })
         .await
+    }
+
+    /// Starts a server whose requests and turns take from this budget.
+    pub(crate) async fn budgeted(budget: &Budget) -> Self {
+        let budget = budget.clone();
+        let turns = |store, route| Turns::builder(store, route, Limits::default()).budget(budget).build();
+        Self::build(|_| {}, turns).await
     }
 
     async fn build(

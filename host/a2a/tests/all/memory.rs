@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    Begin, Entry, Event, GivenUp, Logged, Message, Once, Onto, Page, Principal, PushConfig, PushConfigId,
-    Query, Recall, StateKey, Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
+    Begin, Entry, Event, GivenUp, Kept, Logged, Message, Once, Onto, Page, Principal, PushConfig,
+    PushConfigId, Query, Recall, Retention, StateKey, Store, StoreError, StoredPushConfig, Task, TaskId,
+    TaskKey, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -79,8 +80,16 @@ impl Store for Counted {
         self.inner.unfinished().await
     }
 
-    async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError> {
-        self.inner.forget(before, keep).await
+    async fn forget(&self, retention: &Retention) -> Result<usize, StoreError> {
+        self.inner.forget(retention).await
+    }
+
+    async fn kept(&self, owner: &Principal) -> Result<Kept, StoreError> {
+        self.inner.kept(owner).await
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
     }
 
     async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError> {

@@ -32,7 +32,9 @@ async fn answers_are_those_of_json_rpc_without_the_envelope() {
 async fn the_version_may_be_in_the_query() {
     let host = Host::start().await;
     let body = json!({ "message": message("hello") }).to_string();
-    let sent = host.request("POST", "/message:send?A2A-Version=1.0", &[], body.as_bytes()).await;
+    let sent = host
+        .request("POST", "/message:send?A2A-Version=1.0", &[("content-type", JSON)], body.as_bytes())
+        .await;
     assert_eq!(sent.status, 200, "{sent:?}");
 }
 
@@ -42,7 +44,6 @@ async fn an_answer_has_the_media_type_of_the_request() {
     for (content_type, accept, answer, error) in [
         (Some(JSON), None, JSON, JSON),
         (Some(A2A), None, A2A, JSON),
-        (None, None, JSON, JSON),
         (Some(JSON), Some(A2A), A2A, A2A),
         (Some("application/json; charset=utf-8"), Some("*/*"), JSON, JSON),
     ] {
@@ -75,7 +76,7 @@ async fn an_error_has_its_status_its_name_and_its_reason() {
         ("GET", "/tasks/none", vec![VERSION], "", 404, "NOT_FOUND", "TASK_NOT_FOUND"),
         ("POST", "/tasks/none:cancel", vec![VERSION], "", 404, "NOT_FOUND", "TASK_NOT_FOUND"),
         ("GET", "/tasks/none:subscribe", vec![VERSION], "", 404, "NOT_FOUND", "TASK_NOT_FOUND"),
-        ("POST", &cancel, vec![VERSION], "{}", 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"),
+        ("POST", &cancel, vec![VERSION, json_type], "{}", 400, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"),
         ("POST", &subscribe, vec![VERSION], "", 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"),
         (
             "POST",
@@ -86,15 +87,15 @@ async fn an_error_has_its_status_its_name_and_its_reason() {
             "FAILED_PRECONDITION",
             "UNSUPPORTED_OPERATION",
         ),
-        ("POST", "/message:send", vec![VERSION], "{", 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
-        ("POST", "/message:send", vec![VERSION], "[]", 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
+        ("POST", "/message:send", vec![VERSION, json_type], "{", 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
+        ("POST", "/message:send", vec![VERSION, json_type], "[]", 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
         ("POST", "/message:send", vec![VERSION], "", 400, "INVALID_ARGUMENT", "INVALID_PARAMS"),
         (
             "POST",
             "/message:send",
             vec![VERSION, ("content-type", "text/plain")],
             &late,
-            400,
+            415,
             "INVALID_ARGUMENT",
             "CONTENT_TYPE_NOT_SUPPORTED",
         ),
@@ -179,7 +180,7 @@ async fn the_body_may_repeat_the_path_but_not_contradict_it() {
     let id = asked["result"]["task"]["id"].as_str().unwrap();
     let cancel = async |body: Value| {
         let path = format!("/tasks/{id}:cancel");
-        host.request("POST", &path, &[VERSION], body.to_string().as_bytes()).await
+        host.request("POST", &path, &[VERSION, ("content-type", JSON)], body.to_string().as_bytes()).await
     };
     let other = cancel(json!({ "id": "other" })).await;
     assert_eq!(other.status, 400);
@@ -197,18 +198,24 @@ async fn the_body_may_repeat_the_path_but_not_contradict_it() {
 async fn the_limits_apply_to_http_json_too() {
     let host = Host::with(|config| config.limits.body = 4096, talaria_turns::Limits::default()).await;
     let body = json!({ "message": message(&"x".repeat(5000)) }).to_string();
-    let answer = host.request("POST", "/message:send", &[VERSION], body.as_bytes()).await;
+    let answer =
+        host.request("POST", "/message:send", &[VERSION, ("content-type", JSON)], body.as_bytes()).await;
     assert_eq!((answer.status, &answer.json()["error"]["code"]), (413, &json!(413)));
 
     let limits = talaria_turns::Limits { turns: 1, ..talaria_turns::Limits::default() };
     let host = Host::with(|_| {}, limits).await;
     let wait =
         json!({ "message": message("wait"), "configuration": { "returnImmediately": true } }).to_string();
-    assert_eq!(host.request("POST", "/message:send", &[VERSION], wait.as_bytes()).await.status, 200);
+    assert_eq!(
+        host.request("POST", "/message:send", &[VERSION, ("content-type", JSON)], wait.as_bytes())
+            .await
+            .status,
+        200
+    );
     host.next_waiting().await;
     for path in ["/message:send", "/message:stream"] {
         let body = json!({ "message": message("hi") }).to_string();
-        let answer = host.request("POST", path, &[VERSION], body.as_bytes()).await;
+        let answer = host.request("POST", path, &[VERSION, ("content-type", JSON)], body.as_bytes()).await;
         assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")), "{path}");
         assert_eq!(answer.json()["error"]["status"], "RESOURCE_EXHAUSTED");
     }

@@ -6,10 +6,11 @@ use crate::kit::{Answer, Host, message};
 use crate::sse::Sse;
 
 const VERSION: (&str, &str) = ("A2A-Version", "1.0");
+const JSON: (&str, &str) = ("content-type", "application/json");
 
 async fn send(host: &Host, path: &str, tenant: Option<&str>) -> Answer {
     let body = json!({ "tenant": tenant, "message": message("tenant") });
-    host.request("POST", path, &[VERSION], body.to_string().as_bytes()).await
+    host.request("POST", path, &[VERSION, JSON], body.to_string().as_bytes()).await
 }
 
 #[tokio::test]
@@ -45,7 +46,7 @@ async fn path_and_body_must_agree() {
     let host = Host::start().await;
     for (tenant, status) in [(json!("other"), 400), (json!(7), 400), (json!({}), 400)] {
         let body = json!({ "tenant": tenant, "message": message("hi") }).to_string();
-        let answer = host.request("POST", "/acme/message:send", &[VERSION], body.as_bytes()).await;
+        let answer = host.request("POST", "/acme/message:send", &[VERSION, JSON], body.as_bytes()).await;
         assert_eq!(answer.status, status, "{tenant}");
         assert_eq!(answer.json()["error"]["details"][1]["fieldViolations"][0]["field"], "tenant");
     }
@@ -58,7 +59,7 @@ async fn path_and_body_must_agree() {
 async fn every_path_exists_below_a_tenant() {
     let host = Host::start().await;
     let body = json!({ "message": message("ask") }).to_string();
-    let asked = host.request("POST", "/acme/message:send", &[VERSION], body.as_bytes()).await.json();
+    let asked = host.request("POST", "/acme/message:send", &[VERSION, JSON], body.as_bytes()).await.json();
     let id = asked["task"]["id"].as_str().unwrap();
     for path in [format!("/acme/tasks/{id}"), "/acme/tasks".into()] {
         let (below, plain) = (
@@ -74,8 +75,10 @@ async fn every_path_exists_below_a_tenant() {
         assert!(Sse::open(&host, method, &path, &[VERSION], b"").await.is_ok(), "{method}");
     }
     let body = json!({ "message": message("hi") }).to_string();
-    let mut stream =
-        Sse::open(&host, "POST", "/acme/message:stream", &[VERSION], body.as_bytes()).await.ok().unwrap();
+    let mut stream = Sse::open(&host, "POST", "/acme/message:stream", &[VERSION, JSON], body.as_bytes())
+        .await
+        .ok()
+        .unwrap();
     assert_eq!(stream.rest().await.len(), 4);
     let cancelled = host.request("POST", &format!("/acme/tasks/{id}:cancel"), &[VERSION], b"").await;
     assert_eq!(cancelled.json()["status"]["state"], "TASK_STATE_CANCELED");

@@ -13,7 +13,7 @@ use wasmtime::Result;
 use wasmtime::component::Resource;
 
 use super::outbound::OpenCall;
-use super::{Ctx, unless_cancelled};
+use super::{Ctx, Purpose, unless_cancelled};
 use crate::contract::bindings::talaria::executor::http as wit;
 
 /// A response whose body is still being received. Dropping it closes the connection.
@@ -35,8 +35,26 @@ impl Ctx {
     }
 }
 
+impl Ctx {
+    /// The URL of a call that counts for the verdict of a probe; `None` in a turn.
+    fn judged(&self, request: &wit::Request) -> Option<String> {
+        matches!(self.purpose, Purpose::Probe(_)).then(|| request.url.clone())
+    }
+
+    fn judge(&self, url: Option<String>, status: Result<u16, &wit::Error>) {
+        match (url, status) {
+            (Some(url), Ok(status)) => self.outbound.verdict.answered(&url, status),
+            (Some(_), Err(error)) if error.kind == wit::ErrorKind::Denied => {
+                self.outbound.verdict.denied(&error.message);
+            }
+            _ => {}
+        }
+    }
+}
+
 impl wit::Host for Ctx {
     async fn fetch(&mut self, request: wit::Request) -> Result<Result<wit::Response, wit::Error>> {
+        let judged = self.judged(&request);
         let (open_call, request) = match self.admit(request) {
             Ok(admitted) => admitted,
             Err(error) => return Ok(Err(error)),
@@ -47,6 +65,7 @@ impl wit::Host for Ctx {
             Ok(response)
         });
         let response = guarded(self.scope(), response).await;
+        self.judge(judged, response.as_ref().map(|response| response.status));
         Ok(response.map(|response| wit::Response {
             status: response.status,
             headers: response.headers,
@@ -55,6 +74,7 @@ impl wit::Host for Ctx {
     }
 
     async fn open(&mut self, request: wit::Request) -> Result<Result<Resource<Exchange>, wit::Error>> {
+        let judged = self.judged(&request);
         let (open_call, request) = match self.admit(request) {
             Ok(admitted) => admitted,
             Err(error) => return Ok(Err(error)),
@@ -63,7 +83,9 @@ impl wit::Host for Ctx {
             let exchange = open_call.shared.egress.open(&open_call.shared.access, request).await?;
             Ok(Exchange(exchange, open_call))
         });
-        match guarded(self.scope(), exchange).await {
+        let exchange = guarded(self.scope(), exchange).await;
+        self.judge(judged, exchange.as_ref().map(|exchange| exchange.0.status()));
+        match exchange {
             Ok(exchange) => Ok(Ok(self.table.push(exchange)?)),
             Err(error) => Ok(Err(error)),
         }

@@ -24,6 +24,7 @@ mod wasi;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use talaria_budget::Budget;
 use talaria_redact::TextStream;
 use talaria_turns::{Emitted, Message, Scope, TaskKey, Turn};
 use tokio::sync::Semaphore;
@@ -88,19 +89,26 @@ pub(crate) struct Ctx {
 }
 
 impl Ctx {
-    /// Creates the state of a call. The guest shares `cpu_permits` with all others that compute.
-    pub(crate) fn new(purpose: Purpose, limits: &Limits, cpu_permits: &Arc<Semaphore>) -> Self {
-        let cancelled = match &purpose {
-            Purpose::Execute { scope, .. } => Some(scope.cancelled().clone()),
-            Purpose::Describe | Purpose::Probe(_) | Purpose::Cancel { .. } => None,
+    /// Creates the state of a call. The guest shares `cpu_permits` with all others that compute, and `budget` with
+    /// everything that callers make the host hold.
+    pub(crate) fn new(
+        mut purpose: Purpose,
+        limits: &Limits,
+        cpu_permits: &Arc<Semaphore>,
+        budget: &Budget,
+    ) -> Self {
+        let (cancelled, reserved) = match &mut purpose {
+            Purpose::Execute { scope, .. } => (Some(scope.cancelled().clone()), scope.take_memory()),
+            Purpose::Describe | Purpose::Probe(_) | Purpose::Cancel { .. } => (None, None),
         };
+        let charge = reserved.unwrap_or_else(|| budget.nothing());
         let outbound = outbound::Outbound::new(purpose.shared().cloned(), cancelled, limits);
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.resources);
         Self {
             purpose,
             limits: *limits,
-            memory: Memory::new(limits.memory),
+            memory: Memory::new(limits.memory, charge),
             cpu: Cpu::new(limits.cpu, Arc::clone(cpu_permits)),
             table,
             wasi: None,
@@ -113,6 +121,11 @@ impl Ctx {
             pieces: pieces::Pieces::default(),
             artifacts: HashSet::new(),
         }
+    }
+
+    /// What the calls of a probe say about its executor.
+    pub(crate) fn verdict(&self) -> outbound::Verdict {
+        self.outbound.verdict.clone()
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -249,7 +262,12 @@ mod tests {
     #[test]
     fn a_text_is_cut_after_it_is_redacted() {
         const MOST: usize = 1_000;
-        let ctx = Ctx::new(Purpose::Describe, &Limits::default(), &Arc::new(Semaphore::new(1)));
+        let ctx = Ctx::new(
+            Purpose::Describe,
+            &Limits::default(),
+            &Arc::new(Semaphore::new(1)),
+            &Budget::unlimited(),
+        );
         assert_eq!(ctx.for_log("short \n", MOST), "short \n");
         assert_eq!(ctx.for_log(&"x".repeat(100_000), MOST).len(), MOST);
         let escaped = ctx.for_log(&"\u{1b}".repeat(100_000), MOST);

@@ -3,9 +3,12 @@
 //! A turn may make a limited number of calls, have a limited number open at once, and send and receive a limited number
 //! of body bytes. A call that exceeds a limit fails with a message that names the configuration line to raise it. The
 //! turn carries on unless the guest gives up.
+//!
+//! The calls of a probe are judged too ([`Verdict`]): whether the executor is ready is not for the guest alone to say, which
+//! may ignore a denied call or a rejected key.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use talaria_egress::{Error, ErrorKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -13,6 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::executor::Shared;
 use crate::limits::Limits;
+
+/// Why turns cannot succeed, by the calls of a probe: the first of them that was denied, or whose credentials the upstream
+/// rejected.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Verdict(Arc<OnceLock<String>>);
 
 /// The outbound calls of one call of a guest.
 pub(crate) struct Outbound {
@@ -23,6 +31,7 @@ pub(crate) struct Outbound {
     sent: Arc<AtomicUsize>,
     received: Arc<AtomicUsize>,
     open: Arc<Semaphore>,
+    pub(super) verdict: Verdict,
 }
 
 /// An open outbound call. Dropping it allows another one.
@@ -48,6 +57,7 @@ impl Outbound {
             sent: Arc::default(),
             received: Arc::default(),
             open: Arc::new(Semaphore::new(limits.connections)),
+            verdict: Verdict::default(),
         }
     }
 
@@ -74,6 +84,40 @@ impl Outbound {
         })
     }
 }
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// Returns why turns cannot succeed, if that is known.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+
+    pub(super) fn denied(&self, message: &str) {
+        let _ = self.0.set(format!("a call of its probe was denied: {message}"));
+    }
+
+    /// Judges the answer of an upstream by its status.
+    pub(super) fn answered(&self, url: &str, status: u16) {
+        if !matches!(status, 401 | 403) {
+            return;
+        }
+        // Not the whole URL: its path and its query may hold what is not for the log.
+        let uri = url.parse::<http::Uri>().unwrap_or_default();
+        let at = uri.host().map_or_else(
+            || "the upstream".to_owned(),
+            |host| match uri.port_u16() {
+                Some(port) => format!("the upstream at {host}:{port}"),
+                None => format!("the upstream at {host}"),
+            },
+        );
+        let _ = self.0.set(format!(
+            "{at} rejected the probe's key, or wants one ({status}); set the executor's secret"
+        ));
+    }
+}
+
+// === impl OpenCall ===
 
 impl OpenCall {
     /// Counts bytes before they are sent.

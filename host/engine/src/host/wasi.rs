@@ -23,7 +23,7 @@ use wasmtime_wasi_http::{
 };
 
 use super::Ctx;
-use super::outbound::{OpenCall, Outbound};
+use super::outbound::{OpenCall, Outbound, Verdict};
 use super::stderr::CapturedStderr;
 use crate::limits::{FOLDER, Wasi};
 
@@ -130,16 +130,16 @@ impl WasiHttpHooks for Outbound {
         };
         if !shared.wasi.http {
             // This error has no message; `deny` logs the configuration line to add.
-            shared.access.deny("use wasi:http", "wasi_http = true");
+            self.verdict.denied(&shared.access.deny("use wasi:http", "wasi_http = true"));
             return Box::new(std::future::ready(Err(Error::HttpRequestDenied)));
         }
         let open_call = match self.admit(&shared) {
             Ok(open_call) => open_call,
             Err(error) => return Box::new(std::future::ready(Err(failed(&error)))),
         };
-        let cancelled = self.cancelled.clone().unwrap_or_default();
+        let (cancelled, verdict) = (self.cancelled.clone().unwrap_or_default(), self.verdict.clone());
         Box::new(async move {
-            match cancelled.run_until_cancelled(send(open_call, request, options)).await {
+            match cancelled.run_until_cancelled(send(open_call, request, options, verdict)).await {
                 Some(sent) => sent,
                 None => Err(Error::ConnectionTerminated),
             }
@@ -151,6 +151,7 @@ async fn send(
     open_call: OpenCall,
     request: http::Request<WasiBody>,
     options: Option<RequestOptions>,
+    verdict: Verdict,
 ) -> Sent {
     let (head, body) = request.into_parts();
     let most = open_call.shared.access.bounds.request_body;
@@ -178,12 +179,19 @@ async fn send(
         timeout: None,
         max_bytes: Some(open_call.left()),
     };
+    let url = request.url.clone();
     let opening = open_call.shared.egress.open(&open_call.shared.access, request);
     let exchange = match options.and_then(|options| options.first_byte_timeout) {
         Some(limit) => tokio::time::timeout(limit, opening).await.map_err(|_| Error::HttpResponseTimeout)?,
         None => opening.await,
     };
-    let exchange = exchange.map_err(|error| failed(&error))?;
+    let exchange = exchange.map_err(|error| {
+        if error.kind() == ErrorKind::Denied {
+            verdict.denied(error.message());
+        }
+        failed(&error)
+    })?;
+    verdict.answered(&url, exchange.status());
     let mut response = http::Response::builder().status(exchange.status());
     for (name, value) in exchange.headers() {
         response = response.header(name, value);

@@ -122,14 +122,14 @@ async fn only_faults_of_the_component_itself_count_against_it() {
         ("echo hi", None),
     ] {
         let (tell, told) = std::sync::mpsc::channel();
-        let executor = rig.executor().on_fault(move |fault| tell.send(fault).unwrap());
+        let executor = rig.executor().on_fault(move |fault, _| tell.send(fault).unwrap());
         let _ = run(&executor, &rig, prompt).await;
         assert_eq!(told.try_recv().ok(), fault, "{prompt}");
         assert!(told.try_recv().is_err(), "{prompt}: once");
     }
     let patient = Limits { cpu: Duration::from_secs(60), ..limits };
     let (tell, told) = std::sync::mpsc::channel();
-    let executor = rig.limits(patient).executor().on_fault(move |fault| tell.send(fault).unwrap());
+    let executor = rig.limits(patient).executor().on_fault(move |fault, _| tell.send(fault).unwrap());
     let _ = run(&executor, &Rig::new("probe").await, "spin").await;
     assert_eq!(told.try_recv(), Ok(Fault::Deadline), "it was computing");
 }

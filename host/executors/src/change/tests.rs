@@ -18,8 +18,9 @@ use crate::config::{
     Builtin, Builtins, ComponentRef, Config, ExecutorSection, Folder, Grant, Preset, Resolver,
 };
 use crate::executors::Services;
+use crate::loaded::Readiness;
 use crate::operator::{NotChanged, Upload};
-use crate::quarantine::FAULTS_UNTIL_QUARANTINE;
+use crate::quarantine::FAULTS;
 
 /// One step in the life of the executor `mine`. A version is told from another by its number.
 #[derive(Debug, Clone, Copy)]
@@ -35,8 +36,10 @@ enum Step {
         current: bool,
         waiting: bool,
     },
+    /// The version in service completes a turn.
+    Complete,
     /// Crashes the version in service this many times.
-    Crash(u32),
+    Crash(usize),
     /// The operator's changes.
     Reload,
     Rollback,
@@ -137,7 +140,8 @@ impl Rig {
             Down => "down",
             Invalid => "invalid",
         };
-        format!("deadline = \"{version}s\"\n{}\n[settings]\nsetup = \"{setup}\"\n", self.fail_mode)
+        let (fail_mode, grant) = (self.fail_mode, "[grant]\negress = [\"GET http://127.0.0.1:9/*\"]");
+        format!("deadline = \"{version}s\"\n{fail_mode}\n[settings]\nsetup = \"{setup}\"\n{grant}\n")
     }
 
     /// Takes a step. The text is what the operator reads; nothing for steps that an operator does not take.
@@ -171,6 +175,12 @@ impl Rig {
                     version.set_ready(waiting);
                 }
                 self.executors().after_probe().await;
+            }
+            Complete => {
+                let table = self.executors().table();
+                let (_, loaded) = table.loaded().next().expect("one is in service");
+                loaded.complete();
+                self.executors().after_faults().await;
             }
             Crash(times) => {
                 let table = self.executors().table();
@@ -341,7 +351,7 @@ async fn faults_in_a_row_put_a_version_into_quarantine() {
     let steps = [
         (Write(1, Fine), "", "absent"),
         (Look, "", "1"),
-        (Crash(FAULTS_UNTIL_QUARANTINE - 1), "", "1"),
+        (Crash(FAULTS - 1), "", "1"),
         (Crash(1), "", "1 quarantined"),
         (Crash(1), "", "1 quarantined"),
         (Write(2, Fine), "", "1 quarantined"),
@@ -351,18 +361,109 @@ async fn faults_in_a_row_put_a_version_into_quarantine() {
 }
 
 #[tokio::test]
-async fn with_last_good_a_quarantine_goes_back_to_the_version_before() {
-    let last_good = "fail_mode = \"last-good\"";
+async fn a_quarantine_goes_back_to_the_last_version_that_completed_turns_and_stays_there() {
+    let steps = [
+        (Write(1, Fine), "", "absent"),
+        (Look, "", "1"),
+        (Complete, "", "1"),
+        (Write(2, Fine), "", "1"),
+        (Look, "", "2"),
+        (Crash(FAULTS), "", "1"),
+        (Look, "", "1"),
+        (Restart, "", "1"),
+    ];
+    for fail_mode in ["", "fail_mode = \"last-good\""] {
+        run(fail_mode, &steps, &["loaded", "swapped", "quarantined", "rolled-back", "loaded"]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_second_quarantine_does_not_go_back_to_the_version_that_crashed_before() {
+    let steps = [
+        (Write(1, Fine), "", "absent"),
+        (Look, "", "1"),
+        (Complete, "", "1"),
+        (Write(2, Fine), "", "1"),
+        (Look, "", "2"),
+        // Version 2 works for a while, and so counts as good until it crashes.
+        (Complete, "", "2"),
+        (Crash(FAULTS), "", "1"),
+        (Crash(FAULTS), "", "1 quarantined"),
+        (Look, "", "1 quarantined"),
+        (Restart, "", "1"),
+        (Crash(FAULTS), "", "1 quarantined"),
+    ];
+    let audit = ["loaded", "swapped", "quarantined", "rolled-back", "quarantined", "loaded", "quarantined"];
+    run("", &steps, &audit).await;
+}
+
+#[tokio::test]
+async fn a_good_version_is_found_behind_versions_that_completed_nothing() {
+    let steps = [
+        (Write(1, Fine), "", "absent"),
+        (Look, "", "1"),
+        (Complete, "", "1"),
+        (Write(2, Fine), "", "1"),
+        (Look, "", "2"),
+        (Write(3, Fine), "", "2"),
+        (Look, "", "3"),
+        (Restart, "", "3"),
+        (Crash(FAULTS), "", "1"),
+    ];
+    run("", &steps, &["loaded", "swapped", "swapped", "loaded", "quarantined", "rolled-back"]).await;
+}
+
+#[tokio::test]
+async fn without_a_good_version_or_with_closed_a_quarantine_changes_nothing() {
     let steps = [
         (Write(1, Fine), "", "absent"),
         (Look, "", "1"),
         (Write(2, Fine), "", "1"),
         (Look, "", "2"),
-        (Crash(FAULTS_UNTIL_QUARANTINE), "", "1"),
-        (Look, "", "1"),
-        (Restart, "", "1"),
+        (Crash(FAULTS), "", "2 quarantined"),
     ];
-    run(last_good, &steps, &["loaded", "swapped", "quarantined", "rolled-back", "loaded"]).await;
+    run("", &steps, &["loaded", "swapped", "quarantined"]).await;
+    let steps = [
+        (Write(1, Fine), "", "absent"),
+        (Look, "", "1"),
+        (Complete, "", "1"),
+        (Write(2, Fine), "", "1"),
+        (Look, "", "2"),
+        (Crash(FAULTS), "", "2 quarantined"),
+    ];
+    run("fail_mode = \"closed\"", &steps, &["loaded", "swapped", "quarantined"]).await;
+}
+
+#[tokio::test]
+async fn an_executor_of_which_no_call_is_granted_is_not_ready() {
+    let mut rig = Rig::new("").await;
+    let readiness = |rig: &Rig| {
+        let table = rig.executors().table();
+        let (_, loaded) = table.loaded().next().expect("one is in service");
+        loaded.readiness()
+    };
+    for (grant, is_ready) in [
+        ("", false),
+        ("[grant]\negress = [\"GET http://elsewhere/*\"]", false),
+        // A part of what it declares.
+        ("[grant]\negress = [\"GET http://127.0.0.1:9/one\"]", true),
+    ] {
+        std::fs::write(rig.path("mine.toml"), grant).expect("writable");
+        std::fs::copy(component(), rig.path("mine.wasm")).expect("writable");
+        rig.step(Look).await;
+        match readiness(&rig) {
+            Readiness::Ready => assert!(is_ready, "{grant}"),
+            Readiness::NotReady(reason) => {
+                assert!(
+                    !is_ready && reason.contains("add egress = [\"GET http://127.0.0.1:9/*\"]"),
+                    "{reason}"
+                );
+            }
+            other => panic!("{other}"),
+        }
+        rig.executors().probe().await;
+        assert_eq!(readiness(&rig) == Readiness::Ready, is_ready, "after a probe that passed");
+    }
 }
 
 #[tokio::test]
@@ -380,7 +481,7 @@ async fn a_foreign_component_under_a_built_in_name_gets_nothing_that_it_declares
     };
 
     let mut rig = Rig::with(builtins.clone(), "").await;
-    rig.step(Write(1, Fine)).await;
+    std::fs::copy(component(), rig.path("mine.wasm")).expect("writable");
     rig.step(Look).await;
     let table = rig.executors().table();
     let (_, loaded) = table.loaded().next().expect("one is in service");

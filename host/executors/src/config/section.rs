@@ -56,11 +56,12 @@ pub struct ExecutorSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Fallback>,
     /// What happens to its turns while it is in quarantine, after several crashes in a row: `closed` fails them at once,
-    /// `fallback` gives them to the executor in `fallback`, `last-good` goes back to the version before this one.
+    /// `fallback` gives them to the executor in `fallback`, `last-good` goes back to the last version that completed turns
+    /// and was not quarantined since; if no such version is stored, they fail at once.
     ///
-    /// Default: `fallback` if one is named, else `closed`
+    /// Default: `fallback` if one is named, else `last-good`
     ///
-    /// Example: `fail_mode = "last-good"`
+    /// Example: `fail_mode = "closed"`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail_mode: Option<FailMode>,
     /// The settings of the component, checked against its schema. [executors.md](executors.md) lists the settings of the
@@ -81,7 +82,7 @@ pub enum FailMode {
     Closed,
     /// The fallback takes them.
     Fallback,
-    /// The version before this one takes them.
+    /// The last version that completed turns takes them.
     LastGood,
 }
 
@@ -211,7 +212,7 @@ impl Resolver<'_> {
             }
             Some(fail_mode) => fail_mode,
             None if fallback.is_some() => FailMode::Fallback,
-            None => FailMode::Closed,
+            None => FailMode::LastGood,
         };
         let deadline = match deadline {
             Some(deadline) => deadline.get(),

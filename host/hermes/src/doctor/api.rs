@@ -34,35 +34,40 @@ impl Examination<'_> {
                 return self.findings.fail("gateway", format!("nothing answers at {base}: {error}"), fix);
             }
         };
-        let version =
-            json(&health).get("version").and_then(Value::as_str).unwrap_or("of unknown version").to_owned();
-        self.findings.ok("gateway", format!("hermes-agent {version} answers at {base}"));
+        let said = json(&health);
+        let text = |key: &str| said.get(key).and_then(Value::as_str);
+        // Other gateways have a health check too.
+        let who = match (text("platform"), text("version")) {
+            (Some("hermes-agent"), Some(version)) => format!("hermes-agent {version}"),
+            (Some("hermes-agent"), None) => "hermes-agent".to_owned(),
+            _ => "a gateway that does not say that it is hermes-agent".to_owned(),
+        };
+        self.findings.ok("gateway", format!("{who} answers at {base}"));
         self.findings.clock(&health, &base);
         self.key(&base, model).await;
     }
 
-    /// Checks whether the gateway accepts our key.
+    /// Asks the gateway something that needs a key, with the key that turns use, if there is one.
     async fn key(&mut self, base: &str, model: Option<&str>) {
         const NAME: &str = "gateway key";
         let given = match self.subject.supervised {
             Some(gateway) => Some(gateway.settings.key.clone()),
             None => secret::by_name(KEY, &self.subject.env).ok().flatten(),
         };
-        let Some(key) = given else {
-            return self.findings.fail(
+        let is_short = given.as_ref().is_some_and(|key| key.expose_secret().len() < SHORTEST_KEY);
+        match (self.probe.get(&format!("{base}/models"), given.clone()).await, given) {
+            (Ok(answer), None) if matches!(answer.status, 401 | 403) => self.findings.fail(
                 NAME,
-                "API_SERVER_KEY is not set, and the gateway asks for it",
+                format!("API_SERVER_KEY is not set, and the gateway asks for it ({})", answer.status),
                 "set it to the value in the gateway's .env",
-            );
-        };
-        if key.expose_secret().len() < SHORTEST_KEY {
-            let finding = format!(
-                "API_SERVER_KEY has less than {SHORTEST_KEY} characters; the gateway does not take such a key"
-            );
-            return self.findings.fail(NAME, finding, "make a longer one: `head -c 32 /dev/urandom | base64 | tr -d '/+='`, here and for the gateway");
-        }
-        match self.probe.get(&format!("{base}/models"), Some(key.clone())).await {
-            Ok(answer) if answer.status == 401 || answer.status == 403 => {
+            ),
+            (Ok(answer), Some(_)) if matches!(answer.status, 401 | 403) && is_short => {
+                let finding = format!(
+                    "the gateway refuses our key: API_SERVER_KEY has less than {SHORTEST_KEY} characters"
+                );
+                self.findings.fail(NAME, finding, "make a longer one: `head -c 32 /dev/urandom | base64 | tr -d '/+='`, here and for the gateway");
+            }
+            (Ok(answer), Some(key)) if matches!(answer.status, 401 | 403) => {
                 let other =
                     self.subject.home().and_then(|home| Some((home.path().join(".env"), home.key()?)));
                 let differs = other.filter(|(_, other)| other.expose_secret() != key.expose_secret());
@@ -79,20 +84,30 @@ impl Examination<'_> {
                     "give both processes the same API_SERVER_KEY and restart both",
                 );
             }
-            Ok(answer) if answer.status == 200 => {
-                self.findings.ok(NAME, "the gateway takes our key");
+            (Ok(answer), key) if answer.status == 200 => {
+                let finding = match &key {
+                    // A gateway that asks for no key takes any, so only the answer without one tells.
+                    Some(_) => match self.probe.get(&format!("{base}/models"), None).await {
+                        Ok(answer) if answer.status == 200 => {
+                            "the gateway lists its models without a key; whether it takes ours is not known"
+                        }
+                        _ => "the gateway takes our key",
+                    },
+                    None => "the gateway asks for no key",
+                };
+                self.findings.ok(NAME, finding);
                 let listed = json(&answer);
                 let listed = listed.get("data").and_then(Value::as_array).into_iter().flatten();
                 let listed: Vec<_> =
                     listed.filter_map(|one| Some(one.get("id")?.as_str()?.to_owned())).collect();
                 self.model(base, key, model, &listed).await;
             }
-            Ok(answer) => self.findings.warn(
+            (Ok(answer), _) => self.findings.warn(
                 NAME,
                 format!("the gateway answers {} to a question for its models", answer.status),
                 "look at its log",
             ),
-            Err(error) => {
+            (Err(error), _) => {
                 self.findings.warn(NAME, format!("the gateway does not answer: {error}"), "look at its log")
             }
         }

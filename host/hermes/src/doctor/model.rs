@@ -25,12 +25,12 @@ impl Examination<'_> {
     pub(super) async fn model(
         &mut self,
         base: &str,
-        key: SecretString,
+        key: Option<SecretString>,
         own: Option<&str>,
         listed: &[String],
     ) {
         let root = base.strip_suffix("/v1").unwrap_or(base);
-        let answer = self.probe.get(&format!("{root}/health/detailed"), Some(key)).await;
+        let answer = self.probe.get(&format!("{root}/health/detailed"), key).await;
         let said = answer.ok().filter(|answer| answer.status == 200).map(|answer| json(&answer));
         let checks = said.as_ref().and_then(|said| said.pointer("/readiness/checks")?.as_object());
         let Some(checks) = checks else { return self.model_from_outside(own, listed) };

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Callback, Examination};
 use crate::gateway::plugin_problem;
+use crate::plugin::SHARED_SECRET;
 
 impl Examination<'_> {
     /// Checks the plugin, whose health check is at `health`, and the callbacks from it.
@@ -16,12 +17,15 @@ impl Examination<'_> {
                 self.findings.ok(NAME, format!("the plugin answers at {health}"))
             }
             answer => {
-                let why = answer.map_or_else(|error| error, |answer| format!("HTTP {}", answer.status));
+                let why = answer.map_or_else(
+                    |error| format!("nothing answers at {health} ({error})"),
+                    |answer| format!("{health} answers {}", answer.status),
+                );
                 let problem = self.subject.home().and_then(|home| plugin_problem(&home));
                 let (what, fix) = problem.unwrap_or_else(|| {
                     ("its configuration seems right".into(), "restart the gateway; if that does not help, its log says why the plugin did not load".into())
                 });
-                self.findings.fail(NAME, format!("nothing answers at {health} ({why}): {what}"), fix);
+                self.findings.fail(NAME, format!("{why}: {what}"), fix);
             }
         }
         let Some(callback) = &self.subject.callback else { return };
@@ -34,26 +38,37 @@ impl Examination<'_> {
         let host =
             health.split("://").nth(1).and_then(|rest| rest.split(['/', ':']).next()).unwrap_or_default();
         let near = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        let Callback { listen, url } = callback;
+        let Callback { listen, url, has_secret } = callback;
         let is_loopback = listen.ip().is_loopback()
             || ["://127.", "://localhost", "://[::1]"].iter().any(|loopback| url.contains(loopback));
         if !near && is_loopback {
-            let finding = format!("the gateway at {host} cannot reach {url}, where it is told to answer");
+            let finding = format!(
+                "a gateway on another machine ({host}) cannot reach {url}, where it is told to answer"
+            );
             return self.findings.fail(NAME, finding, "set `callback.listen` beyond loopback and `callback.url` to an address that the gateway reaches");
         }
         // A gateway that Talaria starts is given the URL at its start.
-        let configured =
-            self.subject.home().filter(|_| self.subject.supervised.is_none()).map(|home| home.config());
+        if self.subject.supervised.is_some() {
+            return self.findings.ok(NAME, format!("`talaria serve` tells the gateway to answer at {url}"));
+        }
+        let configured = self.subject.home().map(|home| home.config());
         let configured = configured.as_ref().and_then(|config| {
             config.pointer("/platforms/molecule-a2a/extra/callback_url").and_then(Value::as_str)
         });
-        match configured.filter(|configured| *configured != url) {
-            Some(configured) => self.findings.fail(
+        match configured {
+            Some(configured) if configured != url => self.findings.fail(
                 NAME,
                 format!("the gateway's config.yaml tells the plugin to answer at {configured}, and this bridge expects answers at {url}"),
                 format!("write `callback_url: {url}` there and restart the gateway, or set `callback.listen` and `callback.url`"),
             ),
-            None => self.findings.ok(NAME, format!("the gateway is told to answer at {url}")),
+            Some(_) => self.findings.ok(NAME, format!("the gateway's config.yaml says to answer at {url}")),
+            None if !has_secret => self.findings.warn(
+                NAME,
+                format!("the gateway is told to answer at {url} without a secret; what it posts there after a restart of its own is rejected"),
+                format!("set {SHARED_SECRET} here and `shared_secret` in the gateway's config.yaml"),
+            ),
+            // The plugin answers where each message asks it to, unless its configuration says otherwise.
+            None => self.findings.ok(NAME, format!("each message asks for an answer at {url}; no config.yaml says otherwise")),
         }
     }
 }

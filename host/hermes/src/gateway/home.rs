@@ -49,6 +49,14 @@ pub struct Plugin {
     pub secret: Option<SecretString>,
 }
 
+/// The secret of the plugin in a home's `config.yaml`, if there is one that fits into a header.
+pub(crate) fn shared_secret_in(home: &Home) -> Option<SecretString> {
+    let config = home.config();
+    let secret = config.get("platforms")?.get(PLUGIN.1)?.get("extra")?.get("shared_secret")?.as_str()?;
+    let is_sendable = !secret.is_empty() && secret.bytes().all(|byte| byte.is_ascii_graphic());
+    is_sendable.then(|| secret.into())
+}
+
 /// Writes the workspace's prompt as `SOUL.md`, which the gateway reads. The first one that was there is saved beside it.
 pub(crate) fn write_soul(home: &Home, prompt: &str) -> Result<(), Trouble> {
     const NAME: &str = "SOUL.md";

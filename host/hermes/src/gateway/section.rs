@@ -1,7 +1,7 @@
 //! `[gateway]`: the gateway that this process starts and keeps running.
 //!
-//! The rest of the configuration needs the gateway's key, so the key is settled first ([`Prepared`]): that of the
-//! environment, else the one in the gateway's home, else a new one.
+//! The rest of the configuration needs the gateway's key and the secret of its plugin, so these are settled first
+//! ([`Prepared`]): those of the environment, else those in the gateway's home, else new ones.
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use talaria_config::{ConfigError, Env, Period, Problem, secret};
 
+use super::home::shared_secret_in;
 use super::{Config, FORWARDED, Home, HostSecrets, Launch, Passed, Plugin, Settings, User};
 use crate::env::BridgeEnv;
 use crate::plugin::SHARED_SECRET;
@@ -69,6 +70,8 @@ pub struct Prepared {
     user: Option<User>,
     /// Its key.
     pub key: SecretString,
+    /// The secret that its plugin and this host share, if the plugin is used.
+    pub shared_secret: Option<SecretString>,
 }
 
 // === impl Section ===
@@ -90,11 +93,16 @@ impl Default for Section {
 // === impl Prepared ===
 
 impl Prepared {
-    /// Reads user, home and key. Relative paths start at `folder`.
+    /// Reads user, home, key and, if the plugin is used, the secret that it shares. Relative paths start at `folder`.
     ///
     /// # Errors
     /// For a key of the section that cannot be used.
-    pub fn read(section: &Section, folder: &Path, env: &Env<'_>) -> Result<Self, ConfigError> {
+    pub fn read(
+        section: &Section,
+        folder: &Path,
+        bridge: &BridgeEnv,
+        env: &Env<'_>,
+    ) -> Result<Self, ConfigError> {
         let user = section.user.as_deref().map(User::named).transpose();
         let user = user.map_err(|what| ConfigError::key("gateway.user", what))?;
         if section.command.split_whitespace().next().is_none() {
@@ -107,12 +115,17 @@ impl Prepared {
             ConfigError::key("gateway.home", "neither HERMES_HOME nor HOME is set; name the folder")
         })?;
         let given = secret::by_name(KEY, env).map_err(|what| ConfigError::variable(KEY, what))?;
-        let key = given.or_else(|| Home::new(&home, user.as_ref()).key()).unwrap_or_else(|| {
-            // Two of them hold more than 240 random bits.
-            let random = || uuid::Uuid::new_v4().simple().to_string();
-            format!("{}{}", random(), random()).into()
-        });
-        Ok(Self { home, user, key })
+        let files = Home::new(&home, user.as_ref());
+        let key = given.or_else(|| files.key()).unwrap_or_else(random);
+        let shared_secret = match bridge.plugin {
+            true => {
+                let given = secret::by_name(SHARED_SECRET, env);
+                let given = given.map_err(|what| ConfigError::variable(SHARED_SECRET, what))?;
+                Some(given.or_else(|| shared_secret_in(&files)).unwrap_or_else(random))
+            }
+            false => None,
+        };
+        Ok(Self { home, user, key, shared_secret })
     }
 
     /// Completes the configuration. `callback_url` is the address that the plugin posts its answers to, if there is a callback
@@ -151,7 +164,7 @@ impl Prepared {
             host: host.to_owned(),
             port: port.parse().unwrap_or(8645),
             callback_url,
-            secret: secret::by_name(SHARED_SECRET, env).ok().flatten(),
+            secret: self.shared_secret.clone(),
         });
         Ok(Config {
             launch: Launch {
@@ -172,6 +185,12 @@ impl Prepared {
             wait: section.wait.get(),
         })
     }
+}
+
+/// A secret of more than 240 random bits.
+fn random() -> SecretString {
+    let random = || uuid::Uuid::new_v4().simple().to_string();
+    format!("{}{}", random(), random()).into()
 }
 
 /// The gateway's home: the configured one, that of the environment, or the gateway's own default.

@@ -25,6 +25,7 @@ impl Host {
         let url = format!("http://{}{CALLBACK_PATH}", listener.local_addr().unwrap());
         let config = Config {
             reply_url: url.clone(),
+            path_token: None,
             wire: Arc::new(HermesWire::new(secret.map(Into::into))),
             limits: Limits::default(),
             replies: ReplyRedactor::new(Redactor::new(secret), Replies::Values),

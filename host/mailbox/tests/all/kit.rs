@@ -84,10 +84,26 @@ impl Host {
         store: Arc<dyn CallbackStore>,
         limits: Limits,
     ) -> Self {
+        Self::build(wire, None, store, limits).await
+    }
+
+    /// A mailbox without a secret, whose path ends in this token.
+    pub(crate) async fn with_token(token: &str) -> Self {
+        let store = Arc::new(Memory::new(10));
+        Self::build(Arc::new(plain(None)), Some(token), store, Limits::default()).await
+    }
+
+    async fn build(
+        wire: Arc<dyn CallbackWire>,
+        token: Option<&str>,
+        store: Arc<dyn CallbackStore>,
+        limits: Limits,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{}", listener.local_addr().unwrap(), wire.path());
         let replies = ReplyRedactor::new(Redactor::process().clone(), Replies::Values);
-        let config = Config { reply_url: url.clone(), wire, limits, replies };
+        let reply_url = token.map_or_else(|| url.clone(), |token| format!("{url}/{token}"));
+        let config = Config { reply_url, path_token: token.map(Into::into), wire, limits, replies };
         let mailbox = Mailbox::open(store, config).await.unwrap();
         let shutdown = CancellationToken::new();
         let mut tasks = JoinSet::new();

@@ -77,6 +77,42 @@ async fn only_a_peer_with_the_secret_is_heard() {
 }
 
 #[tokio::test]
+async fn without_a_secret_only_the_unguessable_path_is_heard() {
+    let host = Host::with_token("0123456789abcdef").await;
+    let mut one = host.expect("m1").await;
+    let body = json!({ "content": "x", "reply_to": "m1" }).to_string();
+    let unauthorized = (401, json!({ "ok": false, "error": "unauthorized" }));
+    for path in
+        ["", "/", "/0123456789abcde", "/0123456789abcdef0", "/0123456789ABCDEF", "/x/0123456789abcdef"]
+    {
+        assert_eq!(host.send("POST", path, &[], &body).await, unauthorized, "{path}");
+    }
+    assert_eq!(host.send("POST", "more", &[], &body).await.0, 404);
+    assert_eq!(host.send("GET", "", &[], "").await.0, 405, "which tells that it listens");
+    assert_eq!(one.reply_url(), format!("{}/0123456789abcdef", host.url));
+    assert_eq!(host.send("POST", "/0123456789abcdef", &[], &body).await, accepted());
+    assert_eq!(next(&mut one).await.unwrap()["content"], "x");
+}
+
+#[tokio::test]
+async fn a_web_page_posts_no_callback() {
+    for (host, path, header) in [
+        (Host::with_secret("s3cret").await, "", ("x-secret", "s3cret")),
+        (Host::with_token("0123456789abcdef").await, "/0123456789abcdef", ("x-other", "")),
+    ] {
+        let mut one = host.expect("m1").await;
+        let body = json!({ "content": "x", "reply_to": "m1" }).to_string();
+        for page in [("origin", "https://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")]
+        {
+            let (status, answer) = host.send("POST", path, &[header, page], &body).await;
+            assert_eq!((status, &answer["ok"]), (403, &json!(false)), "{page:?}");
+        }
+        assert_eq!(host.send("POST", path, &[header], &body).await, accepted());
+        assert_eq!(next(&mut one).await.unwrap()["content"], "x");
+    }
+}
+
+#[tokio::test]
 async fn rejects_what_is_not_a_callback() {
     let host = Host::new().await;
     let mut one = host.expect("m1").await;

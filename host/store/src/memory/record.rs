@@ -16,8 +16,12 @@ pub(super) struct Record {
     pub(super) state: State,
     /// The time of the status.
     pub(super) status_at: Timestamp,
+    /// When it ended, if it did.
+    pub(super) ended_at: Option<Timestamp>,
     /// The messages that it accepted once.
     pub(super) accepted: Vec<Once>,
+    /// The bytes of the events as JSON.
+    pub(super) bytes: u64,
     pub(super) events: Vec<Arc<Event>>,
     pub(super) appends: Vec<Append>,
     /// The push configurations, ordered by id.

@@ -39,3 +39,39 @@ async fn the_values_of_executors_are_bounded_oldest_first() {
         assert!(store.state(kept).await.unwrap().is_some(), "{kept:?}");
     }
 }
+
+#[tokio::test]
+async fn at_the_bound_the_owner_that_has_the_most_loses_its_oldest() {
+    let store = Memory::new(6);
+    let context = ContextId::fresh();
+    let of = |owner: &str| TaskKey { owner: Principal::named(owner), task: TaskId::fresh() };
+    let ended = [Event::moved(State::Completed)];
+    let quiet = of("quiet");
+    store.create(&quiet, &context, &ended).await.unwrap();
+    for _ in 0..20 {
+        store.create(&of("busy"), &context, &ended).await.unwrap();
+    }
+    assert!(store.task(&quiet).await.unwrap().is_some());
+    // Unfinished tasks take the room of their own owner only.
+    for _ in 0..5 {
+        store.create(&of("busy"), &context, &[]).await.unwrap();
+    }
+    let refused = store.create(&of("busy"), &context, &[]).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Full(_)), "{refused}");
+    assert!(store.task(&quiet).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn at_its_largest_size_it_rejects_messages_and_lets_turns_end() {
+    let store = Memory::new(100).with_max_bytes(8_000);
+    let context = ContextId::fresh();
+    let first = key();
+    store.create(&first, &context, &[crate::suite::note(&"x".repeat(7_000))]).await.unwrap();
+    let refused = store.create(&key(), &context, &[]).await.unwrap_err();
+    assert!(refused.to_string().contains("raise `store.max_size`"), "{refused}");
+    let again = store.append(&first, 1, &[crate::suite::accepted("m")]).await.unwrap_err();
+    assert!(matches!(again, StoreError::Full(_)), "{again}");
+    store.append(&first, 1, &[Event::moved(State::Completed)]).await.unwrap();
+    store.forget(&Retention::since(Timestamp::now()).tasks(0)).await.unwrap();
+    store.create(&key(), &context, &[]).await.unwrap();
+}

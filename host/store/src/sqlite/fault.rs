@@ -38,6 +38,20 @@ pub enum OpenError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// Another process owns the file.
+    #[error("{} is in use ({owner}); stop that process, or name another file in `store.url`", .file.display())]
+    InUse {
+        /// The file.
+        file: PathBuf,
+        /// The process.
+        owner: String,
+    },
+    /// The file does not exist.
+    #[error("there is no store at {}; name it in `store.url`, or start `talaria serve` once", .file.display())]
+    Missing {
+        /// The file.
+        file: PathBuf,
+    },
     /// The file is damaged or not a database.
     #[error(
         "{} is damaged or no SQLite database ({source}); restore it from a copy, or move it away to begin anew",

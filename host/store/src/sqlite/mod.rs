@@ -6,8 +6,8 @@
 //! may be lost, but never the file or anything older: it opens as it was at an earlier commit. [`Synchronous::Full`] forces
 //! every commit to the disk, which costs one wait for each group of writes.
 //!
-//! **Bounds.** The queues of writes and of reads, the busy timeout, the size of the file if [`Config::max_bytes`] is set,
-//! and the tasks that [`Store::forget`] keeps. The pages of deleted tasks stay in the file for the next ones: a file that
+//! **Bounds.** The queues of writes and of reads, the busy timeout, the size of the file if [`Config::max_bytes`] is set
+//! and the free space on its disk ([`ledger`]), and the tasks that [`Store::forget`] keeps. The pages of deleted tasks stay in the file for the next ones: a file that
 //! shrank would only grow again, and a vacuum would block the writer.
 //!
 //! **Failure.** A full disk and a locked, read-only or damaged file give [`StoreError::Unavailable`] with the reason. The
@@ -15,12 +15,18 @@
 //!
 //! **Why this way.** One writer thread that groups commits ([`writer`]), readers beside it ([`reader`]), and rows that make
 //! an append cheap: one small row to update and one to insert, with the events as JSON. A task is folded when it is read.
-//! A snapshot bounds that for long tasks; it is taken by a reader's thread, so that the writer is not delayed.
+//! A snapshot bounds that for long tasks; it is taken by a reader's thread, so that the writer is not delayed. One process
+//! owns the file ([`lock`]); [`checkpoint`] merges the log into it; [`check`] and [`copy`] work beside the owner.
 
 mod callbacks;
+mod check;
+mod checkpoint;
+mod copy;
 mod fault;
 #[cfg(fuzzing)]
 pub mod fuzz;
+mod ledger;
+mod lock;
 mod queue;
 mod read;
 mod reader;
@@ -43,17 +49,24 @@ use async_trait::async_trait;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use talaria_turns::{
-    Begin, Entry, Event, GivenUp, Logged, Message, Once, Onto, Page, Principal, PushConfig, PushConfigId,
-    Query, Recall, StateKey, Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
+    Begin, Entry, Event, GivenUp, Kept, Logged, Message, Once, Onto, Page, Principal, PushConfig,
+    PushConfigId, Query, Recall, Retention, StateKey, Store, StoreError, StoredPushConfig, Task, TaskId,
+    TaskKey, Timestamp,
 };
 
+pub use self::check::{Checked, check, try_write};
+use self::checkpoint::{Checkpoints, Log};
+pub use self::copy::{Copied, CopyError, Progress, Restored, backup, restore};
 pub use self::fault::OpenError;
+use self::ledger::Ledger;
+pub use self::lock::Owner;
+use self::lock::StoreLock;
 use self::reader::Readers;
 use self::write::{Change, Write};
 use self::writer::Writer;
 
-/// The size that the write-ahead log is cut back to after it has grown.
-const LOG_BYTES: i64 = 64 << 20;
+/// The size that the write-ahead log is cut back to after it has grown, and beyond which it is begun anew.
+const LOG_BYTES: u32 = 64 << 20;
 /// The prepared statements that a connection keeps: all fixed ones, and those of the most recent lists.
 const STATEMENTS: usize = 64;
 /// The page cache of the writer, in KiB.
@@ -73,8 +86,13 @@ pub struct Config {
     pub readers: usize,
     /// The reads, and the writes, that may wait.
     pub queue: usize,
-    /// The largest size of the file; `None` leaves it to the disk.
+    /// The largest size of the file; `None` leaves it to the disk. New messages are rejected when an eighth of it is left,
+    /// which is for the turns under way.
     pub max_bytes: Option<u64>,
+    /// The free space on the disk below which new messages are rejected; `None` is 256 MiB, on small disks 5 % of them.
+    pub min_free: Option<u64>,
+    /// The address that the host serves, for another process that finds the file in use.
+    pub address: Option<String>,
 }
 
 /// When commits are forced to the disk.
@@ -93,13 +111,17 @@ pub enum Synchronous {
 pub struct Sqlite {
     /// The tasks of which a snapshot is being taken.
     snapshots: Arc<Mutex<HashSet<TaskKey>>>,
+    ledger: Arc<Ledger>,
     // Dropped in this order: first the readers, then the writer, because only a connection that may write can merge the
     // log into the file when it is the last to close.
     readers: Readers,
     look_ups: Readers,
     _reading: Threads,
     writer: Writer,
+    log: Checkpoints,
     _writing: Threads,
+    // Released last.
+    _lock: StoreLock,
 }
 
 struct Threads(Vec<JoinHandle<()>>);
@@ -112,6 +134,8 @@ impl Default for Config {
             readers: 2,
             queue: 1024,
             max_bytes: None,
+            min_free: None,
+            address: None,
         }
     }
 }
@@ -119,12 +143,15 @@ impl Default for Config {
 // === impl Sqlite ===
 
 impl Sqlite {
-    /// Opens a file, or creates it with permissions for its owner only. Older schemas are migrated.
+    /// Opens a file, or creates it with permissions for its owner only, and owns it until the store is dropped. Older schemas
+    /// are migrated.
     ///
     /// # Errors
-    /// [`OpenError`], with the remedy. A file of another application or of a newer version is left unchanged.
+    /// [`OpenError`], with the remedy. A file of another application, of a newer version or of another process is left
+    /// unchanged.
     pub fn open(path: &Path, config: &Config) -> Result<Self, OpenError> {
         create_file(path)?;
+        let lock = StoreLock::take(path, config.address.as_deref())?;
         let failed = |error| OpenError::sql(path, error);
         let writing = open_writing(path, config)?;
         let readers = (0..config.readers.max(1))
@@ -135,10 +162,30 @@ impl Sqlite {
         let looking_up = vec![open_reading(path, config).map_err(failed)?];
         let (look_ups, more) = Readers::start("look-up", looking_up, LOOK_UPS_AT_ONCE, config, path)?;
         reading.extend(more);
-        let (writer, writing) = Writer::start(writing, path, config)?;
-        let (reading, writing) = (Threads(reading), Threads(vec![writing]));
+        let ledger = Arc::new(Ledger::read(&writing).map_err(failed)?);
+        let (writer, writing) = Writer::start(writing, path, config, Arc::clone(&ledger))?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let log = connect(path, flags, config).and_then(|log| Log::new(log, path, LOG_BYTES.into()));
+        let (log, merging) = Checkpoints::start(log.map_err(failed)?)?;
+        let (reading, writing) = (Threads(reading), Threads(vec![writing, merging]));
         let snapshots = Arc::default();
-        Ok(Self { snapshots, readers, look_ups, _reading: reading, writer, _writing: writing })
+        Ok(Self {
+            snapshots,
+            ledger,
+            readers,
+            look_ups,
+            _reading: reading,
+            writer,
+            log,
+            _writing: writing,
+            _lock: lock,
+        })
+    }
+
+    /// Merges the write-ahead log into the file and empties it, so that the file alone has everything. To be called at the
+    /// end: the store still works, but what is written later is in the log again.
+    pub async fn flush(&self) {
+        self.log.finish().await;
     }
 
     /// Lets a reader's thread take a snapshot, unless one is being taken or all threads are busy; then a later append asks
@@ -189,14 +236,7 @@ fn open_writing(path: &Path, config: &Config) -> Result<Connection, OpenError> {
     let failed = |error| OpenError::sql(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(path, flags, config).map_err(failed)?;
-    match schema::look(&connection, schema::MIGRATIONS).map_err(failed)? {
-        schema::Found::Ours => {}
-        schema::Found::Foreign => return Err(OpenError::Foreign { file: path.to_owned() }),
-        schema::Found::Newer(found) => {
-            let known = schema::MIGRATIONS.len();
-            return Err(OpenError::Newer { file: path.to_owned(), found, known });
-        }
-    }
+    schema::accept(path, &connection)?;
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(failed)?;
     if !mode.eq_ignore_ascii_case("wal") {
@@ -219,8 +259,11 @@ fn set_up(connection: &Connection, config: &Config) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, ignore)?;
     if let Some(bytes) = config.max_bytes {
         let page: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+        let present: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
         let pages = write::integer(bytes) / page.max(1);
-        connection.pragma_update_and_check(None, "max_page_count", pages.max(1), ignore)?;
+        // A file that is larger already still has the reserve for turns under way.
+        let most = pages.max(present + pages / 8);
+        connection.pragma_update_and_check(None, "max_page_count", most.max(1), ignore)?;
     }
     Ok(())
 }
@@ -301,18 +344,38 @@ impl Store for Sqlite {
         self.readers.read(move |connection| read::stuck(connection, before)).await
     }
 
-    async fn forget(&self, before: Timestamp, keep: usize) -> Result<usize, StoreError> {
-        let find = move |connection: &Connection| read::newest_to_forget(connection, before, keep);
-        let Some(newest) = self.readers.read(find).await? else { return Ok(0) };
+    async fn forget(&self, retention: &Retention) -> Result<usize, StoreError> {
+        let owners = self.ledger.owners();
         let mut forgotten = 0;
-        // Several small writes, so that other writes are not delayed.
-        loop {
-            let count = self.writer.write(Write::Forget { newest: newest.clone() }).await?;
-            forgotten += usize::try_from(count).unwrap_or(usize::MAX);
-            if count == 0 {
-                return Ok(forgotten);
+        for ((owner, kept), keep) in owners.iter().zip(retention.finished(&owners)) {
+            let most = retention.shares.of(owner).bytes.unwrap_or(u64::MAX);
+            let cut = read::Cut {
+                owner: owner.clone(),
+                since: retention.since,
+                keep: (keep < kept.finished).then_some(keep),
+                excess: kept.bytes.saturating_sub(most),
+            };
+            let find = move |connection: &Connection| read::newest_to_forget(connection, &cut);
+            let Some(newest) = self.readers.read(find).await? else { continue };
+            // Several small writes, so that other writes are not delayed.
+            loop {
+                let (owner, newest) = (owner.clone(), newest.clone());
+                let count = self.writer.write(Write::Forget { owner, newest }).await?;
+                forgotten += usize::try_from(count).unwrap_or(usize::MAX);
+                if count == 0 {
+                    break;
+                }
             }
         }
+        Ok(forgotten)
+    }
+
+    async fn kept(&self, owner: &Principal) -> Result<Kept, StoreError> {
+        Ok(self.ledger.kept(owner))
+    }
+
+    fn size(&self) -> u64 {
+        self.ledger.size()
     }
 
     async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError> {

@@ -6,8 +6,8 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 use serde::de::DeserializeOwned;
 use talaria_turns::{
-    Begin, ContextId, Entry, Event, Logged, Once, Page, Place, Principal, Query, StateKey, StoreError,
-    StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
+    Begin, ContextId, EVENTS_BYTES, Entry, Event, Logged, Once, Page, Place, Principal, Query, StateKey,
+    StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 
 use super::fault::Fault;
@@ -88,6 +88,16 @@ pub(super) fn task(connection: &Connection, key: &TaskKey) -> Result<Option<Arc<
     find(connection, key)?.map(|found| found.fold(connection).map(Arc::new)).transpose()
 }
 
+/// Folds the task in a row, and returns the version that the row says it has.
+pub(super) fn fold_row(connection: &Connection, row: i64) -> Result<Option<(Task, u64)>, Fault> {
+    let mut find =
+        connection.prepare_cached(&format!("SELECT {FOUND}, version FROM tasks WHERE key = ?1"))?;
+    let mut rows = find.query([row])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let version = natural(row.get(5)?);
+    Ok(Some((Found::read(row)?.fold(connection)?, version)))
+}
+
 /// Returns a task as JSON, and its version, if it still needs a snapshot.
 pub(super) fn snapshot(connection: &Connection, key: &TaskKey) -> Result<Option<(u64, String)>, Fault> {
     let Some(found) = find(connection, key)? else { return Ok(None) };
@@ -113,8 +123,9 @@ pub(super) fn events(
          ORDER BY first",
     )?;
     let mut rows = select.query(params![found.row, integer(after.saturating_add(1))])?;
-    let mut entries = Vec::new();
+    let (mut entries, mut size) = (Vec::new(), 0);
     while entries.len() < limit
+        && size < EVENTS_BYTES
         && let Some(row) = rows.next()?
     {
         let (first, count) = (natural(row.get(0)?), natural(row.get(1)?));
@@ -122,10 +133,13 @@ pub(super) fn events(
             continue;
         }
         let events: Vec<Event> = parse(bytes(row, 2)?)?;
-        let numbered = (first..).zip(events).filter(|(sequence, _)| *sequence > after);
-        let room = limit - entries.len();
-        entries
-            .extend(numbered.take(room).map(|(sequence, event)| Entry { sequence, event: Arc::new(event) }));
+        for (sequence, event) in (first..).zip(events).filter(|(sequence, _)| *sequence > after) {
+            if entries.len() >= limit || size >= EVENTS_BYTES {
+                break;
+            }
+            size += event.size();
+            entries.push(Entry { sequence, event: Arc::new(event) });
+        }
     }
     Ok(entries)
 }
@@ -193,14 +207,19 @@ pub(super) fn list(connection: &Connection, owner: &Principal, query: &Query) ->
     let mut page = connection
         .prepare_cached(&format!("SELECT {FOUND} {filter} ORDER BY status_at DESC, id DESC LIMIT ?"))?;
     let mut rows = page.query(params_from_iter(&values))?;
-    let mut tasks: Vec<Arc<Task>> = Vec::new();
+    let (mut tasks, mut size): (Vec<Arc<Task>>, usize) = (Vec::new(), 0);
     let mut next = None;
     while let Some(row) = rows.next()? {
-        if tasks.len() == query.limit {
-            next = tasks.last().map(|last| Place { at: last.status.at, task: last.id.clone() });
-            break;
+        // Folded one after the other: a page of the largest tasks would take gigabytes.
+        let task = if tasks.len() < query.limit { Some(Found::read(row)?.fold(connection)?) } else { None };
+        size = task.as_ref().map_or(size, |task| size.saturating_add(task.size()));
+        match task {
+            Some(task) if tasks.is_empty() || size <= query.bytes => tasks.push(Arc::new(task)),
+            _ => {
+                next = tasks.last().map(|last| Place { at: last.status.at, task: last.id.clone() });
+                break;
+            }
         }
-        tasks.push(Arc::new(Found::read(row)?.fold(connection)?));
     }
     Ok(Page { tasks, next, total: usize::try_from(total).unwrap_or_default() })
 }
@@ -238,28 +257,54 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Vec<TaskKey>, Fault>
     Ok(keys)
 }
 
-/// Returns the newest task to delete; all that ended before it are deleted too.
-pub(super) fn newest_to_forget(
-    connection: &Connection,
-    before: Timestamp,
-    keep: usize,
-) -> Result<Option<Ended>, Fault> {
-    let ended = |row: &Row<'_>| Ok(Ended { at: row.get(0)?, id: row.get(1)?, owner: row.get(2)? });
+/// Which finished tasks of an owner are deleted, oldest first.
+pub(super) struct Cut {
+    pub(super) owner: Principal,
+    /// Those that ended before this.
+    pub(super) since: Timestamp,
+    /// All but the newest of this number.
+    pub(super) keep: Option<usize>,
+    /// As many as hold this number of bytes.
+    pub(super) excess: u64,
+}
+
+/// Returns the newest task of the owner to delete; all that ended before it are deleted too.
+pub(super) fn newest_to_forget(connection: &Connection, cut: &Cut) -> Result<Option<Ended>, Fault> {
+    let owner = cut.owner.name().unwrap_or_default();
+    let ended = |row: &Row<'_>| Ok(Ended { at: row.get(0)?, id: row.get(1)? });
     let by_age = connection
         .prepare_cached(
-            "SELECT ended_at, id, owner FROM tasks WHERE ended_at < ?1
-             ORDER BY ended_at DESC, id DESC, owner DESC LIMIT 1",
+            "SELECT ended_at, id FROM tasks WHERE owner = ?1 AND ended_at < ?2
+             ORDER BY ended_at DESC, id DESC LIMIT 1",
         )?
-        .query_row([millis(before)], ended)
+        .query_row(params![owner, millis(cut.since)], ended)
         .optional()?;
-    let by_count = connection
-        .prepare_cached(
-            "SELECT ended_at, id, owner FROM tasks WHERE ended_at IS NOT NULL
-             ORDER BY ended_at DESC, id DESC, owner DESC LIMIT 1 OFFSET ?1",
-        )?
-        .query_row([integer(keep as u64)], ended)
-        .optional()?;
-    Ok(by_age.into_iter().chain(by_count).max())
+    let by_count = match cut.keep {
+        Some(keep) => connection
+            .prepare_cached(
+                "SELECT ended_at, id FROM tasks WHERE owner = ?1 AND ended_at IS NOT NULL
+                 ORDER BY ended_at DESC, id DESC LIMIT 1 OFFSET ?2",
+            )?
+            .query_row(params![owner, integer(keep as u64)], ended)
+            .optional()?,
+        None => None,
+    };
+    let mut by_bytes = None;
+    if cut.excess > 0 {
+        let mut select = connection.prepare_cached(
+            "SELECT ended_at, id, bytes FROM tasks WHERE owner = ?1 AND ended_at IS NOT NULL
+             ORDER BY ended_at, id",
+        )?;
+        let mut rows = select.query([owner])?;
+        let mut freed = 0;
+        while freed < cut.excess
+            && let Some(row) = rows.next()?
+        {
+            freed += natural(row.get(2)?);
+            by_bytes = Some(ended(row)?);
+        }
+    }
+    Ok([by_age, by_count, by_bytes].into_iter().flatten().max())
 }
 
 pub(super) fn stuck(connection: &Connection, before: Timestamp) -> Result<Vec<TaskKey>, Fault> {

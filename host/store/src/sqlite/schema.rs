@@ -5,10 +5,12 @@
 //! the file as ours. A database of another application is rejected before anything is written to it, and so is one of a
 //! newer Talaria, whose tables this one cannot know.
 
+use std::path::Path;
+
 use rusqlite::{Connection, TransactionBehavior};
 use talaria_turns::State;
 
-use super::fault::Fault;
+use super::fault::{Fault, OpenError};
 
 /// "Tala", in ASCII.
 const APPLICATION: i32 = 0x5461_6C61;
@@ -20,6 +22,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("v3.sql"),
     include_str!("v4.sql"),
     include_str!("v5.sql"),
+    include_str!("v6.sql"),
 ];
 
 /// What a file turns out to be.
@@ -46,6 +49,16 @@ pub(super) fn look(connection: &Connection, migrations: &[&str]) -> rusqlite::Re
     })
 }
 
+/// Rejects a file that is not a store, or one of a newer version, without writing to it.
+pub(super) fn accept(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+    let file = || path.to_owned();
+    match look(connection, MIGRATIONS).map_err(|error| OpenError::sql(path, error))? {
+        Found::Ours => Ok(()),
+        Found::Foreign => Err(OpenError::Foreign { file: file() }),
+        Found::Newer(found) => Err(OpenError::Newer { file: file(), found, known: MIGRATIONS.len() }),
+    }
+}
+
 /// Migrates a file to the newest version.
 pub(super) fn migrate(connection: &mut Connection, migrations: &[&str]) -> rusqlite::Result<()> {
     for (number, text) in (1..).zip(migrations) {
@@ -61,7 +74,8 @@ pub(super) fn migrate(connection: &mut Connection, migrations: &[&str]) -> rusql
     Ok(())
 }
 
-fn version(connection: &Connection) -> rusqlite::Result<usize> {
+/// Returns the version of a file; 0 if it has no tables yet.
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<usize> {
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     // No Talaria writes a negative version; it is rejected as newer.
     Ok(usize::try_from(version).unwrap_or(usize::MAX))

@@ -13,6 +13,7 @@ use talaria_turns::{
 };
 
 use super::fault::Fault;
+use super::ledger::{self, Books};
 use super::{callbacks, read, schema};
 
 /// The tasks that one write deletes. Each has rows in four tables; so many keep the writer busy for some milliseconds.
@@ -37,18 +38,18 @@ pub(super) enum Write {
     DeletePush { key: TaskKey, id: PushConfigId },
     /// Moves the cursor of a push configuration, and sets whether it is given up: when, and why as JSON.
     MovePush { key: TaskKey, id: PushConfigId, cursor: u64, given_up: Option<(Timestamp, String)> },
-    /// Deletes the tasks that ended, up to and including this one, but no more than [`FORGET_AT_ONCE`]. Returns how many.
-    Forget { newest: Ended },
+    /// Deletes the tasks of an owner that ended, up to and including this one, but no more than [`FORGET_AT_ONCE`]. Returns
+    /// how many.
+    Forget { owner: Principal, newest: Ended },
     /// A write of expected replies and callbacks.
     Callbacks(callbacks::Write),
 }
 
-/// When a task ended, then its id and its owner, so that no two are equal.
+/// When a task ended, then its id, so that no two of an owner are equal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ended {
     pub(super) at: i64,
     pub(super) id: String,
-    pub(super) owner: String,
 }
 
 /// What events change in the row of a task.
@@ -64,6 +65,8 @@ pub(super) struct Change {
     turns: (i64, i64),
     /// The message that is accepted once.
     once: Option<Once>,
+    /// Whether a message is accepted, which a full store rejects.
+    accepts: bool,
 }
 
 // === impl Change ===
@@ -81,6 +84,7 @@ impl Change {
             status_at: None,
             turns: (0, 0),
             once: once.cloned(),
+            accepts: events.iter().any(|event| matches!(**event, Event::Accepted { .. })),
         };
         let (more, least) = &mut change.turns;
         for event in events {
@@ -106,18 +110,23 @@ impl Change {
     fn turns(&self, before: i64) -> i64 {
         (before + self.turns.0).max(self.turns.1)
     }
+
+    /// The bytes that are stored for the events.
+    fn bytes(&self) -> i64 {
+        if self.count > 0 { integer(self.json.len() as u64) } else { 0 }
+    }
 }
 
 // === impl Write ===
 
 impl Write {
     /// Runs the write within the open transaction. A write that is rejected has written nothing.
-    pub(super) fn run(&self, connection: &Connection) -> Result<u64, Fault> {
+    pub(super) fn run(&self, connection: &Connection, books: &mut Books) -> Result<u64, Fault> {
         match self {
             Self::Create { key, context, host_made, change } => {
-                create(connection, key, context, *host_made, change)
+                create(connection, books, key, context, *host_made, change)
             }
-            Self::Append { key, expected, change } => append(connection, key, *expected, change),
+            Self::Append { key, expected, change } => append(connection, books, key, *expected, change),
             Self::Snapshot { key, version, json } => snapshot(connection, key, *version, json),
             Self::State { key, value } => set_state(connection, key, value.as_deref()),
             Self::SetPush { key, id, json, cursor } => set_push_config(connection, key, id, json, *cursor),
@@ -125,7 +134,7 @@ impl Write {
             Self::MovePush { key, id, cursor, given_up } => {
                 move_push_cursor(connection, key, id, *cursor, given_up.as_ref())
             }
-            Self::Forget { newest } => forget(connection, newest),
+            Self::Forget { owner, newest } => forget(connection, books, owner, newest),
             Self::Callbacks(write) => write.run(connection),
         }
     }
@@ -133,6 +142,7 @@ impl Write {
 
 fn create(
     connection: &Connection,
+    books: &mut Books,
     key: &TaskKey,
     context: &ContextId,
     host_made: bool,
@@ -140,13 +150,14 @@ fn create(
 ) -> Result<u64, Fault> {
     not_sent_before(connection, &key.owner, change)?;
     let state = change.after(State::Submitted)?;
+    books.room.check(connection)?;
     let status_at = change.status_at.unwrap_or(change.at);
     let created = connection
         .prepare_cached(
             "INSERT INTO tasks
-                 (owner, id, context, version, state, status_at, created_at, ended_at, pending, host_made)
+                 (owner, id, context, version, state, status_at, created_at, ended_at, pending, host_made, bytes)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 OR EXISTS
-                 (SELECT 1 FROM tasks WHERE owner = ?1 AND context = ?3 AND host_made))
+                 (SELECT 1 FROM tasks WHERE owner = ?1 AND context = ?3 AND host_made), ?11)
              ON CONFLICT (owner, id) DO NOTHING",
         )?
         .execute(params![
@@ -160,6 +171,7 @@ fn create(
             state.is_terminal().then(|| millis(status_at)),
             change.turns(0),
             host_made,
+            change.bytes(),
         ])?;
     if created == 0 {
         return Err(StoreError::Exists.into());
@@ -167,10 +179,18 @@ fn create(
     let row = connection.last_insert_rowid();
     insert_events(connection, row, 0, change)?;
     take_in(connection, key, row, change)?;
+    let finished = state.is_terminal().into();
+    books.note(&key.owner, ledger::Change { tasks: 1, finished, bytes: change.bytes() });
     Ok(0)
 }
 
-fn append(connection: &Connection, key: &TaskKey, expected: u64, change: &Change) -> Result<u64, Fault> {
+fn append(
+    connection: &Connection,
+    books: &mut Books,
+    key: &TaskKey,
+    expected: u64,
+    change: &Change,
+) -> Result<u64, Fault> {
     not_sent_before(connection, &key.owner, change)?;
     let found = connection
         .prepare_cached(
@@ -192,13 +212,17 @@ fn append(connection: &Connection, key: &TaskKey, expected: u64, change: &Change
     if actual != expected {
         return Err(StoreError::Conflict { expected, actual }.into());
     }
-    let state = change.after(state?)?;
+    let before = state?;
+    let state = change.after(before)?;
     let ended = change.status_at.filter(|_| state.is_terminal());
+    if change.accepts {
+        books.room.check(connection)?;
+    }
     // The version is checked again: if another writer came between the two statements, no row would match.
     let updated = connection
         .prepare_cached(
             "UPDATE tasks SET version = ?3, state = ?4, status_at = coalesce(?5, status_at), pending = ?6,
-             ended_at = coalesce(?7, ended_at) WHERE key = ?1 AND version = ?2",
+             ended_at = coalesce(?7, ended_at), bytes = bytes + ?8 WHERE key = ?1 AND version = ?2",
         )?
         .execute(params![
             row,
@@ -208,12 +232,15 @@ fn append(connection: &Connection, key: &TaskKey, expected: u64, change: &Change
             change.status_at.map(millis),
             change.turns(pending),
             ended.map(millis),
+            change.bytes(),
         ])?;
     if updated == 0 {
         return Err(Fault::Unreadable(format!("task {} changed within a transaction", key.task)));
     }
     insert_events(connection, row, version, change)?;
     take_in(connection, key, row, change)?;
+    let finished = (state.is_terminal() && !before.is_terminal()).into();
+    books.note(&key.owner, ledger::Change { tasks: 0, finished, bytes: change.bytes() });
     Ok(natural(version - snapshot) + change.count)
 }
 
@@ -336,28 +363,41 @@ fn row(connection: &Connection, key: &TaskKey) -> Result<i64, Fault> {
     Ok(row.ok_or(StoreError::NotFound)?)
 }
 
-fn forget(connection: &Connection, newest: &Ended) -> Result<u64, Fault> {
+fn forget(
+    connection: &Connection,
+    books: &mut Books,
+    owner: &Principal,
+    newest: &Ended,
+) -> Result<u64, Fault> {
+    let name = owner.name().unwrap_or_default();
     let mut delete = connection.prepare_cached(
         "DELETE FROM tasks WHERE key IN (
-             SELECT key FROM tasks WHERE ended_at IS NOT NULL AND (ended_at, id, owner) <= (?1, ?2, ?3)
-             ORDER BY ended_at, id, owner LIMIT ?4)
-         RETURNING owner, context",
+             SELECT key FROM tasks WHERE owner = ?1 AND ended_at IS NOT NULL AND (ended_at, id) <= (?2, ?3)
+             ORDER BY ended_at, id LIMIT ?4)
+         RETURNING context, bytes",
     )?;
     let most = i64::try_from(FORGET_AT_ONCE).unwrap_or(i64::MAX);
-    let contexts = delete
-        .query_map(params![newest.at, newest.id, newest.owner, most], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+    let deleted = delete
+        .query_map(params![name, newest.at, newest.id, most], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    for (owner, context) in &contexts {
+    let mut change = ledger::Change::default();
+    for (context, bytes) in &deleted {
+        change.tasks -= 1;
+        change.bytes -= bytes;
         connection
             .prepare_cached(
                 "DELETE FROM state WHERE owner = ?1 AND context = ?2
                  AND NOT EXISTS (SELECT 1 FROM tasks WHERE owner = ?1 AND context = ?2)",
             )?
-            .execute(params![owner, context])?;
+            .execute(params![name, context])?;
     }
-    Ok(contexts.len() as u64)
+    change.finished = change.tasks;
+    books.note(owner, change);
+    // So that the metric shows what became free.
+    books.room.measure(connection)?;
+    Ok(deleted.len() as u64)
 }
 
 /// Whether a task with so many events beyond its snapshot needs a new one.

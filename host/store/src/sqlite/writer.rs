@@ -9,6 +9,7 @@
 //! group is rejected after the same time. A write succeeds only once it is committed; a rejected write leaves nothing.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, TransactionBehavior};
@@ -16,6 +17,7 @@ use talaria_turns::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::fault::Fault;
+use super::ledger::{Books, Ledger};
 use super::queue::{self, Queue};
 use super::write::Write;
 use super::{Config, OpenError};
@@ -35,6 +37,8 @@ struct Job {
 struct Thread {
     connection: Connection,
     file: PathBuf,
+    ledger: Arc<Ledger>,
+    books: Books,
     /// Whether the last group failed, so that the reason is already logged.
     failing: bool,
 }
@@ -53,9 +57,11 @@ impl Writer {
         connection: Connection,
         file: &Path,
         config: &Config,
+        ledger: Arc<Ledger>,
     ) -> Result<(Self, JoinHandle<()>), OpenError> {
         let (queue, jobs) = Queue::new(config.queue, config.busy_timeout);
-        let thread = Thread { connection, file: file.to_owned(), failing: false };
+        let books = Books::new(file, config);
+        let thread = Thread { connection, file: file.to_owned(), ledger, books, failing: false };
         let handle = std::thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || thread.run(jobs))
@@ -143,22 +149,22 @@ impl Thread {
             .map_err(|error| Failure { fault: error.into(), began: false })?;
         let failed = |fault: Fault| Failure { fault, began: true };
         let mut results = Vec::with_capacity(group.len());
+        self.books.roll_back();
         for job in group {
-            results.push(match job.write.run(&transaction) {
+            results.push(match job.write.run(&transaction, &mut self.books) {
                 Ok(answer) => Ok(answer),
                 Err(Fault::Refused(error)) => Err(error),
                 Err(fault) => return Err(failed(fault)),
             });
         }
         transaction.commit().map_err(|error| failed(error.into()))?;
+        self.ledger.commit(&mut self.books);
         Ok(results)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use talaria_turns::{ContextId, TaskKey};
 
     use super::*;
@@ -169,7 +175,8 @@ mod tests {
     fn thread() -> Thread {
         let mut connection = Connection::open_in_memory().unwrap();
         schema::migrate(&mut connection, schema::MIGRATIONS).unwrap();
-        Thread { connection, file: "memory".into(), failing: false }
+        let books = Books::new(Path::new("memory"), &Config::default());
+        Thread { connection, file: "memory".into(), ledger: Arc::default(), books, failing: false }
     }
 
     fn create(key: &TaskKey, size: usize) -> Job {

@@ -107,7 +107,14 @@ pub(crate) async fn filters_and_totals(store: Arc<dyn Store>) {
                     .map(|(.., id)| id.clone())
                     .collect();
                 let since = since.map(Timestamp::from_millis);
-                let mut query = Query { context: context.cloned(), state, since, after: None, limit: 5 };
+                let mut query = Query {
+                    context: context.cloned(),
+                    state,
+                    since,
+                    after: None,
+                    limit: 5,
+                    bytes: usize::MAX,
+                };
                 let mut seen = Vec::new();
                 loop {
                     let page = list(&*store, "a", &query).await;
@@ -140,4 +147,36 @@ pub(crate) async fn another_owners_tasks_are_not_listed(store: Arc<dyn Store>) {
             assert_eq!((ids(&page), page.total), (vec![key.task.clone()], 1), "{owner:?}");
         }
     }
+}
+
+pub(crate) async fn a_page_ends_before_it_holds_too_many_bytes(store: Arc<dyn Store>) {
+    let long = "x".repeat(100_000);
+    for time in 1..=7 {
+        at_with(&*store, time, &long).await;
+    }
+    let whole = list(&*store, "a", &all()).await;
+    let size = whole.tasks[0].size();
+    assert!(size > 100_000, "{size}");
+    for (bytes, most) in [(0, 1), (size - 1, 1), (size, 1), (2 * size, 2), (3 * size + 1, 3), (usize::MAX, 7)]
+    {
+        let (mut after, mut seen) = (None, Vec::new());
+        loop {
+            let page = list(&*store, "a", &Query { after, bytes, ..all() }).await;
+            assert!((1..=most).contains(&page.tasks.len()), "{} tasks in {bytes} bytes", page.tasks.len());
+            assert_eq!(page.total, 7, "the total counts all pages");
+            seen.extend(ids(&page));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, ids(&whole), "pages of {bytes} bytes");
+    }
+}
+
+/// Creates a task with a text, whose status has the time `at`.
+async fn at_with(store: &dyn Store, at: u64, text: &str) {
+    let message = super::message("m", talaria_turns::Role::User, text).into();
+    let accepted = Event::Accepted { message, executor: "worker".into(), metadata: None };
+    create(store, "a", &[accepted, status(State::Working, at, false)]).await;
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use talaria_turns::{
-    Artifact, Begin, Content, ContextId, Event, Logged, Message, Part, Principal, Role, State, StateKey,
-    Status, Store, StoreError, Task, TaskKey, Timestamp,
+    Artifact, Begin, Content, ContextId, EVENTS_BYTES, Event, Logged, Message, Part, Principal, Retention,
+    Role, State, StateKey, Status, Store, StoreError, Task, TaskKey, Timestamp,
 };
 
 use super::{accepted, create, delta, key, message, note, status, task};
@@ -238,7 +238,7 @@ pub(crate) async fn a_late_reply_does_not_change_the_final_status(store: Arc<dyn
     assert_eq!(*store.events(&failed, 2, 10).await.unwrap()[0].event, late);
     // The task ended before the late reply.
     let just_after = Timestamp::from_millis(before.status.at.millis() + 1);
-    assert_eq!(store.forget(just_after, usize::MAX).await.unwrap(), 1);
+    assert_eq!(store.forget(&Retention::since(just_after)).await.unwrap(), 1);
 
     let done = create(&*store, "a", &[accepted("m1"), Event::moved(State::Completed)]).await;
     let result = store.append(&done, 2, &[late]).await;
@@ -378,7 +378,31 @@ pub(crate) async fn the_log_of_all_tasks_is_read_in_order(store: Arc<dyn Store>)
         assert_eq!(last, all[7 - events..], "the last {appends} appends");
     }
     assert_eq!(store.log(Begin::At(u64::MAX), 10).await.unwrap(), vec![]);
-    store.forget(Timestamp::from_millis(u64::MAX >> 1), 0).await.unwrap();
+    store.forget(&Retention::since(Timestamp::from_millis(u64::MAX >> 1)).tasks(0)).await.unwrap();
     let left: Vec<_> = store.log(Begin::At(0), 10).await.unwrap().iter().map(place).collect();
     assert_eq!(left, [(theirs.clone(), 1), (theirs, 2)], "a deleted task leaves a gap");
+}
+
+pub(crate) async fn a_page_of_large_events_ends_early_and_resumes(store: Arc<dyn Store>) {
+    let large = delta(&"x".repeat(EVENTS_BYTES / 4));
+    let key = create(&*store, "a", &[accepted("m")]).await;
+    // In one append and in several.
+    store.append(&key, 1, &vec![large.clone(); 6]).await.unwrap();
+    for version in 7..13 {
+        store.append(&key, version, std::slice::from_ref(&large)).await.unwrap();
+    }
+    let (mut after, mut pages) = (0, 0);
+    loop {
+        let page = store.events(&key, after, 100).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        let size: usize = page.iter().map(|entry| entry.event.size()).sum();
+        assert!(size < EVENTS_BYTES + large.size(), "{size}");
+        assert_eq!(page[0].sequence, after + 1, "without gaps");
+        after = page.last().unwrap().sequence;
+        pages += 1;
+    }
+    assert_eq!(after, 13, "every event is read");
+    assert!(pages > 2, "{pages} pages");
 }

@@ -52,8 +52,13 @@ macro_rules! every_promise {
             lists::a_task_that_moves_between_pages_is_not_listed_twice,
             lists::filters_and_totals,
             lists::another_owners_tasks_are_not_listed,
+            lists::a_page_ends_before_it_holds_too_many_bytes,
+            log::a_page_of_large_events_ends_early_and_resumes,
             retention::deletes_by_age,
             retention::deletes_by_count,
+            retention::the_load_of_one_owner_deletes_no_task_of_another,
+            retention::an_owner_is_cut_to_its_share,
+            retention::what_an_owner_has_is_counted,
             retention::never_deletes_a_task_that_is_not_over,
             retention::deletes_many,
             push::a_push_configuration_is_read_back_unchanged,
@@ -133,5 +138,5 @@ pub(crate) async fn task(store: &dyn Store, key: &TaskKey) -> Arc<Task> {
 
 /// Returns a query for the first 100 tasks.
 pub(crate) fn all() -> Query {
-    Query { context: None, state: None, since: None, after: None, limit: 100 }
+    Query { context: None, state: None, since: None, after: None, limit: 100, bytes: usize::MAX }
 }

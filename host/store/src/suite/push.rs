@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use talaria_turns::{
-    Authentication, Credential, GivenUp, PushConfig, PushConfigId, PushContent, State, Store, StoreError,
-    StoredPushConfig, TaskKey, Timestamp,
+    Authentication, Credential, GivenUp, PushConfig, PushConfigId, PushContent, Retention, State, Store,
+    StoreError, StoredPushConfig, TaskKey, Timestamp,
 };
 
 use super::{accepted, create, key, note, status};
@@ -106,7 +106,7 @@ pub(crate) async fn abandoned_push_configurations_are_listed_newest_first_and_de
         store.move_push_cursor(&key, &id(name), 1, Some(&given_up)).await.unwrap();
     }
     assert_eq!(ids(&store.given_up(2).await.unwrap()), ["three", "two"]);
-    assert_eq!(store.forget(Timestamp::from_millis(8), usize::MAX).await.unwrap(), 1);
+    assert_eq!(store.forget(&Retention::since(Timestamp::from_millis(8))).await.unwrap(), 1);
     assert_eq!(store.given_up(10).await.unwrap(), []);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use talaria_turns::{
-    ContextId, Event, Message, Onto, Principal, Recall, Role, State, Store, TaskKey, Timestamp,
+    ContextId, Event, Message, Onto, Principal, Recall, Retention, Role, State, Store, TaskKey, Timestamp,
 };
 
 use super::{accepted, delta, key, shared, status};
@@ -90,7 +90,7 @@ pub(crate) async fn the_origin_of_a_context_id_is_known_as_long_as_the_context_e
     assert!(said(&*store, &only(&stranger, &chosen)).await.is_empty());
     assert_eq!(said(&*store, &recall(&stranger, &chosen)).await.len(), 2);
     // The task that the id was made for is deleted; the rest does not change.
-    assert_eq!(store.forget(Timestamp::from_millis(2), usize::MAX).await.unwrap(), 1);
+    assert_eq!(store.forget(&Retention::since(Timestamp::from_millis(2))).await.unwrap(), 1);
     assert_eq!(said(&*store, &only(&present, &made)).await, ["> m2", "< two"]);
 }
 

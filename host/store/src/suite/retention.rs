@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use talaria_turns::{
-    ContextId, Event, Onto, Principal, State, StateKey, Store, StoreError, TaskKey, Timestamp,
+    CallerLimits, ContextId, Event, Kept, Onto, Principal, Retention, Shares, State, StateKey, Store,
+    StoreError, TaskKey, Timestamp,
 };
 
 use super::{accepted, all, create, key, note, once, shared, status};
@@ -33,15 +34,26 @@ async fn is_there(store: &dyn Store, key: &TaskKey) -> bool {
     store.task(key).await.unwrap().is_some()
 }
 
-fn never() -> Timestamp {
-    Timestamp::from_millis(0)
+fn since(at: u64) -> Retention {
+    Retention::since(Timestamp::from_millis(at))
+}
+
+/// Keeps so many tasks, whatever their age.
+fn keep(tasks: usize) -> Retention {
+    since(0).tasks(tasks)
+}
+
+/// Gives the owner `a` a share of its own.
+fn share(limits: CallerLimits) -> Retention {
+    let callers = [(Principal::named("a"), limits)].into();
+    Retention { shares: Arc::new(Shares { callers, ..Shares::default() }), ..since(0) }
 }
 
 pub(crate) async fn deletes_by_age(store: Arc<dyn Store>) {
     let old = [ended_once(&*store, "a", 10).await, ended(&*store, "b", 11).await];
     let new = [ended_once(&*store, "a", 12).await, ended(&*store, "b", 13).await];
-    assert_eq!(store.forget(Timestamp::from_millis(10), usize::MAX).await.unwrap(), 0, "10 is not before 10");
-    assert_eq!(store.forget(Timestamp::from_millis(12), usize::MAX).await.unwrap(), 2);
+    assert_eq!(store.forget(&since(10)).await.unwrap(), 0, "10 is not before 10");
+    assert_eq!(store.forget(&since(12)).await.unwrap(), 2);
     for key in &old {
         assert!(!is_there(&*store, key).await);
         let events = store.events(key, 0, 10).await;
@@ -65,18 +77,77 @@ pub(crate) async fn deletes_by_count(store: Arc<dyn Store>) {
     let mut keys = Vec::new();
     // The tasks do not end in this order, and two end at the same time.
     for at in [14, 10, 13, 12, 12, 11] {
-        keys.push(ended(&*store, if at % 2 == 0 { "a" } else { "b" }, at).await);
+        keys.push(ended(&*store, "a", at).await);
     }
-    assert_eq!(store.forget(never(), 6).await.unwrap(), 0);
-    assert_eq!(store.forget(never(), 4).await.unwrap(), 2, "all owners are counted together");
+    assert_eq!(store.forget(&keep(6)).await.unwrap(), 0);
+    assert_eq!(store.forget(&keep(4)).await.unwrap(), 2);
     assert!(!is_there(&*store, &keys[1]).await && !is_there(&*store, &keys[5]).await, "the oldest two");
-    assert_eq!(store.forget(never(), 3).await.unwrap(), 1, "one of the two that ended at the same time");
+    assert_eq!(store.forget(&keep(3)).await.unwrap(), 1, "one of the two that ended at the same time");
     assert!(is_there(&*store, &keys[3]).await != is_there(&*store, &keys[4]).await);
-    let later = Timestamp::from_millis(14);
-    assert_eq!(store.forget(later, 3).await.unwrap(), 2, "the stricter limit applies: age");
+    assert_eq!(store.forget(&since(14).tasks(3)).await.unwrap(), 2, "the stricter limit applies: age");
     assert!(is_there(&*store, &keys[0]).await);
-    assert_eq!(store.forget(later, 0).await.unwrap(), 1, "the stricter limit applies: count");
-    assert_eq!(store.forget(later, 0).await.unwrap(), 0);
+    assert_eq!(store.forget(&since(14).tasks(0)).await.unwrap(), 1, "the stricter limit applies: count");
+    assert_eq!(store.forget(&since(14).tasks(0)).await.unwrap(), 0);
+}
+
+pub(crate) async fn the_load_of_one_owner_deletes_no_task_of_another(store: Arc<dyn Store>) {
+    // The oldest tasks of all are those of the owner that has few.
+    let few = [ended(&*store, "quiet", 10).await, ended(&*store, "quiet", 11).await];
+    let mut many = Vec::new();
+    for at in 20..60 {
+        many.push(ended(&*store, if at < 50 { "busy" } else { "other" }, at).await);
+    }
+    assert_eq!(store.forget(&keep(12)).await.unwrap(), 30);
+    for key in &few {
+        assert!(is_there(&*store, key).await, "within its equal part of four");
+    }
+    for (nth, key) in many.iter().enumerate() {
+        assert_eq!(is_there(&*store, key).await, (25..30).contains(&nth) || nth >= 35, "{nth}: the oldest");
+    }
+    let kept = store.kept(&Principal::named("busy")).await.unwrap();
+    assert_eq!((kept.tasks, kept.finished), (5, 5));
+}
+
+pub(crate) async fn an_owner_is_cut_to_its_share(store: Arc<dyn Store>) {
+    let mut keys = Vec::new();
+    for at in 10..20 {
+        keys.push(ended(&*store, "a", at).await);
+    }
+    let others = ended(&*store, "b", 1).await;
+    create(&*store, "a", &[accepted("under way")]).await;
+    let tasks = CallerLimits { tasks: Some(7), ..CallerLimits::default() };
+    assert_eq!(store.forget(&share(tasks)).await.unwrap(), 4, "the unfinished one counts");
+    let Kept { bytes, tasks, .. } = store.kept(&Principal::named("a")).await.unwrap();
+    assert_eq!(tasks, 7);
+    let bytes = CallerLimits { bytes: Some(bytes - 1), ..CallerLimits::default() };
+    assert_eq!(store.forget(&share(bytes)).await.unwrap(), 1);
+    assert_eq!(store.forget(&share(bytes)).await.unwrap(), 0);
+    assert!(!is_there(&*store, &keys[4]).await && is_there(&*store, &keys[5]).await, "oldest first");
+    let nothing = CallerLimits { bytes: Some(0), ..CallerLimits::default() };
+    assert_eq!(store.forget(&share(nothing)).await.unwrap(), 5);
+    assert!(is_there(&*store, &others).await);
+    assert_eq!(store.kept(&Principal::named("a")).await.unwrap().tasks, 1, "the unfinished one stays");
+}
+
+pub(crate) async fn what_an_owner_has_is_counted(store: Arc<dyn Store>) {
+    let (a, b) = (Principal::named("a"), Principal::named("b"));
+    assert_eq!(store.kept(&a).await.unwrap(), Kept::default());
+    let key = create(&*store, "a", &[accepted("m")]).await;
+    let first = store.kept(&a).await.unwrap();
+    assert_eq!((first.tasks, first.finished), (1, 0));
+    store.append(&key, 1, &[note(&"x".repeat(1_000))]).await.unwrap();
+    let second = store.kept(&a).await.unwrap();
+    let grown = second.bytes - first.bytes;
+    assert!((1_000..1_100).contains(&grown), "{grown}");
+    store.append(&key, 7, &[note("x")]).await.unwrap_err();
+    store.append(&key, 2, &[]).await.unwrap();
+    assert_eq!(store.kept(&a).await.unwrap(), second, "what was rejected, and no event, takes nothing");
+    store.append(&key, 2, &[status(State::Completed, 9, true)]).await.unwrap();
+    let third = store.kept(&a).await.unwrap();
+    assert_eq!((third.tasks, third.finished), (1, 1));
+    assert_eq!(store.kept(&b).await.unwrap(), Kept::default());
+    store.forget(&keep(0)).await.unwrap();
+    assert_eq!(store.kept(&a).await.unwrap(), Kept::default());
 }
 
 pub(crate) async fn never_deletes_a_task_that_is_not_over(store: Arc<dyn Store>) {
@@ -85,12 +156,12 @@ pub(crate) async fn never_deletes_a_task_that_is_not_over(store: Arc<dyn Store>)
     let waiting = create(&*store, "a", &[accepted("m3"), status(State::InputRequired, 1, true)]).await;
     let bare = create(&*store, "a", &[]).await;
     let over = ended(&*store, "a", 1).await;
-    assert_eq!(store.forget(Timestamp::now(), 0).await.unwrap(), 1);
+    assert_eq!(store.forget(&Retention::since(Timestamp::now()).tasks(0)).await.unwrap(), 1);
     assert!(!is_there(&*store, &over).await);
     for key in [&submitted, &working, &waiting, &bare] {
         assert!(is_there(&*store, key).await);
     }
-    assert_eq!(store.forget(Timestamp::from_millis(u64::MAX), 0).await.unwrap(), 0);
+    assert_eq!(store.forget(&since(u64::MAX).tasks(0)).await.unwrap(), 0);
     assert_eq!(store.unfinished().await.unwrap().len(), 2);
 }
 
@@ -118,8 +189,8 @@ pub(crate) async fn deletes_many(store: Arc<dyn Store>) {
             }
         }
     };
-    let (forgotten, again, ()) =
-        tokio::join!(store.forget(never(), 25), store.forget(never(), 25), appending);
+    let retention = keep(25);
+    let (forgotten, again, ()) = tokio::join!(store.forget(&retention), store.forget(&retention), appending);
     assert_eq!(forgotten.unwrap() + again.unwrap(), 1_025, "two concurrent calls delete no more than one");
     let page = store.list(&Principal::named("a"), &all()).await.unwrap();
     assert_eq!(page.total, 26);
@@ -153,10 +224,10 @@ pub(crate) async fn the_state_of_executors_is_deleted_with_the_last_task_of_its_
         store.create(key, &context, &[Event::moved(State::Working)]).await.unwrap();
     }
     store.append(&tasks[0], 1, &[status(State::Completed, 5, true)]).await.unwrap();
-    assert_eq!(store.forget(Timestamp::now(), 0).await.unwrap(), 1);
+    assert_eq!(store.forget(&Retention::since(Timestamp::now()).tasks(0)).await.unwrap(), 1);
     assert!(store.state(&mine).await.unwrap().is_some(), "the context still has a task");
     store.append(&tasks[1], 1, &[status(State::Completed, 5, true)]).await.unwrap();
-    assert_eq!(store.forget(Timestamp::now(), 0).await.unwrap(), 1);
+    assert_eq!(store.forget(&Retention::since(Timestamp::now()).tasks(0)).await.unwrap(), 1);
     assert_eq!(store.state(&mine).await.unwrap(), None);
     for key in [&theirs, &elsewhere] {
         assert!(store.state(key).await.unwrap().is_some(), "{key:?}");

@@ -4,19 +4,21 @@
 //! anybody who can swap an executor decides what answers in the agent's name.
 
 use std::error::Error;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Body;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use talaria_budget::Charge;
+use talaria_listen::{BodyError, read_body};
 
-use super::{Reply, failure, respond};
+use super::{Host, Reply, failure, respond};
 use crate::config::ExecutorName;
 use talaria_executors::{
     self as executors, Executors, LoadedExecutor, NotChanged, Table, TableEntry, Taken, Who,
@@ -24,6 +26,9 @@ use talaria_executors::{
 
 /// The largest upload: a component of the largest size, in base64, and its configuration.
 const LARGEST: usize = 180 << 20;
+
+/// The longest wait for an upload. The largest one takes so long at 5 Mbit/s.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The number of changes that are shown.
 const SHOWN: usize = 1_000;
@@ -78,7 +83,7 @@ pub(super) async fn audit(executors: &Executors) -> Reply {
 
 /// Changes an executor on behalf of the token's holder.
 pub(super) async fn change(
-    executors: &Executors,
+    host: &Host,
     change: Change,
     name: &str,
     headers: &HeaderMap,
@@ -89,8 +94,11 @@ pub(super) async fn change(
         Err(error) => return not_changed(&error),
     };
     let who = Who::Caller("admin".into());
+    let executors = &host.executors;
+    // Held until the component is loaded: an upload is in memory until then.
+    let mut charge = host.turns.budget().nothing();
     let taken = match change {
-        Change::Put => match upload(headers, body).await {
+        Change::Put => match upload(headers, body, &mut charge).await {
             Ok(upload) => executors.put(&name, upload, &who).await,
             Err(reply) => return reply,
         },
@@ -116,7 +124,11 @@ pub(super) async fn change(
 }
 
 /// Reads an upload: a component, its configuration, or both as JSON.
-async fn upload(headers: &HeaderMap, body: impl Upload) -> Result<executors::Upload, Reply> {
+async fn upload(
+    headers: &HeaderMap,
+    body: impl Upload,
+    charge: &mut Charge,
+) -> Result<executors::Upload, Reply> {
     let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_known = matches!(media.as_str(), "application/wasm" | "application/toml" | "application/json");
@@ -126,13 +138,21 @@ async fn upload(headers: &HeaderMap, body: impl Upload) -> Result<executors::Upl
         return Err(failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message));
     }
     let invalid = |message: &str| failure(StatusCode::BAD_REQUEST, "INVALID_ARGUMENT", message);
-    let bytes: Bytes = match Limited::new(Box::pin(body), LARGEST).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => {
+    let bytes = match read_body(body, LARGEST, UPLOAD_TIMEOUT, charge).await {
+        Ok(bytes) => bytes,
+        Err(BodyError::TooLarge) => {
             let message = format!("the upload has more than {LARGEST} bytes");
             return Err(failure(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", &message));
         }
-        Err(_) => return Err(invalid("the body did not arrive whole")),
+        Err(BodyError::Full) => {
+            let message = "no memory for the upload now; try again later, or raise `limits.memory`";
+            return Err(failure(StatusCode::TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", message));
+        }
+        Err(BodyError::TooSlow) => {
+            let message = "the upload did not arrive in time";
+            return Err(failure(StatusCode::REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", message));
+        }
+        Err(BodyError::Incomplete) => return Err(invalid("the body did not arrive whole")),
     };
     match media.as_str() {
         "application/wasm" => Ok(executors::Upload { component: Some(bytes.into()), policy: None }),

@@ -6,6 +6,9 @@
 //!
 //! If the default executor is not ready but its fallback is, the host is ready, and the report names the fallback.
 //!
+//! The store is asked to write a value and to delete it, so that a full or read-only disk shows here. Requests share the
+//! result for a second, because anybody may ask.
+//!
 //! Executors are probed on a timer and not on request: a probe calls the upstream, and the operator decides how often that
 //! happens.
 
@@ -16,6 +19,8 @@ use std::time::Duration;
 use serde::Serialize;
 use talaria_observe::metrics::OneExecutor;
 use talaria_turns::{ContextId, Principal, StateKey, Store};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ExecutorName;
@@ -25,10 +30,15 @@ use talaria_executors::{Executors, LoadedExecutor, Readiness};
 /// tell a slow store from one that does not answer.
 const STORE: Duration = Duration::from_secs(2);
 
+/// How long requests share what the store answered.
+const SHARED: Duration = Duration::from_secs(1);
+
 /// The sources of the host's health.
 pub(crate) struct Health {
     executors: Arc<Executors>,
     store: Arc<dyn Store>,
+    /// What the store answered last, and when.
+    written: Mutex<Option<(Instant, Readiness)>>,
     draining: CancellationToken,
 }
 
@@ -51,7 +61,7 @@ pub(crate) struct Report {
 impl Health {
     /// `draining` is cancelled when no more turns are accepted.
     pub(crate) fn new(executors: Arc<Executors>, store: Arc<dyn Store>, draining: CancellationToken) -> Self {
-        Self { executors, store, draining }
+        Self { executors, store, written: Mutex::default(), draining }
     }
 
     /// The state of the executors, for metrics.
@@ -62,6 +72,7 @@ impl Health {
             is_ready: loaded.is_ready(),
             is_quarantined: loaded.is_quarantined(),
             is_stood_in_for: table.stand_in(name).is_some_and(|(other, _)| other != name),
+            callers_held_back: loaded.callers_held_back(),
         };
         table.loaded().map(one).collect()
     }
@@ -81,16 +92,33 @@ impl Health {
         Report { ready, default, stand_in, executors, store, draining }
     }
 
-    /// Whether the store accepts writes: deletes a key that does not exist, which takes the path of any write and leaves
-    /// nothing.
+    /// Whether the store accepts writes, by what it answered within the last second.
     async fn store(&self) -> Readiness {
+        // Others wait for this answer.
+        let mut written = self.written.lock().await;
+        if let Some((at, readiness)) = &*written
+            && at.elapsed() < SHARED
+        {
+            return readiness.clone();
+        }
+        let readiness = self.write().await;
+        *written = Some((Instant::now(), readiness.clone()));
+        readiness
+    }
+
+    /// Writes a value and deletes it. A delete alone would write nothing, and succeed on a full disk.
+    async fn write(&self) -> Readiness {
         let key = StateKey {
             owner: Principal::anyone(),
             context: ContextId::fresh(),
             executor: "".into(),
             key: "readyz".into(),
         };
-        match tokio::time::timeout(STORE, self.store.set_state(&key, None)).await {
+        let writing = async {
+            self.store.set_state(&key, Some(Arc::from(*b"readyz"))).await?;
+            self.store.set_state(&key, None).await
+        };
+        match tokio::time::timeout(STORE, writing).await {
             Ok(Ok(())) => Readiness::Ready,
             Ok(Err(error)) => Readiness::NotReady(error.to_string()),
             Err(_) => Readiness::NotReady(format!("the store did not answer within {STORE:?}")),

@@ -1,4 +1,6 @@
-//! The admin server without a host behind it: routes, tokens, strangers.
+//! The admin server without a host behind it: routes and tokens.
+
+use std::net::SocketAddr;
 
 use secrecy::SecretString;
 
@@ -81,43 +83,6 @@ async fn with_a_token_only_the_open_paths_are_public() {
         assert_eq!(status(&admin, "GET", path, &[("authorization", "Bearer s3cret")]).await, right, "{path}");
     }
     assert_eq!(status(&admin, "GET", "/healthz", &[]).await, 200);
-}
-
-#[tokio::test]
-async fn rejects_requests_of_foreign_sites() {
-    let open = admin(None);
-    for host in
-        ["127.0.0.1", "127.0.0.1:8001", "[::1]", "[::1]:8001", "localhost", "LOCALHOST:8001", "10.0.0.1:80"]
-    {
-        assert_eq!(status(&open, "GET", "/metrics", &[("host", host)]).await, 200, "{host}");
-    }
-    for host in [
-        "evil.example",
-        "evil.example:8001",
-        "127.0.0.1.evil.example",
-        "localhost.evil.example",
-        "",
-        "[::1",
-        "\u{e4}",
-    ] {
-        assert_eq!(status(&open, "GET", "/metrics", &[("host", host)]).await, 403, "{host}");
-        assert_eq!(status(&open, "GET", "/healthz", &[("host", host)]).await, 403, "{host}");
-    }
-    // HTTP/2 names the host in the request line.
-    assert_eq!(status(&open, "GET", "http://evil.example/metrics", &[]).await, 403);
-    let retry = "/push/undelivered/t/i/retry";
-    let here = ("host", "127.0.0.1:8001");
-    for origin in ["http://evil.example", "null", "http://127.0.0.1:8002", "http://localhost:8001"] {
-        assert_eq!(status(&open, "POST", retry, &[here, ("origin", origin)]).await, 403, "{origin}");
-    }
-    assert_eq!(status(&open, "POST", retry, &[here, ("origin", "http://127.0.0.1:8001")]).await, 503);
-
-    let closed = admin(Some("s3cret"));
-    let right = ("authorization", "Bearer s3cret");
-    let named = ("host", "talaria.internal:8001");
-    assert_eq!(status(&closed, "GET", "/metrics", &[named, right]).await, 200, "a token proves enough");
-    let foreign = ("origin", "http://evil.example");
-    assert_eq!(status(&closed, "POST", retry, &[named, right, foreign]).await, 403);
 }
 
 #[tokio::test]

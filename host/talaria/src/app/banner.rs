@@ -15,6 +15,8 @@ pub(crate) struct Banner {
     card: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     admin: Option<String>,
+    /// Bytes.
+    memory: Memory,
     executors: Vec<Line>,
     refused: Vec<Refused>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -22,6 +24,15 @@ pub(crate) struct Banner {
     #[serde(skip_serializing_if = "Option::is_none")]
     demo_gateway: Option<String>,
     warnings: Vec<String>,
+}
+
+/// The memory of the process, and the part of it that callers can take.
+#[derive(Debug, Serialize)]
+struct Memory {
+    whole: u64,
+    callers: usize,
+    #[serde(skip)]
+    chosen: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -55,6 +66,11 @@ impl Banner {
             card: format!("{}/.well-known/agent-card.json", url.trim_end_matches('/')),
             url,
             admin,
+            memory: Memory {
+                whole: config.memory.whole,
+                callers: config.memory.budget.limit(),
+                chosen: config.memory.chosen,
+            },
             executors: executors
                 .loaded()
                 .map(|(name, loaded)| Line {
@@ -80,12 +96,20 @@ impl Banner {
 
 impl fmt::Display for Banner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, card, admin, executors, refused, callback, demo_gateway, warnings } = self;
+        let Self { url, card, admin, memory, executors, refused, callback, demo_gateway, warnings } = self;
         writeln!(f, "Talaria {} serves A2A at {url}", env!("CARGO_PKG_VERSION"))?;
         writeln!(f, "  card      {card}")?;
         if let Some(admin) = admin {
             writeln!(f, "  admin     {admin} (/healthz, /readyz, /metrics)")?;
         }
+        let Memory { whole, callers, chosen } = memory;
+        let source = if *chosen { "limits.memory" } else { "as found" };
+        writeln!(
+            f,
+            "  memory    {} MiB ({source}), {} MiB for requests and turns",
+            whole >> 20,
+            callers >> 20
+        )?;
         for Line { name, default, readiness, stand_in } in executors {
             let default = if *default { " (default)" } else { "" };
             let stand_in = stand_in.as_ref().map(|other| format!("; {other} takes its turns"));

@@ -4,9 +4,11 @@
 //! that a store that does not open ends the start before a process is started, and executors are probed last, so that they
 //! find their gateway.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use talaria_executors::{Executors, Services};
 use talaria_mailbox::{Listener, Mailbox};
 use talaria_redact::{Redactor, ReplyRedactor};
@@ -14,7 +16,8 @@ use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{CallbackStore, Callbacks, Store};
 use tokio::net::TcpListener;
 
-use crate::config::{Callback, Config, StoreUrl};
+use super::callback_token;
+use crate::config::{Callback, Config, Size, StoreUrl};
 use crate::{output, workspace};
 
 /// The store, and what reads it.
@@ -27,21 +30,30 @@ pub(super) struct Opened {
 /// The mailbox, and the listener that fills it.
 pub(super) struct CallbackServer {
     pub(super) mailbox: Mailbox,
-    /// Where upstreams are told to post.
+    /// Where upstreams are told to post, without the token.
     pub(super) url: String,
     pub(super) listener: TcpListener,
     pub(super) server: Listener,
 }
 
 impl Opened {
-    /// Opens the store, the workspace and the mailbox.
-    pub(super) async fn open(config: &Config, callbacks: Option<TcpListener>) -> anyhow::Result<Self> {
+    /// Opens the store, the workspace and the mailbox. A store in a file is put into `sqlite` too.
+    pub(super) async fn open(
+        config: &Config,
+        address: SocketAddr,
+        callbacks: Option<TcpListener>,
+        sqlite: &OnceLock<Arc<Sqlite>>,
+    ) -> anyhow::Result<Self> {
         let (store, stored): (Arc<dyn Store>, Arc<dyn CallbackStore>) = match &config.store {
-            StoreUrl::Memory => both(Arc::new(Memory::new(usize::try_from(config.limits.tasks.get())?))),
-            StoreUrl::Sqlite(path) => both(Arc::new(
-                Sqlite::open(path, &SqliteConfig::default())
-                    .with_context(|| format!("cannot open the store {}", path.display()))?,
-            )),
+            StoreUrl::Memory => {
+                let store = Memory::new(usize::try_from(config.limits.tasks.get())?);
+                both(Arc::new(store.with_max_bytes(config.max_size.bytes())))
+            }
+            StoreUrl::Sqlite(path) => {
+                let store = Sqlite::open(path, &sqlite_config(config, address))
+                    .with_context(|| format!("cannot open the store {}", path.display()))?;
+                both(Arc::clone(sqlite.get_or_init(|| Arc::new(store))))
+            }
         };
         let is_volatile = matches!(config.store, StoreUrl::Memory);
         let open = |workspace| workspace::WorkspaceService::open(workspace, Arc::clone(&store), is_volatile);
@@ -49,7 +61,13 @@ impl Opened {
         let callbacks = match (&config.callback, callbacks) {
             (Some(callback), Some(listener)) => {
                 let replies = ReplyRedactor::new(Redactor::process().clone(), config.executors.replies);
-                Some(CallbackServer::open(callback, listener, stored, replies).await?)
+                let token = match &callback.secret {
+                    Some(_) => None,
+                    None => Some(callback_token::read_or_create(&config.store)?),
+                };
+                let mut server = CallbackServer::open(callback, token, listener, stored, replies).await?;
+                server.server = server.server.with_budget(config.memory.budget.clone());
+                Some(server)
             }
             _ => None,
         };
@@ -76,16 +94,30 @@ impl Opened {
 impl CallbackServer {
     async fn open(
         config: &Callback,
+        path_token: Option<SecretString>,
         listener: TcpListener,
         stored: Arc<dyn CallbackStore>,
         replies: ReplyRedactor,
     ) -> anyhow::Result<Self> {
         let limits = talaria_mailbox::Limits::default();
         let url = config.reply_url(listener.local_addr()?);
-        let setup = talaria_mailbox::Config { reply_url: url.clone(), wire: config.wire(), limits, replies };
+        let reply_url = match &path_token {
+            Some(token) => format!("{}/{}", url.trim_end_matches('/'), token.expose_secret()),
+            None => url.clone(),
+        };
+        let setup = talaria_mailbox::Config { reply_url, path_token, wire: config.wire(), limits, replies };
         let mailbox = Mailbox::open(stored, setup).await.context("cannot read the stored callbacks")?;
         let server = Listener::new(mailbox.clone());
         Ok(Self { mailbox, url, listener, server })
+    }
+}
+
+fn sqlite_config(config: &Config, address: SocketAddr) -> SqliteConfig {
+    SqliteConfig {
+        address: Some(address.to_string()),
+        max_bytes: Some(config.max_size.bytes()),
+        min_free: config.min_free.map(Size::bytes),
+        ..SqliteConfig::default()
     }
 }
 

@@ -8,7 +8,7 @@ use talaria_egress::Webhooks;
 use talaria_executors::Executors;
 use talaria_executors::route::Routes;
 use talaria_mailbox::Mailbox;
-use talaria_observe::metrics::{Mail, Metrics, Readings, Refusal};
+use talaria_observe::metrics::{Mail, Memory, Metrics, Readings, Refusal};
 use talaria_turns::{Limits, PushLimits, PushSender, Route, Turns};
 
 use talaria_workspace::ToolActivity;
@@ -40,11 +40,16 @@ impl App {
             turns: usize::try_from(config.limits.turns.get())?,
             // Beyond loopback strangers may call; in a workspace only its platform does.
             trusts_chosen_contexts: address.ip().is_loopback() || config.workspace.is_some(),
+            strangers_call: !address.ip().is_loopback(),
+            // The platform's calls carry no token, and a workspace without approvals would be stuck.
+            anyone_may_approve: address.ip().is_loopback() || config.workspace.is_some(),
             ..Limits::default()
         };
         let (sender, delivery) = pushing(&config, metrics.clone());
         let mut turns = Turns::builder(Arc::clone(&store), Arc::clone(&executors) as Arc<dyn Route>, limits)
+            .budget(config.memory.budget.clone())
             .push_sender(sender, delivery)
+            .shares(config.shares())
             .observer(Arc::new(TurnMetrics(metrics.clone())));
         if let Some(workspace) = &workspace {
             turns = turns.observer(Arc::clone(&workspace.activity) as _);
@@ -67,8 +72,11 @@ impl App {
         }
         let mailbox = callbacks.as_ref().map(|callbacks| callbacks.mailbox.clone());
         let (counts, counted, routes) = (server.counts(), turns.clone(), Arc::clone(executors.routes()));
-        let (watched, mail) = (Arc::clone(&health), mailbox.clone());
-        metrics.watch(move || readings(&counted, &counts, &watched, &routes, mail.as_ref()));
+        let (watched, mail, stored) = (Arc::clone(&health), mailbox.clone(), Arc::clone(&store));
+        metrics.watch(move || Readings {
+            store_bytes: stored.size(),
+            ..readings(&counted, &counts, &watched, &routes, mail.as_ref())
+        });
         let mut banner = Banner::new(&config, address, &executors.table(), admin_url, demo_gateway);
         banner.callback = callbacks.as_ref().map(|callbacks| callbacks.url.clone());
         Ok(Self {
@@ -108,7 +116,15 @@ fn readings(
             (Refusal::Connections, server.connections_rejected()),
             (Refusal::Turns, refused.busy),
             (Refusal::Conversation, refused.lane_full),
+            (Refusal::Memory, refused.no_memory + server.memory_refused()),
             (Refusal::Draining, refused.draining),
+            (Refusal::CallerTurns, refused.caller_turns),
+            (Refusal::CallerRate, refused.caller_rate),
+            (Refusal::CallerTasks, refused.caller_tasks),
+            (Refusal::CallerBytes, refused.caller_bytes),
+            (Refusal::CallerWebhooks, refused.caller_webhooks),
+            (Refusal::StoreFull, refused.store_full),
+            (Refusal::Foreign, server.requests_refused()),
         ],
         executors: health.executors(),
         routed: routes.counted(),
@@ -119,6 +135,12 @@ fn readings(
             (Mail::Late, mail.late),
         ],
         mailbox_bytes: mail.bytes,
+        memory: Memory {
+            used: turns.budget().used(),
+            limit: turns.budget().limit(),
+            refused: turns.budget().refused(),
+        },
+        ..Readings::default()
     }
 }
 
@@ -141,6 +163,7 @@ fn server_config(
     server.card_signer = config.a2a.card_signer.clone();
     server.tokens = tokens.collect::<Result<_, _>>()?;
     server.awaited = config.a2a.platform_calls.then(|| PLATFORM.to_owned());
+    server.anyone_may_list = bound.ip().is_loopback();
     server.reply = config.a2a.reply;
     server.stream = config.a2a.stream;
     let chosen = |token: &config::Token| Some((token.name.clone(), token.stream?));
@@ -149,5 +172,6 @@ fn server_config(
     server.trusted_proxies.clone_from(&config.a2a.trusted_proxies);
     server.cors.clone_from(&config.a2a.cors);
     server.limits.body = usize::try_from(config.a2a.max_body.bytes())?;
+    server.limits.connections = server.limits.connections.min(config.memory.connections());
     Ok(server)
 }

@@ -147,7 +147,8 @@ impl Loader<'_> {
                 );
             }
             let file = token.token.file(&self.folder);
-            tokens.push(Token { name: token.name.clone(), token: secret, stream: token.stream, file });
+            let (name, limits) = (token.name.clone(), token.limits.clone());
+            tokens.push(Token { name, token: secret, stream: token.stream, limits, file });
         }
         Ok(tokens)
     }

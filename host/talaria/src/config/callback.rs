@@ -47,7 +47,7 @@ pub(crate) enum Wire {
 // === impl Callback ===
 
 impl Callback {
-    /// The address that upstreams post to, given the address that was bound.
+    /// The address that upstreams post to, given the address that was bound. Without a secret the listener adds a token.
     pub(crate) fn reply_url(&self, bound: SocketAddr) -> String {
         match &self.url {
             Some(url) => url.to_string(),
@@ -114,8 +114,13 @@ impl Loader<'_> {
                 true => format!("set {SHARED_SECRET} here and for the plugin"),
                 false => "set `callback.secret` here and the same for the upstream".into(),
             };
-            self.warnings
-                .push(format!("everybody who reaches {listen} can answer in the agent's name: {fix}"));
+            let what = format!(
+                "{listen} is beyond loopback, and everybody who reaches it could answer in the agent's name; {fix}"
+            );
+            return Err(match bridge.callback_host {
+                Some(_) => ConfigError::variable("MOLECULE_A2A_CALLBACK_HOST", what),
+                None => self.at("callback.listen", what),
+            });
         }
         if !is_hermes && bridge.plugin {
             self.warnings.push(

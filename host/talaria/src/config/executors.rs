@@ -68,7 +68,8 @@ impl Loader<'_> {
                 let key = format!("executor.{name}.fallback");
                 return Err(self.no_executor(&key, unknown, &known));
             }
-            if executor.fail_mode == FailMode::LastGood && state.is_none() {
+            let written = file.executor.get(name).and_then(|section| section.fail_mode);
+            if written == Some(FailMode::LastGood) && state.is_none() {
                 let what = "nothing is kept to go back to; set `executors.state`";
                 return Err(self.at(format!("executor.{name}.fail_mode"), what));
             }
@@ -87,6 +88,7 @@ impl Loader<'_> {
             scripted_slots: file.engine.scripted_slots.get(),
             cache_dir,
             compiler: Compiler::this_program(),
+            ..EngineConfig::default()
         };
         let config = talaria_executors::Config {
             fixed,

@@ -9,6 +9,7 @@
 
 mod a2a;
 mod callback;
+mod caller;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,10 +25,11 @@ use talaria_executors::config::{ExecutorSection, RouteRule};
 use super::egress::Egress;
 use super::oci::Oci;
 use super::value::StoreUrl;
-use talaria_config::{Period, SecretRef, count};
+use talaria_config::{Period, SecretRef, Size, count};
 
 pub(crate) use a2a::{A2a, Auth, Card, Extension, Signing, Skill};
 pub(crate) use callback::{Callback, PlainCallback};
+pub(crate) use caller::CallerLimits;
 
 /// The whole file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -145,6 +147,18 @@ pub(crate) struct Store {
     ///
     /// Example: `keep_for = "30days"`
     pub(crate) keep_for: Period,
+    /// The largest size of the store. New messages are rejected when an eighth of it is left, which is for the turns under
+    /// way.
+    ///
+    /// Example: `max_size = "50GiB"`
+    pub(crate) max_size: Size,
+    /// The free space on the disk of `sqlite:PATH` below which new messages are rejected.
+    ///
+    /// Default: `256MiB`, on small disks 5 % of the disk
+    ///
+    /// Example: `min_free = "2GiB"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) min_free: Option<Size>,
 }
 
 /// `[executors]`
@@ -213,7 +227,18 @@ pub(crate) struct Limits {
     ///
     /// Example: `turns = 200`
     pub(crate) turns: NonZeroU32,
-    /// The number of tasks that are stored. The oldest finished tasks are deleted first.
+    /// The memory that this process may use. Half of it is for what callers make the host hold: requests, responses, tasks
+    /// that are read, and the memories of executors' instances. A request or a turn that does not fit is answered with 429;
+    /// one that can never fit is rejected.
+    ///
+    /// Default: the limit of the process's control group, as a container sets it, else the memory of the machine
+    ///
+    /// Example: `memory = "512MiB"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) memory: Option<Size>,
+    /// The number of tasks that are stored. Beyond it, the caller that has the most loses its oldest finished tasks; a caller
+    /// that has no more than an equal part loses none.
     ///
     /// Example: `tasks = 50_000`
     pub(crate) tasks: NonZeroU32,
@@ -227,6 +252,9 @@ pub(crate) struct Limits {
     ///
     /// Example: `grace = "5min"`
     pub(crate) grace: Period,
+    /// How much one caller may take, so that the others find room. What is set here applies to every caller but the
+    /// workspace's platform; callers without a name share it. The defaults apply only if several callers have names.
+    pub(crate) caller: CallerLimits,
 }
 
 /// `[redact]`
@@ -280,7 +308,12 @@ impl Default for Admin {
 
 impl Default for Store {
     fn default() -> Self {
-        Self { url: None, keep_for: Period::secs(7 * 24 * 3_600) }
+        Self {
+            url: None,
+            keep_for: Period::secs(7 * 24 * 3_600),
+            max_size: Size::mib(10 << 10),
+            min_free: None,
+        }
     }
 }
 
@@ -306,9 +339,11 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             turns: count::<1000>(),
+            memory: None,
             tasks: count::<10_000>(),
             stuck_after: Period::secs(7 * 24 * 3_600),
             grace: Period::secs(20),
+            caller: CallerLimits::default(),
         }
     }
 }

@@ -14,7 +14,7 @@ use talaria_hermes::gateway::Prepared;
 use super::egress::Unusable;
 use super::host_secrets::host_secrets;
 use super::value::StoreUrl;
-use super::{Admin, Config, Overrides, PLATFORM, Workspace, cache_dir, file};
+use super::{Admin, Config, Memory, Overrides, PLATFORM, Workspace, cache_dir, file};
 
 /// The default port of the admin server.
 const DEFAULT_ADMIN_PORT: u16 = 8001;
@@ -73,6 +73,8 @@ impl Loader<'_> {
         let callback = self.callback(file.callback, bridge, wants_callbacks, &executors.folder)?;
         executors.takes_callbacks = callback.is_some();
         self.no_commands_from_the_platform(&executors)?;
+        let memory = Memory::new(file.limits.memory);
+        executors.engine.budget = memory.budget.clone();
         let workspace = Workspace::read(&self.env, &egress, &mut self.warnings)?;
         self.suggest(&mut executors, workspace.as_ref());
         let a2a = self.a2a(file.a2a, workspace.as_ref(), overrides)?;
@@ -101,8 +103,11 @@ impl Loader<'_> {
             keep_for: file.store.keep_for.get(),
             prepare_only: self.env.is_yes("MOLECULE_RUNTIME_PREPARE_ONLY"),
             egress,
+            max_size: file.store.max_size,
+            min_free: file.store.min_free,
             executors,
             limits: file.limits,
+            memory,
             warnings: self.warnings,
         })
     }

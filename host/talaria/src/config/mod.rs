@@ -14,6 +14,7 @@
 //! | `callback` | the listener for out-of-band replies, and how upstreams post |
 //! | `egress` | `[egress]`: proxies and certificates of outbound calls |
 //! | `oci` | `[oci]`: registries of components |
+//! | `shares` | how much each caller may take |
 //! | `workspace` | the workspace that is served, if any |
 //! | `host_secrets` | the variables that the gateway must not get |
 //! | `load` | combines and checks all of them |
@@ -28,6 +29,7 @@ mod file;
 mod host_secrets;
 mod load;
 mod oci;
+mod shares;
 mod value;
 mod workspace;
 
@@ -38,13 +40,14 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use talaria_a2a::{CardSigner, Network, Origin, ReplyAs};
+use talaria_budget::{Budget, Machine};
 use talaria_hermes::gateway::{KEY, Prepared};
-use talaria_hermes::{BridgeEnv, CHAT_COMPLETIONS, point_at};
+use talaria_hermes::{BridgeEnv, CHAT_COMPLETIONS, SHARED_SECRET, point_at};
 use talaria_turns::{StreamAs, Workspaces};
 
 pub(crate) use callback::Callback;
 pub(crate) use card::Card;
-pub(crate) use file::{Limits, OpenPath, Push};
+pub(crate) use file::{CallerLimits, Limits, OpenPath, Push};
 pub(crate) use talaria_config::secret::read as read_secret;
 pub(crate) use talaria_config::{ConfigError, Env, HttpUrl, Period, Size, Source};
 pub(crate) use talaria_executors::ExecutorName;
@@ -58,6 +61,9 @@ pub(crate) const PLATFORM: &str = "workspace-platform";
 
 /// The file that is read if no file is named and it exists.
 const DEFAULT_FILE: &str = "talaria.toml";
+
+/// What a connection holds at most before its request is charged: the largest head, and the state of the connection.
+const CONNECTION: u64 = 72 << 10;
 
 /// The flags that override the configuration.
 #[derive(Debug, Clone, Default)]
@@ -95,12 +101,29 @@ pub(crate) struct Config {
     pub(crate) prepare_only: bool,
     /// How outbound calls leave this host.
     pub(crate) egress: talaria_egress::Config,
+    /// The largest size of the store.
+    pub(crate) max_size: Size,
+    /// The free space on its disk, if configured.
+    pub(crate) min_free: Option<Size>,
     /// Executors and routing rules.
     pub(crate) executors: talaria_executors::Config,
     /// How much work is accepted at once.
     pub(crate) limits: Limits,
+    /// The memory that this process may use.
+    pub(crate) memory: Memory,
     /// Warnings for the operator, one sentence each: keys without effect, and risky choices.
     pub(crate) warnings: Vec<String>,
+}
+
+/// The memory that this process may use, and how it is divided.
+#[derive(Debug, Clone)]
+pub(crate) struct Memory {
+    /// All of it, in bytes.
+    pub(crate) whole: u64,
+    /// Whether it was configured.
+    pub(crate) chosen: bool,
+    /// The part for what callers make the host hold.
+    pub(crate) budget: Budget,
 }
 
 /// The public server.
@@ -154,6 +177,8 @@ pub(crate) struct Token {
     pub(crate) token: SecretString,
     /// The form of its streams, if not the default.
     pub(crate) stream: Option<StreamAs>,
+    /// How much it may take, where that is not `limits.caller`.
+    pub(crate) limits: CallerLimits,
     /// The file of the token, if it comes from one.
     pub(crate) file: Option<PathBuf>,
 }
@@ -186,28 +211,32 @@ impl Config {
         };
         let file: file::File = source.as_ref().map(|source| source.parse()).transpose()?.unwrap_or_default();
         let folder = source.as_ref().map_or(directory, Source::folder).to_owned();
-        let gateway =
-            file.gateway.as_ref().map(|section| Prepared::read(section, &folder, &Env(env))).transpose()?;
+        // A gateway's plugin gets the secret that the callback listener asks for.
+        let callback = file.callback.as_ref().filter(|callback| callback.plain.is_none());
+        let asked = callback.and_then(|callback| callback.secret.as_ref()?.resolve(&folder, &Env(env)).ok());
+        let shared = |name: &str| match &asked {
+            Some(asked) if name == SHARED_SECRET => Some(asked.expose_secret().to_owned()),
+            _ => env(name),
+        };
+        let prepare = |section| Prepared::read(section, &folder, &bridge, &Env(&shared));
+        let gateway = file.gateway.as_ref().map(prepare).transpose()?;
         if let (Some(section), None) = (&file.gateway, &bridge.api_base) {
             bridge.api_base = format!("http://127.0.0.1:{}/v1", section.port).parse().ok();
         }
-        // Executors get the key that the gateway will have.
+        // Executors get the key and the secret that the gateway will have.
         let key = gateway.as_ref().map(|gateway| gateway.key.clone());
-        let keyed = |name: &str| match &key {
-            Some(key) if name == KEY => Some(key.expose_secret().to_owned()),
-            _ => env(name),
-        };
+        let shared_secret = gateway.as_ref().and_then(|gateway| gateway.shared_secret.clone());
+        let keyed = |name: &str| of_gateway(name, &key, &shared_secret).or_else(|| env(name));
         let loader = Loader { source, folder, env: Env(&keyed), warnings: bridge.warnings.clone() };
         loader.load(file, gateway, &bridge, overrides)
     }
 
-    /// The environment as executors see it, with the key of a supervised gateway, which may be in no variable.
+    /// The environment as executors see it, with the key and the secret of a supervised gateway, which may be in no variable.
     pub(crate) fn variables(&self, env: fn(&str) -> Option<String>) -> talaria_executors::Variables {
-        let key = self.gateway.as_ref().map(|gateway| gateway.settings.key.clone());
-        Arc::new(move |name| match &key {
-            Some(key) if name == KEY => Some(key.expose_secret().to_owned()),
-            _ => env(name),
-        })
+        let settings = self.gateway.as_ref().map(|gateway| &gateway.settings);
+        let key = settings.map(|settings| settings.key.clone());
+        let shared_secret = settings.and_then(|settings| settings.plugin.as_ref()?.secret.clone());
+        Arc::new(move |name| of_gateway(name, &key, &shared_secret).or_else(|| env(name)))
     }
 
     /// The workspace, for executors.
@@ -231,6 +260,24 @@ impl Config {
     }
 }
 
+// === impl Memory ===
+
+impl Memory {
+    /// Divides the configured memory, or what the machine has. Half is for the budget. The other half is for the process
+    /// itself (40 MiB), connections (see [`Memory::connections`]), the store's caches, what is charged a moment late, and
+    /// what the allocator does not give back at once.
+    pub(crate) fn new(configured: Option<Size>) -> Self {
+        let whole = configured.map_or_else(|| Machine::default().memory(), Size::bytes);
+        let budget = Budget::new(usize::try_from(whole / 2).unwrap_or(usize::MAX));
+        Self { whole, chosen: configured.is_some(), budget }
+    }
+
+    /// The connections of callers: as many as an eighth of the memory holds if each sends a head of the largest size.
+    pub(crate) fn connections(&self) -> usize {
+        usize::try_from(self.whole / 8 / CONNECTION).unwrap_or(usize::MAX)
+    }
+}
+
 // === impl A2a ===
 
 impl A2a {
@@ -244,6 +291,20 @@ impl A2a {
             },
         }
     }
+}
+
+/// A variable that a supervised gateway settles.
+fn of_gateway(
+    name: &str,
+    key: &Option<SecretString>,
+    shared_secret: &Option<SecretString>,
+) -> Option<String> {
+    let value = match name {
+        KEY => key,
+        SHARED_SECRET => shared_secret,
+        _ => return None,
+    };
+    value.as_ref().map(|value| value.expose_secret().to_owned())
 }
 
 /// The default folder for compiled components.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use talaria_hermes::CALLBACK_PATH;
 use talaria_hermes::doctor::{Findings, Probe, json};
+use talaria_store::Owner;
 use tokio::net::TcpListener;
 
 use crate::config::{Config, StoreUrl};
@@ -28,6 +29,7 @@ impl Examination<'_> {
                 .await;
         }
         self.admin_port().await;
+        self.callers();
         self.store();
         self.volumes();
         self.required_variables();
@@ -87,7 +89,10 @@ impl Examination<'_> {
             Err(error) => error,
         };
         let health = self.probe.get(&format!("http://{}/healthz", local(at)), None).await;
-        if health.is_ok_and(|answer| answer.status == 200) {
+        // Many servers have such a path; ours is told by its answer.
+        if health.is_ok_and(|answer| {
+            answer.status == 200 && json(&answer) == serde_json::json!({ "status": "ok" })
+        }) {
             return self.findings.ok(NAME, format!("talaria already listens on {at}"));
         }
         let finding = format!("cannot listen on {at}: {error}");
@@ -102,6 +107,20 @@ impl Examination<'_> {
         }
     }
 
+    /// Checks who may approve what the agent asks for. Only in a workspace it is anybody who names the task.
+    fn callers(&mut self) {
+        let a2a = &self.config.a2a;
+        let has_names = !a2a.tokens.is_empty() || a2a.platform_calls;
+        if self.config.workspace.is_none() || has_names || a2a.listen.ip().is_loopback() {
+            return;
+        }
+        self.findings.warn(
+            "approvals",
+            format!("a caller without a token that reaches {} may approve what the agent asks for in a task that it names", a2a.listen),
+            "set `a2a.auth.open = false` where the platform sends its secret, or `a2a.auth.tokens`",
+        );
+    }
+
     fn store(&mut self) {
         const NAME: &str = "store";
         let StoreUrl::Sqlite(path) = &self.config.store else {
@@ -111,24 +130,26 @@ impl Examination<'_> {
                 "set `store.url` to a file",
             );
         };
-        // SQLite writes files beside the database.
-        let file = || match path.exists() {
-            true => fs::File::options().append(true).open(path).map(drop),
-            false => Ok(()),
-        };
-        match writable(parent(path)).and_then(|()| file()) {
+        match talaria_store::try_write(path) {
             Ok(()) => self.findings.ok(NAME, format!("{} can be written", path.display())),
             Err(error) => {
                 let fix = "make the file and its folder writable for the user that runs talaria, or set `store.url` to another path";
                 self.findings.fail(NAME, format!("{} cannot be written: {error}", path.display()), fix);
             }
         }
+        match Owner::of(path) {
+            Some(owner) => self.findings.ok("store owner", format!("{owner}")),
+            None => self.findings.ok("store owner", "no running host"),
+        }
     }
 
     /// Checks that, in a container, what must outlive it is on a volume.
     fn volumes(&mut self) {
         const NAME: &str = "volume";
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else {
+            // Not Linux, or no /proc: there is nothing to tell it by.
+            return;
+        };
         if !is_layered(&mounts) {
             return self.findings.ok(NAME, "not in a container with an ephemeral file system");
         }

@@ -31,7 +31,8 @@ impl Desk {
             .map(|name| {
                 let path = folder.path().join(name);
                 let token = config::read_secret(&path).unwrap();
-                config::Token { name: (*name).into(), token, stream: None, file: Some(path) }
+                let (name, limits) = ((*name).into(), config::CallerLimits::default());
+                config::Token { name, token, stream: None, limits, file: Some(path) }
             })
             .collect();
         let used = tokens.iter().map(|token| Token::new(token.name.clone(), token.token.clone()).unwrap());
@@ -155,7 +156,12 @@ fn a_secret_swapped_by_a_symbolic_link_is_renewed() {
 
 #[test]
 fn tokens_of_the_environment_are_not_watched() {
-    let token =
-        config::Token { name: "alice".into(), token: SecretString::from("a1"), stream: None, file: None };
+    let token = config::Token {
+        name: "alice".into(),
+        token: SecretString::from("a1"),
+        stream: None,
+        limits: config::CallerLimits::default(),
+        file: None,
+    };
     assert!(Watch::new(&[token], Auth::default()).is_none());
 }

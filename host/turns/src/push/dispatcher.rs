@@ -14,6 +14,7 @@ use tracing::{debug, info, warn};
 use super::{GivenUp, PushConfig, PushContent, PushFailure, PushLimits, PushNotification, PushSender, Retry};
 use crate::live_task::LiveTask;
 use crate::model::{PushConfigId, Timestamp};
+use crate::shares::Callers;
 use crate::store::{Store, TaskKey};
 
 /// How long deliveries may take when the host stops.
@@ -25,6 +26,7 @@ pub(crate) struct PushDispatcher {
     sender: Arc<dyn PushSender>,
     limits: PushLimits,
     room: Semaphore,
+    callers: Arc<Callers>,
     tracker: TaskTracker,
     /// Ends the waits for events and the pauses; deliveries that have begun are finished.
     closing: CancellationToken,
@@ -58,12 +60,18 @@ enum Delivered {
 // === impl PushDispatcher ===
 
 impl PushDispatcher {
-    pub(crate) fn new(store: Arc<dyn Store>, sender: Arc<dyn PushSender>, limits: PushLimits) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        sender: Arc<dyn PushSender>,
+        limits: PushLimits,
+        callers: Arc<Callers>,
+    ) -> Self {
         Self {
             store,
             sender,
             limits,
             room: Semaphore::new(limits.at_once.max(1)),
+            callers,
             tracker: TaskTracker::new(),
             closing: CancellationToken::new(),
             following: Mutex::default(),
@@ -201,9 +209,15 @@ impl Follower {
         let dispatcher = &self.dispatcher;
         let mut backoff = dispatcher.backoff();
         loop {
-            let room = dispatcher.room.acquire().await;
-            let tried = dispatcher.sender.deliver(&self.config, notification).await;
-            drop(room);
+            let tried = {
+                // The caller's own room first: who waits for it must not hold the room of others.
+                let _own = match dispatcher.callers.of(&self.live.key.owner).deliveries() {
+                    Some(own) => own.acquire().await.ok(),
+                    None => None,
+                };
+                let _room = dispatcher.room.acquire().await;
+                dispatcher.sender.deliver(&self.config, notification).await
+            };
             let Err(PushFailure { why, retry }) = tried else { return Delivered::Yes };
             let pause = backoff.next_delay();
             let tries = backoff.attempts();

@@ -7,14 +7,15 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
-use super::run::{Run, Taker};
-use super::{Accepted, Incoming, Inner, SendError};
-use crate::executor::{NoExecutor, RouteQuery, Turn};
+use super::run::{Run, Taker, TurnMemory};
+use super::{Accepted, Incoming, Inner, Room, SendError};
+use crate::executor::{NoExecutor, RouteQuery, TooLarge, Turn};
+use crate::keys::APPROVAL;
 use crate::lanes::LaneTicket;
 use crate::live_task::LiveTask;
-use crate::model::{ContextId, Message, Principal, TaskId};
+use crate::model::{Content, ContextId, Message, Principal, TaskId};
 use crate::once::Once;
 use crate::scope::Past;
 use crate::store::{StoreError, TaskKey};
@@ -27,6 +28,16 @@ type Written = (Arc<LiveTask>, Option<Run>);
 /// The earlier messages of a task.
 type History = Arc<[Arc<Message>]>;
 
+/// A turn that is about to be written: who takes it, its place in the lane, its memory, and the messages before it.
+type Next = (Taker, LaneTicket, TurnMemory, History);
+
+/// What the host takes for a turn beside its messages: a future, two connections and their buffers, the instance's stack.
+/// A waiting turn takes 120 KiB, as `cargo xtask bench memory` measures it.
+const TURN: usize = 128 << 10;
+/// How often the host has the messages of a turn in memory beside its task, at most: as JSON for the store, in the form of
+/// the contract, as text, and as the body of the request upstream.
+const COPIES: usize = 4;
+
 // === impl Inner ===
 
 impl Inner {
@@ -34,7 +45,7 @@ impl Inner {
     pub(super) async fn accept_and_run(
         self: Arc<Self>,
         incoming: Incoming,
-        room: OwnedSemaphorePermit,
+        room: Room,
         accept: oneshot::Sender<Result<Accepted, SendError>>,
     ) {
         // If the sender has disconnected, the turn carries on.
@@ -68,6 +79,8 @@ impl Inner {
             (
                 SendError::TaskOver { .. }
                 | SendError::HistoryFull { .. }
+                | SendError::TaskTooLarge { .. }
+                | SendError::NoMemory(_)
                 | SendError::LaneFull(_)
                 | SendError::NoExecutor(_),
                 Some(once),
@@ -94,14 +107,17 @@ impl Inner {
         let host_made = incoming.context.is_none();
         let context = incoming.context.clone().unwrap_or_else(ContextId::unguessable);
         let taker = self.pick(&incoming, &context, None)?;
+        let memory = self.reserve(&taker, incoming.message.size())?;
         let ticket = self.enter_lane(&incoming.principal, &context)?;
-        let key = TaskKey { owner: incoming.principal.clone(), task: TaskId::fresh() };
+        let is_stranger = self.limits.strangers_call && incoming.principal.name().is_none();
+        let task = if is_stranger { TaskId::unguessable() } else { TaskId::fresh() };
+        let key = TaskKey { owner: incoming.principal.clone(), task };
         let first = accepted(&incoming, &taker);
         let live = self.tasks.create(key, &context, host_made, first, once).await?;
         self.set_push(&live, config, live.task().version).await?;
         let past = if host_made { Past::Nothing } else { self.past(&live) };
         let turn = turn(&live, context, incoming, Arc::default());
-        let run = Run::new(&live, taker, turn, past, ticket);
+        let run = Run::new(&live, taker, turn, past, ticket, memory);
         Ok((live, Some(run)))
     }
 
@@ -124,23 +140,28 @@ impl Inner {
             self.cursor_of(dispatcher, &live, config).await.map_err(SendError::Push)?;
         }
         // Decided while nobody else can write: the first of two answers is the answer, the second is a turn of its own.
-        let mut next: Option<(Taker, LaneTicket, History)> = None;
+        let mut next: Option<Next> = None;
         let mut asking = None;
         let written = live.append_once(once, |task| {
-            self.may_take(task)?;
+            self.may_take(task, &incoming.message)?;
             next = None;
             let interrupted = task.status.state.is_interrupted();
+            if interrupted {
+                self.may_answer(&incoming.principal, task)?;
+            }
             // Its turn asked and waits, here or since before a restart.
             asking = live.asking();
             if interrupted && !task.pending.is_empty() && (asking.is_some() || !live.has_turns()) {
+                self.admit_answer(task, &incoming.message)?;
                 let answer = Event::Answered(Arc::clone(&incoming.message));
                 return Ok(vec![Event::moved(State::Working), answer]);
             }
             let taker = self.pick(&incoming, &context, task.executor.as_deref())?;
             let mut events = vec![accepted(&incoming, &taker)];
             let question = task.status.message.iter().filter(|_| interrupted);
-            let history = task.history.iter().chain(question).cloned().collect();
-            next = Some((taker, self.enter_lane(&incoming.principal, &context)?, history));
+            let history: History = task.history.iter().chain(question).cloned().collect();
+            let memory = self.reserve(&taker, bytes_of(&history, &incoming.message))?;
+            next = Some((taker, self.enter_lane(&incoming.principal, &context)?, memory, history));
             if interrupted {
                 events.insert(0, Event::moved(State::Working));
             }
@@ -148,10 +169,10 @@ impl Inner {
         });
         let task = written.await?;
         self.set_push(&live, config, task.version).await?;
-        if let Some((taker, ticket, history)) = next {
+        if let Some((taker, ticket, memory, history)) = next {
             let past = self.past(&live);
             let turn = turn(&live, context, incoming, history);
-            let run = Run::new(&live, taker, turn, past, ticket);
+            let run = Run::new(&live, taker, turn, past, ticket, memory);
             return Ok((live, Some(run)));
         }
         match asking {
@@ -183,13 +204,55 @@ impl Inner {
         self.lanes.enter(owner, context).map_err(|_| SendError::LaneFull(self.limits.lane))
     }
 
-    fn may_take(&self, task: &Task) -> Result<(), SendError> {
+    /// Reserves the memory of a turn whose messages take this many bytes.
+    fn reserve(&self, taker: &Taker, bytes: usize) -> Result<TurnMemory, SendError> {
+        let (host, executor) = (TURN.saturating_add(bytes.saturating_mul(COPIES)), taker.memory(bytes)?);
+        let (needs, whole) = (host.saturating_add(executor), self.budget.limit());
+        if needs > whole {
+            // In proportion, since what an executor needs grows with the messages.
+            let limit = whole / (needs / bytes.max(1)).max(1);
+            let (executor, fix) = (taker.name().to_owned(), Some("limits.memory".to_owned()));
+            return Err(TooLarge { executor, bytes, limit, fix }.into());
+        }
+        Ok(TurnMemory { host: self.budget.charge(host)?, executor: self.budget.charge(executor)? })
+    }
+
+    /// Reserves the memory of a turn that was accepted before a restart. It is run in any case: it fitted when it was
+    /// accepted.
+    pub(super) fn reserve_again(&self, taker: &Taker, bytes: usize) -> TurnMemory {
+        let (mut host, mut executor) = (self.budget.nothing(), self.budget.nothing());
+        host.force(TURN.saturating_add(bytes.saturating_mul(COPIES)));
+        executor.force(taker.memory(bytes).unwrap_or_default());
+        TurnMemory { host, executor }
+    }
+
+    /// Checks that the executor that asked has memory for the answer.
+    fn admit_answer(&self, task: &Task, answer: &Message) -> Result<(), SendError> {
+        let executor = task.pending.front().and_then(|turn| self.route.named(&turn.executor));
+        executor.map_or(Ok(0), |executor| executor.memory(answer.size()))?;
+        Ok(())
+    }
+
+    fn may_take(&self, task: &Task, message: &Message) -> Result<(), SendError> {
         let state = task.status.state;
         if state.is_terminal() {
             return Err(SendError::TaskOver { task: task.id.clone(), state });
         }
         if task.history.len() >= self.limits.history {
             return Err(SendError::HistoryFull { task: task.id.clone(), limit: self.limits.history });
+        }
+        let (bytes, limit) = (task.size().saturating_add(message.size()), self.limits.task_bytes);
+        if bytes > limit {
+            return Err(SendError::TaskTooLarge { task: task.id.clone(), bytes, limit });
+        }
+        Ok(())
+    }
+
+    /// Checks that this caller may answer the question of a task.
+    fn may_answer(&self, caller: &Principal, task: &Task) -> Result<(), SendError> {
+        let is_approval = task.status.message.as_deref().is_some_and(asks_for_approval);
+        if is_approval && caller.name().is_none() && !self.limits.anyone_may_approve {
+            return Err(SendError::ApprovalNeedsName(task.id.clone()));
         }
         Ok(())
     }
@@ -222,6 +285,17 @@ fn turn(live: &LiveTask, context: ContextId, incoming: Incoming, history: Arc<[A
         metadata: incoming.metadata,
         checkpoint: None,
     }
+}
+
+/// Whether a question asks for an approval: it has a data part with the member `approval`.
+fn asks_for_approval(question: &Message) -> bool {
+    let is_approval = |data: &serde_json::Value| data.get(APPROVAL).is_some();
+    question.parts.iter().any(|part| matches!(&part.content, Content::Data(data) if is_approval(data)))
+}
+
+/// Returns the bytes of the messages of a turn.
+pub(super) fn bytes_of(history: &[Arc<Message>], message: &Message) -> usize {
+    history.iter().map(|earlier| earlier.size()).sum::<usize>().saturating_add(message.size())
 }
 
 /// What identifies a message that is sent again. `None` for callers without a name, who cannot be told apart.

@@ -1,8 +1,11 @@
 //! The errors of sending a message, and of cancelling and following a task.
 
-use crate::executor::NoExecutor;
+use talaria_budget::Full;
+
+use crate::executor::{NoExecutor, TooLarge};
 use crate::model::{ContextId, TaskId};
 use crate::push::PushError;
+use crate::shares::OverShare;
 use crate::store::StoreError;
 use crate::task::State;
 
@@ -36,15 +39,41 @@ pub enum SendError {
         /// The bound.
         limit: usize,
     },
+    /// The task asks for an approval, which a caller without a name may not give here.
+    #[error(
+        "task {0} asks for an approval, which only a caller with a token may give; cancel it, or use a token"
+    )]
+    ApprovalNeedsName(TaskId),
     /// The message has no executor.
     #[error(transparent)]
     NoExecutor(#[from] NoExecutor),
     /// Too many turns wait or run.
     #[error("{0} turns are under way, which is the most; try again later")]
     Busy(usize),
+    /// The message does not fit into the memory of its executor.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// The messages of the task take too much memory.
+    #[error(
+        "the messages of task {task} take {bytes} bytes, of which {limit} are the most; start a new task"
+    )]
+    TaskTooLarge {
+        /// The task.
+        task: TaskId,
+        /// What they take.
+        bytes: usize,
+        /// The bound.
+        limit: usize,
+    },
+    /// The host has no memory for the turn now.
+    #[error(transparent)]
+    NoMemory(#[from] Full),
     /// Too many turns of the context wait or run.
     #[error("{0} turns of this conversation are under way, which is the most; try again later")]
     LaneFull(usize),
+    /// The sender has as much as its share.
+    #[error(transparent)]
+    OverShare(#[from] OverShare),
     /// The host is shutting down.
     #[error("the host is shutting down")]
     Draining,

@@ -24,7 +24,11 @@ impl Turns {
         config: PushConfig,
     ) -> Result<(), PushError> {
         let live = self.0.live(owner, task).await?;
-        self.0.admit(&config).await?;
+        self.0.admit(owner, &config).await.inspect_err(|error| {
+            if let PushError::OverShare(over) = error {
+                self.0.rejections.note_share(over);
+            }
+        })?;
         let from = live.task().version;
         self.0.set_push_config(&live, config, from).await
     }
@@ -84,9 +88,10 @@ impl Turns {
 // === impl Inner ===
 
 impl Inner {
-    /// Checks whether this push configuration may be set.
-    pub(super) async fn admit(&self, config: &PushConfig) -> Result<(), PushError> {
+    /// Checks whether this caller may set this push configuration.
+    pub(super) async fn admit(&self, owner: &Principal, config: &PushConfig) -> Result<(), PushError> {
         let dispatcher = self.dispatcher.as_ref().ok_or(PushError::Unsupported)?;
+        self.callers.of(owner).check_webhook()?;
         dispatcher.push_sender().admits(&config.url).await.map_err(PushError::Refused)
     }
 

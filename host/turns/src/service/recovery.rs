@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
+use super::accept::bytes_of;
 use super::run::{Run, Taker};
 use super::{Inner, Turns};
 use crate::executor::Turn;
@@ -134,7 +135,9 @@ impl Inner {
                 metadata: metadata(pending),
                 checkpoint: task.checkpoint.clone().filter(|_| nth == 0).map(|checkpoint| checkpoint.0),
             };
-            let run = Run::new(live, Taker::Executor(executor), turn, self.past(live), ticket);
+            let taker = Taker::Executor(executor);
+            let memory = self.reserve_again(&taker, bytes_of(&turn.history, &turn.message));
+            let run = Run::new(live, taker, turn, self.past(live), ticket, memory);
             let service = Arc::clone(self);
             self.tracker.spawn(async move { run.finish(&service).await });
         }

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use talaria_budget::Charge;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{Instrument as _, debug, info_span, warn};
 
 use self::progress::{Progress, unless_pending};
 use super::Inner;
-use crate::executor::{Emitted, Executor, Failure, FailureKind, Outcome, Turn};
+use crate::executor::{Emitted, Executor, Failure, FailureKind, Outcome, TooLarge, Turn};
 use crate::lanes::LaneTicket;
 use crate::live_task::{LiveTask, TurnCount};
 use crate::model::{Message, Part};
@@ -39,7 +40,16 @@ pub(super) struct Run {
     turn: Turn,
     past: Past,
     ticket: LaneTicket,
+    memory: TurnMemory,
     counted: TurnCount,
+}
+
+/// The memory that is reserved for a turn, from its acceptance to its end.
+pub(super) struct TurnMemory {
+    /// What the host takes for it.
+    pub(super) host: Charge,
+    /// What its executor takes.
+    pub(super) executor: Charge,
 }
 
 /// Who takes a turn.
@@ -62,6 +72,14 @@ type Question = (mpsc::Receiver<Arc<Message>>, oneshot::Sender<Arc<Message>>);
 // === impl Taker ===
 
 impl Taker {
+    /// The memory that it needs for a turn with messages of this many bytes.
+    pub(super) fn memory(&self, bytes: usize) -> Result<usize, TooLarge> {
+        match self {
+            Self::Executor(executor) => executor.memory(bytes),
+            Self::OutOfService { .. } => Ok(0),
+        }
+    }
+
     /// The name of the executor that the turn belongs to.
     pub(super) fn name(&self) -> &str {
         match self {
@@ -80,8 +98,9 @@ impl Run {
         turn: Turn,
         past: Past,
         ticket: LaneTicket,
+        memory: TurnMemory,
     ) -> Self {
-        Self { live: Arc::clone(live), taker, turn, past, ticket, counted: live.count_turn() }
+        Self { live: Arc::clone(live), taker, turn, past, ticket, memory, counted: live.count_turn() }
     }
 
     /// Runs the turn. Returns once its last event is in the store.
@@ -92,7 +111,8 @@ impl Run {
     }
 
     async fn run(self, service: &Inner) {
-        let Self { live, taker, turn, past, ticket, counted } = self;
+        let Self { live, taker, turn, past, ticket, memory, counted } = self;
+        let TurnMemory { host, executor: memory } = memory;
         let stopped = || End::Result(Err(Failure::new(FailureKind::Cancelled, STOPPED)));
         let mut progress = Progress::default();
         let end = tokio::select! {
@@ -100,7 +120,7 @@ impl Run {
             () = service.stop.cancelled() => stopped(),
             () = live.cancel.cancelled() => End::Cancelled,
             _turn = ticket.turn() => {
-                let execution = execute(service, &live, &taker, &turn, past, &mut progress);
+                let execution = execute(service, &live, &taker, &turn, (past, memory), &mut progress);
                 let execution = AssertUnwindSafe(execution).catch_unwind();
                 tokio::select! {
                     biased;
@@ -134,7 +154,7 @@ impl Run {
                 let _ = live.append(vec![Event::ended(State::Failed, why, None)]).await;
             }
         }
-        drop(counted);
+        drop((counted, host));
     }
 }
 
@@ -143,7 +163,7 @@ async fn execute(
     live: &Arc<LiveTask>,
     taker: &Taker,
     turn: &Turn,
-    past: Past,
+    (past, memory): (Past, Charge),
     progress: &mut Progress,
 ) -> End {
     if let Err(error) = live.append(vec![Event::moved(State::Working)]).await {
@@ -165,7 +185,7 @@ async fn execute(
         turn.context.clone(),
         executor.name(),
     );
-    let call = executor.execute(turn.clone(), scope.with(past));
+    let call = executor.execute(turn.clone(), scope.with(past).with_memory(memory));
     let mut execution = pin!(observe(observers, executor.name(), turn, &live.cancel, call));
     let on_tool = || observers.iter().for_each(|observer| observer.tool_used());
     let mut question: Option<Question> = None;

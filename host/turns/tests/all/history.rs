@@ -9,7 +9,15 @@ use crate::kit::{message, on, service, text};
 
 const ASK: &str = "what was said?";
 /// A host that strangers can call.
-const STRANGERS: Limits = Limits { turns: 100, lane: 100, history: 100, trusts_chosen_contexts: false };
+const STRANGERS: Limits = Limits {
+    turns: 100,
+    lane: 100,
+    history: 100,
+    task_bytes: 1 << 30,
+    trusts_chosen_contexts: false,
+    strangers_call: true,
+    anyone_may_approve: false,
+};
 
 async fn say(turns: &Turns, owner: &str, context: Option<&ContextId>, what: &str) -> Arc<Task> {
     let incoming =

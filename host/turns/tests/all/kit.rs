@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    Emitted, Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, Metadata, NoExecutor,
-    Outcome, Part, Principal, Role, Route, RouteQuery, Scope, Store, ToolProgress, ToolState, Turn, Turns,
-    message_text,
+    Content, Emitted, Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, Metadata,
+    NoExecutor, Outcome, Part, Principal, Role, Route, RouteQuery, Scope, Store, TooLarge, ToolProgress,
+    ToolState, Turn, Turns, message_text,
 };
 use tokio::sync::Notify;
 
@@ -22,6 +22,8 @@ pub(crate) struct Scripted {
     pub(crate) continued: Mutex<Vec<Option<String>>>,
     /// Whether a late result of each turn could reach its caller.
     pub(crate) async_delivery: Mutex<Vec<bool>>,
+    /// The memory that it may have; 0 if there is no limit. It needs twice the size of a turn's messages.
+    pub(crate) memory: AtomicUsize,
 }
 
 pub(crate) struct Only(pub(crate) Arc<Scripted>);
@@ -114,6 +116,16 @@ impl Executor for Scripted {
                 let answer = scope.ask(vec![Part::text("which?")]).await.map_err(over)?;
                 Ok(done(vec![Part::text(format!("you said {}", message_text(&answer.parts)))]))
             }
+            "approval" => {
+                let answer = scope.ask(approval()).await.map_err(over)?;
+                Ok(done(vec![Part::text(format!("you said {}", message_text(&answer.parts)))]))
+            }
+            "approval at the end" => Ok(Outcome {
+                state: FinalState::InputRequired,
+                parts: approval(),
+                usage: None,
+                metadata: None,
+            }),
             "checkpoint" => {
                 if let Some(checkpoint) = turn.checkpoint {
                     let at = String::from_utf8_lossy(&checkpoint).into_owned();
@@ -166,6 +178,21 @@ impl Executor for Scripted {
         self.cancels.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
+
+    fn memory(&self, bytes: usize) -> Result<usize, TooLarge> {
+        let (needs, limit) = (2 * bytes, self.memory.load(Ordering::SeqCst));
+        if limit == 0 || needs <= limit {
+            return Ok(needs);
+        }
+        let (executor, fix) = ("scripted".to_owned(), Some("scripted.memory".to_owned()));
+        Err(TooLarge { executor, bytes, limit: limit / 2, fix })
+    }
+}
+
+/// The question of an executor that wants something approved.
+fn approval() -> Vec<Part> {
+    let data = serde_json::json!({ "approval": { "command": "rm", "choices": ["once", "deny"] } });
+    vec![Part::text("May I?"), Part::new(Content::Data(data))]
 }
 
 fn over(over: talaria_turns::TurnOver) -> Failure {

@@ -245,7 +245,14 @@ async fn a_bad_push_configuration_changes_nothing() {
     let bad = PushConfig { url: "ftp://example.com/".into(), ..config("h") };
     let refused = turns.send(with_push("hi", bad.clone())).await.err();
     assert!(matches!(refused, Some(SendError::Push(PushError::Refused(_)))), "{refused:?}");
-    let all = talaria_turns::Query { context: None, state: None, since: None, after: None, limit: 10 };
+    let all = talaria_turns::Query {
+        context: None,
+        state: None,
+        since: None,
+        after: None,
+        limit: 10,
+        bytes: usize::MAX,
+    };
     assert_eq!(turns.list(&Principal::anyone(), &all).await.unwrap().total, 0, "no task was made");
 
     let task = turns.send(message("ask")).await.unwrap().settled().await;

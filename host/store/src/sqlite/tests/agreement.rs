@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use talaria_turns::{
-    Artifact, ContextId, Event, Message, Metadata, Once, Onto, Part, Place, Principal, Query, Recall, Role,
-    State, StateKey, Status, Store, StoreError, TaskId, TaskKey, Timestamp,
+    Artifact, ContextId, Event, Message, Metadata, Once, Onto, Part, Place, Principal, Query, Recall,
+    Retention, Role, State, StateKey, Status, Store, StoreError, TaskId, TaskKey, Timestamp,
 };
 
 use super::empty;
@@ -124,7 +124,9 @@ async fn take(store: &dyn Store, step: &Step) -> Result<usize, StoreError> {
             let value = value.as_deref().map(Into::into);
             store.set_state(&remembered(*owner, *context), value).await.map(|()| 0)
         }
-        Step::Forget { before, keep } => store.forget(Timestamp::from_millis(*before), *keep).await,
+        Step::Forget { before, keep } => {
+            store.forget(&Retention::since(Timestamp::from_millis(*before)).tasks(*keep)).await
+        }
     }
 }
 
@@ -149,6 +151,7 @@ async fn look(store: &dyn Store) -> Vec<String> {
             }
         }
         let principal = Principal::named(name);
+        seen.push(format!("{:?}", store.kept(&principal).await));
         for (number, task, few) in (0..3).flat_map(|n| (0..6).flat_map(move |t| [(n, t, 3), (n, t, 99)])) {
             let recall = Recall {
                 owner: principal.clone(),
@@ -181,7 +184,14 @@ fn queries() -> Vec<Query> {
         for state in [None, Some(State::Working)] {
             for since in [None, Some(Timestamp::from_millis(5))] {
                 for after in [None, Some(place.clone())] {
-                    queries.push(Query { context: context.clone(), state, since, after, limit: 2 });
+                    queries.push(Query {
+                        context: context.clone(),
+                        state,
+                        since,
+                        after,
+                        limit: 2,
+                        bytes: usize::MAX,
+                    });
                 }
             }
         }

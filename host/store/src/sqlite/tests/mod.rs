@@ -1,7 +1,9 @@
 //! Tests beyond what every store promises.
 
 mod agreement;
+mod copies;
 mod durability;
+mod ownership;
 mod trouble;
 
 use std::path::PathBuf;

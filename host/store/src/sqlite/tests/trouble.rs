@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use talaria_turns::{ContextId, Event, Part, State, Store, StoreError, TaskKey, Timestamp};
+use talaria_turns::{
+    ContextId, Event, Part, Principal, Retention, State, Store, StoreError, TaskKey, Timestamp,
+};
 
 use super::{count, empty, file, open};
 use crate::sqlite::{Config, OpenError, Sqlite};
@@ -211,9 +213,75 @@ async fn a_full_disk_rejects_what_does_not_fit_and_loses_nothing() {
     let end = Event::said(State::Completed, vec![Part::text("x".repeat(20_000))]);
     unavailable(store.append(&kept, version, &[end]).await, "the disk is full");
     // After room was made.
-    assert_eq!(store.forget(Timestamp::from_millis(0), 0).await.unwrap(), 39);
+    assert_eq!(store.forget(&Retention::since(Timestamp::from_millis(0)).tasks(0)).await.unwrap(), 39);
     store.append(&kept, version, &[Event::moved(State::Completed)]).await.unwrap();
     drop(store);
     assert_eq!(task(&open(&folder), &kept).await.status.state, State::Completed);
     assert_eq!(count(&folder, "SELECT count(*) FROM tasks"), 1);
+}
+
+#[tokio::test]
+async fn a_full_store_rejects_messages_and_lets_turns_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config { max_bytes: Some(4 << 20), ..Config::default() };
+    let store = Sqlite::open(&file(&folder), &config).unwrap();
+    let under_way = create(&store, "a", &[accepted("m")]).await;
+    let large = [note(&"x".repeat(100_000)), status(State::Completed, 1, true)];
+    let refused = loop {
+        if let Err(error) = store.create(&key("a"), &ContextId::fresh(), &large).await {
+            break error;
+        }
+    };
+    assert!(matches!(refused, StoreError::Full(_)), "{refused}");
+    assert!(refused.to_string().contains("raise `store.max_size` or lower `store.keep_for`"), "{refused}");
+    let before = task(&store, &under_way).await;
+    let again = store.append(&under_way, 1, &[accepted("another")]).await.unwrap_err();
+    assert!(matches!(again, StoreError::Full(_)), "{again}");
+    assert_eq!(task(&store, &under_way).await, before, "nothing was written");
+    store.append(&under_way, 1, &large).await.expect("there is room for turns under way");
+    assert!(store.size() > 3 << 20, "{}", store.size());
+    // Deleting gives the room back, though the file stays as large.
+    store.forget(&Retention::since(Timestamp::from_millis(0)).tasks(0)).await.unwrap();
+    assert!(store.size() < 1 << 20, "{}", store.size());
+    store.create(&key("a"), &ContextId::fresh(), &large).await.expect("there is room again");
+}
+
+#[tokio::test]
+async fn a_disk_with_little_space_left_rejects_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let under_way = create(&store, "a", &[accepted("m")]).await;
+    drop(store);
+    let config = Config { min_free: Some(1 << 60), ..Config::default() };
+    let store = Sqlite::open(&file(&folder), &config).unwrap();
+    let refused = store.create(&key("a"), &ContextId::fresh(), &[]).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Full(_)), "{refused}");
+    assert!(refused.to_string().contains("lower `store.min_free`"), "{refused}");
+    store.append(&under_way, 1, &[Event::moved(State::Completed)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_owners_have_is_known_after_a_restart() {
+    let (store, folder) = empty();
+    for owner in ["", "a", "a"] {
+        let key = create(&store, owner, &[accepted("m")]).await;
+        store.append(&key, 1, &[note("ä"), status(State::Completed, 1, true)]).await.unwrap();
+    }
+    create(&store, "a", &[]).await;
+    let owners = ["", "a", "b"].map(Principal::named);
+    let mut before = Vec::new();
+    for owner in &owners {
+        before.push(store.kept(owner).await.unwrap());
+    }
+    assert_eq!((before[1].tasks, before[1].finished), (3, 2));
+    drop(store);
+    let store = open(&folder);
+    for (owner, before) in owners.iter().zip(before) {
+        assert_eq!(store.kept(owner).await.unwrap(), before, "{owner:?}");
+    }
+    // As a file of before version 6 is migrated.
+    assert_eq!(
+        count(&folder, "SELECT sum(bytes) FROM tasks"),
+        count(&folder, "SELECT sum(octet_length(events)) FROM events")
+    );
 }

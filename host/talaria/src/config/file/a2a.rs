@@ -8,6 +8,8 @@ use talaria_a2a::ReplyAs;
 use talaria_config::{HttpUrl, SecretRef, Size};
 use talaria_turns::StreamAs;
 
+use super::CallerLimits;
+
 /// `[a2a]`
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
@@ -109,6 +111,13 @@ pub(crate) struct Token {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "stream_schema")]
     pub(crate) stream: Option<StreamAs>,
+    /// How much this caller may take, with the keys of `[limits.caller]`.
+    ///
+    /// Default: `limits.caller`
+    ///
+    /// Example: `limits = { turns = 10, turns_per_minute = 60 }`
+    #[serde(default)]
+    pub(crate) limits: CallerLimits,
 }
 
 /// `[a2a.card]`

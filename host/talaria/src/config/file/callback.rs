@@ -11,22 +11,23 @@ use talaria_config::{HttpUrl, SecretRef};
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "callback")]
 pub(crate) struct Callback {
-    /// The address to listen on; the path is `/a2a/reply`, or `callback.plain.path`. `MOLECULE_A2A_CALLBACK_HOST` and
-    /// `MOLECULE_A2A_CALLBACK_PORT` override it.
+    /// The address to listen on; the path is `/a2a/reply`, or `callback.plain.path`. Beyond loopback it needs a secret.
+    /// `MOLECULE_A2A_CALLBACK_HOST` and `MOLECULE_A2A_CALLBACK_PORT` override it.
     ///
     /// Example: `listen = "127.0.0.1:8646"`
     #[schemars(with = "String")]
     pub(crate) listen: SocketAddr,
-    /// The URL that upstreams are given to post to, with the path.
+    /// The URL that upstreams are given to post to, with the path. Without a secret, a token is added to the path.
     ///
     /// Default: `http://`, the address of the listener, and the path
     ///
     /// Example: `url = "http://bridge:8646/a2a/reply"`
     pub(crate) url: Option<HttpUrl>,
-    /// The secret that upstreams must send as `X-Molecule-A2A-Secret`, or in `callback.plain.secret_header`.
+    /// The secret that upstreams must send as `X-Molecule-A2A-Secret`, or in `callback.plain.secret_header`. Without one they
+    /// must post to exactly the URL that they are given, whose path ends in a token.
     ///
-    /// Default: `MOLECULE_A2A_PLATFORM_SHARED_SECRET`, or the file that `MOLECULE_A2A_PLATFORM_SHARED_SECRET_FILE` names, unless
-    /// there is a `[callback.plain]`; else none
+    /// Default: `MOLECULE_A2A_PLATFORM_SHARED_SECRET`, or the file that `MOLECULE_A2A_PLATFORM_SHARED_SECRET_FILE` names, or
+    /// what a gateway that `[gateway]` starts is given, unless there is a `[callback.plain]`; else none
     ///
     /// Example: `secret = { file = "/run/secrets/plugin" }`
     pub(crate) secret: Option<SecretRef>,

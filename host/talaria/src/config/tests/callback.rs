@@ -23,16 +23,15 @@ fn a_plain_callback_path_is_the_path_of_the_callback_url() {
 
 #[test]
 fn a_plain_callback_has_its_own_secret() {
-    let plain = file("[callback]\nlisten = \"0.0.0.0:8646\"\n[callback.plain]")
-        .variable("MOLECULE_A2A_PLATFORM_SHARED_SECRET", "of-the-plugin");
-    let config = plain.load();
-    assert!(config.callback.unwrap().secret.is_none());
+    let plain = |listen: &str| {
+        file(&format!("[callback]\nlisten = \"{listen}\"\n[callback.plain]"))
+            .variable("MOLECULE_A2A_PLATFORM_SHARED_SECRET", "of-the-plugin")
+    };
+    assert!(plain("127.0.0.1:8646").load().callback.unwrap().secret.is_none());
     assert_eq!(
-        config.warnings,
-        [
-            "everybody who reaches 0.0.0.0:8646 can answer in the agent's name: set `callback.secret` here and the same \
-          for the upstream"
-        ]
+        plain("0.0.0.0:8646").error(),
+        "talaria.toml:4:10: `callback.listen`: 0.0.0.0:8646 is beyond loopback, and everybody who reaches it could answer in the \
+         agent's name; set `callback.secret` here and the same for the upstream"
     );
     let given = file("[callback]\nsecret = { env = \"MINE\" }\n[callback.plain]").variable("MINE", "mine");
     assert!(given.load().callback.unwrap().secret.is_some());

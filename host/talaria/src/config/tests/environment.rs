@@ -215,16 +215,19 @@ fn variables_set_the_address_of_the_callback_listener() {
     assert_eq!(listen(file()), "127.0.0.2:7");
     assert_eq!(listen(file().variable("MOLECULE_A2A_CALLBACK_PORT", "9")), "127.0.0.2:9");
     assert_eq!(listen(file().variable("MOLECULE_A2A_CALLBACK_HOST", "localhost")), "127.0.0.1:7");
-    let open = load(Given::nothing().variable("MOLECULE_A2A_CALLBACK_HOST", "0.0.0.0"));
+    let beyond = || {
+        Given::nothing()
+            .variable("MOLECULE_A2A_PLATFORM_ENABLED", "1")
+            .variable("MOLECULE_A2A_CALLBACK_HOST", "0.0.0.0")
+    };
     assert_eq!(
-        open.warnings,
-        [
-            "everybody who reaches 0.0.0.0:8646 can answer in the agent's name: set MOLECULE_A2A_PLATFORM_SHARED_SECRET here \
-             and for the plugin"
-        ]
+        beyond().error(),
+        "environment variable `MOLECULE_A2A_CALLBACK_HOST`: 0.0.0.0:8646 is beyond loopback, and everybody who reaches it could answer in the agent's \
+         name; set MOLECULE_A2A_PLATFORM_SHARED_SECRET here and for the plugin"
     );
+    let shared = beyond().variable("MOLECULE_A2A_PLATFORM_SHARED_SECRET", "of-the-plugin").load();
     let bound = "0.0.0.0:8646".parse().unwrap();
-    assert_eq!(open.callback.unwrap().reply_url(bound), "http://127.0.0.1:8646/a2a/reply");
+    assert_eq!(shared.callback.unwrap().reply_url(bound), "http://127.0.0.1:8646/a2a/reply");
     let told = load(Given::file("[callback]\nurl = \"http://bridge:1/a2a/reply\""));
     assert_eq!(told.callback.unwrap().reply_url(bound), "http://bridge:1/a2a/reply");
 }
@@ -350,6 +353,12 @@ fn a_started_gateway_and_its_executors_share_a_key() {
     assert!(plugin.warnings.iter().any(|warning| warning.contains("less than 16")), "{:?}", plugin.warnings);
     let told = wanted.plugin.unwrap();
     assert_eq!((told.port, told.callback_url.as_str()), (8700, "http://127.0.0.1:8646/a2a/reply"));
+    let made_up = told.secret.unwrap();
+    assert!(made_up.expose_secret().len() >= 32, "made up");
+    let asked = plugin.callback.unwrap().secret.unwrap();
+    assert_eq!(asked.expose_secret(), made_up.expose_secret(), "callbacks must carry it");
+    let sends = plugin.executors.fixed.values().find(|executor| executor.name.as_str() == "plugin-callback");
+    assert!(sends.unwrap().grant.secrets.is_set("MOLECULE_A2A_PLATFORM_SHARED_SECRET"), "messages carry it");
     for (toml, said) in [
         ("[gateway]\ncommand = \" \"", "gateway.command"),
         ("[gateway]\nuser = \"nobody-of-this-name\"", "gateway.user"),
@@ -418,4 +427,23 @@ fn the_template_of_a_workspace_is_valid_and_names_known_variables() {
             assert!(talaria_hermes::gateway::FORWARDED.contains(&name.as_str()), "{name} is not passed on");
         }
     }
+}
+
+#[test]
+fn a_started_gateway_keeps_the_secret_that_it_has_or_gets_the_one_that_callbacks_need() {
+    let home = tempfile::tempdir().unwrap();
+    let yaml = "platforms: {molecule-a2a: {extra: {shared_secret: of-the-last-start}}}";
+    std::fs::write(home.path().join("config.yaml"), yaml).unwrap();
+    let gateway = format!("[gateway]\nhome = \"{}\"\n", home.path().display());
+    let secrets = |more: &str| {
+        let given = Given::file(&format!("{gateway}{more}"));
+        let config =
+            given.variable("MOLECULE_A2A_PLATFORM_ENABLED", "1").variable("MINE", "my-own-secret").load();
+        let of_plugin = config.gateway.unwrap().settings.plugin.unwrap().secret.unwrap();
+        let of_callbacks = config.callback.unwrap().secret.unwrap();
+        (of_plugin.expose_secret().to_owned(), of_callbacks.expose_secret().to_owned())
+    };
+    let both = |secret: &str| (secret.to_owned(), secret.to_owned());
+    assert_eq!(secrets(""), both("of-the-last-start"));
+    assert_eq!(secrets("[callback]\nsecret = { env = \"MINE\" }"), both("my-own-secret"));
 }

@@ -25,7 +25,7 @@ fn an_unknown_key_suggests_the_nearest() {
     );
     assert_eq!(
         error("[a2a.auth]\ntokens = [{ name = \"a\", tokne = { env = \"A\" } }]"),
-        "talaria.toml:2:25: unknown key `a2a.auth.tokens[0].tokne`; did you mean `token`? (known: name, token, stream)"
+        "talaria.toml:2:25: unknown key `a2a.auth.tokens[0].tokne`; did you mean `token`? (known: name, token, stream, limits)"
     );
     assert_eq!(
         error("[a2a.auth]\ntokens = [{ name = \"a\", token = { evn = \"A\" } }]"),

@@ -1,0 +1,278 @@
+//! Memory: with 512 MiB, no caller can get the host killed. Each test attacks the real binary, reads from the kernel what
+//! the host took at most, and then has an ordinary turn answered.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
+use talaria_fakes::{FakeGateway, Recorded, Reply, soon};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::bridge::{Bridge, Start, admin, message};
+
+const MIB: usize = 1 << 20;
+/// What the host may take of 512 MiB.
+const MOST: usize = 400 * MIB;
+
+/// A bridge with 512 MiB, and its gateway, which answers a message that begins with `hang` never.
+struct Site {
+    bridge: Bridge,
+    _gateway: FakeGateway,
+    _folder: tempfile::TempDir,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let gateway = FakeGateway::start(|request: &Recorded| {
+            let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+            let said = body["messages"].as_array().and_then(|all| all.last()?["content"].as_str());
+            match said {
+                Some(said) if said.starts_with("hang") => Reply::hang(),
+                _ => Reply::completion("fine"),
+            }
+        })
+        .await;
+        let config = format!(
+            "[limits]\nmemory = \"512MiB\"\n[store]\nurl = \"sqlite:tasks.db\"\n\
+             [executor.chat-completions.settings]\nbase_url = \"{}\"\n",
+            gateway.base_url()
+        );
+        let log = folder.path().join("log");
+        let bridge = Start::new(folder.path())
+            .env("API_SERVER_KEY", "k-0123456789abcdef")
+            .log(&log)
+            .config(&config)
+            .up();
+        Self { bridge, _gateway: gateway, _folder: folder }
+    }
+
+    fn address(&self) -> &str {
+        self.bridge.url().trim_start_matches("http://")
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address()).await.unwrap()
+    }
+
+    /// A value of `/proc/PID/status`, in bytes.
+    fn memory(&self, name: &str) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.bridge.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<usize>().unwrap() * 1024
+    }
+
+    /// What callers make the host hold, as the host counts it.
+    async fn used(&self) -> usize {
+        let (_, text) = admin(&self.bridge, "GET", "/metrics").await;
+        let text = text.as_str().unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("talaria_memory_used_bytes ")).unwrap();
+        line.parse().unwrap()
+    }
+
+    /// Checks what the host took, and that it serves others, now or as soon as memory is given back.
+    async fn survived(&self) {
+        let took = self.memory("VmHWM");
+        assert!(took < MOST, "the host took {} MiB", took / MIB);
+        soon("an ordinary turn is answered", async {
+            loop {
+                let answer = self.post(&message("hello")).await;
+                match answer.0 {
+                    429 => tokio::time::sleep(Duration::from_millis(100)).await,
+                    _ => {
+                        assert!(answer.1.contains("fine"), "{answer:?}");
+                        return;
+                    }
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Waits until everything is given back.
+    async fn quiet(&self) {
+        soon("the memory is given back", async {
+            while self.used().await > MIB {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+    }
+
+    /// Sends a message and returns the status and the body.
+    async fn post(&self, params: &Value) -> (u16, String) {
+        let body =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params }).to_string();
+        let mut stream = self.connect().await;
+        let _ = stream.write_all(&request(body.as_bytes())).await;
+        answer(&mut stream).await
+    }
+}
+
+fn request(body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST / HTTP/1.1\r\nhost: localhost\r\na2a-version: 1.0\r\ncontent-type: application/json\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+async fn answer(stream: &mut TcpStream) -> (u16, String) {
+    let mut bytes = Vec::new();
+    let _ = soon("the bridge answers", stream.read_to_end(&mut bytes)).await;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+    if status == 429 {
+        assert!(text.to_ascii_lowercase().contains("\r\nretry-after: "), "{text}");
+    }
+    (status, text)
+}
+
+/// A message that the host accepts and answers when its turn has ended, or at once.
+fn detached(text: &str) -> Value {
+    let mut params = message(text);
+    params["configuration"] = json!({ "returnImmediately": true });
+    params
+}
+
+#[tokio::test]
+async fn messages_that_do_not_fit_their_executor_are_rejected_and_harm_nobody() {
+    let site = Site::start().await;
+    for _ in 0..6 {
+        let (status, text) = site.post(&message(&"x".repeat(15 * MIB))).await;
+        assert_eq!(status, 413, "{text}");
+        assert!(text.contains("raise `executor.chat-completions.grant.memory`"), "{text}");
+    }
+    let (_, ready) = admin(&site.bridge, "GET", "/readyz").await;
+    assert_eq!(ready["executors"]["chat-completions"]["state"], "ready", "{ready}");
+    let (_, listed) = admin(&site.bridge, "GET", "/metrics").await;
+    assert!(
+        listed.as_str().unwrap().contains("talaria_executor_quarantined{executor=\"chat-completions\"} 0")
+    );
+    site.survived().await;
+}
+
+#[tokio::test]
+async fn many_large_waiting_turns_do_not_take_the_hosts_memory() {
+    let site = Site::start().await;
+    let text = format!("hang {}", "x".repeat(4 * MIB));
+    let mut busy = 0;
+    for _ in 0..60 {
+        let (status, said) = site.post(&detached(&text)).await;
+        match status {
+            200 => {}
+            429 => busy += 1,
+            _ => panic!("{said:.200}"),
+        }
+    }
+    assert!(busy > 30, "{busy} were rejected");
+    let took = site.memory("VmHWM");
+    assert!(took < MOST, "the host took {} MiB", took / MIB);
+}
+
+#[tokio::test]
+async fn bodies_that_lack_their_last_byte_do_not_take_the_hosts_memory() {
+    let site = Site::start().await;
+    let body = vec![b' '; 15 * MIB];
+    let bytes = request(&body);
+    let mut held = JoinSet::new();
+    for _ in 0..60 {
+        let mut stream = site.connect().await;
+        let bytes = bytes[..bytes.len() - 1].to_vec();
+        held.spawn(async move {
+            let _ = stream.write_all(&bytes).await;
+            stream
+        });
+    }
+    let held = held.join_all().await;
+    site.survived().await;
+    drop(held);
+    site.quiet().await;
+}
+
+#[tokio::test]
+async fn one_connection_with_many_streams_does_not_take_the_hosts_memory() {
+    let site = Site::start().await;
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(site.connect().await))
+            .await
+            .unwrap();
+    let connection = tokio::spawn(connection);
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage",
+                       "params": detached(&format!("hang {}", "x".repeat(15 * MIB))) });
+    let body = Bytes::from(body.to_string());
+    let mut sent = JoinSet::new();
+    for _ in 0..100 {
+        let request = http::Request::post(format!("http://{}/", site.address()))
+            .header("a2a-version", "1.0")
+            .header("content-type", "application/json")
+            .body(Full::new(body.clone()))
+            .unwrap();
+        let mut sender = sender.clone();
+        sent.spawn(
+            async move { sender.send_request(request).await.map(|response| response.status().as_u16()) },
+        );
+    }
+    while let Some(status) = soon("all are answered", sent.join_next()).await {
+        let status = status.unwrap().unwrap();
+        assert!([413, 429].contains(&status), "{status}");
+    }
+    connection.abort();
+    site.survived().await;
+    site.quiet().await;
+}
+
+#[tokio::test]
+async fn lists_of_large_tasks_and_readers_that_stall_do_not_take_the_hosts_memory() {
+    let site = Site::start().await;
+    let text = "x".repeat(3 * MIB);
+    for _ in 0..20 {
+        soon("a large turn is answered", async {
+            while site.post(&message(&text)).await.0 == 429 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+    }
+    let list = b"GET /tasks?pageSize=100&includeArtifacts=true HTTP/1.1\r\nhost: localhost\r\na2a-version: 1.0\r\n\r\n";
+    let mut stalled = Vec::new();
+    for _ in 0..100 {
+        let mut stream = site.connect().await;
+        stream.write_all(list).await.unwrap();
+        stalled.push(stream);
+    }
+    site.survived().await;
+    let page = site.bridge.request("GET", "/tasks?pageSize=100", &[("a2a-version", "1.0")], "").await;
+    assert!([200, 429].contains(&page.status), "{}", page.status);
+    assert!(page.body.len() < 8 * MIB, "{} bytes", page.body.len());
+    drop(stalled);
+    site.quiet().await;
+}
+
+#[tokio::test]
+async fn bodies_that_become_large_trees_do_not_take_the_hosts_memory() {
+    let site = Site::start().await;
+    let data = json!({ "parts": [{ "data": { "zeros": vec![0; 400_000] } }] });
+    let mut params = detached("hang");
+    params["message"]["parts"] = data["parts"].clone();
+    let mut sent = JoinSet::new();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params }).to_string();
+    for _ in 0..60 {
+        let mut stream = site.connect().await;
+        let bytes = request(body.as_bytes());
+        sent.spawn(async move {
+            let _ = stream.write_all(&bytes).await;
+            answer(&mut stream).await.0
+        });
+    }
+    for status in sent.join_all().await {
+        assert!([413, 429].contains(&status), "{status}");
+    }
+    site.survived().await;
+    site.quiet().await;
+}
