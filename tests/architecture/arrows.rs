@@ -9,7 +9,7 @@ use crate::sources::matches;
 
 /// The crates of the core: they know no product, and compile without wasmtime but for `engine`. `redact` is not among them,
 /// since the prefixes of keys are those of providers.
-pub(crate) const CORE: [&str; 12] = [
+pub(crate) const CORE: [&str; 13] = [
     "a2a",
     "backoff",
     "config",
@@ -18,6 +18,7 @@ pub(crate) const CORE: [&str; 12] = [
     "executors",
     "listen",
     "mailbox",
+    "mcp",
     "observe",
     "oci",
     "store",
@@ -25,7 +26,7 @@ pub(crate) const CORE: [&str; 12] = [
 ];
 
 /// The crates of ours that each crate uses, and no other. The binary may use all of them.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     // Lowest: the domain, redaction, the two ends of the network, logs and metrics.
     ("backoff", &[]),
     ("redact", &[]),
@@ -38,6 +39,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("config", &["redact"]),
     ("engine", &["egress", "redact", "turns"]),
     ("mailbox", &["listen", "redact", "turns"]),
+    ("mcp", &["listen"]),
     ("oci", &["backoff", "egress", "redact"]),
     ("store", &["turns"]),
     // What is built on them.
@@ -45,7 +47,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("executors", &["backoff", "config", "egress", "engine", "oci", "redact", "turns"]),
     ("hermes", &["backoff", "config", "egress", "executors", "listen", "mailbox", "redact", "turns"]),
     ("workbench", &["config", "egress", "engine", "executors", "listen", "observe", "store", "turns"]),
-    ("workspace", &["backoff", "config", "egress", "redact", "turns"]),
+    ("workspace", &["backoff", "config", "egress", "mcp", "redact", "turns"]),
 ];
 
 /// Crates from elsewhere that only one of ours may use, by the beginning of their names.

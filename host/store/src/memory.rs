@@ -12,6 +12,7 @@
 
 mod callbacks;
 mod contexts;
+mod delegations;
 mod record;
 
 use std::cmp::Reverse;
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use talaria_turns::{
-    Begin, ContextId, Entry, Event, Extent, GivenUp, Logged, Message, Once, Onto, Page, Place, Principal,
+    Begin, ContextId, Delegation, Entry, Event, Extent, GivenUp, Logged, Message, Once, Onto, Page, Place, Principal,
     PushConfig, PushConfigId, Query, Recall, Recollection, State, StateKey, Store, StoreError,
     StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
@@ -34,6 +35,7 @@ pub struct Memory {
     // Held for one map access at a time, never across an await.
     inner: Mutex<Inner>,
     replies: Mutex<callbacks::Replies>,
+    delegations: Mutex<Vec<Delegation>>,
 }
 
 #[derive(Default)]
@@ -58,7 +60,12 @@ impl Memory {
     /// Makes a store for at most `bound` tasks, and as many values of executors.
     #[must_use]
     pub fn new(bound: usize) -> Self {
-        Self { bound: bound.max(1), inner: Mutex::default(), replies: Mutex::default() }
+        Self {
+            bound: bound.max(1),
+            inner: Mutex::default(),
+            replies: Mutex::default(),
+            delegations: Mutex::default(),
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -18,6 +18,7 @@
 //! A snapshot bounds that for long tasks; it is taken by a reader's thread, so that the writer is not delayed.
 
 mod callbacks;
+mod delegations;
 mod fault;
 #[cfg(fuzzing)]
 pub mod fuzz;

@@ -13,7 +13,7 @@ use talaria_turns::{
 };
 
 use super::fault::Fault;
-use super::{callbacks, read, schema};
+use super::{callbacks, delegations, read, schema};
 
 /// The tasks that one write deletes. Each has rows in four tables; so many keep the writer busy for some milliseconds.
 pub(super) const FORGET_AT_ONCE: usize = 200;
@@ -41,6 +41,8 @@ pub(super) enum Write {
     Forget { newest: Ended },
     /// A write of expected replies and callbacks.
     Callbacks(callbacks::Write),
+    /// A write of delegations.
+    Delegations(delegations::Write),
 }
 
 /// When a task ended, then its id and its owner, so that no two are equal.
@@ -127,6 +129,7 @@ impl Write {
             }
             Self::Forget { newest } => forget(connection, newest),
             Self::Callbacks(write) => write.run(connection),
+            Self::Delegations(write) => write.run(connection),
         }
     }
 }
