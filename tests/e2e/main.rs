@@ -48,6 +48,7 @@ mod send;
 mod signed_card;
 mod swap;
 mod tokens;
+mod tools;
 mod workspace;
 mod workspace_commands;
 mod workspace_soak;

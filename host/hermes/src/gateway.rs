@@ -27,11 +27,11 @@ use tokio::time::{Instant, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use home::{FORWARDED, Plugin, Settings, key_in};
+pub use home::{FORWARDED, Plugin, Settings, ToolServer, key_in};
 pub use process::{Launch, User};
 pub use section::{KEY, Prepared, Section};
 
-pub(crate) use home::{config_in, plugin_problem, variable_in};
+pub(crate) use home::{config_in, plugin_problem, tools_in, variable_in};
 use process::Process;
 pub(crate) use section::{SHORTEST_KEY, home};
 

@@ -32,7 +32,9 @@ pub(crate) enum Answer {
 pub(crate) async fn answer(tools: &dyn Tools, name: &str, version: Option<&str>, body: &[u8]) -> Answer {
     let message = match serde_json::from_slice(body) {
         Ok(Value::Object(message)) => message,
-        Ok(Value::Array(_)) => return invalid(INVALID_REQUEST, "batches are not supported; send one request"),
+        Ok(Value::Array(_)) => {
+            return invalid(INVALID_REQUEST, "batches are not supported; send one request");
+        }
         Ok(_) => return invalid(INVALID_REQUEST, "the body is not a request"),
         Err(error) => return invalid(PARSE_ERROR, &format!("the body is not JSON: {error}")),
     };
@@ -61,12 +63,7 @@ pub(crate) async fn answer(tools: &dyn Tools, name: &str, version: Option<&str>,
     })
 }
 
-async fn run(
-    tools: &dyn Tools,
-    name: &str,
-    method: &str,
-    params: &Value,
-) -> Result<Value, (i32, String)> {
+async fn run(tools: &dyn Tools, name: &str, method: &str, params: &Value) -> Result<Value, (i32, String)> {
     match method {
         "initialize" => {
             let wanted = params.get("protocolVersion").and_then(Value::as_str);
@@ -79,9 +76,7 @@ async fn run(
         }
         "ping" => Ok(json!({})),
         "tools/list" => {
-            let list = |Tool { name, description, input_schema }| {
-                json!({ "name": name, "description": description, "inputSchema": input_schema })
-            };
+            let list = |Tool { name, description, input_schema }| json!({ "name": name, "description": description, "inputSchema": input_schema });
             Ok(json!({ "tools": tools.list().await.into_iter().map(list).collect::<Vec<_>>() }))
         }
         "tools/call" => {
@@ -156,7 +151,8 @@ mod tests {
         assert_eq!((&said["id"], &said["result"]["tools"][0]["name"]), (&json!("a"), &json!("echo")));
         for arguments in [json!({ "x": 1 }), json!("text"), json!(null)] {
             let params = json!({ "name": "echo", "arguments": arguments });
-            let said = ask(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })).await;
+            let said =
+                ask(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })).await;
             assert_eq!(said["result"]["content"][0]["text"], arguments.to_string());
             assert_eq!(said["result"]["isError"], false);
         }

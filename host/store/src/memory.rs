@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use talaria_turns::{
-    Begin, ContextId, Delegation, Entry, Event, Extent, GivenUp, Logged, Message, Once, Onto, Page, Place, Principal,
-    PushConfig, PushConfigId, Query, Recall, Recollection, State, StateKey, Store, StoreError,
+    Begin, ContextId, Delegation, Entry, Event, Extent, GivenUp, Logged, Message, Once, Onto, Page, Place,
+    Principal, PushConfig, PushConfigId, Query, Recall, Recollection, State, StateKey, Store, StoreError,
     StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 

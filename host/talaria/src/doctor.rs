@@ -83,6 +83,7 @@ fn gateway<'a>(config: &'a Config, env: &'a dyn Fn(&str) -> Option<String>) -> S
         supervised: config.gateway.as_ref(),
         callback: callback
             .map(|callback| Callback { listen: callback.listen, url: callback.reply_url(callback.listen) }),
+        tools: config.tools.as_ref().map(|tools| format!("http://{}{}", tools.listen, talaria_mcp::PATH)),
         model: workspace.and_then(|workspace| workspace.assembly.current().workspace.model.clone()),
     }
 }

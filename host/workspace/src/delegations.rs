@@ -212,7 +212,11 @@ impl Delegations {
             let wake = match (untold, open) {
                 (0, 0) => None,
                 (0, _) => Some(look_at),
-                _ => Some((Instant::now() + TELLING).min(if open > 0 { look_at } else { Instant::now() + TELLING })),
+                _ => Some((Instant::now() + TELLING).min(if open > 0 {
+                    look_at
+                } else {
+                    Instant::now() + TELLING
+                })),
             };
             let sleep = async {
                 match wake {
@@ -248,8 +252,12 @@ impl Delegations {
             }
             // The platform will say the same the next time.
             Err(error @ CallError::Rejected { status: 400 | 403 | 404 | 405 | 409..=418 | 422, .. }) => {
-                self.end(&delegation.id, DelegationState::Failed, &format!("the platform refused it: {error}"))
-                    .await;
+                self.end(
+                    &delegation.id,
+                    DelegationState::Failed,
+                    &format!("the platform refused it: {error}"),
+                )
+                .await;
             }
             Err(error) => warn!(id = %delegation.id, %error, "delegation not sent; will retry"),
         }

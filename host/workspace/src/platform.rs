@@ -132,7 +132,8 @@ impl Platform {
             headers.push(("content-type".into(), media_type.to_owned()));
         }
         let request_body = REQUEST_BYTES;
-        let bounds = Bounds { timeout: within, request_body, response_body: ANSWER_BYTES, ..Bounds::default() };
+        let bounds =
+            Bounds { timeout: within, request_body, response_body: ANSWER_BYTES, ..Bounds::default() };
         // A registration answers with the token, so responses are not masked.
         let mut client =
             self.egress.load().origin_client("workspace", &self.origin).with_bounds(bounds).unmasked();

@@ -64,6 +64,7 @@ fn config(home: &Path, wait: Duration) -> Config {
             model: None,
             provider: None,
             plugin: None,
+            tools: None,
         },
         wait,
     }

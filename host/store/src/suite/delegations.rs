@@ -53,11 +53,8 @@ pub(crate) async fn a_delegation_is_replaced_as_a_whole_and_deleted(store: Arc<d
     for id in ["one", "two"] {
         store.put_delegation(&delegation(id)).await.unwrap();
     }
-    let ended = Delegation {
-        state: DelegationState::Completed,
-        result: Some("found".into()),
-        ..delegation("one")
-    };
+    let ended =
+        Delegation { state: DelegationState::Completed, result: Some("found".into()), ..delegation("one") };
     store.put_delegation(&ended).await.unwrap();
     assert_eq!(store.delegations().await.unwrap(), [ended, delegation("two")], "its place stays");
     store.delete_delegations(&["one".into(), "nobody's".into()]).await.unwrap();

@@ -11,7 +11,7 @@ use talaria_executors::{Executors, Services};
 use talaria_mailbox::{Listener, Mailbox};
 use talaria_redact::{Redactor, ReplyRedactor};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
-use talaria_turns::{CallbackStore, Callbacks, Store};
+use talaria_turns::{CallbackStore, Callbacks, DelegationStore, Store};
 use tokio::net::TcpListener;
 
 use crate::config::{Callback, Config, StoreUrl};
@@ -20,6 +20,7 @@ use crate::{output, workspace};
 /// The store, and what reads it.
 pub(super) struct Opened {
     pub(super) store: Arc<dyn Store>,
+    pub(super) delegations: Arc<dyn DelegationStore>,
     pub(super) workspace: Option<workspace::WorkspaceService>,
     pub(super) callbacks: Option<CallbackServer>,
 }
@@ -36,9 +37,11 @@ pub(super) struct CallbackServer {
 impl Opened {
     /// Opens the store, the workspace and the mailbox.
     pub(super) async fn open(config: &Config, callbacks: Option<TcpListener>) -> anyhow::Result<Self> {
-        let (store, stored): (Arc<dyn Store>, Arc<dyn CallbackStore>) = match &config.store {
-            StoreUrl::Memory => both(Arc::new(Memory::new(usize::try_from(config.limits.tasks.get())?))),
-            StoreUrl::Sqlite(path) => both(Arc::new(
+        let Stores { store, callbacks: stored, delegations } = match &config.store {
+            StoreUrl::Memory => {
+                Stores::of(Arc::new(Memory::new(usize::try_from(config.limits.tasks.get())?)))
+            }
+            StoreUrl::Sqlite(path) => Stores::of(Arc::new(
                 Sqlite::open(path, &SqliteConfig::default())
                     .with_context(|| format!("cannot open the store {}", path.display()))?,
             )),
@@ -53,7 +56,7 @@ impl Opened {
             }
             _ => None,
         };
-        Ok(Self { store, workspace, callbacks })
+        Ok(Self { store, delegations, workspace, callbacks })
     }
 
     /// Loads and probes the executors; an error if the default executor cannot take turns.
@@ -89,7 +92,15 @@ impl CallbackServer {
     }
 }
 
-/// One store, as the two traits that it implements.
-fn both<S: Store + CallbackStore>(store: Arc<S>) -> (Arc<dyn Store>, Arc<dyn CallbackStore>) {
-    (Arc::clone(&store) as _, store)
+/// One store, as the traits that it implements.
+struct Stores {
+    store: Arc<dyn Store>,
+    callbacks: Arc<dyn CallbackStore>,
+    delegations: Arc<dyn DelegationStore>,
+}
+
+impl Stores {
+    fn of<S: Store + CallbackStore + DelegationStore>(store: Arc<S>) -> Self {
+        Self { store: Arc::clone(&store) as _, callbacks: Arc::clone(&store) as _, delegations: store }
+    }
 }

@@ -9,6 +9,7 @@
 
 mod a2a;
 mod callback;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,6 +28,7 @@ use talaria_config::{Period, SecretRef, count};
 
 pub(crate) use a2a::{A2a, Auth, Card, Extension, Signing, Skill};
 pub(crate) use callback::{Callback, PlainCallback};
+pub(crate) use tools::Tools;
 
 /// The whole file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -60,6 +62,8 @@ pub(crate) struct File {
     pub(crate) limits: Limits,
     /// What is redacted before callers read it.
     pub(crate) redact: Redact,
+    /// The tools of the agent, over MCP: its team, people, memory. Served in a workspace only. See `docs/workspace.md`.
+    pub(crate) tools: Option<Tools>,
     /// The gateway that the host starts and supervises, as the image of a workspace needs it. Without this section, no gateway
     /// is started.
     pub(crate) gateway: Option<talaria_hermes::gateway::Section>,

@@ -65,6 +65,10 @@ impl Loader<'_> {
         let callback = self.callback(file.callback, bridge, wants_callbacks, &executors.folder)?;
         executors.takes_callbacks = callback.is_some();
         let workspace = Workspace::read(&self.env, &mut self.warnings)?;
+        let tools = self.tools(file.tools, workspace.as_ref(), &store)?;
+        if let Some(workspace) = &workspace {
+            workspace.assembly.set_tools(tools.is_some());
+        }
         let a2a = self.a2a(file.a2a, workspace.as_ref(), overrides)?;
         let gateway = match (gateway, &file.gateway) {
             (Some(prepared), Some(section)) => {
@@ -82,6 +86,7 @@ impl Loader<'_> {
             a2a,
             workspace,
             gateway,
+            tools,
             admin,
             callback,
             store,

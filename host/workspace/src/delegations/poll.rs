@@ -65,7 +65,9 @@ impl Delegations {
         for one in open.iter().filter(|one| one.until <= now) {
             let minutes = (one.until.millis().saturating_sub(one.created.millis())) / 60_000;
             let text = match one.state {
-                DelegationState::Sending => "the platform could not be reached in time; the task was not sent".to_owned(),
+                DelegationState::Sending => {
+                    "the platform could not be reached in time; the task was not sent".to_owned()
+                }
                 _ => format!("there was no answer within {minutes} min; the peer may still be working on it"),
             };
             self.end(&one.id, DelegationState::Failed, &text).await;
@@ -119,13 +121,9 @@ fn of_log(row: &Value) -> Option<(String, End)> {
 /// The end of a delegation in a row of the list, which has only the beginning of the answer.
 fn of_list(row: &Value) -> Option<(String, End)> {
     let preview = text(row, "response_preview");
-    let note = if preview.len() >= PREVIEW { "\n[the platform gave only the beginning of this answer]" } else { "" };
-    end(
-        text(row, "delegation_id"),
-        text(row, "status"),
-        &format!("{preview}{note}"),
-        text(row, "error"),
-    )
+    let note =
+        if preview.len() >= PREVIEW { "\n[the platform gave only the beginning of this answer]" } else { "" };
+    end(text(row, "delegation_id"), text(row, "status"), &format!("{preview}{note}"), text(row, "error"))
 }
 
 fn end(id: &str, status: &str, text: &str, error: &str) -> Option<(String, End)> {
@@ -140,7 +138,10 @@ fn end(id: &str, status: &str, text: &str, error: &str) -> Option<(String, End)>
         "completed" => End { state: DelegationState::Completed, text: text.to_owned() },
         "failed" => {
             let why = [error, text].into_iter().find(|text| !text.trim().is_empty());
-            End { state: DelegationState::Failed, text: why.unwrap_or("the platform gives no reason").to_owned() }
+            End {
+                state: DelegationState::Failed,
+                text: why.unwrap_or("the platform gives no reason").to_owned(),
+            }
         }
         _ => return None,
     };
@@ -194,7 +195,8 @@ mod tests {
         }
         let failed = json!({ "method": "delegate_result", "status": "failed", "response_body": body.to_string(), "error_detail": "gone" });
         assert_eq!(of_log(&failed).unwrap().1, End { state: DelegationState::Failed, text: "gone".into() });
-        let cut = json!({ "delegation_id": "d", "status": "completed", "response_preview": "y".repeat(PREVIEW) });
+        let cut =
+            json!({ "delegation_id": "d", "status": "completed", "response_preview": "y".repeat(PREVIEW) });
         assert!(of_list(&cut).unwrap().1.text.ends_with("only the beginning of this answer]"));
     }
 }

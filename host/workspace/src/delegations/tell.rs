@@ -128,7 +128,10 @@ impl Delegations {
                 }
             }
             fresh.retain(|context, results| {
-                let ages = results.iter().filter_map(|one| one.ended).map(|at| now.millis().saturating_sub(at.millis()));
+                let ages = results
+                    .iter()
+                    .filter_map(|one| one.ended)
+                    .map(|at| now.millis().saturating_sub(at.millis()));
                 let (youngest, oldest) = ages.fold((u64::MAX, 0), |(y, o), age| (y.min(age), o.max(age)));
                 let is_running = match context {
                     Some(context) => state.running.values().any(|running| running.as_str() == &**context),

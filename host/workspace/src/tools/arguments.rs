@@ -66,9 +66,7 @@ impl Arguments {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(&[]),
             Some(Value::Array(items)) if items.len() <= most => Ok(items),
-            Some(_) => {
-                Err(Refusal::new(format!("`{name}` is not a list of at most {most} items"), CORRECT))
-            }
+            Some(_) => Err(Refusal::new(format!("`{name}` is not a list of at most {most} items"), CORRECT)),
         }
     }
 }
@@ -98,7 +96,10 @@ mod tests {
             "number": 20.0, "digits": " 7 ", "list": ["a"], "text": " a ", "long": "x".repeat(10 << 20), "empty": " ",
         }))
         .unwrap();
-        assert_eq!((arguments.number("number", 60), arguments.number("digits", 60)), (Ok(Some(20)), Ok(Some(7))));
+        assert_eq!(
+            (arguments.number("number", 60), arguments.number("digits", 60)),
+            (Ok(Some(20)), Ok(Some(7)))
+        );
         assert_eq!((arguments.text("text", 9), arguments.text("none", 9)), (Ok(Some("a")), Ok(None)));
         assert_eq!(arguments.word("text", &["B", "A"]), Ok(Some("A")));
         for refused in [

@@ -73,7 +73,9 @@ impl Name {
     /// The action that it needs.
     pub(super) fn action(self) -> Action {
         match self {
-            Delegate | DelegateAsync | CheckTask | CancelDelegation | RouteToTeam | Broadcast => Action::Delegate,
+            Delegate | DelegateAsync | CheckTask | CancelDelegation | RouteToTeam | Broadcast => {
+                Action::Delegate
+            }
             SendMessage | CreateApproval | CreateRequest => Action::Approve,
             CommitMemory => Action::MemoryWrite,
             RecallMemory => Action::MemoryRead,
@@ -92,16 +94,29 @@ impl Name {
     fn describe(self) -> (&'static str, Value) {
         let text = |about: &str| json!({ "type": "string", "description": about });
         let peer = || text("The id of the peer, or its name if no other peer has it (see list_peers).");
-        let task = || text("What the peer is to do. It knows nothing of this conversation: say everything that it needs.");
+        let task = || {
+            text(
+                "What the peer is to do. It knows nothing of this conversation: say everything that it needs.",
+            )
+        };
         let wait = json!({ "type": "integer", "minimum": 0, "maximum": 60, "description": "Seconds to wait for the answer; 20 by default." });
         let scope = || json!({ "type": "string", "enum": ["LOCAL", "TEAM", "GLOBAL"] });
         let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
         match self {
-            ListPeers => ("Lists the workspaces that you can delegate to: name, id, status, skills.", object(json!({}), &[])),
-            WorkspaceInfo => ("Tells who you are on the platform: id, name, role, tier, status, parent.", object(json!({}), &[])),
+            ListPeers => (
+                "Lists the workspaces that you can delegate to: name, id, status, skills.",
+                object(json!({}), &[]),
+            ),
+            WorkspaceInfo => (
+                "Tells who you are on the platform: id, name, role, tier, status, parent.",
+                object(json!({}), &[]),
+            ),
             Delegate => (
                 "Gives a task to a peer and waits a short time for the answer. If there is none yet, you get a delegation_id; the answer comes later as a message, or ask with check_task_status.",
-                object(json!({ "workspace_id": peer(), "task": task(), "wait_seconds": wait }), &["workspace_id", "task"]),
+                object(
+                    json!({ "workspace_id": peer(), "task": task(), "wait_seconds": wait }),
+                    &["workspace_id", "task"],
+                ),
             ),
             DelegateAsync => (
                 "Gives a task to a peer and returns at once with a delegation_id. The answer comes later as a message, or ask with check_task_status.",
@@ -138,7 +153,10 @@ impl Name {
             ),
             CreateApproval => (
                 "Asks a person to approve an action before you do it. Returns at once; the decision comes later as a message.",
-                object(json!({ "action": text("What you want to do."), "reason": text("Why.") }), &["action"]),
+                object(
+                    json!({ "action": text("What you want to do."), "reason": text("Why.") }),
+                    &["action"],
+                ),
             ),
             CreateRequest => (
                 "Asks a person to do or to approve something. Returns at once; the answer comes later as a message.",
@@ -209,7 +227,8 @@ mod tests {
             assert_eq!(tool.input_schema["type"], "object", "{}", tool.name);
             assert!(tool.description.ends_with('.'), "{}", tool.name);
         }
-        let few: Vec<_> = tools(Offer { team: false, broadcast: false }).iter().map(|tool| tool.name).collect();
+        let few: Vec<_> =
+            tools(Offer { team: false, broadcast: false }).iter().map(|tool| tool.name).collect();
         assert!(!few.contains(&"route_task_to_team") && !few.contains(&"broadcast_message"));
         assert_eq!(few.len(), NAMES.len() - 2);
         assert_eq!(Name::find("run_code"), None);

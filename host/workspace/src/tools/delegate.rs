@@ -37,7 +37,12 @@ impl TeamTools {
         self.delegate_to(&peer, task, Duration::from_secs(wait)).await
     }
 
-    pub(super) async fn delegate_to(&self, peer: &Peer, task: &str, wait: Duration) -> Result<String, Refusal> {
+    pub(super) async fn delegate_to(
+        &self,
+        peer: &Peer,
+        task: &str,
+        wait: Duration,
+    ) -> Result<String, Refusal> {
         let target = (peer.id.as_str(), peer.name.as_str());
         let made = self.delegations.delegate(target, &outgoing(task), wait).await;
         let delegation = made.map_err(|error| match error {
@@ -45,13 +50,16 @@ impl TeamTools {
                 error.to_string(),
                 "wait for answers, or give some up with cancel_delegation (check_task_status lists them)",
             ),
-            BeginError::Store(_) => Refusal::failure(error.to_string(), "try again in a minute; nothing was sent"),
+            BeginError::Store(_) => {
+                Refusal::failure(error.to_string(), "try again in a minute; nothing was sent")
+            }
         })?;
         Ok(show(&delegation, 0))
     }
 
     pub(super) async fn check_task(&self, arguments: &Arguments) -> Result<String, Refusal> {
-        let offset = usize::try_from(arguments.number("offset", 1 << 30)?.unwrap_or_default()).unwrap_or(usize::MAX);
+        let offset =
+            usize::try_from(arguments.number("offset", 1 << 30)?.unwrap_or_default()).unwrap_or(usize::MAX);
         let id = match arguments.text("task_id", 200)? {
             Some(id) => Some(id),
             None => arguments.text("delegation_id", 200)?,
@@ -70,7 +78,9 @@ impl TeamTools {
         let id = arguments.required("task_id", 200)?;
         let Some(before) = self.delegations.withdraw(id).await else { return Err(unknown(id)) };
         let note = match before.state.is_open() {
-            true => "its answer is no longer awaited; the platform cannot stop the peer, which may still do the task",
+            true => {
+                "its answer is no longer awaited; the platform cannot stop the peer, which may still do the task"
+            }
             false => "it had ended already",
         };
         Ok(json!({ "delegation_id": id, "status": "canceled", "note": note }).to_string())

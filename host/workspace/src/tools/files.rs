@@ -116,9 +116,20 @@ mod tests {
         let read = |path: PathBuf| read(&folders, &[path]);
         let sent = read(inside.join("report.txt")).unwrap();
         assert_eq!((sent[0].name.as_str(), sent[0].bytes.as_slice()), ("report.txt", &b"text"[..]));
-        assert_eq!(read(inside.join("good")).unwrap()[0].name, "report.txt", "a link within the folder is fine");
+        assert_eq!(
+            read(inside.join("good")).unwrap()[0].name,
+            "report.txt",
+            "a link within the folder is fine"
+        );
         for path in [
-            "in/link", "in/folder/secret", "in/hard", "in/pipe", "in", "out/secret", "in/../out/secret", "in/missing",
+            "in/link",
+            "in/folder/secret",
+            "in/hard",
+            "in/pipe",
+            "in",
+            "out/secret",
+            "in/../out/secret",
+            "in/missing",
         ] {
             let refused = read(root.path().join(path)).unwrap_err();
             assert!(!refused.reason.contains("token"), "{refused:?}");

@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(found("", ""), [0, 1, 2]);
         assert_eq!(found("DEPLOY friday", ""), [2, 1]);
         assert_eq!(found("deploy", "TEAM"), [1]);
-        assert_eq!(found("stemmed by the platform", "LOCAL"), [2, 0], "`the` is a word too");
+        assert_eq!(found("people fish", "LOCAL"), [0, 2]);
         assert_eq!(found("zebra", ""), [0, 1, 2], "the platform may know better");
     }
 }

@@ -59,7 +59,9 @@ impl TeamTools {
         let Some(preferred) = arguments.text("preferred_member_id", 200)? else {
             let members: Vec<_> = children.iter().map(show).collect();
             let message = "choose the member that fits the task, and call again with preferred_member_id";
-            return Ok(json!({ "action": "choose_member", "message": message, "members": members }).to_string());
+            return Ok(
+                json!({ "action": "choose_member", "message": message, "members": members }).to_string()
+            );
         };
         let member = choose(&children, preferred)?;
         self.delegate_to(&member, task, std::time::Duration::ZERO).await
@@ -68,7 +70,10 @@ impl TeamTools {
     /// The peer of this id or name.
     pub(super) async fn peer(&self, wanted: &str) -> Result<Peer, Refusal> {
         if wanted == self.assembly.places().id {
-            return Err(Refusal::new("that is this workspace itself", "do the task yourself, or choose a peer"));
+            return Err(Refusal::new(
+                "that is this workspace itself",
+                "do the task yourself, or choose a peer",
+            ));
         }
         let known = self.assembly.platform_context().load().peers.clone();
         if let Some(peer) = known.iter().find(|peer| peer.id == wanted) {
@@ -102,10 +107,14 @@ fn choose(peers: &[Peer], wanted: &str) -> Result<Peer, Refusal> {
     let mut named = peers.iter().filter(|peer| peer.name.to_lowercase() == wanted.to_lowercase());
     match (named.next(), named.next()) {
         (Some(peer), None) => Ok(peer.clone()),
-        (Some(_), Some(_)) => {
-            Err(Refusal::new(format!("several peers are called {:?}", untrusted::line(wanted, 80)), SEE_PEERS))
-        }
-        _ => Err(Refusal::new(format!("{:?} is not a peer of this workspace", untrusted::line(wanted, 80)), SEE_PEERS)),
+        (Some(_), Some(_)) => Err(Refusal::new(
+            format!("several peers are called {:?}", untrusted::line(wanted, 80)),
+            SEE_PEERS,
+        )),
+        _ => Err(Refusal::new(
+            format!("{:?} is not a peer of this workspace", untrusted::line(wanted, 80)),
+            SEE_PEERS,
+        )),
     }
 }
 

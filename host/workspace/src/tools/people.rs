@@ -26,7 +26,8 @@ const HISTORY: (usize, usize) = (64 << 10, 4 << 10);
 /// Requests in a list.
 const LISTED: usize = 50;
 
-const LATER: &str = "go on with other work; the decision comes as a message, or ask with check_requests later";
+const LATER: &str =
+    "go on with other work; the decision comes as a message, or ask with check_requests later";
 
 impl TeamTools {
     pub(super) async fn send_message(&self, arguments: &Arguments) -> Result<String, Refusal> {
@@ -46,19 +47,26 @@ impl TeamTools {
     async fn upload(&self, paths: Vec<PathBuf>) -> Result<Value, Refusal> {
         let folders = self.config.files.clone();
         let read = tokio::task::spawn_blocking(move || files::read(&folders, &paths)).await;
-        let read = read.map_err(|_| Refusal::failure("the files cannot be read", "send the message without them"))??;
+        let read =
+            read.map_err(|_| Refusal::failure("the files cannot be read", "send the message without them"))??;
         let count = read.len();
         let boundary = format!("talaria-{}", uuid::Uuid::new_v4().simple());
         let media_type = format!("multipart/form-data; boundary={boundary}");
         let body = multipart(&boundary, read);
-        let answer = self.platform.post_as(&self.path("chat/uploads"), &media_type, body.into(), UPLOAD).await?;
+        let answer =
+            self.platform.post_as(&self.path("chat/uploads"), &media_type, body.into(), UPLOAD).await?;
         let uploaded = answer.get("files").and_then(Value::as_array).filter(|files| files.len() == count);
         let uploaded = uploaded.ok_or_else(|| {
-            Refusal::failure("the platform did not take all files; nothing was sent", "send the message without them")
+            Refusal::failure(
+                "the platform did not take all files; nothing was sent",
+                "send the message without them",
+            )
         })?;
         let shown = |file: &Value| {
             let known = ["uri", "name", "mimeType", "size"];
-            Value::Object(known.into_iter().filter_map(|key| Some((key.to_owned(), file.get(key)?.clone()))).collect())
+            Value::Object(
+                known.into_iter().filter_map(|key| Some((key.to_owned(), file.get(key)?.clone()))).collect(),
+            )
         };
         Ok(uploaded.iter().map(shown).collect())
     }
@@ -77,7 +85,13 @@ impl TeamTools {
         self.request(kind, title, detail, arguments.number("priority", 10)?).await
     }
 
-    async fn request(&self, kind: &str, title: &str, detail: &str, priority: Option<u64>) -> Result<String, Refusal> {
+    async fn request(
+        &self,
+        kind: &str,
+        title: &str,
+        detail: &str,
+        priority: Option<u64>,
+    ) -> Result<String, Refusal> {
         let (title, detail) = (outgoing(title), outgoing(detail));
         let mut body = json!({
             "kind": kind, "recipient_type": "user", "recipient_id": "", "title": title, "detail": detail,
@@ -138,7 +152,8 @@ impl TeamTools {
         for row in rows {
             let own = text(row, "source_id") == self.assembly.places().id;
             let author = if own { "you".to_owned() } else { untrusted::line(&peer.name, 80) };
-            let line = format!("[{}] {author}: {}\n", untrusted::line(text(row, "created_at"), 40), content(row));
+            let line =
+                format!("[{}] {author}: {}\n", untrusted::line(text(row, "created_at"), 40), content(row));
             match lines.len() + line.len() <= HISTORY.0 {
                 true => lines.push_str(&line),
                 false => left_out += 1,
@@ -155,7 +170,8 @@ impl TeamTools {
 
     pub(super) async fn broadcast(&self, arguments: &Arguments) -> Result<String, Refusal> {
         let message = outgoing(arguments.required("message", 4096)?);
-        let answer = self.platform.post(&self.path("broadcast"), &json!({ "message": message }), WITHIN).await?;
+        let answer =
+            self.platform.post(&self.path("broadcast"), &json!({ "message": message }), WITHIN).await?;
         let delivered = answer.get("delivered").and_then(Value::as_u64).unwrap_or_default();
         Ok(json!({ "status": "sent", "delivered": delivered }).to_string())
     }

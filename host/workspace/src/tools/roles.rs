@@ -82,7 +82,9 @@ mod tests {
         let role = |role: &str| json!({ "rbac": { "roles": [role] } });
         use Action::*;
         for action in [Delegate, Approve, MemoryRead, MemoryWrite] {
-            assert!(may(json!({}), action) && may(json!({ "rbac": {} }), action) && may(role("admin"), action));
+            assert!(
+                may(json!({}), action) && may(json!({ "rbac": {} }), action) && may(role("admin"), action)
+            );
             assert_eq!(may(role("read-only"), action), action == MemoryRead);
             assert_eq!(may(role("no-delegation"), action), action != Delegate);
             assert!(!may(role("stranger"), action) && !may(json!({ "rbac": { "roles": 7 } }), action));
