@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-use crate::platform::{CallError, Platform};
+use crate::platform::Platform;
 
 /// Delegations that were told and stay readable.
 const KEPT: usize = 64;
@@ -228,38 +228,6 @@ impl Delegations {
                 () = sleep => {}
                 _ = changed.changed() => {}
             }
-        }
-    }
-
-    /// Sends a delegation to the platform.
-    async fn send(&self, delegation: &Delegation) {
-        const WITHIN: Duration = Duration::from_secs(10);
-        let body = serde_json::json!({
-            "target_id": delegation.target, "task": delegation.task, "idempotency_key": delegation.id,
-        });
-        let path = format!("/workspaces/{}/delegate", self.workspace);
-        match self.platform.post(&path, &body, WITHIN).await {
-            Ok(answer) => {
-                let Some(remote) = answer.get("delegation_id").and_then(serde_json::Value::as_str) else {
-                    return warn!(id = %delegation.id, "the platform's answer to a delegation names no delegation_id; will retry");
-                };
-                self.change(&delegation.id, |one| {
-                    if one.state == DelegationState::Sending {
-                        (one.state, one.remote) = (DelegationState::Working, Some(remote.into()));
-                    }
-                })
-                .await;
-            }
-            // The platform will say the same the next time.
-            Err(error @ CallError::Rejected { status: 400 | 403 | 404 | 405 | 409..=418 | 422, .. }) => {
-                self.end(
-                    &delegation.id,
-                    DelegationState::Failed,
-                    &format!("the platform refused it: {error}"),
-                )
-                .await;
-            }
-            Err(error) => warn!(id = %delegation.id, %error, "delegation not sent; will retry"),
         }
     }
 

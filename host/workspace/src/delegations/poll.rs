@@ -1,4 +1,4 @@
-//! Looks for the answers to open delegations.
+//! Sends delegations, and looks for their answers.
 //!
 //! The platform's list of delegations cuts answers at 300 bytes, so answers are read from its activity log. The log is read
 //! from the time of the oldest open delegation on, without a cursor: the platform rewrites rows after it has shown them, and
@@ -11,13 +11,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use talaria_turns::{Delegation, DelegationState, Timestamp};
 use tracing::warn;
 
 use super::Delegations;
+use crate::platform::CallError;
 
-/// The time that a look may take.
+/// The time that a call may take.
 const WITHIN: Duration = Duration::from_secs(10);
 
 /// Seconds before the oldest open delegation from which the log is read, since clocks differ.
@@ -71,6 +72,37 @@ impl Delegations {
                 _ => format!("there was no answer within {minutes} min; the peer may still be working on it"),
             };
             self.end(&one.id, DelegationState::Failed, &text).await;
+        }
+    }
+
+    /// Sends a delegation to the platform.
+    pub(super) async fn send(&self, delegation: &Delegation) {
+        let body = json!({
+            "target_id": delegation.target, "task": delegation.task, "idempotency_key": delegation.id,
+        });
+        let path = format!("/workspaces/{}/delegate", self.workspace);
+        match self.platform.post(&path, &body, WITHIN).await {
+            Ok(answer) => {
+                let Some(remote) = answer.get("delegation_id").and_then(Value::as_str) else {
+                    return warn!(id = %delegation.id, "the platform's answer to a delegation names no delegation_id; will retry");
+                };
+                self.change(&delegation.id, |one| {
+                    if one.state == DelegationState::Sending {
+                        (one.state, one.remote) = (DelegationState::Working, Some(remote.into()));
+                    }
+                })
+                .await;
+            }
+            // The platform will say the same the next time.
+            Err(error @ CallError::Rejected { status: 400 | 403 | 404 | 405 | 409..=418 | 422, .. }) => {
+                self.end(
+                    &delegation.id,
+                    DelegationState::Failed,
+                    &format!("the platform refused it: {error}"),
+                )
+                .await;
+            }
+            Err(error) => warn!(id = %delegation.id, %error, "delegation not sent; will retry"),
         }
     }
 
@@ -164,8 +196,6 @@ fn text<'v>(value: &'v Value, name: &str) -> &'v str {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use talaria_fakes::{FakePlatform, Mood, soon};
 use talaria_store::Memory;
+use talaria_turns::{Delegation, DelegationStore as _, Message, Part, Principal, TaskId, Turn, TurnEnd};
 
 use crate::kit::{Agent, platform};
 
@@ -109,12 +110,7 @@ async fn a_host_that_is_killed_sends_a_delegation_again_and_tells_its_answer_onc
     let sent = platform.messages(1).await;
     assert!(sent[0].to_string().contains("found"));
     let id = said["delegation_id"].as_str().unwrap();
-    soon("the result counts as told", async {
-        while talaria_turns::DelegationStore::delegations(store.as_ref()).await.unwrap()[0].told.is_none() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    stored(&store, "the result is told", |one| one.told.is_some()).await;
     drop(agent);
     let agent = Agent::start(&platform, store, "", LONG).await;
     assert_eq!(status(&agent, id).await["status"], "completed");
@@ -181,4 +177,68 @@ async fn open_delegations_are_few_and_can_be_given_up() {
     platform.answer_delegation(2, "somebody waits for it");
     let sent = platform.messages(1).await;
     assert!(sent[0].to_string().contains("somebody") && !sent[0].to_string().contains("nobody"));
+}
+
+fn turn(message: &str) -> Turn {
+    let message = Message { id: message.parse().unwrap(), ..Message::agent(vec![Part::text("hello")]) };
+    Turn {
+        task: TaskId::fresh(),
+        context: "the-conversation".parse().unwrap(),
+        message: Arc::new(message),
+        history: Arc::from([]),
+        principal: Principal::anyone(),
+        streaming: false,
+        async_delivery: false,
+        metadata: None,
+        checkpoint: None,
+    }
+}
+
+/// Waits until the only delegation in a store is as the test wants it.
+async fn stored(store: &Memory, what: &str, is: impl Fn(&Delegation) -> bool) -> Delegation {
+    soon(what, async {
+        loop {
+            let all = store.delegations().await.unwrap();
+            if let Some(found) = all.into_iter().find(|one| is(one)) {
+                return found;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_late_result_goes_to_the_conversation_that_delegated_after_its_turn() {
+    let platform = platform().await;
+    let store = Arc::new(Memory::new(100));
+    let agent = Agent::start(&platform, Arc::clone(&store), "", LONG).await;
+    let (observer, turn) = (agent.tools.turn_observer(), turn("m-1"));
+    observer.began("it", &turn);
+    agent.ask("delegate_task_async", json!({ "workspace_id": "peer-1", "task": "x" })).await;
+    platform.answer_delegation(1, "found");
+    stored(&store, "the answer", |one| one.ended.is_some()).await;
+    assert!(platform.sent().is_empty(), "the turn can still ask for it");
+    observer.ended("it", &turn, TurnEnd::Dropped, LONG);
+    let sent = platform.messages(1).await;
+    assert_eq!(sent[0]["params"]["message"]["contextId"], "the-conversation");
+}
+
+#[tokio::test]
+async fn a_result_counts_as_told_once_its_message_has_become_a_turn() {
+    let platform = platform().await;
+    let store = Arc::new(Memory::new(100));
+    let agent = Agent::start(&platform, Arc::clone(&store), "", LONG).await;
+    agent.ask("delegate_task_async", json!({ "workspace_id": "peer-1", "task": "x" })).await;
+    // The proxy answers when the turn is over, which takes long.
+    platform.be_at("/a2a", Mood::Hangs);
+    platform.answer_delegation(1, "found");
+    let message = stored(&store, "a message", |one| one.message.is_some()).await.message.unwrap();
+    agent.tools.turn_observer().began("it", &turn(&message));
+    stored(&store, "the result is told", |one| one.told.is_some()).await;
+    drop(agent);
+    platform.be_at("/a2a", Mood::Well);
+    let agent = Agent::start(&platform, store, "", LONG).await;
+    agent.ask("check_task_status", json!({})).await;
+    assert!(platform.sent().is_empty(), "it is not told again");
 }

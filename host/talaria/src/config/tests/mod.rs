@@ -6,6 +6,7 @@ mod executors;
 mod mistakes;
 mod precedence;
 mod reference;
+mod tools;
 
 use std::collections::HashMap;
 use std::path::Path;
