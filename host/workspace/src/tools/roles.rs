@@ -49,7 +49,7 @@ impl Action {
             Some(_) => false,
             None => built_in(role).contains(&action),
         };
-        if roles.iter().any(|role| allows(role)) {
+        if roles.iter().any(allows) {
             return Ok(());
         }
         Err(Refusal::new(

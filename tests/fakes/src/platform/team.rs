@@ -67,7 +67,7 @@ impl Team {
             (_, "memories") if is_denied("memory") => refuse(503, "memory plugin is not configured"),
             ("POST", "memories") => {
                 let body = request.json();
-                let scope = body["scope"].clone();
+                let scope = body.get("scope").cloned();
                 self.memories.push(body);
                 let id = format!("mem-{}", self.memories.len());
                 created(&json!({ "id": id, "scope": scope, "namespace": "workspace" }))
@@ -107,14 +107,16 @@ impl Team {
     }
 
     fn delegate(&mut self, workspace: &str, body: &Value) -> Reply {
-        let (Some(target), Some(_)) = (body["target_id"].as_str(), body["task"].as_str()) else {
+        let text = |name: &str| body.get(name).and_then(Value::as_str);
+        let (Some(target), Some(_)) = (text("target_id"), text("task")) else {
             return refuse(400, "invalid delegation request");
         };
         if target == workspace {
             return refuse(400, "self-delegation not permitted");
         }
         let same = |one: &&mut Delegated| {
-            body["idempotency_key"].is_string() && one.body["idempotency_key"] == body["idempotency_key"]
+            body.get("idempotency_key").is_some()
+                && one.body.get("idempotency_key") == body.get("idempotency_key")
         };
         if let Some(known) = self.delegated.iter_mut().find(same) {
             known.posts += 1;
@@ -162,16 +164,18 @@ fn logged(one: &Delegated) -> Vec<Value> {
 
 /// The rows of a delegation in the list.
 fn listed(one: &Delegated) -> Vec<Value> {
-    let row = |status: &str| json!({ "id": one.id, "type": "delegation", "direction": "sent", "target_id": one.body["target_id"], "status": status, "delegation_id": one.id });
-    let mut end = row(one.status);
+    let row = |status: &str| json!({ "id": one.id, "type": "delegation", "direction": "sent", "target_id": one.body.get("target_id"), "status": status, "delegation_id": one.id });
     let preview: String = one.text.chars().take(300).collect();
-    end["response_preview"] = json!(preview);
-    end["error"] = json!(one.error);
+    let mut end = row(one.status);
+    if let Some(end) = end.as_object_mut() {
+        end.insert("response_preview".into(), json!(preview));
+        end.insert("error".into(), json!(one.error));
+    }
     vec![end, row("pending")]
 }
 
 fn pending(body: &Value) -> Value {
-    json!({ "id": "req-1", "title": body["title"], "action": body["action"], "status": "pending" })
+    json!({ "id": "req-1", "title": body.get("title"), "action": body.get("action"), "status": "pending" })
 }
 
 fn created(body: &Value) -> Reply {
