@@ -94,6 +94,8 @@ pub enum ToolEnd {
     Refused,
     /// What the tool needs failed.
     Failed,
+    /// The agent disconnected before the end.
+    Abandoned,
 }
 
 /// Why a request was answered with 429.
@@ -351,6 +353,7 @@ impl From<ToolEnd> for &'static str {
             ToolEnd::Done => "done",
             ToolEnd::Refused => "refused",
             ToolEnd::Failed => "failed",
+            ToolEnd::Abandoned => "abandoned",
         }
     }
 }

@@ -84,6 +84,8 @@ pub enum CallEnd {
     Refused,
     /// The platform or the store failed.
     Failed,
+    /// The agent disconnected before the end.
+    Abandoned,
 }
 
 /// Counts calls; the name is one of the offered tools.
@@ -98,6 +100,14 @@ pub struct TeamTools {
     observer: CallObserver,
     /// When the present minute began, and the calls in it.
     rate: Mutex<(Instant, u32)>,
+}
+
+/// A call in progress. Its end is logged and counted when it is dropped.
+struct Call<'a> {
+    name: &'static str,
+    began: Instant,
+    end: CallEnd,
+    observer: &'a CallObserver,
 }
 
 // === impl TeamTools ===
@@ -198,20 +208,31 @@ impl Tools for TeamTools {
         if tool == Name::Broadcast && !self.config.broadcast {
             return None;
         }
-        let began = Instant::now();
+        let mut call =
+            Call { name, began: Instant::now(), end: CallEnd::Abandoned, observer: &self.observer };
         let span = info_span!("tool.call", tool = name);
         let result = Box::pin(self.run_tool(tool, arguments)).instrument(span).await;
-        let (end, text) = match result {
-            Ok(text) => (CallEnd::Done, text),
+        let text = match result {
+            Ok(text) => {
+                call.end = CallEnd::Done;
+                text
+            }
             Err(refusal) => {
-                let end = if refusal.is_failure { CallEnd::Failed } else { CallEnd::Refused };
-                (end, refusal.text())
+                call.end = if refusal.is_failure { CallEnd::Failed } else { CallEnd::Refused };
+                refusal.text()
             }
         };
-        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        info!(tool = name, end = ?end, took_ms, "tool called");
-        (self.observer)(name, end);
         Some(Output::text(text))
+    }
+}
+
+// === impl Call ===
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let took_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        info!(tool = self.name, end = ?self.end, took_ms, "tool called");
+        (self.observer)(self.name, self.end);
     }
 }
 

@@ -44,6 +44,7 @@ impl WorkspaceService {
                 CallEnd::Done => ToolEnd::Done,
                 CallEnd::Refused => ToolEnd::Refused,
                 CallEnd::Failed => ToolEnd::Failed,
+                CallEnd::Abandoned => ToolEnd::Abandoned,
             };
             metrics.tool_called(tool, end);
         };

@@ -1,6 +1,7 @@
 //! Delegations: sent once, answered in whole, told once, whatever happens to the host and the platform.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -241,4 +242,18 @@ async fn a_result_counts_as_told_once_its_message_has_become_a_turn() {
     let agent = Agent::start(&platform, store, "", LONG).await;
     agent.ask("check_task_status", json!({})).await;
     assert!(platform.sent().is_empty(), "it is not told again");
+}
+
+#[tokio::test]
+async fn an_abandoned_call_is_counted_and_its_answer_comes_as_a_message() {
+    let platform = platform().await;
+    let agent = Agent::new(&platform).await;
+    let call = agent.call("delegate_task", to("peer-1", "x"));
+    tokio::select! {
+        _ = call => panic!("there is no answer yet"),
+        _ = platform.told_delegation(1) => {}
+    }
+    assert_eq!(agent.refused.load(Ordering::Relaxed), 1);
+    platform.answer_delegation(1, "found");
+    assert!(platform.messages(1).await[0].to_string().contains("found"));
 }
