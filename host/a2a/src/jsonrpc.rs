@@ -269,8 +269,7 @@ mod tests {
     fn read(body: &Value) -> Call {
         let body = body.to_string();
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
-        let (params, mut charge) =
-            (ServiceParams::default(), talaria_budget::Budget::unlimited().nothing());
+        let (params, mut charge) = (ServiceParams::default(), talaria_budget::Budget::unlimited().nothing());
         Call::read(&Capabilities::default(), &headers, &params, body.as_bytes(), &mut charge)
     }
 

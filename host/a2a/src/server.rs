@@ -193,8 +193,7 @@ impl Server {
         let streams = Streams { otherwise: stream, callers: caller_streams };
         let budget = memory::share(turns.budget());
         let hold = limits.hold;
-        let operations =
-            Operations { turns, budget: budget.clone(), reply, hold, streams, anyone_may_list };
+        let operations = Operations { turns, budget: budget.clone(), reply, hold, streams, anyone_may_list };
         let counts = Counts { budget: budget.clone(), ..Counts::default() };
         let streaming = Streaming {
             keep_alive: limits.keep_alive,

@@ -6,6 +6,7 @@
 //! | `prompt`, `skills`, `plugins`, `platform_context` | assemble the prompt and the tools of the next turn, from files and the platform |
 //! | `platform_session`, `heartbeat`, `platform`, `keys`, `activity` | keep the platform informed, whatever else is busy |
 //! | `self_prompt` | sends the prompts that the workspace gives itself |
+//! | `tools`, `delegations` | give the agent tools for its team, for people and for memory |
 //! | `transcript`, `snapshot` | keep recent messages, for readers and for the next start |
 //!
 //! Nothing here runs a turn or serves a request; the binary does that with what this crate makes. Nothing here ends the
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod delegations;
 mod folder;
 mod heartbeat;
 mod keys;
@@ -25,10 +27,12 @@ mod prompt;
 mod self_prompt;
 mod skills;
 mod snapshot;
+mod tools;
 mod transcript;
 
 pub use activity::{Activity, Reading};
 pub use heartbeat::{Host, Status, Timing};
+pub use keys::tools_token;
 pub use manifest::{FILE as MANIFEST, Manifest};
 pub use platform_session::{Keys, PlatformSession};
 pub use prompt::{Assembled, Assembly, Piece, Places};
@@ -36,6 +40,7 @@ pub use self_prompt::SelfPrompts;
 pub use skills::Skill;
 pub use snapshot::Snapshot;
 pub use talaria_config::files::Trouble;
+pub use tools::{CallEnd, CallObserver, SERVER as TOOLS_SERVER, TeamTools, ToolsConfig};
 pub use transcript::{Page, Transcript};
 
 /// Whether a text can be a workspace's id: it stands in paths and headers.

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use talaria_turns::{
     Artifact, Begin, Content, ContextId, EVENTS_BYTES, Event, Logged, Message, Part, Principal, Retention,
-    Role, State,
-    StateKey, Status, Store, StoreError, Task, TaskKey, Timestamp,
+    Role, State, StateKey, Status, Store, StoreError, Task, TaskKey, Timestamp,
 };
 
 use super::{accepted, create, delta, key, message, note, status, task};

@@ -21,18 +21,20 @@ use crate::config::{self, Config, PLATFORM, Push};
 use crate::metered::{Metered, TurnMetrics};
 use crate::push::Post;
 use crate::tokens::Watch;
+use crate::workspace::tools::ToolService;
 
 impl App {
     /// Connects what was bound, opened and loaded. `demo_gateway` is the address of the demo gateway.
     pub(super) fn wire(
         bound: Bound,
         opened: Opened,
+        tools: Option<ToolService>,
         executors: Arc<Executors>,
         demo_gateway: Option<String>,
         tasks: Tasks,
     ) -> anyhow::Result<Self> {
         let Bound { config, listener, admin, admin_url, metrics, .. } = bound;
-        let Opened { store, workspace, callbacks } = opened;
+        let Opened { store, workspace, callbacks, .. } = opened;
         let address = listener.local_addr()?;
         let limits = Limits {
             turns: usize::try_from(config.limits.turns.get())?,
@@ -51,6 +53,9 @@ impl App {
             .observer(Arc::new(TurnMetrics(metrics.clone())));
         if let Some(workspace) = &workspace {
             turns = turns.observer(Arc::clone(&workspace.activity) as _);
+        }
+        if let Some(tools) = &tools {
+            turns = turns.observer(tools.tools.turn_observer());
         }
         let turns = turns.build();
         let health = Health::new(Arc::clone(&executors), Arc::clone(&store), tasks.draining.clone());
@@ -74,6 +79,7 @@ impl App {
         });
         let mut banner = Banner::new(&config, address, &executors.table(), admin_url, demo_gateway);
         banner.callback = callbacks.as_ref().map(|callbacks| callbacks.url.clone());
+        banner.tools = tools.as_ref().map(|tools| tools.server.url.clone());
         Ok(Self {
             config,
             listener,
@@ -85,6 +91,7 @@ impl App {
             mailbox,
             callbacks,
             workspace,
+            tools,
             health,
             card,
             tokens,

@@ -69,6 +69,10 @@ impl Loader<'_> {
         let memory = Memory::new(file.limits.memory);
         executors.engine.budget = memory.budget.clone();
         let workspace = Workspace::read(&self.env, &mut self.warnings)?;
+        let tools = self.tools(file.tools, workspace.as_ref(), &store)?;
+        if let Some(workspace) = &workspace {
+            workspace.assembly.set_tools(tools.is_some());
+        }
         let a2a = self.a2a(file.a2a, workspace.as_ref(), overrides)?;
         let gateway = match (gateway, &file.gateway) {
             (Some(prepared), Some(section)) => {
@@ -88,6 +92,7 @@ impl Loader<'_> {
             a2a,
             workspace,
             gateway,
+            tools,
             admin,
             callback,
             store,

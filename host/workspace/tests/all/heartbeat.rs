@@ -51,6 +51,7 @@ impl Workspace {
             model: None,
         };
         let assembly = Arc::new(Assembly::new(places, Manifest::default()));
+        assembly.set_tools(true);
         let (host, activity) = (Arc::new(FakeHost::default()), Arc::new(Activity::default()));
         let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
         let card = watch::Sender::new(json!({ "name": "Researcher", "skills": [] }));
