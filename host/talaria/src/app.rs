@@ -16,8 +16,8 @@
 
 mod banner;
 mod bind;
-mod callback_token;
 mod load;
+mod token;
 mod upkeep;
 mod wire;
 
@@ -28,10 +28,12 @@ use anyhow::Context as _;
 use talaria_a2a::Server;
 use talaria_executors::Executors;
 use talaria_hermes::demo;
-use talaria_hermes::gateway::{CurrentWorkspace, Supervisor};
+use talaria_hermes::gateway::{CurrentWorkspace, Supervisor, ToolServer};
 use talaria_mailbox::Mailbox;
+use talaria_mcp::PATH;
 use talaria_store::Sqlite;
 use talaria_turns::{Store, Turns};
+use talaria_workspace::TOOLS_SERVER;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -196,8 +198,14 @@ impl Bound {
             return Ok(None);
         };
         let Some(workspace) = &opened.workspace else { return Ok(None) };
+        let token = token::read_or_create(&self.config.store, token::Purpose::Tools)?;
+        let server = ToolServer {
+            name: TOOLS_SERVER.into(),
+            url: format!("http://{}{PATH}", listener.local_addr()?),
+            token,
+        };
         let stores = (Arc::clone(&opened.delegations), Arc::clone(&opened.store));
-        let tools = workspace.tools(config, stores, self.metrics.clone(), listener.local_addr()?).await?;
+        let tools = workspace.tools(config, stores, self.metrics.clone(), server).await?;
         if let Some(gateway) = &mut self.config.gateway {
             gateway.settings.tools = Some(tools.server.clone());
         }

@@ -8,7 +8,7 @@
 //! Both files are replaced as a whole and readable only by their owner. If a file cannot be written, that is logged and the
 //! token is used until the process ends. A file without a valid token is logged and treated as missing.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use secrecy::{ExposeSecret as _, SecretString};
@@ -27,25 +27,6 @@ pub(crate) struct Key {
     /// The token that is used if the file has none.
     otherwise: Option<SecretString>,
     current: Mutex<Option<SecretString>>,
-}
-
-/// The token of the tools' server: that in the file, or a new one, which is written there. Without a file it is new each
-/// time.
-pub fn tools_token(file: Option<&Path>) -> SecretString {
-    // Two of them hold more than 240 random bits.
-    let random = || uuid::Uuid::new_v4().simple().to_string();
-    let fresh = || SecretString::from(format!("{}{}", random(), random()));
-    let Some(file) = file else {
-        let token = fresh();
-        Redactor::process().learn([token.expose_secret()]);
-        return token;
-    };
-    let key = Key::open(file.to_owned(), None);
-    key.get().unwrap_or_else(|| {
-        let token = fresh();
-        key.take(token.clone());
-        token
-    })
 }
 
 // === impl Key ===
@@ -145,17 +126,6 @@ mod tests {
         assert!(key.reread());
         assert_eq!(text(&key).as_deref(), Some("tok-2"), "the platform wrote it");
         assert!(!key.reread());
-    }
-
-    #[test]
-    fn the_token_of_the_tools_outlives_the_process_and_is_private() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("talaria.tools-token");
-        let first = tools_token(Some(&path));
-        assert_eq!(first.expose_secret().len(), 64);
-        assert_eq!(tools_token(Some(&path)).expose_secret(), first.expose_secret());
-        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
-        assert_ne!(tools_token(None).expose_secret(), tools_token(None).expose_secret());
     }
 
     #[test]

@@ -32,7 +32,6 @@ mod transcript;
 
 pub use activity::{Activity, Reading};
 pub use heartbeat::{Host, Status, Timing};
-pub use keys::tools_token;
 pub use manifest::{FILE as MANIFEST, Manifest};
 pub use platform_session::{Keys, PlatformSession};
 pub use prompt::{Assembled, Assembly, Piece, Places};

@@ -16,7 +16,7 @@ use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{CallbackStore, Callbacks, DelegationStore, Store};
 use tokio::net::TcpListener;
 
-use super::callback_token;
+use super::token;
 use crate::config::{Callback, Config, Size, StoreUrl};
 use crate::{output, workspace};
 
@@ -64,7 +64,7 @@ impl Opened {
                 let replies = ReplyRedactor::new(Redactor::process().clone(), config.executors.replies);
                 let token = match &callback.secret {
                     Some(_) => None,
-                    None => Some(callback_token::read_or_create(&config.store)?),
+                    None => Some(token::read_or_create(&config.store, token::Purpose::Callbacks)?),
                 };
                 let mut server = CallbackServer::open(callback, token, listener, stored, replies).await?;
                 server.server = server.server.with_budget(config.memory.budget.clone());

@@ -69,7 +69,7 @@ impl Loader<'_> {
         let memory = Memory::new(file.limits.memory);
         executors.engine.budget = memory.budget.clone();
         let workspace = Workspace::read(&self.env, &mut self.warnings)?;
-        let tools = self.tools(file.tools, workspace.as_ref(), &store)?;
+        let tools = self.tools(file.tools, workspace.as_ref())?;
         if let Some(workspace) = &workspace {
             workspace.assembly.set_tools(tools.is_some());
         }

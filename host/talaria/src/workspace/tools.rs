@@ -1,14 +1,13 @@
 //! The server of the agent's tools.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use talaria_hermes::gateway::ToolServer;
-use talaria_mcp::{PATH, Server};
+use talaria_mcp::Server;
 use talaria_observe::metrics::{Metrics, ToolEnd};
 use talaria_turns::{DelegationStore, Store};
-use talaria_workspace::{CallEnd, TOOLS_SERVER, TeamTools, tools_token};
+use talaria_workspace::{CallEnd, TOOLS_SERVER, TeamTools};
 
 use super::WorkspaceService;
 use crate::config;
@@ -31,13 +30,13 @@ impl ToolService {
 // === impl WorkspaceService ===
 
 impl WorkspaceService {
-    /// Opens the tools that are served at an address.
+    /// Opens the tools that `server` names.
     pub(crate) async fn tools(
         &self,
         config: &config::Tools,
         stores: (Arc<dyn DelegationStore>, Arc<dyn Store>),
         metrics: Metrics,
-        bound: SocketAddr,
+        server: ToolServer,
     ) -> anyhow::Result<ToolService> {
         let observer = move |tool, end| {
             let end = match end {
@@ -57,8 +56,6 @@ impl WorkspaceService {
             Arc::new(observer),
         );
         let tools = Arc::new(tools.await.context("cannot read the stored delegations")?);
-        let token = tools_token(config.token_file.as_deref());
-        let server = ToolServer { name: TOOLS_SERVER.into(), url: format!("http://{bound}{PATH}"), token };
         Ok(ToolService { tools, server })
     }
 }

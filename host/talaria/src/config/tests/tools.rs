@@ -13,7 +13,6 @@ fn tools_are_served_in_a_workspace_unless_they_are_off() {
     let config = workspace("").load();
     let tools = config.tools.expect("tools");
     assert_eq!((tools.listen.to_string().as_str(), tools.chosen), ("127.0.0.1:9100", false));
-    assert!(tools.token_file.is_some_and(|file| file.ends_with("talaria.tools-token")));
     assert_eq!(tools.settings.files, [Path::new("/workspace")]);
     assert!(!tools.settings.broadcast);
     let tools =
@@ -21,9 +20,6 @@ fn tools_are_served_in_a_workspace_unless_they_are_off() {
     let tools = tools.expect("tools");
     assert_eq!((tools.listen.to_string().as_str(), tools.chosen), ("[::1]:9", true));
     assert!(tools.settings.files[1].is_absolute() || tools.settings.files[1].ends_with("b"));
-    assert!(
-        workspace("[store]\nurl = \"memory:\"").load().tools.is_some_and(|tools| tools.token_file.is_none())
-    );
     assert!(workspace("[tools]\nlisten = \"off\"").load().tools.is_none());
     assert!(workspace("").variable("MOLECULE_SMOKE_MODE", "1").load().tools.is_none());
     let elsewhere = Given::file("[tools]\nbroadcast = true").load();
