@@ -9,7 +9,7 @@ use crate::sources::matches;
 
 /// The crates of the core: they know no product, and compile without wasmtime but for `engine`. `redact` is not among them,
 /// since the prefixes of keys are those of providers.
-pub(crate) const CORE: [&str; 13] = [
+pub(crate) const CORE: [&str; 14] = [
     "a2a",
     "backoff",
     "budget",
@@ -19,6 +19,7 @@ pub(crate) const CORE: [&str; 13] = [
     "executors",
     "listen",
     "mailbox",
+    "mcp",
     "observe",
     "oci",
     "store",
@@ -26,7 +27,7 @@ pub(crate) const CORE: [&str; 13] = [
 ];
 
 /// The crates of ours that each crate uses, and no other. The binary may use all of them.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     // Lowest: the domain, redaction, the two ends of the network, logs and metrics.
     ("backoff", &[]),
     ("budget", &[]),
@@ -40,6 +41,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("config", &["redact"]),
     ("engine", &["budget", "egress", "redact", "turns"]),
     ("mailbox", &["budget", "listen", "redact", "turns"]),
+    ("mcp", &["budget", "listen"]),
     ("oci", &["backoff", "egress", "redact"]),
     ("store", &["turns"]),
     // What is built on them.
@@ -47,7 +49,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("executors", &["backoff", "config", "egress", "engine", "oci", "redact", "turns"]),
     ("hermes", &["backoff", "config", "egress", "executors", "listen", "mailbox", "redact", "turns"]),
     ("workbench", &["config", "egress", "engine", "executors", "listen", "observe", "store", "turns"]),
-    ("workspace", &["backoff", "config", "egress", "redact", "turns"]),
+    ("workspace", &["backoff", "config", "egress", "mcp", "redact", "turns"]),
 ];
 
 /// Crates from elsewhere that only one of ours may use, by the beginning of their names.

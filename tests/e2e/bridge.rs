@@ -128,6 +128,9 @@ impl<'a> Start<'a> {
     /// Starts the bridge and waits for its banner.
     pub(crate) fn up(self) -> Bridge {
         keep_off_the_default_port(self.folder);
+        if self.env.iter().any(|(name, _)| name == "WORKSPACE_ID") {
+            set_unless_configured(self.folder, "[tools]");
+        }
         let log = self.log.map_or_else(Stdio::piped, |path| {
             std::fs::File::options().create(true).append(true).open(path).unwrap().into()
         });
@@ -162,10 +165,15 @@ impl<'a> Start<'a> {
 /// Lets the system choose the port of the admin server unless the test configures it: the default port may be in use on
 /// a developer's machine.
 pub(crate) fn keep_off_the_default_port(folder: &Path) {
+    set_unless_configured(folder, "[admin]");
+}
+
+/// Lets the system choose the port of a section.
+fn set_unless_configured(folder: &Path, section: &str) {
     let path = folder.join("talaria.toml");
     let config = std::fs::read_to_string(&path).unwrap_or_default();
-    if !config.contains("[admin]") {
-        std::fs::write(path, format!("{config}\n[admin]\nlisten = \"127.0.0.1:0\"\n")).unwrap();
+    if !config.contains(section) {
+        std::fs::write(path, format!("{config}\n{section}\nlisten = \"127.0.0.1:0\"\n")).unwrap();
     }
 }
 

@@ -333,3 +333,41 @@ async fn finds_a_wrong_clock() {
     assert_eq!((verdict, code), ("warning", Some(2)));
     assert!(said.contains("s apart") && fix.contains("NTP"), "{said} {fix}");
 }
+
+#[test]
+fn finds_tools_that_the_agent_cannot_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let packages = path("venv/lib/python3.12/site-packages");
+    for name in [".hermes", "configs", "venv/bin"] {
+        fs::create_dir_all(path(name)).unwrap();
+    }
+    fs::create_dir_all(packages.join("hermes_agent-0.19.0.dist-info")).unwrap();
+    fs::write(path("venv/bin/hermes"), format!("#!{}\n", path("venv/bin/python").display())).unwrap();
+    let (bin, configs) = (path("venv/bin"), path("configs"));
+    let variables = [
+        ("WORKSPACE_ID", "w"),
+        ("WORKSPACE_CONFIG_PATH", configs.to_str().unwrap()),
+        ("PLATFORM_URL", "http://127.0.0.1:1"),
+        ("PATH", bin.to_str().unwrap()),
+    ];
+    let tools = || {
+        let (report, _) = doctor(folder.path(), &variables);
+        let (verdict, finding, fix) = finding(&report, "tools");
+        (verdict.to_owned(), finding.to_owned(), fix.to_owned())
+    };
+    let (verdict, found, fix) = tools();
+    assert_eq!(verdict, "failure", "{found}");
+    assert!(found.contains("has no MCP client") && fix.contains("hermes-agent[mcp]"), "{found} {fix}");
+    fs::create_dir(packages.join("mcp")).unwrap();
+    let (verdict, found, fix) = tools();
+    assert_eq!(verdict, "warning", "{found}");
+    assert!(
+        found.contains("does not list the tools at http://127.0.0.1:9100/mcp") && fix.contains("[gateway]"),
+        "{found}"
+    );
+    let server = json!({ "url": "http://127.0.0.1:9100/mcp", "headers": { "Authorization": "Bearer ${TALARIA_TOOLS_TOKEN}" } });
+    fs::write(path(".hermes/config.yaml"), json!({ "mcp_servers": { "molecule": server } }).to_string())
+        .unwrap();
+    assert_eq!(tools().0, "ok");
+}

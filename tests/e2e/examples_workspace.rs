@@ -112,7 +112,7 @@ fn the_files_agree_on_ports_volumes_and_timeouts() {
     assert!(containerfile.contains(&format!("FROM rust:{rust}-slim")));
     let hermes = of("tests/hermes/requirements.txt")
         .lines()
-        .find(|line| line.starts_with("hermes-agent=="))
+        .find(|line| line.starts_with("hermes-agent"))
         .unwrap()
         .to_owned();
     let with_tools = hermes.replace("==", "[mcp]==");

@@ -56,6 +56,7 @@ mod store;
 mod strangers;
 mod swap;
 mod tokens;
+mod tools;
 mod workspace;
 mod workspace_commands;
 mod workspace_soak;

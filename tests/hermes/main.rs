@@ -25,3 +25,4 @@ mod long_text;
 mod plugin_callback;
 mod plugin_wire;
 mod supervised;
+mod tools;

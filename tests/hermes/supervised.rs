@@ -12,7 +12,7 @@ use crate::gateway::{SECRET, hermes};
 use crate::partner::readiness;
 
 /// Ends the gateway even if the test fails and the bridge is killed.
-struct Leftover<'a>(&'a Path);
+pub(crate) struct Leftover<'a>(pub(crate) &'a Path);
 
 impl Leftover<'_> {
     fn id(&self) -> Option<String> {

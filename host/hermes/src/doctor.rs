@@ -9,6 +9,7 @@ mod auxiliary;
 mod findings;
 mod model;
 mod plugin;
+mod tools;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,8 @@ pub struct Subject<'a> {
     pub callback: Option<Callback>,
     /// The model of the workspace, if it names one.
     pub model: Option<String>,
+    /// The address of the tools that this host serves to the agent, if any.
+    pub tools: Option<String>,
 }
 
 /// The callback listener.
@@ -79,6 +82,9 @@ impl Subject<'_> {
         }
         examination.provider();
         examination.auxiliary();
+        if let Some(tools) = &self.tools {
+            examination.tools(tools);
+        }
     }
 
     /// The home of the gateway, if it is known.

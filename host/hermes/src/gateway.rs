@@ -33,12 +33,12 @@ use tracing::{info, warn};
 
 pub use environment::{FORWARDED, HostSecrets, Passed};
 pub use files::Home;
-pub use home::{Plugin, Settings};
+pub use home::{Plugin, Settings, ToolServer};
 pub use process::Launch;
 pub use section::{KEY, Prepared, Section};
 pub use user::User;
 
-pub(crate) use home::plugin_problem;
+pub(crate) use home::{plugin_problem, tools_in};
 use process::Process;
 pub(crate) use section::{SHORTEST_KEY, home};
 

@@ -10,6 +10,7 @@
 //! | `talaria_requests_refused_total` | `reason` | requests answered with 429, or with 403 if foreign |
 //! | `talaria_streams_open` | | streams that are open now |
 //! | `talaria_push_deliveries_total` | `result` | attempts to deliver a push notification |
+//! | `talaria_tool_calls_total` | `tool`, `end` | calls of the agent's tools, and how they ended |
 //! | `talaria_messages_routed_total` | `route` | messages by what chose their executor: a rule, `chosen`, `continued` or `default` |
 //! | `talaria_executor_ready` | `executor` | 1 if the last probe succeeded, else 0 |
 //! | `talaria_executor_quarantined` | `executor` | 1 while it takes no turns because of repeated crashes, else 0 |
@@ -57,6 +58,7 @@ pub struct Metrics {
     ended: Family<Ended, Counter>,
     duration: Family<OfExecutor, Histogram, fn() -> Histogram>,
     pushes: Family<OfPush, Counter>,
+    tools: Family<OfTool, Counter>,
     live: Live,
 }
 
@@ -86,6 +88,19 @@ pub enum Push {
     Failed,
     /// It is not retried: the address may not be called, or the receiver wants no more.
     Refused,
+}
+
+/// How a call of a tool ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ToolEnd {
+    /// The tool did what it was asked.
+    Done,
+    /// The call was wrong or not allowed.
+    Refused,
+    /// What the tool needs failed.
+    Failed,
+    /// The agent disconnected before the end.
+    Abandoned,
 }
 
 /// Why a request was refused: with 403 if it is foreign, with 429 otherwise.
@@ -195,6 +210,12 @@ struct OfPush {
     result: Label<Push>,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfTool {
+    tool: &'static str,
+    end: Label<ToolEnd>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Label<T>(T);
 
@@ -226,9 +247,11 @@ impl Metrics {
         );
         let pushes = Family::default();
         registry.register("push_deliveries", "Tries to deliver a push, and how they ended", pushes.clone());
+        let tools = Family::default();
+        registry.register("tool_calls", "Calls of the agent's tools, and how they ended", tools.clone());
         let live = Live::default();
         registry.register_collector(Box::new(live.clone()));
-        Self { registry: Arc::new(registry), started, ended, duration, pushes, live }
+        Self { registry: Arc::new(registry), started, ended, duration, pushes, tools, live }
     }
 
     /// Counts a turn that starts to execute. The executor's name must come from the configuration.
@@ -246,6 +269,11 @@ impl Metrics {
     /// Counts an attempt to deliver a push notification.
     pub fn push(&self, result: Push) {
         self.pushes.get_or_create(&OfPush { result: Label(result) }).inc();
+    }
+
+    /// Counts a call of a tool.
+    pub fn tool_called(&self, tool: &'static str, end: ToolEnd) {
+        self.tools.get_or_create(&OfTool { tool, end: Label(end) }).inc();
     }
 
     /// Sets the function that reads the numbers of other crates; it must not block. Only the first call has an effect.
@@ -379,6 +407,17 @@ impl From<Push> for &'static str {
     }
 }
 
+impl From<ToolEnd> for &'static str {
+    fn from(end: ToolEnd) -> Self {
+        match end {
+            ToolEnd::Done => "done",
+            ToolEnd::Refused => "refused",
+            ToolEnd::Failed => "failed",
+            ToolEnd::Abandoned => "abandoned",
+        }
+    }
+}
+
 impl From<Mail> for &'static str {
     fn from(mail: Mail) -> Self {
         match mail {
@@ -430,6 +469,7 @@ mod tests {
         for result in [Push::Delivered, Push::Failed, Push::Refused] {
             metrics.push(result);
         }
+        metrics.tool_called("look", ToolEnd::Refused);
         metrics.watch(|| Readings {
             turns_under_way: 3,
             streams_open: 2,

@@ -12,6 +12,7 @@
 
 mod callbacks;
 mod contexts;
+mod delegations;
 mod owners;
 mod record;
 
@@ -21,9 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use talaria_turns::{
-    Begin, ContextId, EVENTS_BYTES, Entry, Event, Extent, GivenUp, Kept, Logged, Message, Once, Onto, Page,
-    Place, Principal, PushConfig, PushConfigId, Query, Recall, Recollection, Retention, State, StateKey,
-    Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
+    Begin, ContextId, Delegation, EVENTS_BYTES, Entry, Event, Extent, GivenUp, Kept, Logged, Message, Once,
+    Onto, Page, Place, Principal, PushConfig, PushConfigId, Query, Recall, Recollection, Retention, State,
+    StateKey, Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 
 use self::owners::Owners;
@@ -37,6 +38,7 @@ pub struct Memory {
     // Held for one map access at a time, never across an await.
     inner: Mutex<Inner>,
     replies: Mutex<callbacks::Replies>,
+    delegations: Mutex<Vec<Delegation>>,
 }
 
 #[derive(Default)]
@@ -57,7 +59,13 @@ impl Memory {
     /// Makes a store for at most `bound` tasks, and as many values of executors.
     #[must_use]
     pub fn new(bound: usize) -> Self {
-        Self { bound: bound.max(1), max_bytes: None, inner: Mutex::default(), replies: Mutex::default() }
+        Self {
+            bound: bound.max(1),
+            max_bytes: None,
+            inner: Mutex::default(),
+            replies: Mutex::default(),
+            delegations: Mutex::default(),
+        }
     }
 
     /// Rejects new messages when the events have so many bytes, less an eighth for the turns under way.

@@ -5,7 +5,7 @@
 //! | | phase | then `run` starts |
 //! |---|---|---|
 //! | 1 | `bind`: every port, so that a taken one ends the start at once | the admin server, which answers from here on; the demo gateway |
-//! | 2 | `load` opens the store, the workspace and the mailbox | the supervised gateway, and waits until it is up |
+//! | 2 | `load` opens the store, the workspace and the mailbox | the agent's tools; then the supervised gateway, and waits until it is up |
 //! | 3 | `load` loads and probes the executors | |
 //! | 4 | `wire` builds turns and server, and connects them | interrupted turns, background tasks, contact with the platform |
 //! | 5 | | the public server: the first request is read |
@@ -16,8 +16,8 @@
 
 mod banner;
 mod bind;
-mod callback_token;
 mod load;
+mod token;
 mod upkeep;
 mod wire;
 
@@ -28,10 +28,12 @@ use anyhow::Context as _;
 use talaria_a2a::Server;
 use talaria_executors::Executors;
 use talaria_hermes::demo;
-use talaria_hermes::gateway::{CurrentWorkspace, Supervisor};
+use talaria_hermes::gateway::{CurrentWorkspace, Supervisor, ToolServer};
 use talaria_mailbox::Mailbox;
+use talaria_mcp::PATH;
 use talaria_store::Sqlite;
 use talaria_turns::{Store, Turns};
+use talaria_workspace::TOOLS_SERVER;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -47,6 +49,7 @@ use crate::card::Renewal;
 use crate::config::Config;
 use crate::tokens::Watch;
 use crate::workspace::late::LateReplies;
+use crate::workspace::tools::ToolService;
 use crate::{output, workspace};
 
 /// How long the process waits for its own tasks if it is told to stop a second time.
@@ -82,6 +85,7 @@ struct App {
     mailbox: Option<Mailbox>,
     callbacks: Option<CallbackServer>,
     workspace: Option<workspace::WorkspaceService>,
+    tools: Option<ToolService>,
     health: Arc<Health>,
     card: Renewal,
     tokens: Option<Watch>,
@@ -182,9 +186,32 @@ impl Bound {
         let address = self.listener.local_addr()?;
         let opened =
             Opened::open(&self.config, address, self.callback_listener.take(), &tasks.sqlite).await?;
+        let tools = self.serve_tools(&opened, &tasks).await?;
         start_gateway(&self.config, &tasks).await;
         let executors = opened.load(&self.config, env).await?;
-        App::wire(self, opened, executors, demo_gateway, tasks)
+        App::wire(self, opened, tools, executors, demo_gateway, tasks)
+    }
+
+    /// Serves the agent's tools, and tells the gateway where. A gateway looks for them when it starts.
+    async fn serve_tools(&mut self, opened: &Opened, tasks: &Tasks) -> anyhow::Result<Option<ToolService>> {
+        let (Some(listener), Some(config)) = (self.tools_listener.take(), &self.config.tools) else {
+            return Ok(None);
+        };
+        let Some(workspace) = &opened.workspace else { return Ok(None) };
+        let token = token::read_or_create(&self.config.store, token::Purpose::Tools)?;
+        let server = ToolServer {
+            name: TOOLS_SERVER.into(),
+            url: format!("http://{}{PATH}", listener.local_addr()?),
+            token,
+        };
+        let stores = (Arc::clone(&opened.delegations), Arc::clone(&opened.store));
+        let tools = workspace.tools(config, stores, self.metrics.clone(), server).await?;
+        if let Some(gateway) = &mut self.config.gateway {
+            gateway.settings.tools = Some(tools.server.clone());
+        }
+        let server = tools.mcp().with_budget(self.config.memory.budget.clone());
+        tasks.tracker.spawn(server.serve(listener, tasks.shutdown.clone()));
+        Ok(Some(tools))
     }
 }
 
@@ -241,6 +268,9 @@ impl App {
         if let Some(workspace) = &workspace {
             let of = (&executors, server.auth());
             workspace.start(registry, &url, of, (tracker, shutdown)).await?;
+        }
+        if let Some(tools) = self.tools {
+            tracker.spawn(tools.tools.run(tracker.clone(), shutdown.clone()));
         }
         let grace = config.limits.grace.get();
         let running = Running { turns, mailbox, workspace, tasks, grace };

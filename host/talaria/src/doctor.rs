@@ -88,6 +88,7 @@ fn gateway<'a>(config: &'a Config, env: &'a dyn Fn(&str) -> Option<String>) -> S
             url: callback.reply_url(callback.listen),
             has_secret: callback.secret.is_some(),
         }),
+        tools: config.tools.as_ref().map(|tools| format!("http://{}{}", tools.listen, talaria_mcp::PATH)),
         model: workspace.and_then(|workspace| workspace.assembly.current().workspace.model.clone()),
     }
 }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod callback;
+mod delegation;
 mod executor;
 pub mod keys;
 mod lanes;
@@ -34,6 +35,7 @@ pub use callback::{
     Awaited, CallbackError, CallbackHeader, CallbackStore, Callbacks, Delivery, Expectation, ExpectedReply,
     Late, LateReplySink, StoredCallback,
 };
+pub use delegation::{Delegation, DelegationState, DelegationStore};
 pub use executor::{
     Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Route, RouteQuery, TooLarge,
     ToolProgress, ToolState, Turn, Usage,

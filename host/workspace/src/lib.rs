@@ -6,6 +6,7 @@
 //! | `prompt`, `skills`, `plugins`, `platform_context` | assemble the prompt and the tools of the next turn, from files and the platform |
 //! | `platform_session`, `heartbeat`, `platform`, `keys`, `activity` | keep the platform informed, whatever else is busy |
 //! | `self_prompt` | sends the prompts that the workspace gives itself |
+//! | `tools`, `delegations` | give the agent tools for its team, for people and for memory |
 //! | `tool_activity` | tells the platform's watchers that tools are used |
 //! | `transcript`, `snapshot` | keep recent messages, for readers and for the next start |
 //!
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod delegations;
 mod folder;
 mod heartbeat;
 mod keys;
@@ -27,6 +29,7 @@ mod self_prompt;
 mod skills;
 mod snapshot;
 mod tool_activity;
+mod tools;
 mod transcript;
 
 pub use activity::{Activity, Reading};
@@ -39,6 +42,7 @@ pub use skills::Skill;
 pub use snapshot::Snapshot;
 pub use talaria_config::files::Trouble;
 pub use tool_activity::ToolActivity;
+pub use tools::{CallEnd, CallObserver, SERVER as TOOLS_SERVER, TeamTools, ToolsConfig};
 pub use transcript::{Page, Transcript};
 
 /// Whether a text can be a workspace's id: it stands in paths and headers.

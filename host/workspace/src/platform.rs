@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use serde_json::Value;
 use talaria_egress::{Bounds, Egress, ErrorKind, Origin, Request};
 use talaria_redact::Redactor;
@@ -18,6 +19,12 @@ use crate::keys::Key;
 
 /// The maximum number of bytes of a response. A list of a hundred peers with their cards has a few hundred KiB.
 const ANSWER_BYTES: usize = 4 << 20;
+
+/// The maximum number of bytes of a request: the files that a person may be sent at once.
+const REQUEST_BYTES: usize = 64 << 20;
+
+/// The media type of all other requests.
+const JSON: &str = "application/json";
 
 /// The number of failed calls in a row after which all connections are closed: one may be dead although the kernel still
 /// considers it open.
@@ -79,18 +86,29 @@ impl Platform {
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value, within: Duration) -> Result<Value, CallError> {
-        self.call("POST", path, body.to_string(), within).await
+        self.call("POST", path, (JSON, body.to_string().into()), within).await
     }
 
     pub(crate) async fn get(&self, path: &str, within: Duration) -> Result<Value, CallError> {
-        self.call("GET", path, String::new(), within).await
+        self.call("GET", path, (JSON, Bytes::new()), within).await
+    }
+
+    /// Posts a body of another type than JSON.
+    pub(crate) async fn post_as(
+        &self,
+        path: &str,
+        media_type: &str,
+        body: Bytes,
+        within: Duration,
+    ) -> Result<Value, CallError> {
+        self.call("POST", path, (media_type, body), within).await
     }
 
     async fn call(
         &self,
         method: &str,
         path: &str,
-        body: String,
+        body: (&str, Bytes),
         within: Duration,
     ) -> Result<Value, CallError> {
         let result = match self.once(method, path, body.clone(), within).await {
@@ -115,15 +133,17 @@ impl Platform {
         &self,
         method: &str,
         path: &str,
-        body: String,
+        (media_type, body): (&str, Bytes),
         within: Duration,
     ) -> Result<Value, CallError> {
         let down = |what: String| CallError::Down(what);
         let mut headers = vec![("x-workspace-id".to_owned(), self.workspace.clone())];
         if !body.is_empty() {
-            headers.push(("content-type".into(), "application/json".into()));
+            headers.push(("content-type".into(), media_type.to_owned()));
         }
-        let bounds = Bounds { timeout: within, response_body: ANSWER_BYTES, ..Bounds::default() };
+        let request_body = REQUEST_BYTES;
+        let bounds =
+            Bounds { timeout: within, request_body, response_body: ANSWER_BYTES, ..Bounds::default() };
         // A registration answers with the token, so responses are not masked.
         let mut client =
             self.egress.load().origin_client("workspace", &self.origin).with_bounds(bounds).unmasked();
@@ -131,7 +151,7 @@ impl Platform {
             client = client.with_bearer(token).map_err(|error| down(error.to_string()))?;
         }
         let (method, url) = (method.to_owned(), format!("{}{path}", self.base));
-        let request = Request { method, url, headers, body: body.into(), ..Request::default() };
+        let request = Request { method, url, headers, body, ..Request::default() };
         let response = client.fetch(request).await;
         let response = response.map_err(|error| match error.kind() {
             ErrorKind::TimedOut | ErrorKind::Protocol | ErrorKind::TooLarge => {

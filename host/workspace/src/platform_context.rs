@@ -57,13 +57,7 @@ impl PlatformContext {
             Err(error) => problems.push(format!("instructions: {error}")),
         }
         match platform.get(&format!("/registry/{workspace}/peers"), REQUEST).await {
-            Ok(answer) => {
-                let all = answer.as_array().map(Vec::as_slice).unwrap_or_default();
-                let is_child =
-                    |peer: &&Value| peer.get("parent_id").and_then(Value::as_str) == Some(workspace);
-                fresh.peers = all.iter().filter_map(Peer::of).take(PEERS).collect();
-                fresh.children = all.iter().filter(is_child).filter_map(Peer::of).take(PEERS).collect();
-            }
+            Ok(answer) => (fresh.peers, fresh.children) = peers_and_children(&answer, workspace),
             Err(error) => problems.push(format!("peers: {error}")),
         }
         if let Some(parent) = parent {
@@ -81,6 +75,22 @@ impl PlatformContext {
         }
         (fresh, (!problems.is_empty()).then(|| problems.join("; ")))
     }
+}
+
+/// Fetches the peers, and those among them that this workspace coordinates.
+pub(crate) async fn fetch_peers(
+    platform: &Platform,
+    workspace: &str,
+) -> Result<(Vec<Peer>, Vec<Peer>), CallError> {
+    let answer = platform.get(&format!("/registry/{workspace}/peers"), REQUEST).await?;
+    Ok(peers_and_children(&answer, workspace))
+}
+
+fn peers_and_children(answer: &Value, workspace: &str) -> (Vec<Peer>, Vec<Peer>) {
+    let all = answer.as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_child = |peer: &&Value| peer.get("parent_id").and_then(Value::as_str) == Some(workspace);
+    let peers = all.iter().filter_map(Peer::of).take(PEERS).collect();
+    (peers, all.iter().filter(is_child).filter_map(Peer::of).take(PEERS).collect())
 }
 
 // === impl Peer ===

@@ -12,6 +12,7 @@
 //! becomes invalid, its last valid content is used.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ const MEMORY: [&str; 2] = ["MEMORY.md", "USER.md"];
 
 const TEAM: &str = "### Coordination rules
 1. You coordinate. Delegate and synthesise; do not do the members' work yourself.
-2. Send every task to the member or members that fit it, with `delegate_to_workspace`, before you write anything on it.
+2. Send every task to the member or members that fit it, with `mcp__molecule__delegate_task`, before you write anything on it.
 3. A task for several members goes to all of them at once; put their results together.
 4. When all members are offline or paused, say which; do not attempt the work yourself.
 5. When a delegation fails, try another member. Answer by yourself, briefly, only if none can. Never pass on raw errors.
@@ -99,6 +100,7 @@ pub struct Assembled {
     plugins: Vec<Plugin>,
     seen: Seen,
     platform_context: Arc<PlatformContext>,
+    has_tools: bool,
 }
 
 /// Assembles the workspace, and assembles it again after a change.
@@ -109,6 +111,8 @@ pub struct Assembly {
     /// The last valid manifest.
     manifest: Mutex<Manifest>,
     last: ArcSwapOption<Assembled>,
+    /// Whether the agent has the tools of its team.
+    has_tools: AtomicBool,
 }
 
 // === impl Assembly ===
@@ -117,7 +121,8 @@ impl Assembly {
     /// Creates the assembly of a workspace whose `config.yaml` is already parsed.
     pub fn new(places: Places, manifest: Manifest) -> Self {
         let platform_context = Arc::default();
-        Self { places, platform_context, manifest: Mutex::new(manifest), last: ArcSwapOption::empty() }
+        let (manifest, last) = (Mutex::new(manifest), ArcSwapOption::empty());
+        Self { places, platform_context, manifest, last, has_tools: AtomicBool::new(false) }
     }
 
     /// Reads and assembles a workspace for the first time. Problems are returned in [`Assembled::troubles`] and are not
@@ -128,7 +133,7 @@ impl Assembly {
     pub fn open(places: Places) -> Result<Self, Trouble> {
         let (mut manifest, _) = Manifest::read(&places.folder)?;
         let platform_context = Arc::default();
-        let first = assemble(&places, &mut manifest, Arc::clone(&platform_context));
+        let first = assemble(&places, &mut manifest, Arc::clone(&platform_context), false);
         let assembly = Self {
             platform_context: Arc::new(ArcSwap::new(platform_context)),
             last: ArcSwapOption::from_pointee(first),
@@ -142,6 +147,11 @@ impl Assembly {
         &self.places
     }
 
+    /// Says whether the agent has the tools of its team. Only then does the prompt name them, and the team.
+    pub fn set_tools(&self, has_tools: bool) {
+        self.has_tools.store(has_tools, Ordering::Relaxed);
+    }
+
     pub(crate) fn platform_context(&self) -> Arc<ArcSwap<PlatformContext>> {
         Arc::clone(&self.platform_context)
     }
@@ -152,13 +162,16 @@ impl Assembly {
         let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         let platform_context = self.platform_context.load_full();
         let last = self.last.load_full();
-        if let Some(last) = last
-            .as_ref()
-            .filter(|last| Arc::ptr_eq(&last.platform_context, &platform_context) && last.seen.is_current())
-        {
+        let has_tools = self.has_tools.load(Ordering::Relaxed);
+        let is_current = |last: &&Arc<Assembled>| {
+            Arc::ptr_eq(&last.platform_context, &platform_context)
+                && last.has_tools == has_tools
+                && last.seen.is_current()
+        };
+        if let Some(last) = last.as_ref().filter(is_current) {
             return Arc::clone(last);
         }
-        let fresh = Arc::new(assemble(&self.places, &mut manifest, platform_context));
+        let fresh = Arc::new(assemble(&self.places, &mut manifest, platform_context, has_tools));
         let logged = last.as_ref().map(|last| last.troubles.as_slice()).unwrap_or_default();
         for trouble in fresh.troubles.iter().filter(|trouble| !logged.contains(trouble)) {
             warn!(%trouble, "cannot use part of the workspace");
@@ -205,7 +218,12 @@ impl Workspaces for Assembly {
 
 // === assembling ===
 
-fn assemble(places: &Places, manifest: &mut Manifest, platform_context: Arc<PlatformContext>) -> Assembled {
+fn assemble(
+    places: &Places,
+    manifest: &mut Manifest,
+    platform_context: Arc<PlatformContext>,
+    has_tools: bool,
+) -> Assembled {
     let mut reader = Reader::default();
     let folder = Folder::open(&places.folder);
     match Manifest::read_with(&folder, &mut reader) {
@@ -235,12 +253,14 @@ fn assemble(places: &Places, manifest: &mut Manifest, platform_context: Arc<Plat
     }
     prompt_files(&folder, manifest, &mut reader, &mut pieces);
     from_parent(&platform_context.parent, &mut pieces);
-    from_plugins(&plugins, &platform_context.children, &mut pieces);
+    // Without the tools an order to delegate could not be followed.
+    let children = if has_tools { platform_context.children.as_slice() } else { &[] };
+    from_plugins(&plugins, children, &mut pieces);
     from_skills(&skills, &mut pieces);
-    if !platform_context.peers.is_empty() {
+    if has_tools && !platform_context.peers.is_empty() {
         let (heading, instruction) = (
             "## Your Peers (workspaces you can delegate to)",
-            "Use the `delegate_to_workspace` tool to send tasks to peers. Only delegate to peers listed above.",
+            "Use the `mcp__molecule__delegate_task` tool to send tasks to peers. Only delegate to peers listed above.",
         );
         piece(&mut pieces, "platform: peers", [members(&platform_context.peers, heading, instruction)]);
         piece(&mut pieces, "built in: delegation", [FAILURES]);
@@ -265,6 +285,7 @@ fn assemble(places: &Places, manifest: &mut Manifest, platform_context: Arc<Plat
         plugins,
         seen,
         platform_context,
+        has_tools,
     }
 }
 
@@ -319,7 +340,7 @@ fn from_plugins(plugins: &[Plugin], children: &[Peer], pieces: &mut Vec<Piece>) 
     let team = (!children.is_empty()).then(|| {
         let (heading, instruction) = (
             "## Your Team (sub-workspaces you coordinate)",
-            "Use the `delegate_to_workspace` tool to send tasks to the chosen member. Only delegate to members listed above.",
+            "Use the `mcp__molecule__delegate_task` tool to send tasks to the chosen member. Only delegate to members listed above.",
         );
         ("platform: children".to_owned(), format!("{}\n\n{TEAM}", members(children, heading, instruction)))
     });

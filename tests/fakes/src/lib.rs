@@ -28,7 +28,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use gateway::{FakeGateway, Recorded};
-pub use platform::{FakePlatform, Mood};
+pub use platform::{Delegated, FakePlatform, Mood};
 pub use plugin::{FakePlugin, Inbound, Step};
 pub use port::free_port;
 pub use provider::Provider;

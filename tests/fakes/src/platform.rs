@@ -3,6 +3,8 @@
 //! It issues a token at the first registration and requires it from then on, sends the inbound secret with every response,
 //! and records what workspaces report. It can misbehave, lose its registry, rotate the token, go down and come back.
 
+mod team;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,6 +16,9 @@ use crate::gateway::{FakeGateway, Recorded};
 use crate::port::free_port;
 use crate::reply::Reply;
 use crate::soon;
+
+pub use team::Delegated;
+use team::Team;
 
 /// How the platform answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +62,9 @@ struct State {
     closed: BTreeMap<String, u16>,
     sent: Vec<Value>,
     notices: Vec<Value>,
+    team: Team,
+    /// Moods of routes, by a part of the path.
+    moods: Vec<(String, Mood)>,
 }
 
 // === impl FakePlatform ===
@@ -79,6 +87,8 @@ impl FakePlatform {
             closed: BTreeMap::new(),
             sent: Vec::new(),
             notices: Vec::new(),
+            team: Team::default(),
+            moods: Vec::new(),
         }));
         let told = watch::Sender::default();
         let server = serve(&format!("127.0.0.1:{}", free_port()), &state, &told).await;
@@ -119,6 +129,81 @@ impl FakePlatform {
             Some(status) => state.closed.insert(path.into(), status),
             None => state.closed.remove(path),
         };
+    }
+
+    /// Changes how it answers requests whose path contains this.
+    pub fn be_at(&self, path: &str, mood: Mood) {
+        let mut state = self.state();
+        state.moods.retain(|(known, _)| known != path);
+        state.moods.push((path.into(), mood));
+    }
+
+    /// Denies an ability of the workspace: `delegate`, `talk_to_user`, `broadcast`, `memory` or `requests`.
+    pub fn deny(&self, ability: &str) {
+        self.state().team.denied.insert(ability.into());
+    }
+
+    /// The delegations that it accepted.
+    #[must_use]
+    pub fn delegated(&self) -> Vec<Delegated> {
+        self.state().team.delegated.clone()
+    }
+
+    /// Waits until it has accepted so many delegations. Returns the last one.
+    pub async fn told_delegation(&self, times: usize) -> Delegated {
+        self.until("a delegation", |state| state.team.delegated.get(times.checked_sub(1)?).cloned()).await
+    }
+
+    /// A peer answers a delegation.
+    pub fn answer_delegation(&self, number: usize, text: &str) {
+        self.end_delegation(number, "completed", text, "");
+    }
+
+    /// A delegation fails.
+    pub fn fail_delegation(&self, number: usize, error: &str) {
+        self.end_delegation(number, "failed", "", error);
+    }
+
+    /// A delegation waits in the queue of a busy peer.
+    pub fn queue_delegation(&self, number: usize) {
+        self.end_delegation(number, "queued", "", "");
+    }
+
+    fn end_delegation(&self, number: usize, status: &'static str, text: &str, error: &str) {
+        let mut state = self.state();
+        let one = state.team.delegated.get_mut(number - 1).expect("there are so many delegations");
+        one.become_(status, text, error);
+    }
+
+    /// What it was asked to remember.
+    #[must_use]
+    pub fn memories(&self) -> Vec<Value> {
+        self.state().team.memories.clone()
+    }
+
+    /// Adds to its memory.
+    pub fn remember(&self, memory: Value) {
+        self.state().team.memories.push(memory);
+    }
+
+    /// The requests to people, and the approvals.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Value> {
+        self.state().team.requests.clone()
+    }
+
+    /// The bodies of uploads.
+    #[must_use]
+    pub fn uploads(&self) -> Vec<String> {
+        self.state().team.uploads.clone()
+    }
+
+    /// Waits until workspaces sent so many messages through its proxy. Returns them.
+    pub async fn messages(&self, times: usize) -> Vec<Value> {
+        self.until("messages through the proxy", |state| {
+            (state.sent.len() >= times).then(|| state.sent.clone())
+        })
+        .await
     }
 
     /// Rotates the token. Returns the new one, for the test to store where the platform would.
@@ -233,7 +318,8 @@ async fn serve(address: &str, state: &Arc<Mutex<State>>, told: &watch::Sender<us
 
 impl State {
     fn answer(&mut self, request: &Recorded) -> Reply {
-        match self.mood {
+        let of_route = self.moods.iter().find(|(path, _)| request.path.contains(path.as_str()));
+        match of_route.map_or(self.mood, |(_, mood)| *mood) {
             Mood::Well => {}
             Mood::Refuses(status) => return refuse(status, "in no mood"),
             Mood::Html => return Reply::status(200, "text/html", "<html>a captive portal</html>"),
@@ -252,6 +338,9 @@ impl State {
         }
         if let Some(status) = self.closed.get(&request.path) {
             return refuse(*status, "not here");
+        }
+        if let Some(reply) = self.team.answer(request) {
+            return reply;
         }
         match (request.method.as_str(), request.path.as_str()) {
             ("POST", "/registry/register") => self.register(request.json()),

@@ -12,6 +12,7 @@
 //! | `talk` | says `tick ` every 50 ms, forever |
 //! | `wait` | says nothing until [`Provider::release`] |
 //! | `run COMMAND` | calls the tool `terminal` with it, then says `the tool said: …` |
+//! | `call TOOL ARGUMENTS` | calls that tool with these arguments, JSON, then says `the tool said: …` |
 //! | `fail STATUS` | answers with that status and a text that has [`PROVIDER_KEY`] in it |
 //! | `nothing` | ends without having said anything |
 //! | `long N` | says N times `0123456789` |
@@ -194,6 +195,13 @@ fn answer(request: &Recorded, turns: &watch::Sender<Turns>) -> Reply {
         "run" => match now.iter().find(|message| is(message, "tool")) {
             Some(result) => script.say(&format!("the tool said: {}", text(result))),
             None => script.call("terminal", &json!({ "command": rest })),
+        },
+        "call" => match now.iter().find(|message| is(message, "tool")) {
+            Some(result) => script.say(&format!("the tool said: {}", text(result))),
+            None => {
+                let (tool, arguments) = rest.split_once(' ').expect("a tool and its arguments");
+                script.call(tool, &serde_json::from_str(arguments).expect("arguments in JSON"))
+            }
         },
         "fail" => {
             let error = json!({ "error": { "message": format!("no such account {PROVIDER_KEY}") } });

@@ -19,6 +19,10 @@ use super::files::Home;
 /// The two names of the plugin: as a plugin, and as a platform.
 const PLUGIN: (&str, &str) = ("molecule_a2a", "molecule-a2a");
 
+/// The variable with the token of the tools, and the header that the gateway makes of it.
+const TOOLS_TOKEN: &str = "TALARIA_TOOLS_TOKEN";
+const AUTHORIZATION: &str = "Bearer ${TALARIA_TOOLS_TOKEN}";
+
 /// What the files of the gateway must say.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -34,6 +38,19 @@ pub struct Settings {
     pub provider: Option<String>,
     /// The plugin that answers by callback, if it is used.
     pub plugin: Option<Plugin>,
+    /// The tools that this host serves to the agent, if any.
+    pub tools: Option<ToolServer>,
+}
+
+/// The tools that this host serves to the agent.
+#[derive(Debug, Clone)]
+pub struct ToolServer {
+    /// The name of the server, which is part of the names of the tools.
+    pub name: String,
+    /// Its address.
+    pub url: String,
+    /// The token that it requires.
+    pub token: SecretString,
 }
 
 /// The settings of the platform plugin.
@@ -91,6 +108,7 @@ fn write_env(home: &Home, settings: &Settings) -> Result<(), Trouble> {
         ("API_SERVER_PORT", &port),
     ];
     set.extend(settings.variables.iter().map(|(name, value)| (name.as_str(), value.expose_secret())));
+    set.extend(settings.tools.iter().map(|tools| (TOOLS_TOKEN, tools.token.expose_secret())));
     let after = merged_env(&before, &set);
     if after != before || home.is_shared(NAME) {
         home.write(NAME, &after).map_err(|error| unwritable(home, NAME, &error))?;
@@ -162,6 +180,7 @@ fn merge_config(config: &mut Map<String, Value>, settings: &Settings) -> Result<
             }
         }
     }
+    merge_tools(config, settings.tools.as_ref())?;
     let Some(plugin) = &settings.plugin else { return Ok(()) };
     let enabled = below(config, "plugins")?.entry("enabled").or_insert_with(|| json!([]));
     if enabled.is_null() {
@@ -199,6 +218,43 @@ fn custom_endpoint(settings: &Settings) -> Vec<(&'static str, &str)> {
     let rest = [("api_key", "HERMES_CUSTOM_API_KEY"), ("api_mode", "HERMES_CUSTOM_API_MODE")];
     let rest = rest.into_iter().filter_map(|(key, name)| Some((key, variable(name)?)));
     [("provider", "custom"), ("base_url", base_url)].into_iter().chain(rest).collect()
+}
+
+/// Adds the server of this host's tools, or removes the one that an earlier start added.
+fn merge_tools(config: &mut Map<String, Value>, tools: Option<&ToolServer>) -> Result<(), String> {
+    let Some(tools) = tools else {
+        if let Some(Value::Object(servers)) = config.get_mut("mcp_servers") {
+            servers.retain(|_, server| !is_ours(server));
+        }
+        return Ok(());
+    };
+    let server = below(below(config, "mcp_servers")?, &tools.name)?;
+    for other in ["command", "args", "env", "transport"] {
+        server.remove(other);
+    }
+    server.insert("url".into(), json!(tools.url));
+    below(server, "headers")?.insert("Authorization".into(), json!(AUTHORIZATION));
+    server.insert("skip_preflight".into(), json!(true));
+    // The server may neither use the model nor ask the person.
+    for key in ["sampling", "elicitation"] {
+        below(server, key)?.insert("enabled".into(), json!(false));
+    }
+    // Otherwise the gateway hides the tools behind a search when there are many.
+    below(below(config, "tools")?, "tool_search")?.insert("enabled".into(), json!("off"));
+    Ok(())
+}
+
+fn is_ours(server: &Value) -> bool {
+    server.pointer("/headers/Authorization").and_then(Value::as_str) == Some(AUTHORIZATION)
+}
+
+/// The address of this host's tools in a home's `config.yaml`, if the gateway will use them.
+pub(crate) fn tools_in(home: &Home) -> Option<String> {
+    let config = home.config();
+    let servers = config.get("mcp_servers")?.as_object()?;
+    let ours = servers.values().find(|server| is_ours(server))?;
+    let is_on = ours.get("enabled").and_then(Value::as_bool) != Some(false);
+    ours.get("url")?.as_str().filter(|_| is_on).map(str::to_owned)
 }
 
 /// Returns the mapping at a key, and creates it if the key is absent.

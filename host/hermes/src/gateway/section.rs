@@ -181,6 +181,7 @@ impl Prepared {
                 model: env.get("HERMES_DEFAULT_MODEL").or(model),
                 provider: env.get("HERMES_INFERENCE_PROVIDER"),
                 plugin,
+                tools: None,
             },
             wait: section.wait.get(),
         })

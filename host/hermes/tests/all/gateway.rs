@@ -67,6 +67,7 @@ pub(crate) fn config(home: &Path, wait: Duration) -> Config {
             model: None,
             provider: None,
             plugin: None,
+            tools: None,
         },
         wait,
     }

@@ -22,6 +22,7 @@ mod callbacks;
 mod check;
 mod checkpoint;
 mod copy;
+mod delegations;
 mod fault;
 #[cfg(fuzzing)]
 pub mod fuzz;

@@ -14,7 +14,7 @@ use talaria_turns::{
 
 use super::fault::Fault;
 use super::ledger::{self, Books};
-use super::{callbacks, read, schema};
+use super::{callbacks, delegations, read, schema};
 
 /// The tasks that one write deletes. Each has rows in four tables; so many keep the writer busy for some milliseconds.
 pub(super) const FORGET_AT_ONCE: usize = 200;
@@ -43,6 +43,8 @@ pub(super) enum Write {
     Forget { owner: Principal, newest: Ended },
     /// A write of expected replies and callbacks.
     Callbacks(callbacks::Write),
+    /// A write of delegations.
+    Delegations(delegations::Write),
 }
 
 /// When a task ended, then its id, so that no two of an owner are equal.
@@ -136,6 +138,7 @@ impl Write {
             }
             Self::Forget { owner, newest } => forget(connection, books, owner, newest),
             Self::Callbacks(write) => write.run(connection),
+            Self::Delegations(write) => write.run(connection),
         }
     }
 }

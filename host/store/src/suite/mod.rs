@@ -2,6 +2,7 @@
 //! `every_promise!(|| (an empty store, a value to keep alive as long as the store))`.
 
 pub(crate) mod callbacks;
+pub(crate) mod delegations;
 pub(crate) mod lists;
 pub(crate) mod log;
 pub(crate) mod once;
@@ -47,6 +48,8 @@ macro_rules! every_promise {
             callbacks::callbacks_are_read_back_in_the_order_of_arrival,
             callbacks::an_expected_reply_is_stored_unchanged_and_replaced_as_a_whole,
             callbacks::deleting_an_expected_reply_deletes_its_callbacks,
+            delegations::delegations_are_read_back_unchanged_in_their_order,
+            delegations::a_delegation_is_replaced_as_a_whole_and_deleted,
             lists::the_newest_status_comes_first_then_the_greater_id,
             lists::pages_contain_every_task_once,
             lists::a_task_that_moves_between_pages_is_not_listed_twice,

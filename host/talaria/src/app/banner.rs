@@ -22,6 +22,8 @@ pub(crate) struct Banner {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) callback: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tools: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     demo_gateway: Option<String>,
     warnings: Vec<String>,
 }
@@ -88,6 +90,7 @@ impl Banner {
                 .map(|(name, reason)| Refused { name: name.as_str().to_owned(), reason: reason.to_owned() })
                 .collect(),
             callback: None,
+            tools: None,
             demo_gateway,
             warnings: config.warnings.clone(),
         }
@@ -96,7 +99,8 @@ impl Banner {
 
 impl fmt::Display for Banner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, card, admin, memory, executors, refused, callback, demo_gateway, warnings } = self;
+        let Self { url, card, admin, memory, executors, refused, callback, tools, demo_gateway, warnings } =
+            self;
         writeln!(f, "Talaria {} serves A2A at {url}", env!("CARGO_PKG_VERSION"))?;
         writeln!(f, "  card      {card}")?;
         if let Some(admin) = admin {
@@ -120,6 +124,9 @@ impl fmt::Display for Banner {
         }
         if let Some(url) = callback {
             writeln!(f, "  callbacks {url}")?;
+        }
+        if let Some(url) = tools {
+            writeln!(f, "  tools     {url} (MCP, for the agent)")?;
         }
         if let Some(gateway) = demo_gateway {
             writeln!(f, "  gateway   {gateway} (built in, for the demo)")?;

@@ -18,11 +18,13 @@ pub(crate) struct Bound {
     pub(super) admin_listener: Option<TcpListener>,
     pub(super) admin_url: Option<String>,
     pub(super) callback_listener: Option<TcpListener>,
+    /// `None` if there are no tools, or if the default port is taken; a warning says so.
+    pub(super) tools_listener: Option<TcpListener>,
     pub(super) metrics: Metrics,
 }
 
 impl Bound {
-    /// Binds the public server, the admin server and the callback listener.
+    /// Binds the public server, the admin server, the callback listener and the tools.
     pub(crate) async fn bind(mut config: Config) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(config.a2a.listen).await.with_context(|| {
             format!("cannot listen on {}; choose another with --listen", config.a2a.listen)
@@ -49,6 +51,36 @@ impl Bound {
             })?),
             None => None,
         };
-        Ok(Self { config, listener, admin, admin_listener, admin_url, callback_listener, metrics })
+        let tools_listener = bind_tools(&mut config).await?;
+        Ok(Self {
+            config,
+            listener,
+            admin,
+            admin_listener,
+            admin_url,
+            callback_listener,
+            tools_listener,
+            metrics,
+        })
     }
+}
+
+/// Binds the server of the tools. If its default port is taken there are no tools, and neither the prompt nor the gateway is
+/// told of any: another process listens there.
+async fn bind_tools(config: &mut Config) -> anyhow::Result<Option<TcpListener>> {
+    let Some(tools) = &config.tools else { return Ok(None) };
+    let error = match TcpListener::bind(tools.listen).await {
+        Ok(listener) => return Ok(Some(listener)),
+        Err(error) => error,
+    };
+    let what = format!("cannot listen on {}; choose another address with `tools.listen`", tools.listen);
+    if tools.chosen {
+        return Err(error).context(what);
+    }
+    config.warnings.push(format!("the agent has no tools: {what} ({error})"));
+    config.tools = None;
+    if let Some(workspace) = &config.workspace {
+        workspace.assembly.set_tools(false);
+    }
+    Ok(None)
 }

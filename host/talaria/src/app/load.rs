@@ -13,16 +13,17 @@ use talaria_executors::{Executors, Services};
 use talaria_mailbox::{Listener, Mailbox};
 use talaria_redact::{Redactor, ReplyRedactor};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
-use talaria_turns::{CallbackStore, Callbacks, Store};
+use talaria_turns::{CallbackStore, Callbacks, DelegationStore, Store};
 use tokio::net::TcpListener;
 
-use super::callback_token;
+use super::token;
 use crate::config::{Callback, Config, Size, StoreUrl};
 use crate::{output, workspace};
 
 /// The store, and what reads it.
 pub(super) struct Opened {
     pub(super) store: Arc<dyn Store>,
+    pub(super) delegations: Arc<dyn DelegationStore>,
     pub(super) workspace: Option<workspace::WorkspaceService>,
     pub(super) callbacks: Option<CallbackServer>,
 }
@@ -44,15 +45,15 @@ impl Opened {
         callbacks: Option<TcpListener>,
         sqlite: &OnceLock<Arc<Sqlite>>,
     ) -> anyhow::Result<Self> {
-        let (store, stored): (Arc<dyn Store>, Arc<dyn CallbackStore>) = match &config.store {
+        let Stores { store, callbacks: stored, delegations } = match &config.store {
             StoreUrl::Memory => {
                 let store = Memory::new(usize::try_from(config.limits.tasks.get())?);
-                both(Arc::new(store.with_max_bytes(config.max_size.bytes())))
+                Stores::of(Arc::new(store.with_max_bytes(config.max_size.bytes())))
             }
             StoreUrl::Sqlite(path) => {
                 let store = Sqlite::open(path, &sqlite_config(config, address))
                     .with_context(|| format!("cannot open the store {}", path.display()))?;
-                both(Arc::clone(sqlite.get_or_init(|| Arc::new(store))))
+                Stores::of(Arc::clone(sqlite.get_or_init(|| Arc::new(store))))
             }
         };
         let is_volatile = matches!(config.store, StoreUrl::Memory);
@@ -63,7 +64,7 @@ impl Opened {
                 let replies = ReplyRedactor::new(Redactor::process().clone(), config.executors.replies);
                 let token = match &callback.secret {
                     Some(_) => None,
-                    None => Some(callback_token::read_or_create(&config.store)?),
+                    None => Some(token::read_or_create(&config.store, token::Purpose::Callbacks)?),
                 };
                 let mut server = CallbackServer::open(callback, token, listener, stored, replies).await?;
                 server.server = server.server.with_budget(config.memory.budget.clone());
@@ -71,7 +72,7 @@ impl Opened {
             }
             _ => None,
         };
-        Ok(Self { store, workspace, callbacks })
+        Ok(Self { store, delegations, workspace, callbacks })
     }
 
     /// Loads and probes the executors; an error if the default executor cannot take turns.
@@ -121,7 +122,15 @@ fn sqlite_config(config: &Config, address: SocketAddr) -> SqliteConfig {
     }
 }
 
-/// One store, as the two traits that it implements.
-fn both<S: Store + CallbackStore>(store: Arc<S>) -> (Arc<dyn Store>, Arc<dyn CallbackStore>) {
-    (Arc::clone(&store) as _, store)
+/// One store, as the traits that it implements.
+struct Stores {
+    store: Arc<dyn Store>,
+    callbacks: Arc<dyn CallbackStore>,
+    delegations: Arc<dyn DelegationStore>,
+}
+
+impl Stores {
+    fn of<S: Store + CallbackStore + DelegationStore>(store: Arc<S>) -> Self {
+        Self { store: Arc::clone(&store) as _, callbacks: Arc::clone(&store) as _, delegations: store }
+    }
 }

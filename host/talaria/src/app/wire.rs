@@ -23,18 +23,20 @@ use crate::config::{self, Config, PLATFORM, Push};
 use crate::metered::{Metered, TurnMetrics};
 use crate::push::Post;
 use crate::tokens::Watch;
+use crate::workspace::tools::ToolService;
 
 impl App {
     /// Connects what was bound, opened and loaded. `demo_gateway` is the address of the demo gateway.
     pub(super) fn wire(
         bound: Bound,
         opened: Opened,
+        tools: Option<ToolService>,
         executors: Arc<Executors>,
         demo_gateway: Option<String>,
         tasks: Tasks,
     ) -> anyhow::Result<Self> {
         let Bound { config, listener, admin, admin_url, metrics, .. } = bound;
-        let Opened { store, workspace, callbacks } = opened;
+        let Opened { store, workspace, callbacks, .. } = opened;
         let address = listener.local_addr()?;
         let limits = Limits {
             turns: usize::try_from(config.limits.turns.get())?,
@@ -56,6 +58,9 @@ impl App {
         }
         if let Some(path) = config.workspace.as_ref().and_then(|workspace| workspace.tool_activity.clone()) {
             turns = turns.observer(Arc::new(ToolActivity::new(path)));
+        }
+        if let Some(tools) = &tools {
+            turns = turns.observer(tools.tools.turn_observer());
         }
         let turns = turns.build();
         let health = Health::new(Arc::clone(&executors), Arc::clone(&store), tasks.draining.clone());
@@ -79,6 +84,7 @@ impl App {
         });
         let mut banner = Banner::new(&config, address, &executors.table(), admin_url, demo_gateway);
         banner.callback = callbacks.as_ref().map(|callbacks| callbacks.url.clone());
+        banner.tools = tools.as_ref().map(|tools| tools.server.url.clone());
         Ok(Self {
             config,
             listener,
@@ -90,6 +96,7 @@ impl App {
             mailbox,
             callbacks,
             workspace,
+            tools,
             health,
             card,
             tokens,

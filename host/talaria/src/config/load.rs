@@ -77,6 +77,10 @@ impl Loader<'_> {
         executors.engine.budget = memory.budget.clone();
         let workspace = Workspace::read(&self.env, &egress, &mut self.warnings)?;
         self.suggest(&mut executors, workspace.as_ref());
+        let tools = self.tools(file.tools, workspace.as_ref())?;
+        if let Some(workspace) = &workspace {
+            workspace.assembly.set_tools(tools.is_some());
+        }
         let a2a = self.a2a(file.a2a, workspace.as_ref(), overrides)?;
         let gateway = match (gateway, &file.gateway) {
             (Some(prepared), Some(section)) => {
@@ -96,6 +100,7 @@ impl Loader<'_> {
             a2a,
             workspace,
             gateway,
+            tools,
             admin,
             callback,
             store,

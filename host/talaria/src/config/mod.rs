@@ -30,6 +30,7 @@ mod host_secrets;
 mod load;
 mod oci;
 mod shares;
+mod tools;
 mod value;
 mod workspace;
 
@@ -51,6 +52,7 @@ pub(crate) use file::{CallerLimits, Limits, OpenPath, Push};
 pub(crate) use talaria_config::secret::read as read_secret;
 pub(crate) use talaria_config::{ConfigError, Env, HttpUrl, Period, Size, Source};
 pub(crate) use talaria_executors::ExecutorName;
+pub(crate) use tools::Tools;
 pub(crate) use value::StoreUrl;
 pub(crate) use workspace::Workspace;
 
@@ -89,6 +91,8 @@ pub(crate) struct Config {
     pub(crate) workspace: Option<Workspace>,
     /// The gateway that this process supervises, if any.
     pub(crate) gateway: Option<talaria_hermes::gateway::Config>,
+    /// The server of the agent's tools, in a workspace.
+    pub(crate) tools: Option<Tools>,
     /// Push notifications.
     pub(crate) push: Push,
     /// The callback listener, if an executor may receive callbacks.

@@ -1,6 +1,7 @@
-//! The URL of the store, as written in the file.
+//! Values of the file: the URL of the store, the address of the tools.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -43,4 +44,38 @@ impl fmt::Display for StoreUrl {
     }
 }
 
+/// Where the tools are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ToolsListen {
+    /// Nowhere.
+    Off,
+    /// At this address.
+    At(SocketAddr),
+}
+
+// === impl ToolsListen ===
+
+impl FromStr for ToolsListen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            _ => text.parse().map(Self::At).map_err(|_| {
+                format!("{text:?} is not an address with a port; use \"127.0.0.1:9100\" or \"off\"")
+            }),
+        }
+    }
+}
+
+impl fmt::Display for ToolsListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::At(address) => address.fmt(f),
+        }
+    }
+}
+
+text_value!(ToolsListen, expected "an address such as \"127.0.0.1:9100\", or \"off\"", schema { "type": "string" });
 text_value!(StoreUrl, expected "a store such as \"sqlite:talaria.db\"", schema { "type": "string" });

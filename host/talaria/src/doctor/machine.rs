@@ -30,6 +30,7 @@ impl Examination<'_> {
         }
         self.admin_port().await;
         self.callers();
+        self.tools_port().await;
         self.store();
         self.volumes();
         self.required_variables();
@@ -119,6 +120,29 @@ impl Examination<'_> {
             format!("a caller without a token that reaches {} may approve what the agent asks for in a task that it names", a2a.listen),
             "set `a2a.auth.open = false` where the platform sends its secret, or `a2a.auth.tokens`",
         );
+    }
+
+    /// Checks the port of the tools. If it is taken and was not configured, the agent has no tools.
+    async fn tools_port(&mut self) {
+        const NAME: &str = "tools' port";
+        let Some((at, chosen)) = self.config.tools.as_ref().map(|tools| (tools.listen, tools.chosen)) else {
+            return;
+        };
+        let error = match TcpListener::bind(at).await {
+            Ok(_) => return self.findings.ok(NAME, format!("{at} is free")),
+            Err(error) => error,
+        };
+        let answer = self.probe.get(&format!("http://{at}{}", talaria_mcp::PATH), None).await;
+        // Without a token Talaria answers 401.
+        if answer.is_ok_and(|answer| answer.status == 401) {
+            return self.findings.ok(NAME, format!("talaria already listens on {at}"));
+        }
+        let finding = format!("cannot listen on {at}: {error}");
+        let fix = "stop the process that listens there, or choose another address with `tools.listen`";
+        match chosen {
+            true => self.findings.fail(NAME, finding, fix),
+            false => self.findings.warn(NAME, format!("{finding}; the agent will have no tools"), fix),
+        }
     }
 
     fn store(&mut self) {

@@ -6,6 +6,7 @@
 pub(crate) mod late;
 mod pages;
 pub(crate) mod prompt;
+pub(crate) mod tools;
 mod transcript;
 
 use std::sync::Arc;

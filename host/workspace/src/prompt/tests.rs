@@ -24,7 +24,9 @@ impl Folder {
         fs::create_dir_all(&folder).unwrap();
         let places =
             Places { id: "ws-1".into(), folder, shared_plugins: self.0.path().join("shared"), model: None };
-        Arc::new(Assembly::new(places, Manifest::default()))
+        let assembly = Assembly::new(places, Manifest::default());
+        assembly.set_tools(true);
+        Arc::new(assembly)
     }
 
     /// The sources of the pieces, relative to the folder.
@@ -171,4 +173,22 @@ fn a_prompt_is_bounded() {
     let assembled = folder.assembly().current();
     assert_eq!((assembled.pieces.len(), assembled.troubles.len()), (3, 3));
     assert!(assembled.workspace.system_prompt.as_ref().unwrap().len() <= PROMPT_BYTES);
+}
+
+#[test]
+fn the_prompt_orders_to_delegate_only_where_the_tools_are_served() {
+    let folder = Folder::new();
+    let assembly = folder.assembly();
+    assembly.platform_context.store(Arc::new(PlatformContext {
+        peers: vec![peer("ann")],
+        children: vec![peer("ben")],
+        ..PlatformContext::default()
+    }));
+    let prompt = || assembly.current().workspace.system_prompt.clone().unwrap_or_default();
+    assert!(prompt().contains("with `mcp__molecule__delegate_task`, before"), "{}", prompt());
+    assert!(!prompt().contains("delegate_to_workspace"));
+    assembly.set_tools(false);
+    assert_eq!(prompt(), "", "neither the team nor the peers");
+    assembly.set_tools(true);
+    assert!(prompt().contains("Your Team"));
 }

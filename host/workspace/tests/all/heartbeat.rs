@@ -67,6 +67,7 @@ impl Workspace {
             model: None,
         };
         let assembly = Arc::new(Assembly::new(places, Manifest::default()));
+        assembly.set_tools(true);
         let (host, activity) =
             (Arc::new(FakeHost { beat, ..FakeHost::default() }), Arc::new(Activity::default()));
         let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());

@@ -7,4 +7,7 @@
     reason = "in tests a panic is the failure"
 )]
 
+mod delegations;
 mod heartbeat;
+mod kit;
+mod tools;

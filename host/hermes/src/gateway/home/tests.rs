@@ -21,7 +21,41 @@ fn settings() -> Settings {
             callback_url: "http://127.0.0.1:8646/a2a/reply".into(),
             secret: Some("shh".into()),
         }),
+        tools: None,
     }
+}
+
+#[test]
+fn the_tools_are_written_for_the_gateway_and_removed_again() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    fs::write(
+        path("config.yaml"),
+        "mcp_servers:\n  molecule: {command: npx, args: [x]}\n  mine: {url: http://x/mcp}\n",
+    )
+    .unwrap();
+    let token = "a-token-of-this-host";
+    let tools =
+        ToolServer { name: "molecule".into(), url: "http://127.0.0.1:9100/mcp".into(), token: token.into() };
+    let served = Settings { tools: Some(tools), plugin: None, ..settings() };
+    assert_eq!(prepare(&own(home.path()), &served), []);
+    let config = own(home.path()).config();
+    let expected = json!({
+        "url": "http://127.0.0.1:9100/mcp",
+        "headers": { "Authorization": "Bearer ${TALARIA_TOOLS_TOKEN}" },
+        "skip_preflight": true,
+        "sampling": { "enabled": false },
+        "elicitation": { "enabled": false },
+    });
+    assert_eq!(config["mcp_servers"]["molecule"], expected);
+    assert_eq!(config["mcp_servers"]["mine"]["url"], "http://x/mcp");
+    assert_eq!(config["tools"]["tool_search"]["enabled"], "off");
+    assert_eq!(own(home.path()).variable(TOOLS_TOKEN).unwrap().expose_secret(), token);
+    assert!(!fs::read_to_string(path("config.yaml")).unwrap().contains(token), "the token is in .env only");
+    assert_eq!(tools_in(&own(home.path())).as_deref(), Some("http://127.0.0.1:9100/mcp"));
+    assert_eq!(prepare(&own(home.path()), &Settings { tools: None, ..served }), []);
+    assert_eq!(own(home.path()).config()["mcp_servers"], json!({ "mine": { "url": "http://x/mcp" } }));
+    assert_eq!(tools_in(&own(home.path())), None);
 }
 
 #[test]

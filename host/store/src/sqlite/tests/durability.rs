@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use talaria_turns::{
-    Begin, ContextId, Event, Onto, Part, Principal, Query, Recall, Retention, State, StateKey, Store, TaskId,
-    TaskKey, Timestamp, message_text,
+    Begin, ContextId, DelegationStore, Event, Onto, Part, Principal, Query, Recall, Retention, State,
+    StateKey, Store, TaskId, TaskKey, Timestamp, message_text,
 };
 
 use super::{count, empty, file, open};
-use crate::sqlite::{Config, Sqlite};
+use crate::sqlite::{Config, Sqlite, schema};
 use crate::suite::{accepted, all, create, delta, key, note, once, shared, status, task};
 
 #[tokio::test]
@@ -299,4 +299,19 @@ async fn a_file_of_version_1_opens_and_is_complete() {
     let log = store.log(Begin::At(0), 1_000).await.unwrap();
     assert_eq!(log.len(), 4 + 104);
     assert_eq!((&log[0].key, log[0].at), (&key("platform", "task-1"), ended.status.at), "as old as its task");
+}
+
+#[tokio::test]
+async fn a_file_of_version_6_opens_and_can_hold_delegations() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut connection = Connection::open(file(&folder)).unwrap();
+    connection.execute_batch(include_str!("v1.sql")).unwrap();
+    schema::migrate(&mut connection, &schema::MIGRATIONS[..6]).unwrap();
+    assert_eq!(schema::version(&connection).unwrap(), 6);
+    drop(connection);
+    let store = open(&folder);
+    assert_eq!(store.delegations().await.unwrap(), []);
+    let key = TaskKey { owner: Principal::named("platform"), task: "task-1".parse().unwrap() };
+    assert_eq!(task(&store, &key).await.status.state, State::Completed, "its tasks stay");
+    assert_eq!(count(&folder, "PRAGMA user_version"), 7);
 }

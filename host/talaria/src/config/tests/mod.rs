@@ -7,6 +7,7 @@ mod mistakes;
 mod precedence;
 mod reference;
 mod shares;
+mod tools;
 
 use std::collections::HashMap;
 use std::path::Path;
