@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn the_origin_of_a_url_has_no_path() {
         for (url, origin) in [
-            ("https://agents.example/hermes", Some("https://agents.example")),
+            ("https://agents.example/papers", Some("https://agents.example")),
             ("http://127.0.0.1:8000", Some("http://127.0.0.1:8000")),
             ("http://[::1]:8000/", Some("http://[::1]:8000")),
             ("agents.example", None),

@@ -20,8 +20,8 @@ use tracing::{info, warn};
 
 use super::input::InputModes;
 use super::quarantine::{Admission, Consequence, Faults, Recovery};
-use super::{needs, suggested};
 use super::versions::Content;
+use super::{needs, suggested};
 use crate::config::{Executor, ExecutorName};
 
 /// A loaded version of an executor.

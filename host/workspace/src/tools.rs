@@ -119,6 +119,7 @@ impl TeamTools {
     /// Those of the store.
     pub async fn open(
         platform_url: &str,
+        egress: talaria_egress::Config,
         keys: &Keys,
         assembly: Arc<Assembly>,
         stores: (Arc<dyn DelegationStore>, Arc<dyn Store>),
@@ -126,8 +127,8 @@ impl TeamTools {
         observer: CallObserver,
     ) -> Result<Self, StoreError> {
         let id = assembly.places().id.clone();
-        let platform = Platform::new(platform_url, &id, keys.token()).map_err(StoreError::Unavailable)?;
-        let platform = Arc::new(platform);
+        let platform = Platform::new(platform_url, &id, keys.token(), egress);
+        let platform = Arc::new(platform.map_err(StoreError::Unavailable)?);
         let limits = Limits { open: OPEN, result: RESULT, deadline: config.deadline };
         let delegations = Delegations::open(Arc::clone(&platform), &id, stores, limits).await?;
         let rate = Mutex::new((Instant::now(), 0));

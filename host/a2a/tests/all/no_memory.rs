@@ -37,7 +37,7 @@ async fn bodies_that_are_held_back_take_their_share_and_no_more() {
     // Each lacks its last byte.
     let request = |bytes: usize| {
         let head = format!(
-            "POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\n\r\n"
+            "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\n\r\n"
         );
         [head.into_bytes(), vec![b' '; bytes - 1]].concat()
     };

@@ -49,6 +49,7 @@ impl WorkspaceService {
         };
         let tools = TeamTools::open(
             self.config.platform_url.as_str(),
+            self.config.egress.clone(),
             &self.keys,
             Arc::clone(&self.config.assembly),
             stores,

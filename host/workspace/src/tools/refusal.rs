@@ -42,7 +42,9 @@ impl From<CallError> for Refusal {
     fn from(error: CallError) -> Self {
         const LATER: &str = "go on without it, and try again in a minute or two";
         match &error {
-            CallError::Down(_) => Self::failure(format!("the platform did not answer: {error}"), LATER),
+            CallError::Down(_) | CallError::Silent(_) => {
+                Self::failure(format!("the platform did not answer: {error}"), LATER)
+            }
             CallError::NotJson(_) => {
                 Self::failure(format!("the platform's answer cannot be used: {error}"), LATER)
             }

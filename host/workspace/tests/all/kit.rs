@@ -65,7 +65,15 @@ impl Agent {
         };
         let stores = (Arc::clone(&store) as _, store as _);
         let url = platform.url();
-        let tools = TeamTools::open(&url, &keys, assembly, stores, config, Arc::new(observer));
+        let tools = TeamTools::open(
+            &url,
+            talaria_egress::Config::default(),
+            &keys,
+            assembly,
+            stores,
+            config,
+            Arc::new(observer),
+        );
         let tools = Arc::new(tools.await.unwrap());
         let (tracker, shutdown) = (TaskTracker::new(), CancellationToken::new());
         tracker.spawn(Arc::clone(&tools).run(tracker.clone(), shutdown.clone()));
