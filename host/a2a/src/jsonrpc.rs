@@ -201,14 +201,14 @@ pub(crate) fn respond(
     let dialect = method.map_or(Dialect::V1, Method::dialect);
     let written = match reply {
         Ok(Reply::Stream(updates)) => {
-            sse::respond(*updates, dialect, Envelope::JsonRpc(id.clone()), streaming)
+            Ok(sse::respond(*updates, dialect, Envelope::JsonRpc(id.clone()), streaming))
         }
         Ok(Reply::Once(answer)) => success(&id, InDialect(dialect, &answer))
+            .map(|body| respond::json(StatusCode::OK, memory::hold(&streaming.budget, body)))
             .map_err(|error| {
                 tracing::warn!(%error, "answer could not be encoded");
                 Rejection::new(ErrorKind::Internal, "the answer could not be written")
-            })
-            .and_then(|body| Ok(respond::json(StatusCode::OK, memory::hold(&streaming.budget, body)?))),
+            }),
         Err(rejection) => Err(rejection),
     };
     let version = method.map(|method| method.version);

@@ -4,6 +4,9 @@
 //! bytes until the connection has sent them, wherever they wait; a stream for its state. All of them together may take half
 //! of the host's budget, so that peers that send slowly or do not read leave the other half to turns. What does not fit is
 //! rejected as busy (HTTP 429).
+//!
+//! A request is rejected only as long as it has changed nothing. So reads make sure of the room for their response before
+//! they read, and a response is then charged in any case: a caller whose message was accepted must hear of it.
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -42,13 +45,31 @@ pub(crate) fn request(budget: &Budget, head: &Parts) -> Result<Charge, Full> {
     budget.charge(REQUEST + headers + uri)
 }
 
-/// Charges bytes that are to be sent, until they are.
-pub(crate) fn hold(budget: &Budget, bytes: Vec<u8>) -> Result<Bytes, Full> {
-    if bytes.len() <= SMALL {
-        return Ok(bytes.into());
+/// Makes sure that there is room for a response of about this many bytes.
+pub(crate) fn room(budget: &Budget, bytes: usize) -> Result<(), Full> {
+    budget.charge(bytes.min(budget.limit())).map(drop)
+}
+
+/// Charges a response until it is sent, even beyond the limit.
+pub(crate) fn hold(budget: &Budget, bytes: Vec<u8>) -> Bytes {
+    let mut charge = budget.nothing();
+    if bytes.len() > SMALL {
+        charge.force(bytes.capacity());
     }
-    let charge = budget.charge(bytes.capacity())?;
-    Ok(Bytes::from_owner(Held { bytes, _charge: charge }))
+    held(bytes, charge)
+}
+
+/// Charges a frame of a stream until it is sent, if it fits.
+pub(crate) fn try_hold(budget: &Budget, bytes: Vec<u8>) -> Result<Bytes, Full> {
+    let charge = budget.charge(if bytes.len() > SMALL { bytes.capacity() } else { 0 })?;
+    Ok(held(bytes, charge))
+}
+
+fn held(bytes: Vec<u8>, charge: Charge) -> Bytes {
+    match charge.bytes() {
+        0 => bytes.into(),
+        _ => Bytes::from_owner(Held { bytes, _charge: charge }),
+    }
 }
 
 #[cfg(test)]
@@ -58,10 +79,12 @@ mod tests {
     #[test]
     fn a_response_is_charged_until_its_last_byte_is_gone() {
         let budget = Budget::new(100 << 10);
-        let mut response = hold(&budget, vec![1; 60 << 10]).unwrap();
+        let mut response = hold(&budget, vec![1; 60 << 10]);
         assert_eq!(budget.used(), 60 << 10);
-        assert!(hold(&budget, vec![1; 60 << 10]).is_err(), "there is no room for another");
-        assert!(hold(&budget, vec![1; SMALL]).is_ok(), "small ones are not charged");
+        assert!(try_hold(&budget, vec![1; 60 << 10]).is_err(), "there is no room for a frame");
+        assert!(room(&budget, 60 << 10).is_err(), "nor for a read");
+        drop(hold(&budget, vec![1; SMALL]));
+        assert_eq!(budget.used(), 60 << 10, "small ones are not charged");
         let first = response.split_to(10);
         drop(response);
         assert_eq!(budget.used(), 60 << 10, "a part keeps the whole");

@@ -105,15 +105,15 @@ pub(crate) fn respond(
 ) -> (Response<Body>, Option<i32>) {
     let dialect = rest.dialect;
     let written = match reply {
-        Ok(Reply::Stream(updates)) => sse::respond(*updates, dialect, Envelope::Rest, streaming),
+        Ok(Reply::Stream(updates)) => Ok(sse::respond(*updates, dialect, Envelope::Rest, streaming)),
         Ok(Reply::Once(answer)) => serde_json::to_vec(&InDialect(dialect, &answer))
+            .map(|body| {
+                let body = memory::hold(&streaming.budget, body);
+                respond::typed(StatusCode::OK, Media::value(media.answer), body)
+            })
             .map_err(|error| {
                 tracing::warn!(%error, "answer could not be encoded");
                 Rejection::new(ErrorKind::Internal, "the answer could not be written")
-            })
-            .and_then(|body| {
-                let body = memory::hold(&streaming.budget, body)?;
-                Ok(respond::typed(StatusCode::OK, Media::value(media.answer), body))
             }),
         Err(rejection) => Err(rejection),
     };

@@ -115,9 +115,10 @@ pub(crate) fn respond(
     dialect: Dialect,
     envelope: Envelope,
     streaming: &Streaming,
-) -> Result<Response<Body>, Rejection> {
+) -> Response<Body> {
     let Streaming { keep_alive, closing, open, budget } = streaming;
-    let charge = budget.charge(memory::STREAM)?;
+    let mut charge = budget.nothing();
+    charge.force(memory::STREAM);
     // Boxed because it is moved with every frame.
     let frames = Box::new(Frames {
         updates,
@@ -134,7 +135,7 @@ pub(crate) fn respond(
         _charge: charge,
     });
     let frames = stream::unfold(frames, async |mut frames| frames.next().await.map(|frame| (frame, frames)));
-    Ok(streamed(Body::Frames(Box::pin(frames))))
+    streamed(Body::Frames(Box::pin(frames)))
 }
 
 /// Returns a stream of one event, without a number.
@@ -214,7 +215,7 @@ impl Frames {
             return self.failure(&Rejection::new(ErrorKind::Internal, "the update could not be written"));
         }
         frame.extend_from_slice(b"\n\n");
-        match memory::hold(&self.budget, frame) {
+        match memory::try_hold(&self.budget, frame) {
             Ok(frame) => {
                 self.last = Some(update.sequence);
                 frame

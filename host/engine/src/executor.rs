@@ -382,12 +382,12 @@ impl talaria_turns::Executor for Executor {
         let by_memory = memory.saturating_sub(self.component.memory) / PER_BYTE;
         let by_call = call_bytes.saturating_sub(CALL_REST);
         let executor = || self.shared.name.clone();
-        if bytes > by_call {
-            return Err(TooLarge { executor: executor(), bytes, limit: by_call, fix: None });
-        }
         if bytes > by_memory {
             let fix = Some(format!("executor.{}.grant.memory", executor()));
             return Err(TooLarge { executor: executor(), bytes, limit: by_memory, fix });
+        }
+        if bytes > by_call {
+            return Err(TooLarge { executor: executor(), bytes, limit: by_call, fix: None });
         }
         let grown = bytes.saturating_mul(PER_BYTE);
         Ok(INITIAL.saturating_add(grown))

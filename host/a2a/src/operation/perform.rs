@@ -82,6 +82,7 @@ impl Operations {
             Operation::Get(GetTask { id, history_length }) => {
                 let task = self.turns.task(&caller, &id).await;
                 let task = task.map_err(|error| Rejection::lookup(&id, &error))?;
+                memory::room(&self.budget, task.size())?;
                 Answer::Task(View::new(task, history_length))
             }
             Operation::List(_) if caller.name().is_none() && !self.anyone_may_list => {
@@ -242,6 +243,7 @@ impl Operations {
         form: StreamAs,
     ) -> Result<Reply, Rejection> {
         let Subscribe { id, after, shows_ended } = subscribe;
+        memory::room(&self.budget, memory::STREAM)?;
         let updates = match self.turns.follow(caller, &id, after).await {
             Ok((task, reader)) => UpdateStream::of_task(task, reader, after, form),
             Err(FollowError::Over { .. }) if shows_ended => {

@@ -30,6 +30,34 @@ async fn a_turn_that_does_not_fit_is_busy_in_every_version_and_binding() {
 }
 
 #[tokio::test]
+async fn a_message_that_was_accepted_is_never_answered_as_busy() {
+    let budget = Budget::new(24 * MIB);
+    let host = Host::budgeted(&budget).await;
+    let (mut busy, mut accepted) = (0, 0);
+    // From an empty budget to a full one, so that memory ends at every step of a request.
+    for taken in (0..48).map(|half| half * MIB / 2) {
+        let _rest = budget.charge(taken).unwrap();
+        let before = host.made();
+        let mut params = json!({ "message": message(&"x".repeat(MIB)) });
+        params["configuration"] = json!({ "returnImmediately": true });
+        let answer = host.call_as(&[], "SendMessage", &params).await;
+        match answer.status {
+            200 => accepted += 1,
+            429 => busy += 1,
+            _ => panic!("{answer:?}"),
+        }
+        assert_eq!(host.made() - before, usize::from(answer.status == 200), "{taken} bytes were taken");
+        patiently(async {
+            while budget.used() > taken {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+    assert!(accepted > 5 && busy > 5, "{accepted} accepted, {busy} busy");
+}
+
+#[tokio::test]
 async fn bodies_that_are_held_back_take_their_share_and_no_more() {
     let budget = Budget::new(8 * MIB);
     let host = Host::budgeted(&budget).await;
