@@ -116,7 +116,8 @@ impl Executor for ChatCompletions {
         if let Some(models) = granted(bearer(get("/models"), KEY).open())?
             && let status @ (401 | 403) = models.status()
         {
-            let (at, verb) = (&settings.base_url, if config::has_secret(KEY) { "refuses the" } else { "wants a" });
+            let (at, verb) =
+                (&settings.base_url, if config::has_secret(KEY) { "refuses the" } else { "wants a" });
             let why = format!("the gateway at {at} {verb} key ({status}); set {KEY} to that of its .env");
             return Err(Failure::new(FailureKind::Upstream, why));
         }

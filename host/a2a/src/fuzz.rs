@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use http::{HeaderMap, Method, Request, StatusCode};
 use secrecy::SecretString;
 use serde_json::{Value, json};
+use talaria_budget::Budget;
 use talaria_turns::{Place, Principal, PushConfig, Task, TaskId, Timestamp};
 
 use crate::auth::{Auth, Token};
@@ -41,7 +42,7 @@ fn declared(headers: &HeaderMap) -> HeaderMap {
 }
 
 pub fn json(body: &[u8]) -> Option<Value> {
-    body::parse(body).ok()
+    body::parse(body, &mut Budget::unlimited().nothing()).ok()
 }
 
 /// Decodes a JSON-RPC request: its id, the dialect of a known method, and the operation or the error that is sent.
@@ -51,7 +52,8 @@ pub fn rpc(
     body: &[u8],
 ) -> (Value, Option<Dialect>, Result<Operation, Value>) {
     let headers = &declared(headers);
-    let call = Call::read(&OFFERED, headers, &ServiceParams::read(headers, query), body);
+    let (params, mut charge) = (ServiceParams::read(headers, query), Budget::unlimited().nothing());
+    let call = Call::read(&OFFERED, headers, &params, body, &mut charge);
     let dialect = call.method.map(|method| method.dialect());
     let operation = call.request.map(|request| request.operation);
     let operation = operation.map_err(|rejection| rejection.jsonrpc_body(&call.id));
@@ -67,7 +69,8 @@ pub fn rest(request: Request<&[u8]>) -> Option<(Rest, Option<Result<Operation, V
     let rest = rest_route(head.uri.path(), params.version())?;
     let read = |verb| {
         binding::admit(&OFFERED, &rest, verb, &params)?;
-        binding::read(&OFFERED, &rest, verb, &head, (head.method == Method::POST).then_some(body))
+        let body = (head.method == Method::POST).then_some(body);
+        binding::read(&OFFERED, &rest, verb, &head, body, &mut Budget::unlimited().nothing())
     };
     let error = |rejection: Rejection| rejection.rest_body(rest.dialect.version());
     let operation =

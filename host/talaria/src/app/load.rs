@@ -48,7 +48,9 @@ impl Opened {
         let Stores { store, callbacks: stored, delegations } = match &config.store {
             StoreUrl::Memory => {
                 let store = Memory::new(usize::try_from(config.limits.tasks.get())?);
-                Stores::of(Arc::new(store.with_max_bytes(config.max_size.bytes())))
+                // Beside the budget of callers, an eighth of the process's memory is left for it.
+                let most = config.max_size.bytes().min(config.memory.whole / 8);
+                Stores::of(Arc::new(store.with_max_bytes(most)))
             }
             StoreUrl::Sqlite(path) => {
                 let store = Sqlite::open(path, &sqlite_config(config, address))

@@ -152,7 +152,7 @@ pub(crate) struct Store {
     /// Example: `keep_for = "30days"`
     pub(crate) keep_for: Period,
     /// The largest size of the store. New messages are rejected when an eighth of it is left, which is for the turns under
-    /// way.
+    /// way. A store in memory takes at most an eighth of `limits.memory`.
     ///
     /// Example: `max_size = "50GiB"`
     pub(crate) max_size: Size,
