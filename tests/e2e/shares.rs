@@ -49,8 +49,8 @@ async fn say(bridge: &Bridge, caller: usize, text: &str) -> String {
     let answer = json_of(&response);
     let result = &answer["result"];
     let parts = [&result["message"]["parts"], &result["task"]["status"]["message"]["parts"]];
-    let texts = parts.iter().filter_map(|parts| parts[0]["text"].as_str());
-    texts.last().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    let mut texts = parts.iter().filter_map(|parts| parts[0]["text"].as_str());
+    texts.next_back().unwrap_or_else(|| panic!("{answer}")).to_owned()
 }
 
 /// Checks that a response is a 429 with a time to retry, and returns its text.

@@ -61,10 +61,16 @@ pub(crate) struct Connector {
 struct Tcp {
     http: HttpConnector<Resolver>,
     resolver: Resolver,
+    /// Shared, because every call copies its connector several times.
+    proxying: Arc<Proxying>,
+    timeout: Duration,
+}
+
+/// The way through proxies.
+struct Proxying {
     proxies: Proxies,
     /// Connects to proxies, wherever they are: the operator named them.
-    to_proxy: HttpConnector<Resolver>,
-    timeout: Duration,
+    connector: HttpConnector<Resolver>,
 }
 
 /// The TLS configuration, created when first needed.
@@ -108,11 +114,11 @@ impl Connector {
             http.set_connect_timeout(Some(timeout));
             http
         };
-        let to_proxy = connector(Resolver::new(names, Addresses::Any));
+        let proxying = Proxying { proxies, connector: connector(Resolver::new(names, Addresses::Any)) };
         let http = connector(resolver.clone());
         let tls = Arc::new(Tls { roots, config: OnceCell::new() });
         let stub = stub_upstream.map(|stub| stub.address);
-        Self { tcp: Tcp { http, resolver, proxies, to_proxy, timeout }, tls, timeout, stub }
+        Self { tcp: Tcp { http, resolver, proxying: Arc::new(proxying), timeout }, tls, timeout, stub }
     }
 
     async fn connect(mut self, uri: Uri) -> Result<Stream, Failure> {
@@ -171,10 +177,10 @@ pub(crate) fn literal(host: &str) -> Option<IpAddr> {
 
 impl Tcp {
     /// Connects through a proxy.
-    async fn through(mut self, proxy: Arc<Proxy>, uri: Uri) -> Result<TokioIo<TcpStream>, Failure> {
+    async fn through(self, proxy: Arc<Proxy>, uri: Uri) -> Result<TokioIo<TcpStream>, Failure> {
         let authority = authority(&uri);
         let host = uri.host().unwrap_or_default();
-        let destinations = if literal(host).is_some() || self.proxies.resolve_names() {
+        let destinations = if literal(host).is_some() || self.proxying.proxies.resolve_names() {
             vec![authority.clone()]
         } else {
             let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or_default();
@@ -186,8 +192,9 @@ impl Tcp {
             found.map(|address| SocketAddr::new(address.ip(), port).to_string()).collect()
         };
         let mut failed = Failure::proxy("no address", &authority);
+        let mut to_proxy = self.proxying.connector.clone();
         for destination in destinations {
-            let stream = self.to_proxy.call(proxy.uri()?).await.map_err(|error| {
+            let stream = to_proxy.call(proxy.uri()?).await.map_err(|error| {
                 tracing::warn!(%proxy, %error, "the proxy is unreachable");
                 match Failure::tcp(&error, authority.clone(), self.timeout) {
                     Failure::Tcp { reason, authority } => {
@@ -224,7 +231,7 @@ impl Service<Uri> for Tcp {
         {
             return Box::pin(std::future::ready(Err(Failure::Address { special, destination: authority })));
         }
-        if let Some(proxy) = self.proxies.of(&uri) {
+        if let Some(proxy) = self.proxying.proxies.of(&uri) {
             return Box::pin(self.clone().through(proxy, uri));
         }
         let connecting = self.http.call(uri);
