@@ -1,7 +1,6 @@
 //! A message that is admitted fits into the memory of its executor.
 
 use serde_json::json;
-use talaria_engine::Limits;
 use talaria_fakes::guest;
 use talaria_rig::Rig;
 use talaria_turns::{Content, Executor as _, Part};
@@ -57,27 +56,6 @@ async fn the_largest_message_that_is_admitted_fits_into_every_built_in_executor(
         assert!(bytes > 2 * MIB, "{name} takes at most {bytes} bytes");
         for (kind, part) in contents(bytes - 4096) {
             assert!(fits(&rig, part).await, "{name}: {bytes} bytes of {kind}");
-        }
-    }
-}
-
-/// Prints what a message of a MiB takes, for the constant in `engine`: `cargo nextest run ... --run-ignored only --no-capture`.
-#[tokio::test]
-#[ignore = "measures, and takes a minute"]
-async fn how_much_memory_a_message_takes() {
-    for name in BUILT_IN {
-        for (kind, part) in contents(MIB) {
-            let (mut enough, mut too_little) = (64, 0);
-            while enough - too_little > 1 {
-                let half = usize::midpoint(enough, too_little);
-                let limits = Limits { memory: half * MIB, ..Limits::default() };
-                let rig = Rig::of(guest(name)).await.limits(limits);
-                match fits(&rig, part.clone()).await {
-                    true => enough = half,
-                    false => too_little = half,
-                }
-            }
-            println!("{name:17} {kind:20} {enough} MiB");
         }
     }
 }

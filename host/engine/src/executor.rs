@@ -122,8 +122,9 @@ pub(crate) enum End {
 }
 
 /// The memory that a guest needs for each byte of its messages, beside what it has when it starts. Measured on the built-in
-/// executors with messages of a MiB (`how_much_memory_a_message_takes`): 6 to 7 in `execute` of those that keep a conversation,
-/// less in the others. A message is in the guest as parts, as text, and in the request that it makes, whose buffer doubles.
+/// executors by halving the limit for messages of a MiB: 6 to 7 in `execute` of those that keep a conversation, less in the
+/// others. A message is in the guest as parts, as text, and in the request that it makes, whose buffer doubles. A test
+/// sends each of them the largest message that this admits.
 const PER_BYTE: usize = 7;
 
 /// What else a guest may pass in the call that holds its messages, such as a prompt, settings and tools.
