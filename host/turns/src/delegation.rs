@@ -26,7 +26,7 @@ pub struct Delegation {
     pub state: DelegationState,
     /// The receiver's id for it, once the receiver has accepted it.
     pub remote: Option<Box<str>>,
-    /// The answer, or why there is none, once it has ended.
+    /// The answer, or the reason for its absence, once it has ended.
     pub result: Option<Box<str>>,
     /// When it was made.
     pub created: Timestamp,

@@ -157,7 +157,7 @@ impl Home {
         text.lines().skip(skipped).collect::<Vec<_>>().join("\n")
     }
 
-    /// Makes the folder, if there is none, and makes sure that the gateway can write to it.
+    /// Makes the folder if it is missing, and makes sure that the gateway can write to it.
     pub(super) fn make(&self) -> io::Result<()> {
         let write = || {
             self.acting.act(|| fs::create_dir_all(&self.path))??;

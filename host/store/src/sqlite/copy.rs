@@ -223,7 +223,7 @@ fn set_aside(store: &Path) -> Result<PathBuf, CopyError> {
         name.push(suffix);
         PathBuf::from(name)
     };
-    // Closing the last connection merges the log and deletes it. It would also delete the log of what is no database.
+    // Closing the last connection merges the log and deletes it. It would also delete the log of a file that is not a database.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if is_database(store)
         && let Ok(connection) = connect(store, flags, &Config::default())

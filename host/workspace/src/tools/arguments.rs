@@ -57,7 +57,7 @@ impl Arguments {
     pub(super) fn word(&self, name: &str, words: &[&'static str]) -> Result<Option<&'static str>, Refusal> {
         let Some(text) = self.text(name, 100)? else { return Ok(None) };
         let found = words.iter().find(|word| word.eq_ignore_ascii_case(text)).copied();
-        let wrong = || Refusal::new(format!("`{name}` is none of {}", words.join(", ")), CORRECT);
+        let wrong = || Refusal::new(format!("`{name}` must be one of {}", words.join(", ")), CORRECT);
         found.map(Some).ok_or_else(wrong)
     }
 
