@@ -29,6 +29,7 @@ mod store;
 mod stream_as;
 mod task;
 mod text;
+mod toolbox;
 mod workspace;
 
 pub use callback::{
@@ -63,4 +64,5 @@ pub use store::{
 pub use stream_as::StreamAs;
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
 pub use text::{is_text_media, message_text};
+pub use toolbox::{CallingTurn, ToolError, ToolSpec, Toolbox, Toolboxes};
 pub use workspace::{Workspace, Workspaces};
