@@ -283,9 +283,17 @@ async fn answer(
     Ok(response)
 }
 
-async fn whole(reply: Reply) -> Response<Body> {
-    match reply.0 {
-        Kind::Response { status, headers, body } => reply::response(status, &headers, body),
-        Kind::Hang | Kind::Raw(_) => std::future::pending().await,
+async fn whole(mut reply: Reply) -> Response<Body> {
+    loop {
+        match reply.0 {
+            Kind::Response { status, headers, body } => return reply::response(status, &headers, body),
+            Kind::Hang | Kind::Raw(_) => return std::future::pending().await,
+            Kind::Later(later) => {
+                let decided = later.lock().unwrap().take();
+                let Some(decided) = decided else { return std::future::pending().await };
+                let Ok(decided) = decided.await else { return std::future::pending().await };
+                reply = decided;
+            }
+        }
     }
 }

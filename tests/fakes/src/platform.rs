@@ -2,7 +2,14 @@
 //!
 //! It issues a token at the first registration and requires it from then on, sends the inbound secret with every response,
 //! and records what workspaces report. It can misbehave, lose its registry, rotate the token, go down and come back.
+//!
+//! As it starts, it serves one workspace, and the test plays the others. [`FakePlatform::host`] adds workspaces that have
+//! bridges of their own; then messages and delegations reach those.
 
+mod answers;
+mod delegations;
+mod delivery;
+mod hosted;
 mod team;
 
 use std::collections::BTreeMap;
@@ -10,14 +17,18 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
+use talaria_egress::{Config, Egress};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::gateway::{FakeGateway, Recorded};
 use crate::port::free_port;
 use crate::reply::Reply;
 use crate::soon;
 
-pub use team::Delegated;
+pub use delegations::Delegated;
+use delivery::Errand;
+use hosted::Hosted;
 use team::Team;
 
 /// How the platform answers.
@@ -35,14 +46,24 @@ pub enum Mood {
     Huge,
     /// Not at all.
     Hangs,
+    /// It does what it is asked, and nobody hears its answer.
+    Mute,
 }
 
 /// A running platform. Dropping it closes its port.
 pub struct FakePlatform {
-    state: Arc<Mutex<State>>,
-    told: watch::Sender<usize>,
+    platform: Arc<Platform>,
     server: Option<FakeGateway>,
     address: SocketAddr,
+}
+
+/// The platform without its port.
+struct Platform {
+    state: Mutex<State>,
+    told: watch::Sender<usize>,
+    egress: Egress,
+    /// What it does in the background.
+    running: Mutex<JoinSet<()>>,
 }
 
 struct State {
@@ -63,6 +84,11 @@ struct State {
     sent: Vec<Value>,
     notices: Vec<Value>,
     team: Team,
+    hosted: Hosted,
+    /// Whether its messages to workspaces carry the inbound secret.
+    sends_secret: bool,
+    /// What is to be done once the request is answered.
+    errands: Vec<Errand>,
     /// Moods of routes, by a part of the path.
     moods: Vec<(String, Mood)>,
 }
@@ -72,7 +98,7 @@ struct State {
 impl FakePlatform {
     /// Starts a platform without workspaces.
     pub async fn start() -> Self {
-        let state = Arc::new(Mutex::new(State {
+        let state = Mutex::new(State {
             mood: Mood::Well,
             token: None,
             tokens: 0,
@@ -88,12 +114,16 @@ impl FakePlatform {
             sent: Vec::new(),
             notices: Vec::new(),
             team: Team::default(),
+            hosted: Hosted::default(),
+            sends_secret: false,
+            errands: Vec::new(),
             moods: Vec::new(),
-        }));
-        let told = watch::Sender::default();
-        let server = serve(&format!("127.0.0.1:{}", free_port()), &state, &told).await;
+        });
+        let (told, egress, running) = (watch::Sender::default(), Egress::new(Config::default()), Mutex::default());
+        let platform = Arc::new(Platform { state, told, egress, running });
+        let server = serve(&format!("127.0.0.1:{}", free_port()), &platform).await;
         let address = server.address();
-        Self { state, told, server: Some(server), address }
+        Self { platform, server: Some(server), address }
     }
 
     /// The value for `PLATFORM_URL`.
@@ -107,19 +137,27 @@ impl FakePlatform {
         self.state().mood = mood;
     }
 
-    /// Closes its port and all connections.
+    /// Closes its port and all connections, and forgets the messages that it was sending.
     pub fn go_down(&mut self) {
         self.server = None;
+        self.platform.stop();
     }
 
     /// Comes back at the same address with all its state.
     pub async fn come_back(&mut self) {
-        self.server = Some(serve(&self.address.to_string(), &self.state, &self.told).await);
+        self.server = Some(serve(&self.address.to_string(), &self.platform).await);
     }
 
     /// Loses the registry but not the tokens.
     pub fn forget(&self) {
-        self.state().registered = false;
+        let mut state = self.state();
+        state.registered = false;
+        state.hosted.forget();
+    }
+
+    /// Authenticates itself to the bridges of hosted workspaces from now on.
+    pub fn send_secret(&self) {
+        self.state().sends_secret = true;
     }
 
     /// Answers one route in this way, whatever the mood; `None` restores the route.
@@ -141,38 +179,6 @@ impl FakePlatform {
     /// Denies an ability of the workspace: `delegate`, `talk_to_user`, `broadcast`, `memory` or `requests`.
     pub fn deny(&self, ability: &str) {
         self.state().team.denied.insert(ability.into());
-    }
-
-    /// The delegations that it accepted.
-    #[must_use]
-    pub fn delegated(&self) -> Vec<Delegated> {
-        self.state().team.delegated.clone()
-    }
-
-    /// Waits until it has accepted so many delegations. Returns the last one.
-    pub async fn told_delegation(&self, times: usize) -> Delegated {
-        self.until("a delegation", |state| state.team.delegated.get(times.checked_sub(1)?).cloned()).await
-    }
-
-    /// A peer answers a delegation.
-    pub fn answer_delegation(&self, number: usize, text: &str) {
-        self.end_delegation(number, "completed", text, "");
-    }
-
-    /// A delegation fails.
-    pub fn fail_delegation(&self, number: usize, error: &str) {
-        self.end_delegation(number, "failed", "", error);
-    }
-
-    /// A delegation waits in the queue of a busy peer.
-    pub fn queue_delegation(&self, number: usize) {
-        self.end_delegation(number, "queued", "", "");
-    }
-
-    fn end_delegation(&self, number: usize, status: &'static str, text: &str, error: &str) {
-        let mut state = self.state();
-        let one = state.team.delegated.get_mut(number - 1).expect("there are so many delegations");
-        one.become_(status, text, error);
     }
 
     /// What it was asked to remember.
@@ -287,7 +293,7 @@ impl FakePlatform {
     }
 
     async fn until<T>(&self, what: &str, found: impl Fn(&State) -> Option<T>) -> T {
-        let mut told = self.told.subscribe();
+        let mut told = self.platform.told.subscribe();
         soon(what, async {
             loop {
                 if let Some(found) = found(&self.state()) {
@@ -300,107 +306,44 @@ impl FakePlatform {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
+        self.platform.state()
+    }
+}
+
+impl Drop for FakePlatform {
+    fn drop(&mut self) {
+        // What runs in the background holds a reference to the platform, so it must be ended here.
+        self.platform.stop();
+    }
+}
+
+// === impl Platform ===
+
+impl Platform {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
-}
 
-async fn serve(address: &str, state: &Arc<Mutex<State>>, told: &watch::Sender<usize>) -> FakeGateway {
-    let (state, told) = (Arc::clone(state), told.clone());
-    let script = move |request: &Recorded| {
-        let reply = state.lock().unwrap().answer(request);
-        told.send_modify(|told| *told += 1);
-        reply
-    };
-    FakeGateway::start_at(address, script).await
-}
-
-// === impl State ===
-
-impl State {
-    fn answer(&mut self, request: &Recorded) -> Reply {
-        let of_route = self.moods.iter().find(|(path, _)| request.path.contains(path.as_str()));
-        match of_route.map_or(self.mood, |(_, mood)| *mood) {
-            Mood::Well => {}
-            Mood::Refuses(status) => return refuse(status, "in no mood"),
-            Mood::Html => return Reply::status(200, "text/html", "<html>a captive portal</html>"),
-            Mood::Empty => return Reply::status(200, "application/json", ""),
-            Mood::Huge => {
-                return Reply::status(200, "application/json", format!("\"{}\"", "x".repeat(10 << 20)));
-            }
-            Mood::Hangs => return Reply::hang(),
-        }
-        let allowed = match &self.token {
-            None => true,
-            Some(token) => request.header("authorization") == Some(&format!("Bearer {token}")),
+    fn answer(self: &Arc<Self>, request: &Recorded) -> Reply {
+        let (reply, errands, is_mute) = {
+            let mut state = self.state();
+            let reply = state.answer(request);
+            (reply, std::mem::take(&mut state.errands), state.mood_at(&request.path) == Mood::Mute)
         };
-        if !allowed {
-            return refuse(401, "invalid workspace token");
-        }
-        if let Some(status) = self.closed.get(&request.path) {
-            return refuse(*status, "not here");
-        }
-        if let Some(reply) = self.team.answer(request) {
-            return reply;
-        }
-        match (request.method.as_str(), request.path.as_str()) {
-            ("POST", "/registry/register") => self.register(request.json()),
-            ("POST", "/registry/heartbeat") => self.heartbeat(request.json()),
-            ("POST", "/registry/update-card") => self.update_card(&request.json()),
-            ("GET", path) if path.ends_with("/peers") => Reply::json(&self.peers),
-            ("GET", path) if path.ends_with("/instructions/resolve") => {
-                Reply::json(&json!({ "instructions": self.instructions }))
-            }
-            ("GET", path) if path.ends_with("/shared-context") => Reply::json(&json!([])),
-            ("POST", path) if path.ends_with("/notify") => {
-                self.notices.push(request.json());
-                Reply::json(&json!({ "status": "sent" }))
-            }
-            ("POST", path) if path.ends_with("/a2a") => {
-                self.sent.push(request.json());
-                Reply::json(&json!({ "result": { "parts": [] } }))
-            }
-            _ => refuse(404, "no such route"),
-        }
+        errands.into_iter().for_each(|errand| self.run(errand));
+        self.told.send_modify(|told| *told += 1);
+        if is_mute { Reply::hang() } else { reply }
     }
+}
 
-    fn register(&mut self, body: Value) -> Reply {
-        let text = |name: &str| body.get(name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
-        if !text("id") || !text("url") || !body.pointer("/agent_card/name").is_some_and(Value::is_string) {
-            return refuse(400, "id, url and agent_card are required");
-        }
-        self.registrations.push(body);
-        self.registered = true;
-        let mut answer = json!({ "status": "registered", "platform_inbound_secret": self.secret });
-        if self.token.is_none() {
-            self.tokens += 1;
-            let token = format!("workspace-token-{}", self.tokens);
-            answer.as_object_mut().unwrap().insert("auth_token".into(), json!(token));
-            self.token = Some(token);
-        }
-        Reply::json(&answer)
-    }
-
-    fn update_card(&mut self, body: &Value) -> Reply {
-        match (self.registered, body.get("workspace_id"), body.get("agent_card")) {
-            (false, ..) => refuse(404, "workspace not found"),
-            (true, Some(Value::String(_)), Some(card @ Value::Object(_))) => {
-                self.cards.push(card.clone());
-                Reply::json(&json!({ "status": "updated" }))
-            }
-            _ => refuse(400, "workspace_id and agent_card are required"),
-        }
-    }
-
-    fn heartbeat(&mut self, body: Value) -> Reply {
-        if !self.registered && !body.get("agent_card").is_some_and(Value::is_object) {
-            return refuse(404, "workspace not found");
-        }
-        self.heartbeats.push(body);
-        let (generation, secret) = (self.generation, &self.secret);
-        Reply::json(&json!({ "status": "ok", "generation": generation, "platform_inbound_secret": secret }))
-    }
+async fn serve(address: &str, platform: &Arc<Platform>) -> FakeGateway {
+    let platform = Arc::clone(platform);
+    FakeGateway::start_at(address, move |request: &Recorded| platform.answer(request)).await
 }
 
 fn refuse(status: u16, error: &str) -> Reply {
     Reply::status(status, "application/json", json!({ "error": error }).to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@
 //! | `talk` | says `tick ` every 50 ms, forever |
 //! | `wait` | says nothing until [`Provider::release`] |
 //! | `run COMMAND` | calls the tool `terminal` with it, then says `the tool said: …` |
-//! | `call TOOL ARGUMENTS` | calls that tool with these arguments, JSON, then says `the tool said: …` |
+//! | `call TOOL ARGUMENTS && …` | calls these tools one after the other, with arguments in JSON, then says `the tool said: …` |
 //! | `fail STATUS` | answers with that status and a text that has [`PROVIDER_KEY`] in it |
 //! | `nothing` | ends without having said anything |
 //! | `long N` | says N times `0123456789` |
@@ -196,13 +196,16 @@ fn answer(request: &Recorded, turns: &watch::Sender<Turns>) -> Reply {
             Some(result) => script.say(&format!("the tool said: {}", text(result))),
             None => script.call("terminal", &json!({ "command": rest })),
         },
-        "call" => match now.iter().find(|message| is(message, "tool")) {
-            Some(result) => script.say(&format!("the tool said: {}", text(result))),
-            None => {
-                let (tool, arguments) = rest.split_once(' ').expect("a tool and its arguments");
-                script.call(tool, &serde_json::from_str(arguments).expect("arguments in JSON"))
+        "call" => {
+            let results: Vec<_> = now.iter().filter(|message| is(message, "tool")).map(text).collect();
+            match rest.split(" && ").nth(results.len()) {
+                None => script.say(&format!("the tool said: {}", results.join("\n"))),
+                Some(next) => {
+                    let (tool, arguments) = next.split_once(' ').expect("a tool and its arguments");
+                    script.call(tool, &serde_json::from_str(arguments).expect("arguments in JSON"))
+                }
             }
-        },
+        }
         "fail" => {
             let error = json!({ "error": { "message": format!("no such account {PROVIDER_KEY}") } });
             Reply::status(many().try_into().expect("a status"), "application/json", error.to_string())

@@ -13,7 +13,7 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -31,7 +31,11 @@ pub(crate) enum Kind {
     Response { status: u16, headers: Vec<(String, String)>, body: Vec<Step> },
     Hang,
     Raw(Bytes),
+    Later(Later),
 }
+
+/// A reply that is decided after its request was taken. Can be waited for once.
+pub(crate) type Later = Arc<Mutex<Option<oneshot::Receiver<Reply>>>>;
 
 /// A streamed reply, event by event.
 #[derive(Debug, Clone, Default)]
@@ -107,6 +111,12 @@ impl Reply {
     #[must_use]
     pub fn hang() -> Self {
         Self(Kind::Hang)
+    }
+
+    /// Answers with what the sender says; if it is dropped, never.
+    pub(crate) fn later() -> (oneshot::Sender<Self>, Self) {
+        let (sender, receiver) = oneshot::channel();
+        (sender, Self(Kind::Later(Arc::new(Mutex::new(Some(receiver))))))
     }
 
     /// Writes these bytes instead of a response, then closes the connection.

@@ -1,34 +1,26 @@
 //! What a platform does for the tools of a workspace: delegations, memory, requests, files.
 //!
-//! The traps of the real one are here too: several rows for a delegation, answers cut at 300 bytes in the list, `queued`
-//! rows that are rewritten later, and a receipt in place of an answer for a workspace that polls.
+//! Abilities of a workspace can be denied, each with the answer of the real platform. Like the newer platforms it ignores the
+//! query of a memory search and returns the newest ones.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::delegations::Log;
+use super::delivery::Errand;
+use super::hosted::{Hosted, is_uuid};
 use super::refuse;
 use crate::gateway::Recorded;
 use crate::reply::Reply;
 
-/// A delegation that a workspace posted.
-#[derive(Debug, Clone)]
-pub struct Delegated {
-    /// The platform's id.
-    pub id: String,
-    /// The body of the first request.
-    pub body: Value,
-    /// The requests with its key.
-    pub posts: usize,
-    status: &'static str,
-    text: String,
-    error: String,
-}
+/// Memories in one answer.
+const MEMORIES: usize = 50;
 
 /// What the platform stores for the tools.
 #[derive(Debug, Default)]
 pub(super) struct Team {
-    pub(super) delegated: Vec<Delegated>,
+    pub(super) log: Log,
     pub(super) memories: Vec<Value>,
     pub(super) requests: Vec<Value>,
     pub(super) uploads: Vec<String>,
@@ -41,7 +33,12 @@ pub(super) struct Team {
 
 impl Team {
     /// Answers a request of a workspace's tools; `None` for any other.
-    pub(super) fn answer(&mut self, request: &Recorded) -> Option<Reply> {
+    pub(super) fn answer(
+        &mut self,
+        request: &Recorded,
+        hosted: &Hosted,
+        errands: &mut Vec<Errand>,
+    ) -> Option<Reply> {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         let rest = path.strip_prefix("/workspaces/")?;
         let (workspace, rest) = rest.split_once('/').unwrap_or((rest, ""));
@@ -54,25 +51,24 @@ impl Team {
                 refuse(401, "caller ID does not match the token")
             }
             ("POST", "delegate") if is_denied("delegate") => refuse(403, "tool call failed"),
-            ("POST", "delegate") => self.delegate(workspace, &request.json()),
-            ("GET", "delegations") => Reply::json(&self.delegated.iter().flat_map(listed).collect()),
-            ("GET", "activity") if query.contains("type=delegation") => {
-                Reply::json(&self.delegated.iter().rev().flat_map(logged).collect())
+            ("POST", "delegate") => self.delegate(workspace, &request.json(), hosted, errands),
+            ("GET", "delegations") => Reply::json(&self.log.list(workspace)),
+            ("GET", "activity") if !hosted.is_empty() || query.contains("type=delegation") => {
+                self.log.activity(workspace, query)
             }
             ("GET", "activity") => Reply::json(&json!([
                 { "created_at": "2026-01-02T00:00:00Z", "source_id": "peer", "summary": "short", "request_body": { "params": { "message": { "parts": [{ "kind": "text", "text": "second" }] } } } },
                 { "created_at": "2026-01-01T00:00:00Z", "source_id": workspace, "summary": "first" },
             ])),
             ("POST", "activity") => Reply::json(&json!({ "status": "logged" })),
-            (_, "memories") if is_denied("memory") => refuse(503, "memory plugin is not configured"),
-            ("POST", "memories") => {
-                let body = request.json();
-                let scope = body.get("scope").cloned();
-                self.memories.push(body);
-                let id = format!("mem-{}", self.memories.len());
-                created(&json!({ "id": id, "scope": scope, "namespace": "workspace" }))
+            (_, "memories") if is_denied("memory") => {
+                refuse(503, "memory plugin is not configured (set MEMORY_PLUGIN_URL)")
             }
-            ("GET", "memories") => Reply::json(&self.memories.iter().rev().cloned().collect()),
+            ("POST", "memories") => self.commit(workspace, request.json(), hosted),
+            ("GET", "memories") => {
+                let is_readable = |memory: &&Value| readable(memory, workspace, hosted);
+                Reply::json(&self.memories.iter().rev().filter(is_readable).take(MEMORIES).cloned().collect())
+            }
             (_, "requests") if is_denied("requests") => refuse(404, "no such route"),
             ("POST", "requests") => {
                 self.requests.push(request.json());
@@ -98,80 +94,51 @@ impl Team {
                 self.broadcasts.push(request.json());
                 Reply::json(&json!({ "status": "sent", "delivered": 3 }))
             }
-            ("GET", "") => Reply::json(&json!({
+            ("GET", "") => Reply::json(&hosted.info(workspace).unwrap_or_else(|| json!({
                 "id": workspace, "name": "Lead", "role": null, "tier": 1, "status": "online", "parent_id": null, "auth_token": "secret",
-            })),
+            }))),
             _ => return None,
         };
         Some(reply)
     }
 
-    fn delegate(&mut self, workspace: &str, body: &Value) -> Reply {
-        let text = |name: &str| body.get(name).and_then(Value::as_str);
-        let (Some(target), Some(_)) = (text("target_id"), text("task")) else {
-            return refuse(400, "invalid delegation request");
-        };
-        if target == workspace {
-            return refuse(400, "self-delegation not permitted");
+    /// Takes a delegation. Among hosted workspaces it is sent to its target; otherwise the test answers it. Whether the two
+    /// may talk is not checked here: the delegation fails later.
+    fn delegate(
+        &mut self,
+        workspace: &str,
+        body: &Value,
+        hosted: &Hosted,
+        errands: &mut Vec<Errand>,
+    ) -> Reply {
+        let target = body.get("target_id").and_then(Value::as_str);
+        if !hosted.is_empty() && target.is_some_and(|target| !is_uuid(target)) {
+            return refuse(400, "target_id must be a valid UUID");
         }
-        let same = |one: &&mut Delegated| {
-            body.get("idempotency_key").is_some()
-                && one.body.get("idempotency_key") == body.get("idempotency_key")
+        let (reply, new) = self.log.delegate(workspace, body);
+        errands.extend(new.filter(|_| !hosted.is_empty()).map(Errand::Delegation));
+        reply
+    }
+
+    fn commit(&mut self, workspace: &str, mut body: Value, hosted: &Hosted) -> Reply {
+        let scope = body.get("scope").and_then(Value::as_str).unwrap_or("LOCAL").to_owned();
+        let Some(namespace) = hosted.namespace(workspace, &scope, true) else {
+            return refuse(403, "only root workspaces can write GLOBAL memories");
         };
-        if let Some(known) = self.delegated.iter_mut().find(same) {
-            known.posts += 1;
-            return Reply::json(&json!({
-                "delegation_id": known.id, "status": known.status, "target_id": target, "idempotent_hit": true,
-            }));
+        if let (false, Some(body)) = (hosted.is_empty(), body.as_object_mut()) {
+            body.insert("namespace".into(), json!(namespace));
         }
-        let id = format!("d-{}", self.delegated.len() + 1);
-        let answer = json!({ "delegation_id": id, "status": "delegated", "target_id": target });
-        let (text, error) = (String::new(), String::new());
-        self.delegated.push(Delegated {
-            id,
-            body: body.clone(),
-            posts: 1,
-            status: "dispatched",
-            text,
-            error,
-        });
-        Reply::status(202, "application/json", answer.to_string())
+        self.memories.push(body);
+        let id = format!("mem-{}", self.memories.len());
+        created(&json!({ "id": id, "scope": scope, "namespace": namespace }))
     }
 }
 
-// === impl Delegated ===
-
-impl Delegated {
-    /// Ends it, or marks it as queued.
-    pub(super) fn become_(&mut self, status: &'static str, text: &str, error: &str) {
-        (self.status, self.text, self.error) = (status, text.to_owned(), error.to_owned());
-    }
-}
-
-/// The rows of a delegation in the log.
-fn logged(one: &Delegated) -> Vec<Value> {
-    let begun = json!({ "id": format!("{}-a", one.id), "activity_type": "delegation", "method": "delegate", "status": one.status, "request_body": one.body });
-    if one.status == "dispatched" {
-        return vec![begun];
-    }
-    let body = json!({ "text": one.text, "delegation_id": one.id });
-    let end = json!({
-        "id": format!("{}-b", one.id), "activity_type": "delegation", "method": "delegate_result",
-        "status": one.status, "response_body": body, "error_detail": one.error,
-    });
-    vec![end, begun]
-}
-
-/// The rows of a delegation in the list.
-fn listed(one: &Delegated) -> Vec<Value> {
-    let row = |status: &str| json!({ "id": one.id, "type": "delegation", "direction": "sent", "target_id": one.body.get("target_id"), "status": status, "delegation_id": one.id });
-    let preview: String = one.text.chars().take(300).collect();
-    let mut end = row(one.status);
-    if let Some(end) = end.as_object_mut() {
-        end.insert("response_preview".into(), json!(preview));
-        end.insert("error".into(), json!(one.error));
-    }
-    vec![end, row("pending")]
+/// Whether a workspace may read a memory. Those without a namespace are everybody's.
+fn readable(memory: &Value, workspace: &str, hosted: &Hosted) -> bool {
+    let Some(namespace) = memory.get("namespace").and_then(Value::as_str) else { return true };
+    let readable = ["LOCAL", "TEAM", "GLOBAL"].map(|scope| hosted.namespace(workspace, scope, false));
+    readable.iter().flatten().any(|known| known == namespace)
 }
 
 fn pending(body: &Value) -> Value {
