@@ -38,7 +38,7 @@ fn doctor(folder: &Path, variables: &[(&str, &str)]) -> (Value, Option<i32>) {
     (report, output.status.code())
 }
 
-fn finding<'r>(report: &'r Value, name: &str) -> (&'r str, &'r str, &'r str) {
+pub(super) fn finding<'r>(report: &'r Value, name: &str) -> (&'r str, &'r str, &'r str) {
     let checks = report["checks"].as_array().unwrap();
     let worst = checks
         .iter()
@@ -370,4 +370,19 @@ fn finds_tools_that_the_agent_cannot_use() {
     fs::write(path(".hermes/config.yaml"), json!({ "mcp_servers": { "molecule": server } }).to_string())
         .unwrap();
     assert_eq!(tools().0, "ok");
+}
+
+#[test]
+fn finds_side_tasks_without_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join(".hermes")).unwrap();
+    let of = |variables: &[(&str, &str)]| {
+        let (report, _) = doctor(folder.path(), variables);
+        let (verdict, found, fix) = finding(&report, "auxiliary model");
+        (verdict.to_owned(), format!("{found} {fix}"))
+    };
+    let (verdict, said) = of(&[("OPENAI_API_KEY", "sk-of-the-tests")]);
+    assert_eq!(verdict, "warning", "{said}");
+    assert!(said.contains("no provider for images and web summaries") && said.contains("providers.md"), "{said}");
+    assert_eq!(of(&[("OPENROUTER_API_KEY", "sk-of-the-tests")]).0, "ok");
 }

@@ -35,6 +35,7 @@ impl Examination<'_> {
         self.volumes();
         self.required_variables();
         self.platform().await;
+        self.tool_use().await;
     }
 
     /// Checks the variables that the workspace, or its model, says that it needs.
@@ -226,7 +227,7 @@ impl Examination<'_> {
 }
 
 /// The address at which a listener on `at` can be called from this machine.
-fn local(at: SocketAddr) -> SocketAddr {
+pub(super) fn local(at: SocketAddr) -> SocketAddr {
     match at.ip().is_unspecified() {
         true => SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), at.port()),
         false => at,
