@@ -383,6 +383,9 @@ fn finds_side_tasks_without_a_model() {
     };
     let (verdict, said) = of(&[("OPENAI_API_KEY", "sk-of-the-tests")]);
     assert_eq!(verdict, "warning", "{said}");
-    assert!(said.contains("no provider for images and web summaries") && said.contains("providers.md"), "{said}");
+    assert!(
+        said.contains("no provider for images and web summaries") && said.contains("providers.md"),
+        "{said}"
+    );
     assert_eq!(of(&[("OPENROUTER_API_KEY", "sk-of-the-tests")]).0, "ok");
 }

@@ -32,7 +32,10 @@ async fn finds_a_coordinator_that_never_calls_its_tools() {
     );
     let doctor = || {
         let mut command = talaria(&at);
-        command.args(["doctor", "--output", "json"]).env("HOME", &at).env("ADMIN_TOKEN", "admin-token-0123456789");
+        command
+            .args(["doctor", "--output", "json"])
+            .env("HOME", &at)
+            .env("ADMIN_TOKEN", "admin-token-0123456789");
         let output = run(command.envs(env));
         serde_json::from_str::<Value>(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)))
     };

@@ -25,4 +25,5 @@ mod long_text;
 mod plugin_callback;
 mod plugin_wire;
 mod supervised;
+mod team;
 mod tools;

@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 use talaria_egress::Access;
 use talaria_redact::ReplyRedactor;
 use talaria_turns::{
-    Callbacks, Failure, FailureKind, Message, Outcome, Principal, Scope, TooLarge, Turn, Workspaces,
+    Callbacks, CallingTurn, Failure, FailureKind, Message, Outcome, Principal, Scope, TooLarge, Turn,
+    Workspaces,
 };
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
@@ -187,8 +188,14 @@ impl Executor {
         Self { workspaces: Some(workspaces), ..self }
     }
 
-    async fn workspace(&self) -> Option<wit::Workspace> {
-        let workspace = Arc::clone(self.workspaces.as_ref()?).workspace().await?;
+    async fn workspace(&self, turn: Option<&Turn>) -> Option<wit::Workspace> {
+        let workspaces = Arc::clone(self.workspaces.as_ref()?);
+        let calling = turn.map(|turn| CallingTurn {
+            owner: turn.principal.clone(),
+            task: turn.task.clone(),
+            context: turn.context.clone(),
+        });
+        let workspace = workspaces.workspace(calling).await?;
         Some(convert::workspace(&workspace))
     }
 
@@ -227,7 +234,7 @@ impl Executor {
         let context = wit::SetupContext {
             reason,
             settings: self.shared.settings_text.clone(),
-            workspace: self.workspace().await,
+            workspace: self.workspace(None).await,
             budget_ms: convert::millis(SETUP),
             metadata: None,
         };
@@ -257,7 +264,7 @@ impl Executor {
         let (session, withheld) = (of.session.record(&turn), of.withheld);
         let purpose = Purpose::Execute { shared: Arc::clone(&self.shared), of, scope, deadline };
         let ctx = self.ctx(purpose, &self.shared.limits);
-        let (workspace, settings) = (self.workspace().await, &self.shared.settings_text);
+        let (workspace, settings) = (self.workspace(Some(&turn)).await, &self.shared.settings_text);
         let turn = convert::turn(turn, session, withheld, workspace, settings, deadline);
         let left = deadline.saturating_duration_since(Instant::now());
         let result = call(self.component.pre.engine(), ctx, left, async |store| {
@@ -366,7 +373,7 @@ impl talaria_turns::Executor for Executor {
         let of = About::new(&turn, &self.component.engine);
         let (session, withheld) = (of.session.record(&turn), of.withheld);
         let ctx = self.ctx(Purpose::Cancel { shared: Arc::clone(&self.shared), of }, &limits);
-        let (workspace, settings) = (self.workspace().await, &self.shared.settings_text);
+        let (workspace, settings) = (self.workspace(Some(&turn)).await, &self.shared.settings_text);
         let turn = convert::turn(turn, session, withheld, workspace, settings, Instant::now() + CANCEL);
         let result = Box::pin(call(self.component.pre.engine(), ctx, CANCEL, async |store| {
             let instance = self.component.pre.instantiate_async(&mut *store).await?;

@@ -206,7 +206,7 @@ impl Store for Memory {
         let inner = self.inner();
         let mut unfinished = Vec::new();
         for (key, record) in inner.tasks.iter().filter(|(_, record)| !record.state.is_terminal()) {
-            if !record.fold(key)?.pending.is_empty() {
+            if record.state == State::Working || !record.fold(key)?.pending.is_empty() {
                 unfinished.push(key.clone());
             }
         }

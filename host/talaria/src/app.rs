@@ -33,7 +33,7 @@ use talaria_mailbox::Mailbox;
 use talaria_mcp::PATH;
 use talaria_store::Sqlite;
 use talaria_turns::{Store, Turns};
-use talaria_workspace::TOOLS_SERVER;
+use talaria_workspace::{TOOLS_SERVER, TeamTools};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -106,6 +106,7 @@ struct Running {
     turns: Turns,
     mailbox: Option<Mailbox>,
     workspace: Option<workspace::WorkspaceService>,
+    tools: Option<Arc<TeamTools>>,
     tasks: Tasks,
     /// How long turns may take to end.
     grace: Duration,
@@ -269,11 +270,12 @@ impl App {
             let of = (&executors, server.auth());
             workspace.start(registry, &url, of, (tracker, shutdown)).await?;
         }
-        if let Some(tools) = self.tools {
-            tracker.spawn(tools.tools.run(tracker.clone(), shutdown.clone()));
+        let tools = self.tools.map(|tools| tools.tools);
+        if let Some(tools) = &tools {
+            tracker.spawn(Arc::clone(tools).run(tracker.clone(), shutdown.clone()));
         }
         let grace = config.limits.grace.get();
-        let running = Running { turns, mailbox, workspace, tasks, grace };
+        let running = Running { turns, mailbox, workspace, tools, tasks, grace };
         Ok(Started { listener: self.listener, server, banner: self.banner, running })
     }
 }
@@ -289,6 +291,10 @@ impl Running {
         // Written twice: now, in case the process is killed during the grace period, and at the end with the last replies.
         if let Some((workspace, reading)) = &snapshot {
             workspace.snapshot(reading).await;
+        }
+        // Their callers wait for work of others, which does not end with this host.
+        if let Some(tools) = &self.tools {
+            tools.release_held().await;
         }
         // Closing the mailbox ends the waits for callbacks, so that those turns can still answer.
         let last_call = async {

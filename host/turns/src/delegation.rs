@@ -7,7 +7,7 @@
 use async_trait::async_trait;
 
 use crate::model::Timestamp;
-use crate::store::StoreError;
+use crate::store::{StoreError, TaskKey};
 
 /// A task for another agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Delegation {
     pub task: Box<str>,
     /// The context of the turn that delegated it, if that is known.
     pub context: Option<Box<str>>,
+    /// The task whose turn delegated it, if that is known. It is held open until the result is there.
+    pub turn: Option<TaskKey>,
     /// How far it got.
     pub state: DelegationState,
     /// The receiver's id for it, once the receiver has accepted it.

@@ -33,6 +33,10 @@ pub const TOOL_PROGRESS: &str = "talaria/tool-progress";
 /// name may not answer where strangers call.
 pub const APPROVAL: &str = "approval";
 
+/// The beginning of the id of a message that the host sends to itself, by a way on which it may be repeated. A random part
+/// follows.
+pub const HOST_MESSAGE: &str = "delegation-results-";
+
 /// The key under which callers see a note of this name.
 #[must_use]
 pub fn note(name: &str) -> String {

@@ -10,6 +10,7 @@
 mod callback;
 mod delegation;
 mod executor;
+mod hold;
 pub mod keys;
 mod lanes;
 mod live_task;
@@ -41,6 +42,7 @@ pub use executor::{
     Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Route, RouteQuery, TooLarge,
     ToolProgress, ToolState, Turn, Usage,
 };
+pub use hold::Hold;
 pub use live_task::Reader;
 pub use model::{
     Artifact, Content, ContextId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfMessage,

@@ -7,8 +7,11 @@
 //!
 //! The turns of one context run one after the other. A message to a task that is working waits for its turn, and the task
 //! does not end before that message is answered. A message to a task that asks goes to the turn that asked. A message that
-//! was sent before (same caller, id and content, to the same context and task) is not executed retry: its sender gets the
-//! task of the first. Callers without a name cannot be told apart, so each of their messages is new.
+//! was sent before (same caller, id and content, to the same context and task) is not executed again: its sender gets the
+//! task of the first. Callers without a name cannot be told apart, so each of their messages is new, unless the host made
+//! its id ([`keys::HOST_MESSAGE`](crate::keys::HOST_MESSAGE)).
+//!
+//! A task whose turn has completed stays open while it is held, see [`Hold`].
 
 mod accept;
 mod error;
@@ -26,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::executor::Route;
+use crate::hold::Hold;
 use crate::lanes::Lanes;
 use crate::live_task::{LiveTask, LiveTasks, Reader};
 use crate::model::{ContextId, Message, Metadata, Principal, TaskId};
@@ -105,6 +109,7 @@ struct Inner {
     callers: Arc<Callers>,
     rejections: rejections::Counter,
     observers: Arc<[Arc<dyn TurnObserver>]>,
+    hold: Option<Arc<dyn Hold>>,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
@@ -124,6 +129,7 @@ pub struct TurnsBuilder {
     shares: Shares,
     push: Option<(Arc<dyn PushSender>, PushLimits)>,
     observers: Vec<Arc<dyn TurnObserver>>,
+    hold: Option<Arc<dyn Hold>>,
 }
 
 /// How long a cancel waits for the turn to end: longer than the grace period of a cancelled turn.
@@ -167,6 +173,12 @@ impl TurnsBuilder {
         self
     }
 
+    /// Lets this decide which tasks stay open after their turn.
+    #[must_use]
+    pub fn hold(self, hold: Arc<dyn Hold>) -> Self {
+        Self { hold: Some(hold), ..self }
+    }
+
     /// Charges what turns and live tasks take to this budget. Without it there is no bound.
     #[must_use]
     pub fn budget(self, budget: Budget) -> Self {
@@ -176,7 +188,7 @@ impl TurnsBuilder {
     /// Builds the service.
     #[must_use]
     pub fn build(self) -> Turns {
-        let Self { store, route, limits, budget, shares, push, observers } = self;
+        let Self { store, route, limits, budget, shares, push, observers, hold } = self;
         let deliveries = push.as_ref().map_or(1, |(_, limits)| limits.at_once);
         let callers = Arc::new(Callers::new(&shares, deliveries));
         let dispatcher = push.map(|(sender, limits)| {
@@ -194,6 +206,7 @@ impl TurnsBuilder {
             room: Arc::new(Semaphore::new(limits.turns)),
             rejections: rejections::Counter::default(),
             observers: observers.into(),
+            hold,
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
         }))
@@ -238,6 +251,7 @@ impl Turns {
             shares: Shares::default(),
             push: None,
             observers: Vec::new(),
+            hold: None,
         }
     }
 
@@ -314,10 +328,27 @@ impl Turns {
                 })
             })
             .await?;
+        self.0.hold_is_over(&live.key);
         match ended.status.state {
             State::Canceled => Ok(ended),
             state => Err(CancelError::Over { task: task.clone(), state }),
         }
+    }
+
+    /// Completes a task that nobody holds any more, with the answer that it has. Other tasks stay as they are. Returns whether
+    /// the task was completed.
+    ///
+    /// # Errors
+    /// The store's error.
+    pub async fn release(&self, key: &TaskKey) -> Result<bool, StoreError> {
+        let live = self.0.tasks.get(key).await?.ok_or(StoreError::NotFound)?;
+        let mut is_released = false;
+        let released = live.append_if(|task| {
+            is_released = task.is_held() && !self.0.is_held(key);
+            Ok::<_, StoreError>(if is_released { task.released() } else { Vec::new() })
+        });
+        released.await?;
+        Ok(is_released)
     }
 
     /// Follows a task: returns it as it is now, and a reader of the events to come. With `after`, the last event that the
@@ -400,6 +431,18 @@ impl Inner {
             self.callers.check_kept(limits, self.store.kept(owner).await?)?;
         }
         Ok(share)
+    }
+
+    /// Whether a task stays open although its turn has completed.
+    fn is_held(&self, key: &TaskKey) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.is_held(key))
+    }
+
+    /// Tells the holder of a task that the task was cancelled or failed.
+    fn hold_is_over(&self, key: &TaskKey) {
+        if let Some(hold) = &self.hold {
+            hold.is_over(key);
+        }
     }
 
     async fn live(&self, owner: &Principal, task: &TaskId) -> Result<Arc<LiveTask>, StoreError> {

@@ -217,7 +217,8 @@ pub trait Store: Send + Sync + 'static {
     /// if there is no such context, or if its messages may not be read.
     async fn recall(&self, recall: &Recall) -> Result<Vec<Arc<Message>>, StoreError>;
 
-    /// Lists the tasks of all owners that have a turn which has not ended. For the start of a host.
+    /// Lists the tasks of all owners that have a turn which has not ended, or that are working without one. For the start of
+    /// a host.
     async fn unfinished(&self) -> Result<Vec<TaskKey>, StoreError>;
 
     /// Lists the tasks of all owners that have not ended and whose status is older than `before`.

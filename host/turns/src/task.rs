@@ -369,6 +369,25 @@ impl Task {
         }
     }
 
+    /// Whether the task is open although it has no turn: work for it goes on elsewhere.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.status.state == State::Working && self.pending.is_empty()
+    }
+
+    /// The events that complete a held task with the answer of its last turn.
+    pub(crate) fn released(&self) -> Vec<Event> {
+        let answer = match &self.status.message {
+            Some(promise) => {
+                let artifact = Arc::new(Artifact::new(REPLY, promise.parts.clone()));
+                Some(Event::Artifact { artifact, append: false, last: true })
+            }
+            // It was streamed.
+            None => self.artifacts.iter().find(|known| known.id == REPLY).cloned().map(Event::Whole),
+        };
+        answer.into_iter().chain([Event::ended(State::Completed, Vec::new(), None)]).collect()
+    }
+
     /// Returns the answer as a message, if the turn returned nothing but text. A caller that did not ask for a task gets
     /// this.
     ///

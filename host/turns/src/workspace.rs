@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::toolbox::CallingTurn;
+
 /// The workspace, as a turn is given it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Workspace {
@@ -20,6 +22,7 @@ pub struct Workspace {
 /// Provides the current workspace.
 #[async_trait]
 pub trait Workspaces: Send + Sync + 'static {
-    /// Returns the workspace; called when a turn begins. Takes seconds at most.
-    async fn workspace(self: Arc<Self>) -> Option<Arc<Workspace>>;
+    /// Returns the workspace, as this turn is to see it; `None` for a probe. Called when a turn begins. Takes seconds at
+    /// most.
+    async fn workspace(self: Arc<Self>, turn: Option<CallingTurn>) -> Option<Arc<Workspace>>;
 }

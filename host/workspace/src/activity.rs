@@ -2,7 +2,7 @@
 //!
 //! A delivered heartbeat subtracts what it reported, so that nothing is lost between two of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,9 @@ const BRIEF: usize = 60;
 
 /// Characters of an error that are reported.
 const SAMPLE: usize = 500;
+
+/// The description of tasks that wait for work of others.
+const WAITING: &str = "waiting for delegated tasks";
 
 /// Counts the turns of the whole host.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub struct Activity {
 struct State {
     /// Running turns by task: the number of each, and a description.
     running: HashMap<TaskId, (u64, String)>,
+    /// Tasks without a turn that wait for work of others.
+    held: HashSet<TaskId>,
     started: u64,
     ended: u64,
     failed: u64,
@@ -39,9 +44,9 @@ struct State {
 /// The activity at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// Running turns.
+    /// Running turns, and tasks that wait for work of others.
     pub active: usize,
-    /// A description of the newest one; empty if no turn is running.
+    /// A description of the newest turn; without one, of what is waited for; empty if there is neither.
     pub current: String,
     /// Failed turns among those that ended since the last delivered heartbeat, from 0 to 1.
     pub error_rate: f64,
@@ -88,14 +93,29 @@ impl Activity {
         self.changed.notify_one();
     }
 
+    /// Records that a task waits for work of others, or no longer does.
+    pub(crate) fn hold(&self, task: &TaskId, is_held: bool) {
+        let mut state = self.state();
+        match is_held {
+            true => drop(state.held.insert(task.clone())),
+            false => drop(state.held.remove(task)),
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
     /// The activity now.
     pub fn read(&self) -> Reading {
         let state = self.state();
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
         let error_rate = if state.ended == 0 { 0.0 } else { state.failed as f64 / state.ended as f64 };
         Reading {
-            active: state.running.len(),
-            current: state.running.values().max().map(|(_, text)| text.clone()).unwrap_or_default(),
+            active: state.running.len() + state.held.len(),
+            current: match state.running.values().max() {
+                Some((_, text)) => text.clone(),
+                None if state.held.is_empty() => String::new(),
+                None => WAITING.into(),
+            },
             error_rate,
             sample_error: state.sample.clone(),
             uptime: self.began.elapsed().as_secs(),

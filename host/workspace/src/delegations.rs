@@ -2,7 +2,8 @@
 //!
 //! **Promise.** A delegation is in the store before the platform hears of it, under an id that is also the platform's
 //! idempotency key: a host that is killed at any moment sends it again and causes the work once. Its result is told to the
-//! agent once: within the call that waits for it, by `check_task_status`, or else by a message to the conversation.
+//! agent once: within the call that waits for it, by `check_task_status`, as the next message of the task that delegated and is
+//! held open (`hold`), or else by a message to the conversation.
 //!
 //! **Bounds.** [`Limits`]: delegations that are open at once, the bytes of a result, and the time after which one without an
 //! answer fails. The newest [`KEPT`] that were told stay readable; older ones are deleted.
@@ -12,17 +13,19 @@
 //!
 //! Results are looked up (`poll`) and told (`tell`) by [`Delegations::run`], which sleeps while there is nothing to do.
 
+mod hold;
 mod poll;
 mod tell;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use talaria_backoff::Backoff;
+use talaria_turns::keys::HOST_MESSAGE;
 use talaria_turns::{
-    ContextId, Delegation, DelegationState, DelegationStore, Store, StoreError, TaskId, Timestamp, Turn,
-    TurnEnd, TurnObserver,
+    CallingTurn, ContextId, Delegation, DelegationState, DelegationStore, Store, StoreError, TaskKey,
+    Timestamp, Turn, TurnEnd, TurnObserver,
 };
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -31,6 +34,10 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use crate::platform::Platform;
+use crate::tickets::Tickets;
+
+pub use hold::IdleTimeout;
+pub(crate) use hold::{Link, WrongTicket};
 
 /// Delegations that were told and stay readable.
 const KEPT: usize = 64;
@@ -58,6 +65,8 @@ pub(crate) struct Delegations {
     workspace: String,
     store: Arc<dyn DelegationStore>,
     limits: Limits,
+    tickets: Arc<Tickets>,
+    link: OnceLock<Link>,
     // Held for one access at a time, never across an await.
     state: Mutex<State>,
     /// One change at a time, so that the store and `state` agree.
@@ -73,7 +82,11 @@ struct State {
     /// Those that a call sends or waits for now, and how many calls do.
     awaited: HashMap<Box<str>, usize>,
     /// The contexts of the turns that run.
-    running: HashMap<TaskId, ContextId>,
+    running: HashMap<TaskKey, ContextId>,
+    /// The tasks that are held open, and until when.
+    held: HashMap<TaskKey, Instant>,
+    /// The tasks whose results nobody waits for any more.
+    given_up: HashSet<TaskKey>,
     /// The messages that tell results and are on their way.
     sending: HashSet<Box<str>>,
     /// The messages that have arrived as turns.
@@ -103,6 +116,7 @@ impl Delegations {
         workspace: &str,
         (store, log): (Arc<dyn DelegationStore>, Arc<dyn Store>),
         limits: Limits,
+        tickets: Arc<Tickets>,
     ) -> Result<Self, StoreError> {
         let known: BTreeMap<_, _> =
             store.delegations().await?.into_iter().map(|one| (one.id.clone(), one)).collect();
@@ -113,18 +127,21 @@ impl Delegations {
             workspace: workspace.to_owned(),
             store,
             limits,
+            tickets,
+            link: OnceLock::new(),
             state: Mutex::new(state),
             changing: tokio::sync::Mutex::default(),
             changed: watch::Sender::default(),
         })
     }
 
-    /// Makes a delegation, sends it, and waits for its end for at most `wait`. Returns it as it is then; an ended one counts
+    /// Makes a delegation of this turn, sends it, and waits for its end for at most `wait`. Returns it as it is then; an ended one counts
     /// as told. A delegation that is not accepted at once is sent again later.
     pub(crate) async fn delegate(
         &self,
         (target, target_name): (&str, &str),
         task: &str,
+        turn: Option<CallingTurn>,
         wait: Duration,
     ) -> Result<Delegation, BeginError> {
         let until = Instant::now() + wait;
@@ -135,7 +152,8 @@ impl Delegations {
             target: target.into(),
             target_name: target_name.into(),
             task: task.into(),
-            context: self.context(),
+            context: turn.as_ref().map(|turn| turn.context.as_str().into()),
+            turn: turn.map(|turn| TaskKey { owner: turn.owner, task: turn.task }),
             state: DelegationState::Sending,
             remote: None,
             result: None,
@@ -191,11 +209,13 @@ impl Delegations {
     }
 
     async fn work(self: Arc<Self>, spawn: (TaskTracker, CancellationToken)) {
+        self.check_held().await;
         let (mut changed, mut looks, mut failures) = (self.changed.subscribe(), LOOKS, 0);
         let (mut known, mut look_at) = (0, Instant::now());
         loop {
             changed.mark_unchanged();
             self.note_arrivals().await;
+            self.tend_held().await;
             let (open, newest) = self.open_now();
             if newest > known {
                 (looks, known) = (LOOKS, newest);
@@ -209,15 +229,9 @@ impl Delegations {
             self.forget().await;
             let untold = self.count(|one| one.ended.is_some() && one.told.is_none());
             let (open, _) = self.open_now();
-            let wake = match (untold, open) {
-                (0, 0) => None,
-                (0, _) => Some(look_at),
-                _ => Some((Instant::now() + TELLING).min(if open > 0 {
-                    look_at
-                } else {
-                    Instant::now() + TELLING
-                })),
-            };
+            let look = (open > 0).then_some(look_at);
+            let tell = (untold > 0).then(|| Instant::now() + TELLING);
+            let wake = [look, tell, self.next_release()].into_iter().flatten().min();
             let sleep = async {
                 match wake {
                     Some(at) => sleep_until(at).await,
@@ -294,16 +308,6 @@ impl Delegations {
         }
     }
 
-    /// The context of the turn that runs, if exactly one does: the tool's client does not say which turn calls.
-    fn context(&self) -> Option<Box<str>> {
-        let state = self.state();
-        let mut running = state.running.values();
-        match (running.next(), running.next()) {
-            (Some(context), None) => Some(context.as_str().into()),
-            _ => None,
-        }
-    }
-
     /// How many delegations are open, and when the newest was made.
     fn open_now(&self) -> (usize, u64) {
         let newest = |state: &State| state.known.values().next_back().map_or(0, |one| one.created.millis());
@@ -321,18 +325,16 @@ impl Delegations {
 
 impl TurnObserver for Delegations {
     fn began(&self, _: &str, turn: &Turn) {
-        let mut state = self.state();
-        state.running.insert(turn.task.clone(), turn.context.clone());
+        self.turn_began(turn);
         let message = turn.message.id.as_str();
-        if message.starts_with(tell::PREFIX) {
-            state.arrived.insert(message.into());
+        if message.starts_with(HOST_MESSAGE) {
+            self.state().arrived.insert(message.into());
         }
-        drop(state);
         self.changed.send_modify(|changes| *changes += 1);
     }
 
-    fn ended(&self, _: &str, turn: &Turn, _: TurnEnd<'_>, _: Duration) {
-        self.state().running.remove(&turn.task);
+    fn ended(&self, executor: &str, turn: &Turn, end: TurnEnd<'_>, _: Duration) {
+        self.turn_ended(executor, turn, end);
         self.changed.send_modify(|changes| *changes += 1);
     }
 }

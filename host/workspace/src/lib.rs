@@ -6,7 +6,7 @@
 //! | `prompt`, `skills`, `plugins`, `platform_context` | assemble the prompt and the tools of the next turn, from files and the platform |
 //! | `platform_session`, `heartbeat`, `platform`, `keys`, `activity` | keep the platform informed, whatever else is busy |
 //! | `self_prompt` | sends the prompts that the workspace gives itself |
-//! | `tools`, `delegations` | give the agent tools for its team, for people and for memory |
+//! | `tools`, `delegations`, `tickets` | give the agent tools for its team, for people and for memory |
 //! | `tool_activity` | tells the platform's watchers that tools are used |
 //! | `transcript`, `snapshot` | keep recent messages, for readers and for the next start |
 //!
@@ -28,11 +28,13 @@ mod prompt;
 mod self_prompt;
 mod skills;
 mod snapshot;
+mod tickets;
 mod tool_activity;
 mod tools;
 mod transcript;
 
 pub use activity::{Activity, Reading};
+pub use delegations::IdleTimeout;
 pub use heartbeat::{Host, Status, Timing};
 pub use manifest::{FILE as MANIFEST, Manifest};
 pub use platform_session::{Keys, PlatformSession};

@@ -56,6 +56,11 @@ impl Keys {
         Arc::clone(&self.token)
     }
 
+    /// The token with which this workspace calls the platform, if it is known.
+    pub fn workspace_token(&self) -> Option<SecretString> {
+        self.token.get()
+    }
+
     /// The tokens that are known now.
     pub fn known(&self) -> impl Iterator<Item = SecretString> {
         [self.token.get(), self.secret.get()].into_iter().flatten()

@@ -13,14 +13,14 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::Value;
-use talaria_turns::{Workspace, Workspaces};
+use talaria_turns::{CallingTurn, Workspace, Workspaces};
 use tracing::{info, warn};
 
 use crate::folder::{Folder, Reader, Seen, Trouble};
@@ -28,6 +28,7 @@ use crate::manifest::Manifest;
 use crate::platform_context::{Peer, PlatformContext};
 use crate::plugins::{self, Plugin};
 use crate::skills::{self, Skill};
+use crate::tickets::Tickets;
 
 /// The longest file of a prompt, in bytes: about the length of a book.
 pub(crate) const FILE_BYTES: usize = 1 << 20;
@@ -52,6 +53,12 @@ const TEAM: &str = "### Coordination rules
 4. When all members are offline or paused, say which; do not attempt the work yourself.
 5. When a delegation fails, try another member. Answer by yourself, briefly, only if none can. Never pass on raw errors.
 6. Answer in the language of the caller.";
+
+const RESULTS: &str = "
+## Waiting for delegated work
+If answers are missing when nothing else is left to do, end your turn with a line about what you wait for. They reach you
+as the next message, and your reply to that message is what the caller gets.
+";
 
 const FAILURES: &str = "
 ## Handling delegation failures
@@ -113,6 +120,8 @@ pub struct Assembly {
     last: ArcSwapOption<Assembled>,
     /// Whether the agent has the tools of its team.
     has_tools: AtomicBool,
+    /// Names conversations to the tools.
+    tickets: OnceLock<Arc<Tickets>>,
 }
 
 // === impl Assembly ===
@@ -122,7 +131,8 @@ impl Assembly {
     pub fn new(places: Places, manifest: Manifest) -> Self {
         let platform_context = Arc::default();
         let (manifest, last) = (Mutex::new(manifest), ArcSwapOption::empty());
-        Self { places, platform_context, manifest, last, has_tools: AtomicBool::new(false) }
+        let has_tools = AtomicBool::new(false);
+        Self { places, platform_context, manifest, last, has_tools, tickets: OnceLock::new() }
     }
 
     /// Reads and assembles a workspace for the first time. Problems are returned in [`Assembled::troubles`] and are not
@@ -150,6 +160,22 @@ impl Assembly {
     /// Says whether the agent has the tools of its team. Only then does the prompt name them, and the team.
     pub fn set_tools(&self, has_tools: bool) {
         self.has_tools.store(has_tools, Ordering::Relaxed);
+    }
+
+    /// Gives each turn the ticket of its conversation.
+    pub(crate) fn set_tickets(&self, tickets: Arc<Tickets>) {
+        let _ = self.tickets.set(tickets);
+    }
+
+    /// The workspace as a turn sees it: with the ticket of its conversation, if there is somebody to delegate to.
+    fn seen_by(&self, turn: Option<&CallingTurn>, assembled: &Assembled) -> Arc<Workspace> {
+        let (Some(turn), Some(tickets), true) = (turn, self.tickets.get(), assembled.can_delegate()) else {
+            return Arc::clone(&assembled.workspace);
+        };
+        let mut workspace = Workspace::clone(&assembled.workspace);
+        let prompt = workspace.system_prompt.get_or_insert_default();
+        prompt.push_str(&tickets.prompt(&turn.owner, &turn.context));
+        Arc::new(workspace)
     }
 
     pub(crate) fn platform_context(&self) -> Arc<ArcSwap<PlatformContext>> {
@@ -203,16 +229,26 @@ impl Assembly {
 
 #[async_trait]
 impl Workspaces for Assembly {
-    async fn workspace(self: Arc<Self>) -> Option<Arc<Workspace>> {
+    async fn workspace(self: Arc<Self>, turn: Option<CallingTurn>) -> Option<Arc<Workspace>> {
         let assembly = Arc::clone(&self);
         let current = tokio::task::spawn_blocking(move || assembly.current());
         match tokio::time::timeout(CHECK_TIMEOUT, current).await {
-            Ok(Ok(assembled)) => Some(Arc::clone(&assembled.workspace)),
+            Ok(Ok(assembled)) => Some(self.seen_by(turn.as_ref(), &assembled)),
             _ => {
                 warn!(timeout = ?CHECK_TIMEOUT, "workspace folder does not respond; using the last prompt");
-                self.last.load().as_ref().map(|last| Arc::clone(&last.workspace))
+                self.last.load().as_ref().map(|last| self.seen_by(turn.as_ref(), last))
             }
         }
+    }
+}
+
+// === impl Assembled ===
+
+impl Assembled {
+    /// Whether the agent has tools to delegate with, and somebody to delegate to.
+    fn can_delegate(&self) -> bool {
+        self.has_tools
+            && !(self.platform_context.peers.is_empty() && self.platform_context.children.is_empty())
     }
 }
 
@@ -263,6 +299,7 @@ fn assemble(
             "Use the `mcp__molecule__delegate_task` tool to send tasks to peers. Only delegate to peers listed above.",
         );
         piece(&mut pieces, "platform: peers", [members(&platform_context.peers, heading, instruction)]);
+        piece(&mut pieces, "built in: waiting", [RESULTS]);
         piece(&mut pieces, "built in: delegation", [FAILURES]);
     }
     let (seen, mut troubles) = reader.seen();

@@ -28,19 +28,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use secrecy::SecretString;
 use serde_json::Value;
 use talaria_mcp::{Output, Tool, Tools};
 use talaria_redact::Redactor;
-use talaria_turns::{DelegationStore, Store, StoreError, TurnObserver};
+use talaria_turns::{
+    CallingTurn, ContextId, DelegationStore, Hold, Principal, Store, StoreError, TurnObserver, Turns,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, info, info_span};
 
-use crate::delegations::{Delegations, Limits};
+use crate::activity::Activity;
+use crate::delegations::{Delegations, IdleTimeout, Limits, Link};
 use crate::platform::Platform;
 use crate::platform_session::Keys;
 use crate::prompt::Assembly;
+use crate::tickets::Tickets;
 
 use arguments::Arguments;
 use catalogue::{Name, Offer};
@@ -73,6 +78,8 @@ pub struct ToolsConfig {
     pub broadcast: bool,
     /// How long the answer to a delegation is awaited.
     pub deadline: Duration,
+    /// The key of the tickets that name conversations. It should survive a restart.
+    pub ticket_key: SecretString,
 }
 
 /// How a call ended.
@@ -130,7 +137,9 @@ impl TeamTools {
         let platform = Platform::new(platform_url, &id, keys.token(), egress);
         let platform = Arc::new(platform.map_err(StoreError::Unavailable)?);
         let limits = Limits { open: OPEN, result: RESULT, deadline: config.deadline };
-        let delegations = Delegations::open(Arc::clone(&platform), &id, stores, limits).await?;
+        let tickets = Arc::new(Tickets::new(config.ticket_key.clone()));
+        assembly.set_tickets(Arc::clone(&tickets));
+        let delegations = Delegations::open(Arc::clone(&platform), &id, stores, limits, tickets).await?;
         let rate = Mutex::new((Instant::now(), 0));
         Ok(Self { platform, assembly, delegations: Arc::new(delegations), config, observer, rate })
     }
@@ -138,6 +147,26 @@ impl TeamTools {
     /// What must see the turns of the host, so that results reach the conversation that delegated.
     pub fn turn_observer(&self) -> Arc<dyn TurnObserver> {
         Arc::clone(&self.delegations) as _
+    }
+
+    /// What keeps tasks open whose delegations have no answer yet.
+    pub fn hold(&self) -> Arc<dyn Hold> {
+        Arc::clone(&self.delegations) as _
+    }
+
+    /// Gives the tools the turns of the host, which did not exist when the tools were opened. Until then no task is held.
+    pub fn link(&self, turns: Turns, activity: Arc<Activity>, idle: IdleTimeout) {
+        self.delegations.link(Link { turns, activity, idle });
+    }
+
+    /// The ticket of a conversation, as the prompts of its turns name it.
+    pub fn ticket(&self, owner: &Principal, context: &ContextId) -> String {
+        self.delegations.ticket(owner, context)
+    }
+
+    /// Completes the tasks that are held open, before the host stops. Their results are told after the next start.
+    pub async fn release_held(&self) {
+        self.delegations.release_all().await;
     }
 
     /// Looks for results of delegations and tells them to the agent, until `shutdown`.
@@ -165,7 +194,35 @@ impl TeamTools {
         }
     }
 
-    async fn run_tool(&self, name: Name, arguments: Value) -> Result<String, Refusal> {
+    /// Calls a tool for a turn; `None` if the caller does not know its turn. Returns `None` if there is no such tool.
+    async fn call_as(&self, turn: Option<CallingTurn>, name: &str, arguments: Value) -> Option<Output> {
+        let (name, tool) = Name::find(name)?;
+        if tool == Name::Broadcast && !self.config.broadcast {
+            return None;
+        }
+        let mut call =
+            Call { name, began: Instant::now(), end: CallEnd::Abandoned, observer: &self.observer };
+        let span = info_span!("tool.call", tool = name);
+        let result = Box::pin(self.run_tool(turn, tool, arguments)).instrument(span).await;
+        let text = match result {
+            Ok(text) => {
+                call.end = CallEnd::Done;
+                text
+            }
+            Err(refusal) => {
+                call.end = if refusal.is_failure { CallEnd::Failed } else { CallEnd::Refused };
+                refusal.text()
+            }
+        };
+        Some(Output::text(text))
+    }
+
+    async fn run_tool(
+        &self,
+        turn: Option<CallingTurn>,
+        name: Name,
+        arguments: Value,
+    ) -> Result<String, Refusal> {
         self.check_rate()?;
         let assembly = Arc::clone(&self.assembly);
         let manifest = tokio::task::spawn_blocking(move || assembly.current().manifest.raw.clone()).await;
@@ -176,11 +233,11 @@ impl TeamTools {
         match name {
             Name::ListPeers => self.list_peers().await,
             Name::WorkspaceInfo => self.workspace_info().await,
-            Name::Delegate => self.delegate(&arguments, true).await,
-            Name::DelegateAsync => self.delegate(&arguments, false).await,
+            Name::Delegate => self.delegate(turn, &arguments, true).await,
+            Name::DelegateAsync => self.delegate(turn, &arguments, false).await,
             Name::CheckTask => self.check_task(&arguments).await,
             Name::CancelDelegation => self.cancel_delegation(&arguments).await,
-            Name::RouteToTeam => self.route_to_team(&arguments).await,
+            Name::RouteToTeam => self.route_to_team(turn, &arguments).await,
             Name::SendMessage => self.send_message(&arguments).await,
             Name::CreateApproval => self.create_approval(&arguments).await,
             Name::CreateRequest => self.create_request(&arguments).await,
@@ -205,25 +262,7 @@ impl Tools for TeamTools {
     }
 
     async fn call(&self, name: &str, arguments: Value) -> Option<Output> {
-        let (name, tool) = Name::find(name)?;
-        if tool == Name::Broadcast && !self.config.broadcast {
-            return None;
-        }
-        let mut call =
-            Call { name, began: Instant::now(), end: CallEnd::Abandoned, observer: &self.observer };
-        let span = info_span!("tool.call", tool = name);
-        let result = Box::pin(self.run_tool(tool, arguments)).instrument(span).await;
-        let text = match result {
-            Ok(text) => {
-                call.end = CallEnd::Done;
-                text
-            }
-            Err(refusal) => {
-                call.end = if refusal.is_failure { CallEnd::Failed } else { CallEnd::Refused };
-                refusal.text()
-            }
-        };
-        Some(Output::text(text))
+        self.call_as(None, name, arguments).await
     }
 }
 

@@ -119,7 +119,8 @@ impl FakePlatform {
             errands: Vec::new(),
             moods: Vec::new(),
         });
-        let (told, egress, running) = (watch::Sender::default(), Egress::new(Config::default()), Mutex::default());
+        let (told, egress, running) =
+            (watch::Sender::default(), Egress::new(Config::default()), Mutex::default());
         let platform = Arc::new(Platform { state, told, egress, running });
         let server = serve(&format!("127.0.0.1:{}", free_port()), &platform).await;
         let address = server.address();

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
-use talaria_turns::{Delegation, DelegationState, DelegationStore, StoreError, Timestamp};
+use talaria_turns::{
+    Delegation, DelegationState, DelegationStore, Principal, StoreError, TaskKey, Timestamp,
+};
 
 use super::Sqlite;
 use super::fault::Fault;
@@ -47,12 +49,13 @@ fn put(connection: &Connection, delegation: &Delegation) -> Result<(), Fault> {
     connection
         .prepare_cached(
             "INSERT INTO delegations (id, target, target_name, task, context, state, remote, result, created,
-                                      until, ended, message, told)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+                                      until, ended, message, told, turn_owner, turn_task)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
              ON CONFLICT (id) DO UPDATE SET target = excluded.target, target_name = excluded.target_name,
              task = excluded.task, context = excluded.context, state = excluded.state, remote = excluded.remote,
              result = excluded.result, created = excluded.created, until = excluded.until,
-             ended = excluded.ended, message = excluded.message, told = excluded.told",
+             ended = excluded.ended, message = excluded.message, told = excluded.told,
+             turn_owner = excluded.turn_owner, turn_task = excluded.turn_task",
         )?
         .execute(params![
             delegation.id,
@@ -68,13 +71,16 @@ fn put(connection: &Connection, delegation: &Delegation) -> Result<(), Fault> {
             delegation.ended.map(millis),
             delegation.message,
             delegation.told.map(millis),
+            delegation.turn.as_ref().map(|turn| turn.owner.name().unwrap_or_default()),
+            delegation.turn.as_ref().map(|turn| turn.task.as_str()),
         ])?;
     Ok(())
 }
 
 fn delegations(connection: &Connection) -> Result<Vec<Delegation>, Fault> {
     let mut select = connection.prepare(
-        "SELECT id, target, target_name, task, context, state, remote, result, created, until, ended, message, told
+        "SELECT id, target, target_name, task, context, state, remote, result, created, until, ended, message, told,
+                turn_owner, turn_task
          FROM delegations ORDER BY key",
     )?;
     let mut rows = select.query([])?;
@@ -98,9 +104,16 @@ fn delegations(connection: &Connection) -> Result<Vec<Delegation>, Fault> {
             ended: timestamp(row, 10)?,
             message: row.get(11)?,
             told: timestamp(row, 12)?,
+            turn: turn(row)?,
         });
     }
     Ok(all)
+}
+
+fn turn(row: &Row<'_>) -> Result<Option<TaskKey>, Fault> {
+    let (owner, task): (Option<String>, Option<String>) = (row.get(13)?, row.get(14)?);
+    let (Some(owner), Some(task)) = (owner, task) else { return Ok(None) };
+    Ok(Some(TaskKey { owner: Principal::named(&owner), task: task.parse()? }))
 }
 
 fn timestamp(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {

@@ -243,7 +243,8 @@ pub(super) fn accepted(
 
 pub(super) fn unfinished(connection: &Connection) -> Result<Vec<TaskKey>, Fault> {
     let mut select = connection.prepare_cached(
-        "SELECT owner, id, state FROM tasks INDEXED BY tasks_by_status WHERE pending > 0 ORDER BY key",
+        "SELECT owner, id, state FROM tasks INDEXED BY tasks_by_status WHERE pending > 0 OR state = 'working'
+         ORDER BY key",
     )?;
     let mut rows = select.query([])?;
     let mut keys = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use talaria_turns::{Delegation, DelegationState, DelegationStore, Timestamp};
+use talaria_turns::{Delegation, DelegationState, DelegationStore, Principal, TaskKey, Timestamp};
 
 fn delegation(id: &str) -> Delegation {
     Delegation {
@@ -11,6 +11,7 @@ fn delegation(id: &str) -> Delegation {
         target_name: "Ann".into(),
         task: "look it up\n\u{1F50D}".into(),
         context: None,
+        turn: None,
         state: DelegationState::Sending,
         remote: None,
         result: None,
@@ -31,8 +32,10 @@ pub(crate) async fn delegations_are_read_back_unchanged_in_their_order(store: Ar
         DelegationState::Failed,
         DelegationState::Withdrawn,
     ];
+    let owner = |index: usize| if index == 0 { Principal::anyone() } else { Principal::named("ann") };
     let full = |index: usize, state| Delegation {
         context: Some("c-1".into()),
+        turn: Some(TaskKey { owner: owner(index), task: "t-1".parse().unwrap() }),
         state,
         remote: Some("r".into()),
         result: Some("".into()),

@@ -327,13 +327,13 @@ pub(crate) async fn a_task_with_an_open_turn_is_unfinished(store: Arc<dyn Store>
         create(&*store, "b", &[accepted("m2"), accepted("m3"), status(State::Working, 1, true)]).await;
     let again = create(&*store, "b", &[accepted("m4"), status(State::InputRequired, 1, true)]).await;
     store.append(&again, 2, &[status(State::Working, 2, true), accepted("m5")]).await.unwrap();
-    // Not unfinished: a task that waits for the caller, has ended, has no message, or has ended with a turn in its queue.
+    let held = create(&*store, "b", &[accepted("m0"), status(State::Working, 1, true)]).await;
+    // Not unfinished: a task that waits for the caller, has ended, or has ended with a turn in its queue.
     create(&*store, "a", &[accepted("m6"), status(State::InputRequired, 1, true)]).await;
     create(&*store, "a", &[accepted("m7"), status(State::Failed, 1, true)]).await;
-    create(&*store, "a", &[status(State::Working, 1, false)]).await;
     create(&*store, "a", &[accepted("m8"), accepted("m9"), status(State::Canceled, 1, true)]).await;
 
-    let mut expected = vec![submitted, working, asking, queued, again];
+    let mut expected = vec![submitted, working, asking, queued, again, held];
     for left in (0..=expected.len()).rev() {
         let mut found = store.unfinished().await.unwrap();
         found.sort_by(|a, b| a.task.as_str().cmp(b.task.as_str()));

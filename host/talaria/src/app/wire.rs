@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use talaria_a2a::{CardConfig, Counts, Server, Token};
 use talaria_egress::Webhooks;
@@ -11,7 +12,7 @@ use talaria_mailbox::Mailbox;
 use talaria_observe::metrics::{Mail, Memory, Metrics, Readings, Refusal};
 use talaria_turns::{Limits, PushLimits, PushSender, Route, Turns};
 
-use talaria_workspace::ToolActivity;
+use talaria_workspace::{IdleTimeout, ToolActivity};
 
 use super::banner::Banner;
 use super::bind::Bound;
@@ -60,9 +61,13 @@ impl App {
             turns = turns.observer(Arc::new(ToolActivity::new(path)));
         }
         if let Some(tools) = &tools {
-            turns = turns.observer(tools.tools.turn_observer());
+            turns = turns.observer(tools.tools.turn_observer()).hold(tools.tools.hold());
         }
         let turns = turns.build();
+        if let (Some(tools), Some(workspace)) = (&tools, &workspace) {
+            let idle = idle_timeout(Arc::clone(&executors));
+            tools.tools.link(turns.clone(), Arc::clone(&workspace.activity), idle);
+        }
         let health = Health::new(Arc::clone(&executors), Arc::clone(&store), tasks.draining.clone());
         let health = Arc::new(health);
         let (first, url) = (config.a2a.card.current(), config.a2a.public_url(address));
@@ -104,6 +109,17 @@ impl App {
             tasks,
         })
     }
+}
+
+/// How long an executor may be silent, as its component says.
+fn idle_timeout(executors: Arc<Executors>) -> IdleTimeout {
+    Box::new(move |name| {
+        let table = executors.table();
+        let (_, loaded) = table.loaded().find(|(known, _)| known.as_str() == name)?;
+        let seconds =
+            loaded.executor.component().description().idle_timeout_seconds.filter(|seconds| *seconds > 0);
+        Some(Duration::from_secs(seconds?.into()))
+    })
 }
 
 /// The numbers that the parts count themselves.

@@ -4,6 +4,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use secrecy::SecretString;
 use talaria_config::ConfigError;
 use talaria_workspace::ToolsConfig;
 
@@ -56,7 +57,10 @@ impl Loader<'_> {
             return Err(self.at("tools.listen", what));
         }
         let files = file.files.iter().map(|folder| self.folder.join(folder)).collect();
-        let settings = ToolsConfig { files, broadcast: file.broadcast, deadline: file.deadline.get() };
+        // The key is that of the server, which is read once the store's folder is known to be ours.
+        let ticket_key = SecretString::default();
+        let settings =
+            ToolsConfig { files, broadcast: file.broadcast, deadline: file.deadline.get(), ticket_key };
         Ok(Some(Tools { listen, chosen: file.listen.is_some(), settings }))
     }
 }

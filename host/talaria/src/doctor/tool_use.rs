@@ -32,7 +32,9 @@ impl Examination<'_> {
         let calls = total(&numbers, "talaria_tool_calls_total");
         if calls > 0 {
             let plural = if calls == 1 { "" } else { "s" };
-            let text = format!("{calls} call{plural} of its tools by the agent in {turns} turns since the host started");
+            let text = format!(
+                "{calls} call{plural} of its tools by the agent in {turns} turns since the host started"
+            );
             return self.findings.ok(NAME, text);
         }
         if turns < ENOUGH {

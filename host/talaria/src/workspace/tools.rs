@@ -7,7 +7,7 @@ use talaria_hermes::gateway::ToolServer;
 use talaria_mcp::Server;
 use talaria_observe::metrics::{Metrics, ToolEnd};
 use talaria_turns::{DelegationStore, Store};
-use talaria_workspace::{CallEnd, TOOLS_SERVER, TeamTools};
+use talaria_workspace::{CallEnd, TOOLS_SERVER, TeamTools, ToolsConfig};
 
 use super::WorkspaceService;
 use crate::config;
@@ -53,7 +53,7 @@ impl WorkspaceService {
             &self.keys,
             Arc::clone(&self.config.assembly),
             stores,
-            config.settings.clone(),
+            ToolsConfig { ticket_key: server.token.clone(), ..config.settings.clone() },
             Arc::new(observer),
         );
         let tools = Arc::new(tools.await.context("cannot read the stored delegations")?);

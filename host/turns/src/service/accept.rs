@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::run::{Run, Taker, TurnMemory};
 use super::{Accepted, Incoming, Inner, Room, SendError};
 use crate::executor::{NoExecutor, RouteQuery, TooLarge, Turn};
-use crate::keys::APPROVAL;
+use crate::keys::{APPROVAL, HOST_MESSAGE};
 use crate::lanes::LaneTicket;
 use crate::live_task::LiveTask;
 use crate::model::{Content, ContextId, Message, Principal, TaskId};
@@ -49,7 +49,8 @@ impl Inner {
         accept: oneshot::Sender<Result<Accepted, SendError>>,
     ) {
         // If the sender has disconnected, the turn carries on.
-        match self.write_down(incoming).await {
+        // Boxed, so that what accepting takes is not part of the future that lives as long as the turn.
+        match Box::pin(self.write_down(incoming)).await {
             Ok((live, Some(run))) => {
                 let _ = accept.send(Ok(Accepted { task: live.task(), live }));
                 run.finish(&self).await;
@@ -298,10 +299,12 @@ pub(super) fn bytes_of(history: &[Arc<Message>], message: &Message) -> usize {
     history.iter().map(|earlier| earlier.size()).sum::<usize>().saturating_add(message.size())
 }
 
-/// What identifies a message that is sent again. `None` for callers without a name, who cannot be told apart.
+/// What identifies a message that is sent again. `None` for callers without a name, who cannot be told apart, unless the host
+/// made the id: such an id cannot be guessed, so whoever sends it again passes on the host's own message.
 fn once(incoming: &Incoming) -> Option<Once> {
     let Incoming { principal, message, task, context, .. } = incoming;
-    principal.name().map(|_| Once::of(message, task.as_ref(), context.as_ref()))
+    let is_known = principal.name().is_some() || message.id.as_str().starts_with(HOST_MESSAGE);
+    is_known.then(|| Once::of(message, task.as_ref(), context.as_ref()))
 }
 
 fn accepted(incoming: &Incoming, taker: &Taker) -> Event {

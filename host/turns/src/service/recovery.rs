@@ -40,6 +40,7 @@ impl Turns {
             });
             if ended.await?.status.state == State::Failed {
                 failed += 1;
+                self.0.hold_is_over(&key);
                 // A turn that still runs has nothing left to do.
                 live.cancel.cancel();
             }
@@ -48,7 +49,7 @@ impl Turns {
     }
 
     /// Resumes what a restart interrupted; called before the first message is accepted. A turn that had not begun is run,
-    /// one with a checkpoint is resumed from it, and others are failed. Returns how many were resumed and failed. Push
+    /// one with a checkpoint is resumed from it, and others are failed. A task that nobody holds any more is completed. Returns how many were resumed and failed. Push
     /// notifications that are still to be sent are sent.
     ///
     /// # Errors
@@ -74,6 +75,14 @@ impl Turns {
         });
         for live in found {
             let task = live.task();
+            if task.is_held() {
+                if !self.0.is_held(&live.key)
+                    && let Err(error) = self.release(&live.key).await
+                {
+                    lost(&live.key, &error);
+                }
+                continue;
+            }
             match self.0.resume(&live, &task).await {
                 Ok(true) => resumed += 1,
                 Ok(false) => failed += 1,

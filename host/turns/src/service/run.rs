@@ -136,12 +136,21 @@ impl Run {
         if let End::Result(Err(failure)) = &end {
             warn!(kind = ?failure.kind, retryable = failure.retryable, "turn failed");
         }
+        // Decided with the append, so that a task that is released meanwhile does not stay open.
+        let held = match &end {
+            End::Result(Ok(outcome)) if service.is_held(&live.key) => progress.held(outcome),
+            _ => None,
+        };
         let last = match end {
             End::Cancelled => progress.cancelled(),
             End::Result(Err(failure)) => progress.failed(failure),
             End::Result(Ok(outcome)) => progress.ended(outcome),
         };
-        let written = live.append_if(|task| Ok::<_, StoreError>(unless_pending(&last, task))).await;
+        let written = live.append_if(|task| {
+            let held = held.as_ref().filter(|_| service.is_held(&live.key));
+            Ok::<_, StoreError>(unless_pending(held.unwrap_or(&last), task))
+        });
+        let written = written.await;
         match written {
             Ok(_) => {}
             // The task ended in another way first, and that is final.

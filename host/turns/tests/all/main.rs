@@ -13,6 +13,7 @@ mod accepted;
 mod cancel;
 mod ends;
 mod follow_up;
+mod held;
 mod history;
 mod late;
 mod memory;

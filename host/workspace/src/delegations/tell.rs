@@ -1,25 +1,26 @@
 //! Tells the agent results that came after the call that delegated.
 //!
-//! Results become a message to the own workspace, through the platform's proxy, as [`SelfPrompts`](crate::SelfPrompts)
-//! sends them: the platform shows it, and it comes back as an ordinary turn, in the conversation that delegated if that is
-//! known. Results of one conversation that come within [`GATHER`] are one message.
+//! If the task that delegated is held open, its results become its next message, once all of them are there (`hold`).
+//! Otherwise they become a message to the own workspace, through the platform's proxy, as
+//! [`SelfPrompts`](crate::SelfPrompts) sends them: the platform shows it, and it comes back as an ordinary turn, in the
+//! conversation that delegated if that is known. Results of one conversation that come within [`GATHER`] are one message.
 //!
 //! **Once.** The id of the message is stored with the results before it is sent. They count as told when the turn with that
 //! message begins, or when the platform accepts the message. After a restart the log of turns shows whether the message
-//! arrived. One case is left: the host is killed after the platform took the message and before it came back. Then it is sent
-//! again with the same id, which this host recognises if the platform authenticates itself, and a reader of two messages
-//! sees the same delegation ids.
+//! arrived. If the host is killed after the platform took the message and before it came back, it is sent again with the same
+//! id, and the host recognises the copy ([`HOST_MESSAGE`]).
 //!
 //! While the turn that delegated still runs, it can ask with `check_task_status`, so its results are held back, for at most
 //! [`HOLD`].
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use talaria_backoff::Backoff;
-use talaria_turns::{Begin, Delegation, DelegationState, Event, Store, StoreError, Timestamp};
+use talaria_turns::keys::HOST_MESSAGE;
+use talaria_turns::{Begin, Delegation, DelegationState, Event, Store, StoreError, TaskKey, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -27,9 +28,6 @@ use tracing::{info, warn};
 use super::{Delegations, State};
 use crate::platform::CallError;
 use crate::tools::untrusted;
-
-/// The beginning of the id of a message that tells results.
-pub(super) const PREFIX: &str = "delegation-results-";
 
 /// How long results are gathered.
 const GATHER: Duration = Duration::from_secs(2);
@@ -48,6 +46,22 @@ const SHOWN: usize = 16 << 10;
 
 /// Events of the log that are read at a time, and in all, to find the messages that arrived.
 const SCAN: (usize, usize) = (1000, 20_000);
+
+/// A message that is to be sent.
+struct Due {
+    id: Box<str>,
+    to: Destination,
+    results: Vec<Delegation>,
+}
+
+/// Where results go.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Destination {
+    /// To the held task that waits for them.
+    Task(TaskKey),
+    /// To this conversation; without one to the workspace.
+    Conversation(Option<Box<str>>),
+}
 
 /// Returns which messages of these delegations have arrived as turns.
 pub(super) async fn arrived(
@@ -101,68 +115,62 @@ impl Delegations {
 
     /// Sends the messages that are due.
     pub(super) async fn tell(self: Arc<Self>, (tracker, shutdown): &(TaskTracker, CancellationToken)) {
-        for (message, context, results) in self.due().await {
-            self.state().sending.insert(message.clone());
+        for Due { id, to, results } in self.due().await {
+            self.state().sending.insert(id.clone());
             let (delegations, shutdown) = (Arc::clone(&self), shutdown.clone());
             tracker.spawn(async move {
-                let telling = delegations.send_message(&message, context.as_deref(), &results);
+                let telling = async {
+                    match &to {
+                        Destination::Task(key) => delegations.send_to_task(key, &id, &results).await,
+                        Destination::Conversation(context) => {
+                            delegations.send_message(&id, context.as_deref(), &results).await;
+                        }
+                    }
+                };
                 shutdown.run_until_cancelled(Box::pin(telling)).await;
-                delegations.state().sending.remove(&message);
+                delegations.state().sending.remove(&id);
             });
         }
     }
 
-    /// The messages that are due: their ids, contexts and results. New ones are in the store.
-    async fn due(&self) -> Vec<(Box<str>, Option<Box<str>>, Vec<Delegation>)> {
-        let now = Timestamp::now();
-        let mut fresh: BTreeMap<Option<Box<str>>, Vec<Delegation>> = BTreeMap::new();
-        let mut sent: BTreeMap<Box<str>, Vec<Delegation>> = BTreeMap::new();
+    /// The messages that are due. The ids of new ones are in the store.
+    async fn due(&self) -> Vec<Due> {
+        let mut fresh: HashMap<Destination, Vec<Delegation>> = HashMap::new();
+        let mut sent: BTreeMap<Box<str>, (Destination, Vec<Delegation>)> = BTreeMap::new();
         {
             let state = self.state();
             let untold = state.known.values().filter(|one| one.ended.is_some() && one.told.is_none());
             for one in untold.filter(|one| !state.awaited.contains_key(&one.id)) {
+                let to = state.destination(one);
                 match &one.message {
                     Some(message) if state.sending.contains(message) || state.arrived.contains(message) => {}
-                    Some(message) => sent.entry(message.clone()).or_default().push(one.clone()),
-                    None => fresh.entry(one.context.clone()).or_default().push(one.clone()),
+                    Some(message) => {
+                        sent.entry(message.clone()).or_insert((to, Vec::new())).1.push(one.clone());
+                    }
+                    None => fresh.entry(to).or_default().push(one.clone()),
                 }
             }
-            fresh.retain(|context, results| {
-                let ages = results
-                    .iter()
-                    .filter_map(|one| one.ended)
-                    .map(|at| now.millis().saturating_sub(at.millis()));
-                let (youngest, oldest) = ages.fold((u64::MAX, 0), |(y, o), age| (y.min(age), o.max(age)));
-                let is_running = match context {
-                    Some(context) => state.running.values().any(|running| running.as_str() == &**context),
-                    None => !state.running.is_empty(),
-                };
-                let over = |age: u64, time: Duration| u128::from(age) >= time.as_millis();
-                over(youngest, GATHER) && (!is_running || over(oldest, HOLD))
-            });
+            fresh.retain(|to, results| state.is_due(to, results));
         }
         let mut due = Vec::new();
-        for (context, results) in fresh {
-            let message: Box<str> = format!("{PREFIX}{}", uuid::Uuid::new_v4().simple()).into();
+        for (to, results) in fresh {
+            let id: Box<str> = format!("{HOST_MESSAGE}{}", uuid::Uuid::new_v4().simple()).into();
             let mut all = true;
             for one in &results {
-                all &= self.change(&one.id, |one| one.message = Some(message.clone())).await;
+                all &= self.change(&one.id, |one| one.message = Some(id.clone())).await;
             }
             if all {
-                due.push((message, context, results));
+                due.push(Due { id, to, results });
             }
         }
-        due.extend(sent.into_iter().map(|(message, results)| {
-            let context = results.first().and_then(|one| one.context.clone());
-            (message, context, results)
-        }));
+        due.extend(sent.into_iter().map(|(id, (to, results))| Due { id, to, results }));
         due
     }
 
     /// Sends a message until it has arrived or there is no hope.
     async fn send_message(&self, id: &str, context: Option<&str>, results: &[Delegation]) {
         let mut message = json!({
-            "role": "user", "messageId": id, "parts": [{ "kind": "text", "text": text(results) }],
+            "role": "user", "messageId": id, "parts": [{ "kind": "text", "text": text(results, 0) }],
         });
         if let (Some(context), Some(message)) = (context, message.as_object_mut()) {
             message.insert("contextId".into(), json!(context));
@@ -189,14 +197,46 @@ impl Delegations {
             info!(%error, message = id, ?delay, "results of delegations not told; will retry");
             tokio::time::sleep(delay).await;
         }
-        for one in results {
-            self.change(&one.id, |one| one.told = one.told.or(Some(Timestamp::now()))).await;
-        }
+        self.mark_told(results).await;
     }
 }
 
-/// The text of a message with results.
-fn text(results: &[Delegation]) -> String {
+// === impl State ===
+
+impl State {
+    /// Where the result of a delegation goes.
+    fn destination(&self, one: &Delegation) -> Destination {
+        match one.turn.as_ref().filter(|key| self.held.contains_key(key)) {
+            Some(key) => Destination::Task(key.clone()),
+            None => Destination::Conversation(one.context.clone()),
+        }
+    }
+
+    /// Whether these results are to be told now.
+    fn is_due(&self, to: &Destination, results: &[Delegation]) -> bool {
+        let context = match to {
+            Destination::Task(key) => {
+                let is_missing = |one: &Delegation| one.state.is_open() && one.turn.as_ref() == Some(key);
+                let is_over = self.held.get(key).is_none_or(|until| *until <= tokio::time::Instant::now());
+                return is_over || !self.known.values().any(is_missing);
+            }
+            Destination::Conversation(context) => context,
+        };
+        let now = Timestamp::now();
+        let ended = results.iter().filter_map(|one| one.ended);
+        let ages = ended.map(|at| now.millis().saturating_sub(at.millis()));
+        let (youngest, oldest) = ages.fold((u64::MAX, 0), |(y, o), age| (y.min(age), o.max(age)));
+        let is_running = match context {
+            Some(context) => self.running.values().any(|running| running.as_str() == &**context),
+            None => !self.running.is_empty(),
+        };
+        let over = |age: u64, time: Duration| u128::from(age) >= time.as_millis();
+        over(youngest, GATHER) && (!is_running || over(oldest, HOLD))
+    }
+}
+
+/// The text of a message with results, of which `open` are still missing.
+pub(super) fn text(results: &[Delegation], open: usize) -> String {
     let mut text = String::from("Results of tasks that you delegated earlier:\n");
     for one in results {
         let how = match one.state {
@@ -221,6 +261,11 @@ fn text(results: &[Delegation]) -> String {
                 shown.len(),
             ));
         }
+    }
+    if open > 0 {
+        text.push_str(&format!(
+            "\n{open} of your delegations have no answer yet; it comes as another message.\n"
+        ));
     }
     text.push_str("\nCarry on with the work that waited for them, and report what the caller needs to know.");
     text

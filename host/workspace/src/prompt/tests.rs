@@ -83,6 +83,7 @@ fn pieces_are_in_order_and_name_their_sources() {
         "configs/skills/both/SKILL.md",
         "shared/q/skills/third/SKILL.md",
         "platform: peers",
+        "built in: waiting",
         "built in: delegation",
     ];
     assert_eq!(folder.sources(&assembled), expected);
@@ -107,7 +108,7 @@ async fn an_edit_reaches_the_next_turn_and_unchanged_files_are_not_read_again() 
     let folder = Folder::new();
     folder.write("configs/config.yaml", "").write("configs/system-prompt.md", "one");
     let assembly = folder.assembly();
-    let prompt = async || Arc::clone(&assembly).workspace().await.unwrap().system_prompt.clone();
+    let prompt = async || Arc::clone(&assembly).workspace(None).await.unwrap().system_prompt.clone();
     assert_eq!(prompt().await.as_deref(), Some("one"));
     folder.write("configs/system-prompt.md", "two");
     assert_eq!(prompt().await.as_deref(), Some("two"));
@@ -191,4 +192,30 @@ fn the_prompt_orders_to_delegate_only_where_the_tools_are_served() {
     assert_eq!(prompt(), "", "neither the team nor the peers");
     assembly.set_tools(true);
     assert!(prompt().contains("Your Team"));
+}
+
+#[tokio::test]
+async fn a_turn_reads_the_ticket_of_its_conversation_if_it_can_delegate() {
+    let folder = Folder::new();
+    let assembly = folder.assembly();
+    let tickets = Arc::new(Tickets::new("key".into()));
+    assembly.set_tickets(Arc::clone(&tickets));
+    let turn = |context: &str| CallingTurn {
+        owner: talaria_turns::Principal::anyone(),
+        task: talaria_turns::TaskId::fresh(),
+        context: context.parse().unwrap(),
+    };
+    let prompt = async |turn: Option<CallingTurn>| {
+        let workspace = Arc::clone(&assembly).workspace(turn).await.unwrap();
+        workspace.system_prompt.clone().unwrap_or_default()
+    };
+    assert!(!prompt(Some(turn("c"))).await.contains("ticket"), "there is nobody to delegate to");
+    let peers = vec![peer("ann")];
+    assembly.platform_context.store(Arc::new(PlatformContext { peers, ..PlatformContext::default() }));
+    let ticket = tickets.of(&turn("c").owner, &turn("c").context);
+    assert!(prompt(Some(turn("c"))).await.contains(&format!("`ticket` the value `{ticket}`")));
+    assert!(!prompt(Some(turn("d"))).await.contains(&ticket));
+    assert!(!prompt(None).await.contains("ticket"), "a probe has no conversation");
+    assembly.set_tools(false);
+    assert!(!prompt(Some(turn("c"))).await.contains("ticket"));
 }

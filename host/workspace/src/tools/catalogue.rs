@@ -99,6 +99,7 @@ impl Name {
                 "What the peer is to do. It knows nothing of this conversation: say everything that it needs.",
             )
         };
+        let ticket = || text("The ticket of this conversation, if your instructions name one.");
         let wait = json!({ "type": "integer", "minimum": 0, "maximum": 60, "description": "Seconds to wait for the answer; 20 by default." });
         let scope = || json!({ "type": "string", "enum": ["LOCAL", "TEAM", "GLOBAL"] });
         let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
@@ -114,13 +115,16 @@ impl Name {
             Delegate => (
                 "Gives a task to a peer and waits a short time for the answer. If there is none yet, you get a delegation_id; the answer comes later as a message, or ask with check_task_status.",
                 object(
-                    json!({ "workspace_id": peer(), "task": task(), "wait_seconds": wait }),
+                    json!({ "workspace_id": peer(), "task": task(), "wait_seconds": wait, "ticket": ticket() }),
                     &["workspace_id", "task"],
                 ),
             ),
             DelegateAsync => (
                 "Gives a task to a peer and returns at once with a delegation_id. The answer comes later as a message, or ask with check_task_status.",
-                object(json!({ "workspace_id": peer(), "task": task() }), &["workspace_id", "task"]),
+                object(
+                    json!({ "workspace_id": peer(), "task": task(), "ticket": ticket() }),
+                    &["workspace_id", "task"],
+                ),
             ),
             CheckTask => (
                 "Tells the state of a delegation and its answer. Without task_id it lists the newest delegations.",
@@ -139,7 +143,10 @@ impl Name {
             ),
             RouteToTeam => (
                 "Shows the members of your team for a task, or gives the task to the member that you prefer.",
-                object(json!({ "task": task(), "preferred_member_id": peer() }), &["task"]),
+                object(
+                    json!({ "task": task(), "preferred_member_id": peer(), "ticket": ticket() }),
+                    &["task"],
+                ),
             ),
             SendMessage => (
                 "Shows a message to the person who uses this workspace, with files if you like.",

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_turns::{Delegation, DelegationState};
+use talaria_turns::{CallingTurn, Delegation, DelegationState};
 
 use super::arguments::Arguments;
 use super::refusal::Refusal;
 use super::{TEXT, TeamTools, outgoing, untrusted};
-use crate::delegations::BeginError;
+use crate::delegations::{BeginError, WrongTicket};
 use crate::platform_context::Peer;
 
 /// Seconds that a call waits by default, and at most. Calls of one agent run one after the other, so a longer wait would hold
@@ -21,30 +21,55 @@ const PAGE: usize = 32 << 10;
 /// Delegations in a list.
 const LISTED: usize = 10;
 
-const LATER: &str =
-    "go on with other work; the answer comes as a message, or ask with check_task_status later";
+const LATER: &str = "go on with other work, or ask with check_task_status later; if nothing else is left to do, end your turn \
+                     with a line about what you wait for: the answer comes as the next message";
 
 impl TeamTools {
     /// `delegate_task`, which waits, and `delegate_task_async`, which does not.
-    pub(super) async fn delegate(&self, arguments: &Arguments, waits: bool) -> Result<String, Refusal> {
+    pub(super) async fn delegate(
+        &self,
+        turn: Option<CallingTurn>,
+        arguments: &Arguments,
+        waits: bool,
+    ) -> Result<String, Refusal> {
         let wanted = arguments.required("workspace_id", 200)?;
         let task = arguments.required("task", TEXT)?;
         let wait = match waits {
             true => arguments.number("wait_seconds", WAIT.1)?.unwrap_or(WAIT.0),
             false => 0,
         };
+        let turn = self.calling_turn(turn, arguments)?;
         let peer = self.peer(wanted).await?;
-        self.delegate_to(&peer, task, Duration::from_secs(wait)).await
+        self.delegate_to(turn, &peer, task, Duration::from_secs(wait)).await
+    }
+
+    /// The turn that calls: the one that is known, or that of the ticket, or the only one that runs.
+    pub(super) fn calling_turn(
+        &self,
+        known: Option<CallingTurn>,
+        arguments: &Arguments,
+    ) -> Result<Option<CallingTurn>, Refusal> {
+        let ticket = arguments.text("ticket", 200)?;
+        match known {
+            Some(turn) => Ok(Some(turn)),
+            None => self.delegations.calling_turn(ticket).map_err(|WrongTicket| {
+                Refusal::new(
+                    "the ticket is not that of a conversation whose turn runs now",
+                    "use the ticket in your instructions, or leave it out",
+                )
+            }),
+        }
     }
 
     pub(super) async fn delegate_to(
         &self,
+        turn: Option<CallingTurn>,
         peer: &Peer,
         task: &str,
         wait: Duration,
     ) -> Result<String, Refusal> {
         let target = (peer.id.as_str(), peer.name.as_str());
-        let made = self.delegations.delegate(target, &outgoing(task), wait).await;
+        let made = self.delegations.delegate(target, &outgoing(task), turn, wait).await;
         let delegation = made.map_err(|error| match error {
             BeginError::Full(_) => Refusal::new(
                 error.to_string(),

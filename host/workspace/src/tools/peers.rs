@@ -1,6 +1,7 @@
 //! The tools about the team: who is there, and who could take a task.
 
 use serde_json::{Map, Value, json};
+use talaria_turns::CallingTurn;
 
 use super::arguments::Arguments;
 use super::refusal::Refusal;
@@ -44,8 +45,13 @@ impl TeamTools {
         Ok(Value::Object(info).to_string())
     }
 
-    pub(super) async fn route_to_team(&self, arguments: &Arguments) -> Result<String, Refusal> {
+    pub(super) async fn route_to_team(
+        &self,
+        turn: Option<CallingTurn>,
+        arguments: &Arguments,
+    ) -> Result<String, Refusal> {
         let task = arguments.required("task", TEXT)?;
+        let turn = self.calling_turn(turn, arguments)?;
         let children = match self.fetch_peers().await {
             Ok((_, children)) => children,
             Err(error) => Some(self.known_children()).filter(|known| !known.is_empty()).ok_or(error)?,
@@ -64,7 +70,7 @@ impl TeamTools {
             );
         };
         let member = choose(&children, preferred)?;
-        self.delegate_to(&member, task, std::time::Duration::ZERO).await
+        self.delegate_to(turn, &member, task, std::time::Duration::ZERO).await
     }
 
     /// The peer of this id or name.

@@ -7,7 +7,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use talaria_fakes::{FakePlatform, Mood, soon};
 use talaria_store::Memory;
-use talaria_turns::{Delegation, DelegationStore as _, Message, Part, Principal, TaskId, Turn, TurnEnd};
+use talaria_turns::{
+    Accepted, Delegation, DelegationStore as _, Executor, Failure, FinalState, Incoming,
+    Limits as TurnLimits, Message, NoExecutor, Outcome, Part, Principal, Role, Route, RouteQuery, Scope,
+    State, Task, TaskId, Turn, TurnEnd, Turns, message_text,
+};
+use talaria_workspace::Activity;
 
 use crate::kit::{Agent, platform};
 
@@ -256,4 +261,245 @@ async fn an_abandoned_call_is_counted_and_its_answer_comes_as_a_message() {
     assert_eq!(agent.refused.load(Ordering::Relaxed), 1);
     platform.answer_delegation(1, "found");
     assert!(platform.messages(1).await[0].to_string().contains("found"));
+}
+
+/// Turns of an agent that says what the message says; a message that begins with "delegate" waits until it may end.
+struct Gated {
+    go: tokio::sync::Notify,
+    began: tokio::sync::Semaphore,
+}
+
+impl Gated {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { go: tokio::sync::Notify::new(), began: tokio::sync::Semaphore::new(0) })
+    }
+
+    /// Waits until a turn runs that waits.
+    async fn has_begun(&self) {
+        self.began.acquire().await.unwrap().forget();
+    }
+}
+
+#[async_trait::async_trait]
+impl Executor for Gated {
+    fn name(&self) -> &str {
+        "gated"
+    }
+
+    async fn execute(&self, turn: Turn, _: Scope) -> Result<Outcome, Failure> {
+        let said = message_text(&turn.message.parts);
+        if said.starts_with("delegate") {
+            self.began.add_permits(1);
+            self.go.notified().await;
+        }
+        let parts = vec![Part::text(format!("answer to: {said}"))];
+        Ok(Outcome { state: FinalState::Completed, parts, usage: None, metadata: None })
+    }
+
+    async fn cancel(&self, _: Turn) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+struct Only(Arc<Gated>);
+
+impl Route for Only {
+    fn pick(&self, _: &RouteQuery<'_>) -> Result<Arc<dyn Executor>, NoExecutor> {
+        Ok(Arc::clone(&self.0) as _)
+    }
+
+    fn named(&self, _: &str) -> Option<Arc<dyn Executor>> {
+        Some(Arc::clone(&self.0) as _)
+    }
+}
+
+/// A host with turns, whose tasks the delegations of its agent hold.
+struct Site {
+    agent: Agent,
+    turns: Turns,
+    executor: Arc<Gated>,
+    activity: Arc<Activity>,
+}
+
+impl Site {
+    async fn start(platform: &FakePlatform, store: &Arc<Memory>, idle: Duration) -> Self {
+        let agent = Agent::start(platform, Arc::clone(store), "", LONG).await;
+        let executor = Gated::new();
+        let route = Arc::new(Only(Arc::clone(&executor)));
+        let turns = Turns::builder(Arc::clone(store) as _, route, TurnLimits::default())
+            .observer(agent.tools.turn_observer())
+            .hold(agent.tools.hold())
+            .build();
+        let activity = Arc::<Activity>::default();
+        agent.tools.link(turns.clone(), Arc::clone(&activity), Box::new(move |_| Some(idle)));
+        turns.recover().await.unwrap();
+        Self { agent, turns, executor, activity }
+    }
+
+    /// Sends a message whose turn waits.
+    async fn begin(&self, context: &str) -> Accepted {
+        let parts = vec![Part::text("delegate it")];
+        let incoming = Incoming {
+            principal: Principal::anyone(),
+            message: Arc::new(Message { role: Role::User, ..Message::agent(parts) }),
+            task: None,
+            context: Some(context.parse().unwrap()),
+            streaming: false,
+            async_delivery: false,
+            metadata: None,
+            push: None,
+        };
+        let accepted = self.turns.send(incoming).await.unwrap();
+        soon("the turn begins", self.executor.has_begun()).await;
+        accepted
+    }
+
+    async fn delegate(&self, peer: &str) -> Value {
+        self.agent.ask("delegate_task_async", json!({ "workspace_id": peer, "task": "x" })).await
+    }
+
+    async fn state_of(&self, task: &TaskId) -> State {
+        self.turns.task(&Principal::anyone(), task).await.unwrap().status.state
+    }
+
+    /// Waits until a task is held.
+    async fn holds(&self, task: &TaskId) {
+        let held = async {
+            while !self.turns.task(&Principal::anyone(), task).await.unwrap().is_held() {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon("the task is held", held).await;
+    }
+}
+
+fn reply(task: &Task) -> String {
+    message_text(&task.text_reply().expect("an answer").parts)
+}
+
+#[tokio::test]
+async fn a_task_waits_for_its_delegations_and_its_caller_gets_the_synthesis() {
+    let (platform, store) = (platform().await, Arc::new(Memory::new(100)));
+    let site = Site::start(&platform, &store, LONG).await;
+    let accepted = site.begin("c-1").await;
+    for peer in ["peer-1", "peer-2"] {
+        assert_eq!(site.delegate(peer).await["status"], "working");
+    }
+    let id = accepted.task.id.clone();
+    site.executor.go.notify_one();
+    site.holds(&id).await;
+    assert_eq!(site.activity.read().active, 1, "the workspace is busy");
+    platform.told_delegation(2).await;
+    platform.answer_delegation(1, "the answer of Ann");
+    stored(&store, "one result", |one| one.ended.is_some()).await;
+    assert_eq!(site.state_of(&id).await, State::Working, "one result is missing");
+    platform.fail_delegation(2, "Ben is offline");
+    let done = soon("the synthesis", accepted.settled()).await;
+    let said = reply(&done);
+    assert!(said.contains("the answer of Ann") && said.contains("Ben is offline"), "{said}");
+    assert!(platform.sent().is_empty(), "nothing goes through the platform");
+    assert_eq!(site.activity.read().active, 0);
+}
+
+#[tokio::test]
+async fn a_held_task_outlives_a_kill_and_gets_its_results_once() {
+    let (platform, store) = (platform().await, Arc::new(Memory::new(100)));
+    let site = Site::start(&platform, &store, LONG).await;
+    let accepted = site.begin("c-1").await;
+    site.delegate("peer-1").await;
+    let id = accepted.task.id.clone();
+    site.executor.go.notify_one();
+    site.holds(&id).await;
+    let Site { agent, turns, .. } = site;
+    drop(agent);
+    std::mem::forget((turns, accepted));
+    platform.answer_delegation(1, "found");
+    for _ in 0..2 {
+        let site = Site::start(&platform, &store, LONG).await;
+        let (_, mut reader) = match site.turns.follow(&Principal::anyone(), &id, Some(1)).await {
+            Ok(followed) => followed,
+            Err(error) => panic!("{error}"),
+        };
+        let read = async { while reader.next().await.unwrap().is_some() {} };
+        soon("the task ends", read).await;
+        let task = site.turns.task(&Principal::anyone(), &id).await.unwrap();
+        assert!(reply(&task).contains("found"));
+        let told =
+            task.history.iter().filter(|message| message.id.as_str().starts_with("delegation-results-"));
+        assert_eq!(told.count(), 1, "told once");
+    }
+    assert_eq!((platform.delegated().len(), platform.sent().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_task_is_held_for_the_idle_timeout_at_most_and_the_rest_goes_to_the_conversation() {
+    let (platform, store) = (platform().await, Arc::new(Memory::new(100)));
+    let site = Site::start(&platform, &store, Duration::from_millis(10)).await;
+    let accepted = site.begin("c-1").await;
+    site.delegate("peer-1").await;
+    site.executor.go.notify_one();
+    let done = soon("the task ends", accepted.settled()).await;
+    assert_eq!(reply(&done), "answer to: delegate it", "it has only the promise");
+    platform.answer_delegation(1, "found");
+    let sent = platform.messages(1).await;
+    assert!(sent[0].to_string().contains("found"));
+    assert_eq!(sent[0]["params"]["message"]["contextId"], "c-1");
+}
+
+#[tokio::test]
+async fn a_cancelled_task_gives_up_its_delegations() {
+    let (platform, store) = (platform().await, Arc::new(Memory::new(100)));
+    let site = Site::start(&platform, &store, LONG).await;
+    let accepted = site.begin("c-1").await;
+    let said = site.delegate("peer-1").await;
+    let id = accepted.task.id.clone();
+    site.executor.go.notify_one();
+    site.holds(&id).await;
+    site.turns.cancel(&Principal::anyone(), &id).await.unwrap();
+    stored(&store, "it is given up", |one| one.told.is_some()).await;
+    let now = status(&site.agent, said["delegation_id"].as_str().unwrap()).await;
+    assert_eq!(now["status"], "canceled", "{now}");
+    assert_eq!(site.activity.read().active, 0);
+}
+
+#[tokio::test]
+async fn a_result_that_was_asked_for_is_not_waited_for() {
+    let (platform, store) = (platform().await, Arc::new(Memory::new(100)));
+    let site = Site::start(&platform, &store, LONG).await;
+    let accepted = site.begin("c-1").await;
+    let said = site.delegate("peer-1").await;
+    platform.told_delegation(1).await;
+    platform.answer_delegation(1, "found");
+    stored(&store, "the answer", |one| one.ended.is_some()).await;
+    assert_eq!(status(&site.agent, said["delegation_id"].as_str().unwrap()).await["status"], "completed");
+    site.executor.go.notify_one();
+    let done = soon("the end", accepted.settled()).await;
+    assert_eq!(reply(&done), "answer to: delegate it");
+}
+
+#[tokio::test]
+async fn a_ticket_names_the_conversation_while_its_turn_runs() {
+    let (platform, store) = (platform().await, Arc::new(Memory::new(100)));
+    let site = Site::start(&platform, &store, LONG).await;
+    let (first, second) = (site.begin("c-1").await, site.begin("c-2").await);
+    // Two turns run, so nobody knows who calls.
+    site.delegate("peer-1").await;
+    assert!(stored(&store, "the first", |_| true).await.turn.is_none());
+    let ticket = site.agent.tools.ticket(&Principal::anyone(), &"c-2".parse().unwrap());
+    let arguments = json!({ "workspace_id": "peer-2", "task": "x", "ticket": ticket });
+    assert_eq!(site.agent.ask("delegate_task_async", arguments.clone()).await["status"], "working");
+    let known = stored(&store, "the second", |one| one.turn.is_some()).await;
+    assert_eq!((known.context.as_deref(), known.turn.unwrap().task), (Some("c-2"), second.task.id.clone()));
+    for wrong in ["", "00000000000000000000", "c-2"] {
+        let arguments = json!({ "workspace_id": "peer-2", "task": "x", "ticket": wrong });
+        let said = site.agent.ask("delegate_task_async", arguments).await;
+        assert!(wrong.is_empty() || said["reason"].as_str().unwrap().contains("ticket"), "{wrong:?}: {said}");
+    }
+    // Both end; the ticket ends with its turn.
+    site.executor.go.notify_one();
+    site.executor.go.notify_one();
+    site.holds(&second.task.id).await;
+    soon("the first ends", first.settled()).await;
+    let said = site.agent.ask("delegate_task_async", arguments).await;
+    assert!(said["reason"].as_str().unwrap().contains("ticket"), "{said}");
 }

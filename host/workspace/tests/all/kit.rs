@@ -55,7 +55,12 @@ impl Agent {
         };
         let assembly = Arc::new(Assembly::new(places, Manifest::default()));
         let keys = Keys::open(folder.path(), None);
-        let config = ToolsConfig { files: vec![folder.path().join("files")], broadcast: true, deadline };
+        let config = ToolsConfig {
+            files: vec![folder.path().join("files")],
+            broadcast: true,
+            deadline,
+            ticket_key: "key".into(),
+        };
         let refused = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&refused);
         let observer = move |_: &'static str, end| {

@@ -10,4 +10,5 @@
 mod delegations;
 mod heartbeat;
 mod kit;
+mod nonsense;
 mod tools;

@@ -172,7 +172,9 @@ impl Log {
                 let summary = format!("Delegation completed ({})", cut(&text, 80));
                 ("completed", summary, json!({ "text": text, "delegation_id": id }), String::new())
             }
-            End::Failed(error) => ("failed", "Delegation failed".into(), json!({ "delegation_id": id }), error),
+            End::Failed(error) => {
+                ("failed", "Delegation failed".into(), json!({ "delegation_id": id }), error)
+            }
             End::Queued => {
                 let summary = "Delegation queued — target at capacity".into();
                 ("queued", summary, json!({ "delegation_id": id, "queued": true }), String::new())
@@ -287,7 +289,12 @@ impl Row {
 
     /// Later rows have later times.
     fn created_at(&self) -> String {
-        format!("2026-01-01T{:02}:{:02}:{:02}Z", self.number / 3600 % 24, self.number / 60 % 60, self.number % 60)
+        format!(
+            "2026-01-01T{:02}:{:02}:{:02}Z",
+            self.number / 3600 % 24,
+            self.number / 60 % 60,
+            self.number % 60
+        )
     }
 
     fn logged(&self) -> Value {
@@ -327,5 +334,8 @@ fn cut(text: &str, most: usize) -> &str {
 
 /// The value of a parameter in a query, as it is there.
 fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q str> {
-    query.split('&').find_map(|pair| pair.split_once('=').filter(|(known, _)| *known == name)).map(|(_, value)| value)
+    query
+        .split('&')
+        .find_map(|pair| pair.split_once('=').filter(|(known, _)| *known == name))
+        .map(|(_, value)| value)
 }

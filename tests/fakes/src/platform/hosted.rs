@@ -130,7 +130,8 @@ impl Hosted {
     pub(super) fn rejects(&self, request: &Recorded) -> Option<Reply> {
         let path = request.path.split('?').next().unwrap_or_default();
         let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        let named = |name: &str| request.json().get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let named =
+            |name: &str| request.json().get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let about = match words.as_slice() {
             ["registry", "register"] => named("id"),
             ["registry", "heartbeat" | "update-card"] => named("workspace_id"),
@@ -143,13 +144,18 @@ impl Hosted {
         }
         let is_proxied = words.ends_with(&["a2a"]);
         if request.header("authorization").is_none() {
-            let missing = if is_proxied { "missing caller auth token" } else { "missing workspace auth token" };
+            let missing =
+                if is_proxied { "missing caller auth token" } else { "missing workspace auth token" };
             return Some(refuse(401, missing));
         }
-        let Some(caller) = self.caller(request) else { return Some(refuse(401, "invalid workspace auth token")) };
+        let Some(caller) = self.caller(request) else {
+            return Some(refuse(401, "invalid workspace auth token"));
+        };
         let claimed = request.header("x-workspace-id");
         match words.as_slice() {
-            [.., "a2a"] if claimed.is_some_and(|id| id.starts_with("system:") || id.starts_with("webhook:")) => {
+            [.., "a2a"]
+                if claimed.is_some_and(|id| id.starts_with("system:") || id.starts_with("webhook:")) =>
+            {
                 Some(refuse(403, "invalid caller ID"))
             }
             [.., "a2a"] if claimed.is_some_and(|id| id != caller) => {

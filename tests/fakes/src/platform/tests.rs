@@ -35,7 +35,13 @@ async fn call(
 }
 
 /// A call of a hosted workspace with its token.
-async fn as_workspace(platform: &FakePlatform, id: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
+async fn as_workspace(
+    platform: &FakePlatform,
+    id: &str,
+    method: &str,
+    path: &str,
+    body: Value,
+) -> (u16, Value) {
     let bearer = format!("Bearer {}", platform.token_of(id).unwrap());
     let headers = [("authorization", bearer.as_str()), ("x-workspace-id", id)];
     call(platform, method, path, &headers, &body).await
@@ -55,7 +61,8 @@ async fn team(text: &str) -> (FakePlatform, FakeGateway) {
     platform.host(BEN, "Ben", Some(LEAD));
     platform.host(STRANGER, "Stranger", None);
     let parts = json!([{ "kind": "data", "data": {} }, { "kind": "text", "text": text }, { "kind": "text", "text": "more" }]);
-    let bridge = FakeGateway::always(Reply::json(&json!({ "result": { "kind": "message", "parts": parts } }))).await;
+    let bridge =
+        FakeGateway::always(Reply::json(&json!({ "result": { "kind": "message", "parts": parts } }))).await;
     for id in [LEAD, ANN, BEN, STRANGER] {
         register(&platform, id, &bridge).await;
     }
@@ -77,14 +84,23 @@ async fn a_delegation_reaches_its_bridge_once_and_has_rows_for_request_and_end()
     let text = "ä".repeat(400);
     let (platform, bridge) = team(&text).await;
     let (status, answer) = delegate(&platform, ANN, "k-1").await;
-    assert_eq!((status, &answer["status"], &answer["delegation_id"]), (202, &json!("delegated"), &json!("d-1")));
+    assert_eq!(
+        (status, &answer["status"], &answer["delegation_id"]),
+        (202, &json!("delegated"), &json!("d-1"))
+    );
     platform.ended_delegations(1).await;
     let (status, answer) = delegate(&platform, ANN, "k-1").await;
-    assert_eq!((status, &answer["idempotent_hit"], &answer["status"]), (200, &json!(true), &json!("completed")));
+    assert_eq!(
+        (status, &answer["idempotent_hit"], &answer["status"]),
+        (200, &json!(true), &json!("completed"))
+    );
     let sent = bridge.request().json();
     let message = &sent["params"]["message"];
     assert_eq!((&sent["method"], &sent["jsonrpc"]), (&json!("message/send"), &json!("2.0")));
-    assert_eq!((&message["messageId"], &message["metadata"]["delegation_id"]), (&json!("d-1"), &json!("d-1")));
+    assert_eq!(
+        (&message["messageId"], &message["metadata"]["delegation_id"]),
+        (&json!("d-1"), &json!("d-1"))
+    );
     assert_eq!(message["parts"], json!([{ "kind": "text", "text": "look it up" }]));
     let (_, rows) = log(&platform, "&since_secs=60").await;
     assert_eq!((&rows[0]["method"], &rows[1]["method"]), (&json!("delegate_result"), &json!("delegate")));

@@ -114,6 +114,20 @@ impl Progress {
         self.closed_by(Event::ended(state, parts, metadata))
     }
 
+    /// Returns the last events of a turn whose task stays open, if its outcome completes it. The answer is a promise: it
+    /// becomes the message of a status, unless it was streamed and so has been read.
+    pub(super) fn held(&self, outcome: &Outcome) -> Option<Vec<Event>> {
+        if outcome.state != FinalState::Completed {
+            return None;
+        }
+        let parts = if self.reply.is_some() { Vec::new() } else { outcome.parts.clone() };
+        let mut metadata = outcome.metadata.clone().unwrap_or_default();
+        metadata.remove(keys::STATUS);
+        let metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
+        let closings = self.open.iter().map(|id| closing(id));
+        Some(closings.chain([Event::ended(State::Working, parts, metadata)]).collect())
+    }
+
     /// The end of a turn that adds nothing to its answer: what was streamed is closed before it.
     fn closed_by(mut self, end: Event) -> Vec<Event> {
         let whole = self.reply.take().map(|said| Event::Whole(reply(vec![Part::text(said)])));
@@ -122,11 +136,7 @@ impl Progress {
 
     /// Closes the artifacts that were left open.
     fn closings(self) -> impl Iterator<Item = Event> {
-        self.open.into_iter().map(|id| Event::Artifact {
-            artifact: Arc::new(Artifact::new(id, Vec::new())),
-            append: true,
-            last: true,
-        })
+        self.open.into_iter().map(|id| closing(&id))
     }
 
     fn trace(&mut self, tool: &ToolProgress) {
@@ -135,6 +145,11 @@ impl Progress {
             self.trace.push(json!({ "tool": tool.name, "input": line }));
         }
     }
+}
+
+/// The last piece of an artifact, without content.
+fn closing(id: &str) -> Event {
+    Event::Artifact { artifact: Arc::new(Artifact::new(id, Vec::new())), append: true, last: true }
 }
 
 /// Keeps a task working that would be completed by `events`, if it has messages that are not answered yet.
