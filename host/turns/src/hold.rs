@@ -2,7 +2,7 @@
 //!
 //! A turn may have given work away: it completes with a promise, and the result comes later. Its task is then *held*: it is
 //! working, but has no turn. Its caller goes on waiting, and gets the answer to the next message of the task instead of the
-//! promise. Whoever holds a task ends that by sending the task a message ([`Turns::send`](crate::Turns::send)), or by
+//! promise. The holder ends that by sending the task a message ([`Turns::send`](crate::Turns::send)), or by
 //! [`Turns::release`](crate::Turns::release), which completes it with the answer that it has.
 //!
 //! A held task takes no place among the turns, in the lane of its context or in memory; other turns of the context run.

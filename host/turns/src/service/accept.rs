@@ -300,7 +300,7 @@ pub(super) fn bytes_of(history: &[Arc<Message>], message: &Message) -> usize {
 }
 
 /// What identifies a message that is sent again. `None` for callers without a name, who cannot be told apart, unless the host
-/// made the id: such an id cannot be guessed, so whoever sends it again passes on the host's own message.
+/// made the id: such an id cannot be guessed, so a sender that repeats it passes on the host's own message.
 fn once(incoming: &Incoming) -> Option<Once> {
     let Incoming { principal, message, task, context, .. } = incoming;
     let is_known = principal.name().is_some() || message.id.as_str().starts_with(HOST_MESSAGE);

@@ -49,8 +49,8 @@ impl Turns {
     }
 
     /// Resumes what a restart interrupted; called before the first message is accepted. A turn that had not begun is run,
-    /// one with a checkpoint is resumed from it, and others are failed. A task that nobody holds any more is completed. Returns how many were resumed and failed. Push
-    /// notifications that are still to be sent are sent.
+    /// one with a checkpoint is resumed from it, and others are failed. A task that nobody holds any more is completed. Push
+    /// notifications that are still to be sent are sent. Returns how many turns were resumed and failed.
     ///
     /// # Errors
     /// The store's error.

@@ -213,7 +213,7 @@ impl Delegations {
             message: Arc::new(message),
             task: Some(key.task.clone()),
             context: None,
-            // Whoever follows the task reads along.
+            // Readers that follow the task see the answer as it is written.
             streaming: true,
             async_delivery: true,
             metadata: None,
