@@ -194,7 +194,7 @@ fn answer(request: &Recorded, turns: &watch::Sender<Turns>) -> Reply {
         }
         "run" => match now.iter().find(|message| is(message, "tool")) {
             Some(result) => script.say(&format!("the tool said: {}", text(result))),
-            None => script.call("terminal", &json!({ "command": rest })),
+            None => script.call(1, "terminal", &json!({ "command": rest })),
         },
         "call" => {
             let results: Vec<_> = now.iter().filter(|message| is(message, "tool")).map(text).collect();
@@ -202,7 +202,8 @@ fn answer(request: &Recorded, turns: &watch::Sender<Turns>) -> Reply {
                 None => script.say(&format!("the tool said: {}", results.join("\n"))),
                 Some(next) => {
                     let (tool, arguments) = next.split_once(' ').expect("a tool and its arguments");
-                    script.call(tool, &serde_json::from_str(arguments).expect("arguments in JSON"))
+                    let arguments = serde_json::from_str(arguments).expect("arguments in JSON");
+                    script.call(results.len() + 1, tool, &arguments)
                 }
             }
         }
@@ -231,12 +232,14 @@ impl Script {
         self.body.delta(text).finish("stop").into()
     }
 
-    fn call(self, tool: &str, arguments: &Value) -> Reply {
+    /// Calls a tool. Each call of a turn needs an id of its own: gateways keep one result for an id.
+    fn call(self, number: usize, tool: &str, arguments: &Value) -> Reply {
+        let id = format!("call_{number}");
         if self.streamed {
-            return self.body.tool_call("call_1", tool, &arguments.to_string()).finish("tool_calls").into();
+            return self.body.tool_call(&id, tool, &arguments.to_string()).finish("tool_calls").into();
         }
         let function = json!({ "name": tool, "arguments": arguments.to_string() });
-        let call = json!({ "id": "call_1", "type": "function", "function": function });
+        let call = json!({ "id": id, "type": "function", "function": function });
         let message = json!({ "role": "assistant", "content": null, "tool_calls": [call] });
         Reply::json(
             &json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "tool_calls" }] }),
