@@ -157,9 +157,8 @@ async fn messages_that_do_not_fit_their_executor_are_rejected_and_harm_nobody() 
     site.survived().await;
 }
 
-#[tokio::test]
-async fn many_large_waiting_turns_do_not_take_the_hosts_memory() {
-    let site = Site::start().await;
+/// Sends sixty turns of 4 MiB that wait. Returns the ids of those that were accepted, and how many were rejected.
+async fn wait_with_large_turns(site: &Site) -> (Vec<String>, usize) {
     let (mut waiting, mut busy) = (Vec::new(), 0);
     for _ in 0..60 {
         let mut params = detached("hang");
@@ -176,6 +175,13 @@ async fn many_large_waiting_turns_do_not_take_the_hosts_memory() {
             _ => panic!("{said:.200}"),
         }
     }
+    (waiting, busy)
+}
+
+#[tokio::test]
+async fn many_large_waiting_turns_do_not_take_the_hosts_memory() {
+    let site = Site::start().await;
+    let (waiting, busy) = wait_with_large_turns(&site).await;
     assert!(waiting.len() > 2 && busy > 30, "{} wait, {busy} were rejected", waiting.len());
     let took = site.memory("VmHWM");
     assert!(took < MOST, "the host took {} MiB", took / MIB);
@@ -186,9 +192,8 @@ async fn many_large_waiting_turns_do_not_take_the_hosts_memory() {
     site.quiet().await;
 }
 
-#[tokio::test]
-async fn bodies_that_lack_their_last_byte_do_not_take_the_hosts_memory() {
-    let site = Site::start().await;
+/// Opens sixty connections with a body of 15 MiB each, whose last byte never comes.
+async fn withhold_last_bytes(site: &Site) -> Vec<TcpStream> {
     let body = vec![b' '; 15 * MIB];
     let bytes = request(&body);
     let mut held = JoinSet::new();
@@ -200,15 +205,20 @@ async fn bodies_that_lack_their_last_byte_do_not_take_the_hosts_memory() {
             stream
         });
     }
-    let held = held.join_all().await;
+    held.join_all().await
+}
+
+#[tokio::test]
+async fn bodies_that_lack_their_last_byte_do_not_take_the_hosts_memory() {
+    let site = Site::start().await;
+    let held = withhold_last_bytes(&site).await;
     site.survived().await;
     drop(held);
     site.quiet().await;
 }
 
-#[tokio::test]
-async fn one_connection_with_many_streams_does_not_take_the_hosts_memory() {
-    let site = Site::start().await;
+/// Sends a hundred bodies of 15 MiB over one connection at once. None of them is accepted.
+async fn multiplex_large_bodies(site: &Site) {
     let (sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(site.connect().await))
             .await
@@ -234,13 +244,18 @@ async fn one_connection_with_many_streams_does_not_take_the_hosts_memory() {
         assert!([413, 429].contains(&status), "{status}");
     }
     connection.abort();
+}
+
+#[tokio::test]
+async fn one_connection_with_many_streams_does_not_take_the_hosts_memory() {
+    let site = Site::start().await;
+    multiplex_large_bodies(&site).await;
     site.survived().await;
     site.quiet().await;
 }
 
-#[tokio::test]
-async fn lists_of_large_tasks_and_readers_that_stall_do_not_take_the_hosts_memory() {
-    let site = Site::start().await;
+/// Has twenty turns of 3 MiB answered.
+async fn fill_the_store(site: &Site) {
     let text = "x".repeat(3 * MIB);
     for _ in 0..20 {
         soon("a large turn is answered", async {
@@ -250,6 +265,10 @@ async fn lists_of_large_tasks_and_readers_that_stall_do_not_take_the_hosts_memor
         })
         .await;
     }
+}
+
+/// Opens a hundred connections that ask for a list of all tasks and never read it.
+async fn stall_lists(site: &Site) -> Vec<TcpStream> {
     let list = b"GET /tasks?pageSize=100&includeArtifacts=true HTTP/1.1\r\nhost: localhost\r\na2a-version: 1.0\r\n\r\n";
     let mut stalled = Vec::new();
     for _ in 0..100 {
@@ -257,6 +276,14 @@ async fn lists_of_large_tasks_and_readers_that_stall_do_not_take_the_hosts_memor
         stream.write_all(list).await.unwrap();
         stalled.push(stream);
     }
+    stalled
+}
+
+#[tokio::test]
+async fn lists_of_large_tasks_and_readers_that_stall_do_not_take_the_hosts_memory() {
+    let site = Site::start().await;
+    fill_the_store(&site).await;
+    let stalled = stall_lists(&site).await;
     site.survived().await;
     let page = site.bridge.request("GET", "/tasks?pageSize=100", &[("a2a-version", "1.0")], "").await;
     assert!([200, 429].contains(&page.status), "{}", page.status);
@@ -265,9 +292,8 @@ async fn lists_of_large_tasks_and_readers_that_stall_do_not_take_the_hosts_memor
     site.quiet().await;
 }
 
-#[tokio::test]
-async fn bodies_that_become_large_trees_do_not_take_the_hosts_memory() {
-    let site = Site::start().await;
+/// Sends sixty bodies at once that take many times their size when they are parsed. None of them is accepted.
+async fn plant_trees(site: &Site) {
     let mut params = detached("");
     params["message"]["parts"] = json!([{ "data": { "zeros": vec![0; 400_000] } }]);
     let mut sent = JoinSet::new();
@@ -283,6 +309,33 @@ async fn bodies_that_become_large_trees_do_not_take_the_hosts_memory() {
     for status in sent.join_all().await {
         assert!([413, 429].contains(&status), "{status}");
     }
+}
+
+#[tokio::test]
+async fn bodies_that_become_large_trees_do_not_take_the_hosts_memory() {
+    let site = Site::start().await;
+    plant_trees(&site).await;
     site.survived().await;
+    site.quiet().await;
+}
+
+#[tokio::test]
+async fn all_attacks_at_once_do_not_take_the_hosts_memory() {
+    let site = Site::start().await;
+    fill_the_store(&site).await;
+    let ((waiting, _), held, stalled, (), ()) = tokio::join!(
+        wait_with_large_turns(&site),
+        withhold_last_bytes(&site),
+        stall_lists(&site),
+        multiplex_large_bodies(&site),
+        plant_trees(&site),
+    );
+    let took = site.memory("VmHWM");
+    assert!(took < MOST, "the host took {} MiB", took / MIB);
+    for id in waiting {
+        site.bridge.call("CancelTask", json!({ "id": id })).await;
+    }
+    site.survived().await;
+    drop((held, stalled));
     site.quiet().await;
 }
