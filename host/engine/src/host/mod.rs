@@ -37,6 +37,7 @@ use crate::contract::bindings::talaria::executor::types;
 use crate::convert;
 use crate::executor::Shared;
 use crate::limits::{Cpu, Limits, Memory};
+use crate::pending_calls::PendingCalls;
 use crate::pool::Engine;
 use crate::session::{Session, Withheld};
 
@@ -74,6 +75,7 @@ pub(crate) struct Ctx {
     limits: Limits,
     pub(crate) memory: Memory,
     pub(crate) cpu: Cpu,
+    pub(crate) calls: PendingCalls,
     table: ResourceTable,
     /// Created when the guest first uses it, which most turns never do.
     wasi: Option<Box<WasiCtx>>,
@@ -110,6 +112,7 @@ impl Ctx {
             limits: *limits,
             memory: Memory::new(limits.memory, charge),
             cpu: Cpu::new(limits.cpu, Arc::clone(cpu_permits)),
+            calls: PendingCalls::default(),
             table,
             wasi: None,
             wasi_http: None,
