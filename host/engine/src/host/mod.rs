@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use talaria_budget::Budget;
 use talaria_redact::TextStream;
-use talaria_turns::{Emitted, Message, Scope, TaskKey, Turn};
+use talaria_turns::{Computing, Emitted, Message, Scope, TaskKey, Turn};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wasmtime::component::ResourceTable;
@@ -64,6 +64,7 @@ pub(crate) struct About {
     pub(crate) session: Session,
     /// The metadata keys that the executor does not see.
     pub(crate) withheld: Withheld,
+    computing: Computing,
 }
 
 /// The size of the largest secret that is recognised where a text is cut. A private key of 4096 bits has 3.2 KiB.
@@ -103,6 +104,7 @@ impl Ctx {
             Purpose::Execute { scope, .. } => (Some(scope.cancelled().clone()), scope.take_memory()),
             Purpose::Describe | Purpose::Probe(_) | Purpose::Cancel { .. } => (None, None),
         };
+        let computing = purpose.about().map(|about| about.computing.clone()).unwrap_or_default();
         let charge = reserved.unwrap_or_else(|| budget.nothing());
         let outbound = outbound::Outbound::new(purpose.shared().cloned(), cancelled, limits);
         let mut table = ResourceTable::new();
@@ -111,7 +113,7 @@ impl Ctx {
             purpose,
             limits: *limits,
             memory: Memory::new(limits.memory, charge),
-            cpu: Cpu::new(limits.cpu, Arc::clone(cpu_permits)),
+            cpu: Cpu::new(limits.cpu, Arc::clone(cpu_permits), computing),
             calls: PendingCalls::default(),
             table,
             wasi: None,
@@ -188,10 +190,7 @@ impl Ctx {
 
     /// Returns the turn that the call is about, if any.
     fn about(&self) -> Option<&About> {
-        match &self.purpose {
-            Purpose::Execute { of, .. } | Purpose::Cancel { of, .. } => Some(of),
-            Purpose::Describe | Purpose::Probe(_) => None,
-        }
+        self.purpose.about()
     }
 
     /// Converts a message of the turn's caller.
@@ -241,7 +240,8 @@ impl About {
     pub(crate) fn new(turn: &Turn, engine: &Engine) -> Self {
         let task = TaskKey { owner: turn.principal.clone(), task: turn.task.clone() };
         let withheld = engine.claims().withheld(&turn.principal);
-        Self { task, session: Session::of(turn, engine.session_keys(), withheld), withheld }
+        let session = Session::of(turn, engine.session_keys(), withheld);
+        Self { task, session, withheld, computing: turn.computing.clone() }
     }
 }
 
@@ -252,6 +252,13 @@ impl Purpose {
         match self {
             Self::Describe => None,
             Self::Probe(shared) | Self::Cancel { shared, .. } | Self::Execute { shared, .. } => Some(shared),
+        }
+    }
+
+    fn about(&self) -> Option<&About> {
+        match self {
+            Self::Execute { of, .. } | Self::Cancel { of, .. } => Some(of),
+            Self::Describe | Self::Probe(_) => None,
         }
     }
 }
