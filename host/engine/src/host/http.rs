@@ -104,7 +104,7 @@ impl wit::HostExchange for Ctx {
         exchange: Resource<Exchange>,
         max: u32,
     ) -> Result<Result<Option<Vec<u8>>, wit::Error>> {
-        let scope = self.scope().cloned();
+        let scope = self.purpose.scope();
         let exchange = self.table.get_mut(&exchange)?;
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         let Exchange(exchange, open_call) = exchange;
@@ -113,7 +113,7 @@ impl wit::HostExchange for Ctx {
             open_call.receive(piece.as_ref().map_or(0, Bytes::len))?;
             Ok(piece)
         };
-        let read = guarded(scope.as_ref(), read).await;
+        let read = guarded(scope, read).await;
         let bytes = read.as_ref().ok().and_then(Option::as_ref).map(|bytes| bytes.len());
         tracing::trace!(target: "import", max, bytes, "http.read");
         Ok(read.map(|bytes| bytes.map(Into::into)))
@@ -123,7 +123,7 @@ impl wit::HostExchange for Ctx {
         &mut self,
         exchange: Resource<Exchange>,
     ) -> Result<Result<Option<wit::SseEvent>, wit::Error>> {
-        let scope = self.scope().cloned();
+        let scope = self.purpose.scope();
         let exchange = self.table.get_mut(&exchange)?;
         let Exchange(exchange, open_call) = exchange;
         let next = async {
@@ -131,7 +131,7 @@ impl wit::HostExchange for Ctx {
             open_call.receive(event.as_ref().map_or(0, |event| event.data.len()))?;
             Ok(event)
         };
-        let next = guarded(scope.as_ref(), next).await;
+        let next = guarded(scope, next).await;
         let bytes = next.as_ref().ok().and_then(Option::as_ref).map(|event| event.data.len());
         tracing::trace!(target: "import", bytes, "http.next-event");
         Ok(next.map(|event| {
@@ -140,11 +140,11 @@ impl wit::HostExchange for Ctx {
     }
 
     async fn await_event(&mut self, exchange: Resource<Exchange>, timeout_ms: u32) -> Result<bool> {
-        let scope = self.scope().cloned();
+        let scope = self.purpose.scope();
         let exchange = self.table.get_mut(&exchange)?;
         let limit = Duration::from_millis(timeout_ms.into());
         // In a cancelled turn return true at once: the next read then fails as cancelled.
-        Ok(unless_cancelled(scope.as_ref(), exchange.0.await_event(limit)).await.unwrap_or(true))
+        Ok(unless_cancelled(scope, exchange.0.await_event(limit)).await.unwrap_or(true))
     }
 
     async fn drop(&mut self, exchange: Resource<Exchange>) -> Result<()> {

@@ -22,7 +22,10 @@ mod stderr;
 mod wasi;
 
 use std::collections::HashSet;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use talaria_budget::Budget;
 use talaria_redact::TextStream;
@@ -182,10 +185,7 @@ impl Ctx {
     }
 
     fn scope(&self) -> Option<&Scope> {
-        match &self.purpose {
-            Purpose::Execute { scope, .. } => Some(scope),
-            Purpose::Describe | Purpose::Probe(_) | Purpose::Cancel { .. } => None,
-        }
+        self.purpose.scope()
     }
 
     /// Returns the turn that the call is about, if any.
@@ -208,13 +208,21 @@ impl Ctx {
     }
 }
 
-/// Returns the result of `wait`, or `None` if the turn is cancelled meanwhile. Outside of a turn there is no
+/// Returns the result of `wait`, or `None` if the turn is cancelled before or meanwhile. Outside of a turn there is no
 /// cancellation.
+///
+/// What need not wait, such as most events, does not enter the list of those who wait for the cancellation.
 async fn unless_cancelled<T>(scope: Option<&Scope>, wait: impl Future<Output = T>) -> Option<T> {
-    match scope {
-        Some(scope) => scope.cancelled().run_until_cancelled(wait).await,
-        None => Some(wait.await),
+    let Some(cancelled) = scope.map(Scope::cancelled) else { return Some(wait.await) };
+    if cancelled.is_cancelled() {
+        return None;
     }
+    let (mut wait, mut cancelled) = (pin!(wait), pin!(cancelled.cancelled()));
+    poll_fn(|context| match wait.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => cancelled.as_mut().poll(context).map(|()| None),
+    })
+    .await
 }
 
 /// Returns the number of bytes of a text in the log, with its escapes.
@@ -252,6 +260,13 @@ impl Purpose {
         match self {
             Self::Describe => None,
             Self::Probe(shared) | Self::Cancel { shared, .. } | Self::Execute { shared, .. } => Some(shared),
+        }
+    }
+
+    fn scope(&self) -> Option<&Scope> {
+        match self {
+            Self::Execute { scope, .. } => Some(scope),
+            Self::Describe | Self::Probe(_) | Self::Cancel { .. } => None,
         }
     }
 
