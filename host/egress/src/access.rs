@@ -1,5 +1,6 @@
 //! The access of one executor: which calls it may make, with which secrets, within which bounds.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::{Addresses, Special};
@@ -9,6 +10,7 @@ use crate::error::Error;
 use crate::pattern::{HostPattern, Pattern};
 use crate::secrets::Secrets;
 use crate::target::Target;
+use crate::targets::Targets;
 
 /// The grant of one executor. Immutable; shared behind an `Arc` and replaced as a whole.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +30,8 @@ pub struct Access {
     pub bounds: Bounds,
     /// Recent denials, so that the log repeats none.
     pub denials: Denials,
+    /// Its first targets, parsed once.
+    pub targets: Targets,
 }
 
 /// The needs that a component declares.
@@ -63,8 +67,8 @@ pub struct Bounds {
 
 impl Access {
     /// Returns the call's target if the policy allows it.
-    pub(crate) fn admit(&self, method: &str, url: &str) -> Result<Target, Error> {
-        let target = Target::parse(method, url)?;
+    pub(crate) fn admit(&self, method: &str, url: &str) -> Result<Arc<Target>, Error> {
+        let target = self.targets.parse(method, url)?;
         let matches = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(&target));
         if self.needs.as_ref().is_some_and(|needs| !matches(&needs.patterns)) {
             let what = format_args!("call {} {target}", target.method);

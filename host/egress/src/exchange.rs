@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub struct Exchange {
     headers: Vec<(String, String)>,
     deadline: Deadline,
     sse_event: usize,
-    authority: String,
+    authority: Arc<str>,
     body: Body,
     /// The result of [`Exchange::await_event`], until it is taken.
     ahead: Option<Box<Result<Option<SseEvent>, Error>>>,
@@ -54,7 +55,7 @@ pub(crate) struct Frames {
     body: Incoming,
     most: usize,
     left: usize,
-    authority: String,
+    authority: Arc<str>,
     masked: MaskedBody,
 }
 
@@ -198,7 +199,7 @@ impl Frames {
     pub(crate) fn new(
         body: Incoming,
         most: usize,
-        authority: String,
+        authority: Arc<str>,
         secrets: Values,
     ) -> Result<Self, Error> {
         let frames = Self { body, most, left: most, authority, masked: MaskedBody::new(secrets) };

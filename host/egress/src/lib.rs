@@ -48,6 +48,7 @@ mod secrets;
 mod sse;
 mod stub_upstream;
 mod target;
+mod targets;
 mod webhook;
 
 pub use access::{Access, Bounds, Needs};
@@ -64,4 +65,5 @@ pub use secrecy::SecretString;
 pub use secrets::{InvalidSecret, Secrets};
 pub use sse::SseEvent;
 pub use stub_upstream::{Call, StubUpstream};
+pub use targets::Targets;
 pub use webhook::{Answer, Webhooks};

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use memchr::memchr2;
 use sse_stream::SseByteStream;
 
 use crate::error::Error;
@@ -119,31 +120,38 @@ impl Measure {
     /// Counts the bytes; fails with the end of the last complete event if one exceeds `most`.
     fn admit(&mut self, bytes: &[u8], most: usize) -> Result<(), usize> {
         let mut complete = 0;
-        for (at, byte) in bytes.iter().enumerate() {
-            let after_cr = std::mem::take(&mut self.after_cr);
-            match byte {
-                b'\n' if after_cr => {}
-                b'\n' | b'\r' => {
-                    self.after_cr = *byte == b'\r';
-                    if self.line == 0 {
-                        self.event = 0;
-                        complete = at + 1;
-                    } else if !self.comment {
-                        self.event += self.line + 1;
-                    }
-                    self.line = 0;
-                    self.comment = false;
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let end = memchr2(b'\n', b'\r', rest);
+            let text = end.unwrap_or(rest.len());
+            if text > 0 {
+                if self.line == 0 {
+                    self.comment = rest.starts_with(b":");
                 }
-                byte => {
-                    if self.line == 0 {
-                        self.comment = *byte == b':';
-                    }
-                    self.line += 1;
-                }
+                self.line += text;
+                self.after_cr = false;
             }
             if self.event + self.line > most {
                 return Err(complete);
             }
+            at += text;
+            let Some(end) = end else { break };
+            at += 1;
+            let is_cr = rest.get(end) == Some(&b'\r');
+            let belongs_to_cr = std::mem::replace(&mut self.after_cr, is_cr) && !is_cr;
+            if belongs_to_cr {
+                continue;
+            }
+            if self.line == 0 {
+                self.event = 0;
+                complete = at;
+            } else if !self.comment {
+                self.event += self.line + 1;
+                if self.event > most {
+                    return Err(complete);
+                }
+            }
+            self.line = 0;
         }
         Ok(())
     }

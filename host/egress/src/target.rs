@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, OnceLock};
 
 use http::{Method, Uri};
 
@@ -39,6 +40,9 @@ pub(crate) struct Target {
     /// Starts with `/`.
     pub(crate) path: String,
     query: Option<String>,
+    authority: Arc<str>,
+    /// The URL to send, once it was asked for.
+    uri: OnceLock<Uri>,
 }
 
 /// A problem at a place in a text: the byte offset, what is wrong, and the fix.
@@ -100,7 +104,8 @@ impl Target {
         let (scheme, host, port, path, query) = parse_url(url).map_err(|problem| {
             Error::invalid(format!("bad URL at position {}: {}", problem.at, problem.what))
         })?;
-        Ok(Self { method, scheme, host, port, path, query })
+        let authority = format!("{host}:{port}").into();
+        Ok(Self { method, scheme, host, port, path, query, authority, uri: OnceLock::new() })
     }
 
     /// Scheme, host and port.
@@ -109,18 +114,22 @@ impl Target {
     }
 
     /// `host:port`, as messages show the destination.
-    pub(crate) fn authority(&self) -> String {
-        format!("{}:{}", self.host, self.port)
+    pub(crate) fn authority(&self) -> Arc<str> {
+        Arc::clone(&self.authority)
     }
 
     /// The URL to send, with the query.
     pub(crate) fn uri(&self) -> Result<Uri, Error> {
+        if let Some(uri) = self.uri.get() {
+            return Ok(uri.clone());
+        }
         let mut url = self.to_string();
         if let Some(query) = &self.query {
             url.push('?');
             url.push_str(query);
         }
-        Uri::try_from(url).map_err(|error| Error::invalid(format!("bad URL: {error}")))
+        let uri = Uri::try_from(url).map_err(|error| Error::invalid(format!("bad URL: {error}")))?;
+        Ok(self.uri.get_or_init(|| uri).clone())
     }
 }
 

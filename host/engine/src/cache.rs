@@ -5,7 +5,7 @@
 //! other user may have write permission. Otherwise the engine logs a warning, disables the cache and compiles
 //! components at every start.
 //!
-//! A file name contains the digest of the component and a hash of the engine's version and settings, so an upgrade
+//! A file name contains the digest of the component and a hash of the engines' version and settings, so an upgrade
 //! compiles components again without further action. Files are written to a temporary name and renamed, so a reader
 //! never sees part of one. A file that does not load is compiled again and replaced.
 
@@ -46,12 +46,12 @@ pub enum UntrustedFolder {
 
 pub(crate) struct Cache {
     folder: PathBuf,
-    engine: u64,
+    engines: u64,
 }
 
 impl Cache {
     /// Opens the cache folder, creates it if needed, and checks that no other user can write to it.
-    pub(crate) fn open(folder: &Path, engine: &wasmtime::Engine) -> Result<Self, UntrustedFolder> {
+    pub(crate) fn open(folder: &Path, engines: &[&wasmtime::Engine]) -> Result<Self, UntrustedFolder> {
         let io = |error| UntrustedFolder::Io { path: folder.to_owned(), error };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
         // Resolve links first, so that the checked path is the one that is used.
@@ -60,13 +60,15 @@ impl Cache {
             trust(path, depth == 0)?;
         }
         let mut hasher = DefaultHasher::new();
-        engine.precompile_compatibility_hash().hash(&mut hasher);
-        Ok(Self { folder, engine: hasher.finish() })
+        for engine in engines {
+            engine.precompile_compatibility_hash().hash(&mut hasher);
+        }
+        Ok(Self { folder, engines: hasher.finish() })
     }
 
     /// Returns the path of a component's compiled form, whether or not it exists.
     pub(crate) fn path(&self, digest: &str) -> PathBuf {
-        self.folder.join(format!("{digest}-{:016x}.cwasm", self.engine))
+        self.folder.join(format!("{digest}-{:016x}.cwasm", self.engines))
     }
 
     /// Returns the path of a component's compiled form if the file exists and only this user can write to it.
@@ -127,7 +129,7 @@ mod tests {
     }
 
     fn open(folder: &Path) -> Result<Cache, UntrustedFolder> {
-        Cache::open(folder, &wasmtime::Engine::default())
+        Cache::open(folder, &[&wasmtime::Engine::default()])
     }
 
     #[test]

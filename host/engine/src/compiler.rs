@@ -39,7 +39,7 @@ use tracing::debug;
 pub use child::compile_if_child;
 
 use crate::component::LoadError;
-use crate::pool::Engine;
+use crate::pool::{Engine, Kind};
 
 /// Where components are compiled.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -123,8 +123,8 @@ impl Code {
     }
 }
 
-/// Compiles a component for the pools of this engine.
-pub(crate) async fn compile(engine: &Engine, wasm: &Arc<[u8]>) -> Result<Code, LoadError> {
+/// Compiles a component for a pool of this engine.
+pub(crate) async fn compile(engine: &Engine, wasm: &Arc<[u8]>, kind: Kind) -> Result<Code, LoadError> {
     let compiler = engine.compiler();
     let deadline = Instant::now() + compiler.time();
     let waiting = Arc::clone(engine.compiling()).acquire_owned();
@@ -133,10 +133,10 @@ pub(crate) async fn compile(engine: &Engine, wasm: &Arc<[u8]>) -> Result<Code, L
         return Err(LoadError::Compile(why.into()));
     };
     let compiled = match compiler {
-        Compiler::Threads => on_threads(engine, wasm, deadline, permit).await,
+        Compiler::Threads => on_threads(engine, wasm, kind, deadline, permit).await,
         Compiler::Process { program, limits } => {
             // The permit is returned when the child has ended.
-            let compiled = in_child(program, *limits, wasm, deadline).await;
+            let compiled = in_child(program, *limits, wasm, kind, deadline).await;
             drop(permit);
             compiled
         }
@@ -154,13 +154,14 @@ async fn in_child(
     program: &Path,
     limits: CompileLimits,
     wasm: &[u8],
+    kind: Kind,
     deadline: Instant,
 ) -> Result<Code, String> {
     let not_started = |error: std::io::Error| format!("the compiler does not start: {error}");
     let code = Code::new()?;
     let mut child = Command::new(program)
         .arg0("talaria")
-        .args(child::arguments(limits))
+        .args(child::arguments(limits, kind))
         .env_clear()
         .stdin(Stdio::piped())
         .stdout(code.0.try_clone().map_err(not_started)?)
@@ -226,11 +227,11 @@ fn outcome(status: ExitStatus, text: &str, limits: CompileLimits) -> Result<(), 
 async fn on_threads(
     engine: &Engine,
     wasm: &Arc<[u8]>,
+    kind: Kind,
     deadline: Instant,
     permit: OwnedSemaphorePermit,
 ) -> Result<Code, String> {
-    // Either pool can compile: their code is the same, only their slots differ.
-    let [compiler, _] = engine.pools().map(|pool| pool.engine.clone());
+    let compiler = engine.pool(kind).engine.clone();
     let bytes = Arc::clone(wasm);
     let mut code = Code::new()?;
     let (done, compiled) = oneshot::channel();

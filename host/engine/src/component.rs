@@ -17,7 +17,7 @@ use wasmtime::component::ComponentExportIndex;
 use crate::contract::{self, bindings, transcript};
 use crate::host::{Ctx, Purpose};
 use crate::limits::Limits;
-use crate::pool::{Engine, Pool};
+use crate::pool::{Engine, Kind, Pool};
 use crate::schema::{InvalidSettings, Schema};
 use crate::{Description, compiler, executor};
 
@@ -139,7 +139,7 @@ impl Component {
         }
         let fits = contract::check(&wasm)?;
         let digest = hex(&Sha256::digest(&wasm));
-        let (pool, loaded) = Self::code(engine, &wasm, &digest, progress).await?;
+        let (pool, loaded) = Self::code(engine, &wasm, &digest, fits.kind, progress).await?;
         let mismatch = |error: wasmtime::Error| LoadError::Mismatch(format!("{error:#}"));
         let pre = pool.linker.instantiate_pre(&loaded).map_err(mismatch)?;
         let transcript = fits.transcript.then(|| transcript::TranscribedPre::new(pre.clone()));
@@ -193,6 +193,7 @@ impl Component {
         engine: &'e Engine,
         wasm: &Arc<[u8]>,
         digest: &str,
+        kind: Kind,
         progress: impl Fn(Stage) + Send,
     ) -> Result<(&'e Pool, wasmtime::component::Component), LoadError> {
         if let Some(path) = engine.cache().and_then(|cache| cache.get(digest)) {
@@ -203,20 +204,28 @@ impl Component {
                 }
             }
         }
-        progress(Stage::Compiling { bytes: wasm.len() });
-        let started = Instant::now();
-        let code = compiler::compile(engine, wasm).await?;
-        progress(Stage::Compiled { took: started.elapsed() });
-        let cached = engine.cache().map(|cache| cache.put(digest, code.file()));
-        let path = match cached {
-            Some(Ok(path)) => path,
-            Some(Err(error)) => {
-                warn!(%error, "compiled component not cached; will compile again at the next start");
-                code.path()
+        let mut kind = kind;
+        loop {
+            progress(Stage::Compiling { bytes: wasm.len() });
+            let started = Instant::now();
+            let code = compiler::compile(engine, wasm, kind).await?;
+            progress(Stage::Compiled { took: started.elapsed() });
+            let cached = engine.cache().map(|cache| cache.put(digest, code.file()));
+            let path = match cached {
+                Some(Ok(path)) => path,
+                Some(Err(error)) => {
+                    warn!(%error, "compiled component not cached; will compile again at the next start");
+                    code.path()
+                }
+                None => code.path(),
+            };
+            match map_into_pool(engine, &path) {
+                Ok(placed) => return Ok(placed),
+                // It needs more of a slot than its sections show, such as tables.
+                Err(_) if kind == Kind::Compiled => kind = Kind::Scripted,
+                Err(error) => return Err(LoadError::Compile(format!("{error:#}"))),
             }
-            None => code.path(),
-        };
-        map_into_pool(engine, &path).map_err(|error| LoadError::Compile(format!("{error:#}")))
+        }
     }
 }
 
@@ -229,12 +238,12 @@ impl fmt::Debug for Component {
     }
 }
 
-/// Maps the code into the first pool that it fits.
+/// Maps the code into the pool that it was compiled for.
 fn map_into_pool<'e>(
     engine: &'e Engine,
     code: &Path,
 ) -> wasmtime::Result<(&'e Pool, wasmtime::component::Component)> {
-    let [compiled, scripted] = engine.pools();
+    let [compiled, scripted] = [Kind::Compiled, Kind::Scripted].map(|kind| engine.pool(kind));
     match map(&compiled.engine, code) {
         Ok(component) => Ok((compiled, component)),
         Err(_) => Ok((scripted, map(&scripted.engine, code)?)),

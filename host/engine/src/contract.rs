@@ -4,9 +4,10 @@
 //! takes microseconds, and its message names the version or the import, which a linker error would not. The check also
 //! limits the amount of code: what it refuses needs no compiler, whose own limits are in `compiler`.
 
-use wasmparser::{Parser, Payload};
+use wasmparser::{CanonicalFunction, CanonicalOption, Instance, Parser, Payload};
 
 use crate::component::LoadError;
+use crate::pool::Kind;
 
 /// The bindings of the world `executor`, generated from the WIT files, which document them.
 pub(crate) mod bindings {
@@ -73,6 +74,7 @@ pub(crate) struct Fits {
     pub(crate) wasi_http: bool,
     /// Whether it exports a transcript.
     pub(crate) transcript: bool,
+    pub(crate) kind: Kind,
 }
 
 /// Checks the imports, exports and code size of `wasm` against the contract.
@@ -90,9 +92,10 @@ pub(crate) fn check(wasm: &[u8]) -> Result<Fits, LoadError> {
     }
     let wasi_http = surface.imports.iter().any(|name| name.starts_with(WASI_HTTP));
     let transcript = surface.exports.iter().any(|name| name.starts_with(TRANSCRIPT));
+    let kind = surface.kind();
     match surface.imports.into_iter().find(|name| !is_offered(name)) {
         Some(import) => Err(LoadError::UnknownImport { import, found, offered: version_text(VERSION) }),
-        None => Ok(Fits { wasi_http, transcript }),
+        None => Ok(Fits { wasi_http, transcript, kind }),
     }
 }
 
@@ -127,10 +130,14 @@ fn version_text((major, minor, patch): (u32, u32, u32)) -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-/// The names of a component's imports and exports.
+/// The names of a component's imports and exports, and what it needs of a slot.
 struct Surface {
     imports: Vec<String>,
     exports: Vec<String>,
+    memories: u32,
+    core_instances: u32,
+    /// Whether it uses asynchronous calls of the component model.
+    asynchronous: bool,
 }
 
 impl Surface {
@@ -144,7 +151,13 @@ impl Surface {
                 "it is a core module; build it for wasm32-wasip2, or wrap it with wasm-component-ld".into(),
             ));
         }
-        let mut surface = Self { imports: Vec::new(), exports: Vec::new() };
+        let mut surface = Self {
+            imports: Vec::new(),
+            exports: Vec::new(),
+            memories: 0,
+            core_instances: 0,
+            asynchronous: false,
+        };
         let mut depth = 0_usize;
         let (mut functions, mut code) = (0_usize, 0_usize);
         for payload in Parser::new(0).parse_all(wasm) {
@@ -156,6 +169,19 @@ impl Surface {
                     if bytes > BODY || functions > FUNCTIONS || code > CODE {
                         return Err(LoadError::TooComplex { functions, code, largest: bytes });
                     }
+                }
+                Payload::MemorySection(section) => {
+                    surface.memories = surface.memories.saturating_add(section.count());
+                }
+                Payload::InstanceSection(section) => {
+                    let instances = section.into_iter().filter_map(Result::ok);
+                    let instances = instances.filter(|made| matches!(made, Instance::Instantiate { .. }));
+                    let count = u32::try_from(instances.count()).unwrap_or(u32::MAX);
+                    surface.core_instances = surface.core_instances.saturating_add(count);
+                }
+                Payload::ComponentCanonicalSection(section) => {
+                    let mut functions = section.into_iter().filter_map(Result::ok);
+                    surface.asynchronous |= functions.any(|function| is_asynchronous(&function));
                 }
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::ComponentImportSection(section) if depth == 0 => {
@@ -172,6 +198,25 @@ impl Surface {
             }
         }
         Ok(surface)
+    }
+
+    fn kind(&self) -> Kind {
+        let (memories, core_instances) = Kind::Compiled.most();
+        let fits = self.memories <= memories && self.core_instances <= core_instances && !self.asynchronous;
+        if fits { Kind::Compiled } else { Kind::Scripted }
+    }
+}
+
+/// Whether a function between a component and its host exists for asynchronous calls only.
+fn is_asynchronous(function: &CanonicalFunction) -> bool {
+    match function {
+        CanonicalFunction::Lift { options, .. } | CanonicalFunction::Lower { options, .. } => {
+            options.contains(&CanonicalOption::Async)
+        }
+        CanonicalFunction::ResourceNew { .. }
+        | CanonicalFunction::ResourceDrop { .. }
+        | CanonicalFunction::ResourceRep { .. } => false,
+        _ => true,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -462,19 +462,15 @@ pub(crate) async fn call<T>(
     store.limiter(|ctx| &mut ctx.memory);
     store.set_hostcall_fuel(limits.call_bytes);
     store.set_epoch_deadline(1);
-    store.call_hook(|mut cx, hook| {
-        cx.data_mut().cpu.hook(hook);
-        Ok(())
-    });
     store.epoch_deadline_callback(|mut cx| Ok(cx.data_mut().cpu.tick()));
 
-    let (inside, meter) = (store.data().cpu.inside(), store.data().cpu.meter());
+    let (meter, calls) = (store.data().cpu.meter(), store.data().calls.clone());
     let (ended, computing) = {
-        let mut called = pin!(guest(&mut store));
-        let called = poll_fn(|context| meter.poll(called.as_mut(), context));
+        let called = pin!(guest(&mut store));
+        let mut called = calls.alongside(called);
+        let called = poll_fn(|context| meter.poll(Pin::new(&mut called), context));
         let ended = tokio::time::timeout(within, called).await;
-        // Read `inside` before the call is dropped: the drop unwinds the guest and clears it.
-        (ended, inside.load(Ordering::Relaxed))
+        (ended, meter.is_stopped())
     };
     match ended {
         Ok(Ok(value)) => Ok(value),

@@ -15,6 +15,7 @@ mod convert;
 mod executor;
 mod host;
 mod limits;
+mod pending_calls;
 mod pool;
 mod schema;
 mod session;

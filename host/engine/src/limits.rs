@@ -5,14 +5,14 @@
 
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use talaria_budget::Charge;
+use talaria_turns::Computing;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use wasmtime::{CallHook, ResourceLimiter, Result, UpdateDeadline};
+use wasmtime::{ResourceLimiter, Result, UpdateDeadline};
 
 /// The limits of an executor and of each of its turns.
 #[derive(Debug, Clone, Copy)]
@@ -186,13 +186,14 @@ impl ResourceLimiter for Memory {
 /// A guest that computes for longer than a tick needs a permit to continue. There is one permit fewer than there are
 /// threads, so one thread is always free for other work, however many guests compute. A guest returns its permit at
 /// every tick and whenever it waits, and waiting guests get permits in the order in which they asked.
+///
+/// Nothing else is known of a guest than its polls and its ticks: a hook at each call between guest and host would run 68
+/// times in a turn.
 pub(crate) struct Cpu {
     budget: Duration,
     meter: Meter,
-    /// Whether the guest's own code is running or ready to run. Shared, because `executor::call` reads it while the
-    /// store is borrowed by the guest's future.
-    inside: Arc<AtomicBool>,
     permits: Arc<Semaphore>,
+    computing: Computing,
 }
 
 /// The clock of a call. Shared, because `executor::call` polls the future that borrows the store.
@@ -203,28 +204,33 @@ pub(crate) struct Meter(Arc<Mutex<Reading>>);
 struct Reading {
     used: Duration,
     polled_since: Option<Instant>,
+    /// Whether a tick has stopped the guest, which would compute if it were polled.
+    stopped: bool,
     permit: Option<OwnedSemaphorePermit>,
 }
+
+/// The time after which a guest that was woken counts as computing. A tick is noticed when the guest next runs, which may
+/// be long after it: a guest that waits for an upstream would yield, and need a permit, whenever it is woken.
+const AWAKE: Duration = Duration::from_millis(1);
 
 /// A poll that is under way.
 struct Polling<'a>(&'a Meter);
 
 impl Cpu {
-    pub(crate) fn new(budget: Duration, permits: Arc<Semaphore>) -> Self {
-        Self { budget, meter: Meter::default(), inside: Arc::default(), permits }
-    }
-
-    pub(crate) fn hook(&mut self, hook: CallHook) {
-        self.inside.store(hook.exiting_host(), Ordering::Relaxed);
+    /// A guest that computes is reported to `computing`.
+    pub(crate) fn new(budget: Duration, permits: Arc<Semaphore>, computing: Computing) -> Self {
+        Self { budget, meter: Meter::default(), permits, computing }
     }
 
     /// Handles a tick: yields to others, or interrupts a guest whose budget is used up.
     pub(crate) fn tick(&mut self) -> UpdateDeadline {
-        // While it yields, the guest is still ready to run.
-        self.inside.store(true, Ordering::Relaxed);
         if self.exhausted() {
             return UpdateDeadline::Interrupt;
         }
+        if !self.meter.stop() {
+            return UpdateDeadline::Continue(1);
+        }
+        self.computing.report();
         let (permits, meter) = (Arc::clone(&self.permits), self.meter.clone());
         UpdateDeadline::YieldCustom(
             1,
@@ -232,15 +238,11 @@ impl Cpu {
                 // Also yields to tasks that the runtime's timers and sockets have just woken, not only to those already
                 // ready.
                 tokio::task::yield_now().await;
-                if let Ok(permit) = permits.acquire_owned().await {
-                    meter.lock().permit = Some(permit);
-                }
+                let permit = permits.acquire_owned().await;
+                let mut reading = meter.lock();
+                (reading.permit, reading.stopped) = (permit.ok(), false);
             }),
         )
-    }
-
-    pub(crate) fn inside(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.inside)
     }
 
     pub(crate) fn meter(&self) -> Meter {
@@ -258,6 +260,18 @@ impl Meter {
         self.lock().polled_since = Some(Instant::now());
         let _polling = Polling(self);
         call.poll(context)
+    }
+
+    /// Stops the guest, unless it was woken only now: then it was not computing when the tick came.
+    fn stop(&self) -> bool {
+        let mut reading = self.lock();
+        reading.stopped = reading.polled_since.is_some_and(|since| since.elapsed() >= AWAKE);
+        reading.stopped
+    }
+
+    /// Returns whether the guest is stopped by a tick. One that waits for the host is not.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.lock().stopped
     }
 
     fn used(&self) -> Duration {
@@ -345,9 +359,13 @@ mod tests {
         assert_eq!(budget.used(), 24 << 20);
     }
 
+    fn cpu(budget: Duration) -> Cpu {
+        Cpu::new(budget, Arc::new(Semaphore::new(1)), Computing::default())
+    }
+
     #[tokio::test]
     async fn the_clock_of_a_call_runs_while_it_is_polled_and_stops_while_it_waits() {
-        let cpu = Cpu::new(Duration::from_secs(60), Arc::new(Semaphore::new(1)));
+        let cpu = cpu(Duration::from_secs(60));
         let meter = cpu.meter();
         let mut call = std::pin::pin!(async {
             std::thread::sleep(Duration::from_millis(20));
@@ -362,7 +380,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_keeps_its_permit_until_it_waits() {
-        let cpu = Cpu::new(Duration::from_secs(60), Arc::new(Semaphore::new(1)));
+        let cpu = cpu(Duration::from_secs(60));
         let (meter, permits) = (cpu.meter(), Arc::clone(&cpu.permits));
         let mut call = std::pin::pin!(async {
             meter.lock().permit = Arc::clone(&permits).try_acquire_owned().ok();
@@ -371,6 +389,20 @@ mod tests {
             assert_eq!(permits.available_permits(), 1, "it waited");
         });
         std::future::poll_fn(|context| meter.poll(call.as_mut(), context)).await;
+    }
+
+    #[test]
+    fn a_tick_stops_a_guest_that_computes_but_not_one_that_was_just_woken() {
+        let mut cpu = cpu(Duration::from_secs(60));
+        let now = Instant::now();
+        cpu.meter.lock().polled_since = now.checked_add(Duration::from_secs(60));
+        assert!(matches!(cpu.tick(), UpdateDeadline::Continue(1)));
+        assert!(!cpu.meter.is_stopped() && !cpu.computing.is_reported());
+        cpu.meter.lock().polled_since = now.checked_sub(AWAKE);
+        assert!(matches!(cpu.tick(), UpdateDeadline::YieldCustom(1, _)));
+        assert!(cpu.meter.is_stopped() && cpu.computing.is_reported());
+        cpu.meter.lock().polled_since = now.checked_sub(Duration::from_secs(61));
+        assert!(matches!(cpu.tick(), UpdateDeadline::Interrupt));
     }
 
     #[test]

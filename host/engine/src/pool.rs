@@ -3,7 +3,8 @@
 //! There are two pools because there are two kinds of guests. A compiled guest (Rust) has one memory and is cheap, so
 //! its pool has many slots. A guest with an interpreter (JavaScript, Python) has several memories and dozens of core
 //! instances, so its pool has few. One pool cannot serve both: a slot reserves 4 GiB of address space for each memory
-//! that it may hold.
+//! that it may hold. The compiled code differs too: only scripted guests may use the asynchronous calls of the component
+//! model, whose bookkeeping takes time in each call of a guest.
 //!
 //! The number of waiting turns is limited by the kernel's limit on mappings (`vm.max_map_count`) rather than by memory:
 //! a turn takes six mappings. At that limit every `mmap` of the process fails, so the engine reduces the number of
@@ -70,6 +71,15 @@ struct Inner {
     compiling: Arc<Semaphore>,
 }
 
+/// The kind of a guest, which decides how it is compiled and the pool that it runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One memory, few core instances, and no asynchronous calls of the component model.
+    Compiled,
+    /// Everything else.
+    Scripted,
+}
+
 pub(crate) struct Pool {
     pub(crate) engine: wasmtime::Engine,
     pub(crate) linker: Linker<Ctx>,
@@ -118,13 +128,12 @@ impl Engine {
     pub fn new(config: &EngineConfig, egress: Egress) -> Result<Self, EngineError> {
         let (slots, scripted_slots) = clamp(config, max_map_count());
         let failed = |error: wasmtime::Error| EngineError(format!("{error:#}"));
-        // Counted in real interpreters: QuickJS has up to 3 memories, Python up to 38 core instances.
         let batch = batch(config.budget.limit());
-        let compiled = Pool::new(slots, 1, 8, batch).map_err(failed)?;
-        let scripted = Pool::new(scripted_slots, 3, 128, batch).map_err(failed)?;
+        let compiled = Pool::new(Kind::Compiled, slots, batch).map_err(failed)?;
+        let scripted = Pool::new(Kind::Scripted, scripted_slots, batch).map_err(failed)?;
         tick(&[&compiled, &scripted]);
         let cache = config.cache_dir.as_deref().and_then(|folder| {
-            Cache::open(folder, &compiled.engine)
+            Cache::open(folder, &[&compiled.engine, &scripted.engine])
                 .inspect_err(
                     |error| warn!(%error, "components are compiled at every start: the cache is not safe"),
                 )
@@ -172,8 +181,11 @@ impl Engine {
         self.claims
     }
 
-    pub(crate) fn pools(&self) -> [&Pool; 2] {
-        [&self.inner.compiled, &self.inner.scripted]
+    pub(crate) fn pool(&self, kind: Kind) -> &Pool {
+        match kind {
+            Kind::Compiled => &self.inner.compiled,
+            Kind::Scripted => &self.inner.scripted,
+        }
     }
 
     pub(crate) fn cache(&self) -> Option<&Cache> {
@@ -207,10 +219,39 @@ impl Engine {
     }
 }
 
+// === impl Kind ===
+
+impl Kind {
+    /// Returns the most memories and core instances of a guest. Counted in real interpreters: QuickJS has up to 3
+    /// memories, Python up to 38 core instances.
+    pub(crate) fn most(self) -> (u32, u32) {
+        match self {
+            Self::Compiled => (1, 8),
+            Self::Scripted => (3, 128),
+        }
+    }
+
+    /// Returns the settings that decide what the compiler emits. An engine with these and without slots, which would
+    /// reserve addresses, compiles for the pool.
+    pub(crate) fn code_settings(self) -> Config {
+        let mut config = Config::new();
+        config
+            .epoch_interruption(true)
+            .memory_init_cow(true)
+            .max_wasm_stack(512 << 10)
+            .async_stack_size(1 << 20);
+        if self == Self::Compiled {
+            config.wasm_component_model_async(false).concurrency_support(false);
+        }
+        config
+    }
+}
+
 // === impl Pool ===
 
 impl Pool {
-    fn new(slots: u32, memories: u32, core_instances: u32, batch: usize) -> wasmtime::Result<Self> {
+    fn new(kind: Kind, slots: u32, batch: usize) -> wasmtime::Result<Self> {
+        let (memories, core_instances) = kind.most();
         let reserved = slots + SPARE;
         let mut pooling = PoolingAllocationConfig::new();
         pooling
@@ -228,7 +269,7 @@ impl Pool {
             .linear_memory_keep_resident(256 << 10)
             .table_keep_resident(64 << 10)
             .decommit_batch_size(batch);
-        let mut config = code_settings();
+        let mut config = kind.code_settings();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling));
         let engine = wasmtime::Engine::new(&config)?;
         let mut linker = Linker::new(&engine);
@@ -237,14 +278,6 @@ impl Pool {
         wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
         Ok(Self { engine, linker, slots })
     }
-}
-
-/// Returns the settings that decide what the compiler emits. An engine with these and without slots, which would reserve
-/// addresses, compiles for both pools.
-pub(crate) fn code_settings() -> Config {
-    let mut config = Config::new();
-    config.epoch_interruption(true).memory_init_cow(true).max_wasm_stack(512 << 10).async_stack_size(1 << 20);
-    config
 }
 
 /// Starts the thread that advances the epoch of both pools until the last engine is dropped.
@@ -304,15 +337,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engine_without_slots_compiles_for_both_pools() {
+    fn an_engine_without_slots_compiles_for_a_pool() {
         let hash = |engine: &wasmtime::Engine| {
             let mut hasher = DefaultHasher::new();
             engine.precompile_compatibility_hash().hash(&mut hasher);
             hasher.finish()
         };
-        let compiler = hash(&wasmtime::Engine::new(&code_settings()).unwrap());
-        assert_eq!(compiler, hash(&Pool::new(1, 1, 8, 1).unwrap().engine));
-        assert_eq!(compiler, hash(&Pool::new(1, 3, 128, BATCH).unwrap().engine));
+        for kind in [Kind::Compiled, Kind::Scripted] {
+            let compiler = hash(&wasmtime::Engine::new(&kind.code_settings()).unwrap());
+            assert_eq!(compiler, hash(&Pool::new(kind, 1, 1).unwrap().engine));
+            assert_eq!(compiler, hash(&Pool::new(kind, 1, BATCH).unwrap().engine));
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use crate::redactor::Redactor;
 use crate::reply::Replies;
-use crate::shapes::{PRIVATE_KEY, open_key, visible};
+use crate::shapes::{PRIVATE_KEY, open_key, rewrite, visible};
 
 /// The most bytes of a line or a private key that are held back: a private key of 4096 bits has 3.2 KiB.
 pub(crate) const HOLD: usize = 4 * 1024;
@@ -48,7 +48,7 @@ impl TextStream {
                 let values = self.redactor.known();
                 let cut = self.held.floor_char_boundary(values.cut(self.held.as_bytes()));
                 let before = self.take(cut);
-                values.replace(&before).into_owned()
+                rewrite(Cow::Owned(before), |before| values.replace(before)).into_owned()
             }
             Replies::Shapes => self.push_lines(),
         }

@@ -9,9 +9,9 @@ use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, SessionK
 use talaria_hermes::SESSION_KEYS;
 use talaria_store::Memory;
 use talaria_turns::{
-    Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FailureKind, Message, MessageId,
-    Outcome, Part, Past, Principal, REPLY, Role, Scope, State, Store, TaskId, TaskKey, Turn, TurnSignal,
-    message_text,
+    Artifact, Callbacks, Computing, ContextId, Emitted, Event, Executor as _, Failure, FailureKind, Message,
+    MessageId, Outcome, Part, Past, Principal, REPLY, Role, Scope, State, Store, TaskId, TaskKey, Turn,
+    TurnSignal, message_text,
 };
 use tokio::sync::{OnceCell, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -224,6 +224,7 @@ impl Rig {
             async_delivery: false,
             metadata: None,
             checkpoint: None,
+            computing: Computing::default(),
         }
     }
 

@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::{CompileLimits, lower_priority};
 use crate::component::MAX_BYTES;
-use crate::pool;
+use crate::pool::Kind;
 
 /// The first argument of a child. It is not a command for users.
 const COMMAND: &str = "compile-component";
@@ -33,10 +33,17 @@ enum Failure {
     Child(String),
 }
 
-/// Returns the arguments of a child with these limits.
-pub(super) fn arguments(CompileLimits { memory, code, time }: CompileLimits) -> [String; 4] {
+/// The last argument of a child that compiles a scripted guest.
+const SCRIPTED: &str = "scripted";
+
+/// Returns the arguments of a child that compiles a guest of this kind with these limits.
+pub(super) fn arguments(
+    CompileLimits { memory, code, time }: CompileLimits,
+    kind: Kind,
+) -> impl Iterator<Item = String> {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-    [COMMAND.into(), memory.to_string(), code.to_string(), seconds.to_string()]
+    let limits = [COMMAND.into(), memory.to_string(), code.to_string(), seconds.to_string()];
+    limits.into_iter().chain((kind == Kind::Scripted).then(|| SCRIPTED.into()))
 }
 
 /// Compiles a component if this process was started for it, by [`Compiler::Process`](crate::Compiler::Process). Returns
@@ -70,11 +77,13 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Failure> {
         return Err(Failure::Child(format!("{COMMAND} is started by the host only")));
     };
     let limits = CompileLimits { memory, code, time: Duration::from_secs(seconds) };
+    let is_scripted = arguments.next().is_some_and(|kind| kind == SCRIPTED);
+    let kind = if is_scripted { Kind::Scripted } else { Kind::Compiled };
     confine(limits).map_err(failed("no limits"))?;
     let mut wasm = Vec::new();
     let input = io::stdin().lock().take(MAX_BYTES as u64).read_to_end(&mut wasm);
     input.map_err(failed("no component"))?;
-    let engine = wasmtime::Engine::new(&pool::code_settings()).map_err(Failure::Component)?;
+    let engine = wasmtime::Engine::new(&kind.code_settings()).map_err(Failure::Component)?;
     let compiled = threads().and_then(|threads| threads.install(|| engine.precompile_component(&wasm)));
     let code = compiled.map_err(Failure::Component)?;
     // Not `Stdout`, which searches for line feeds.

@@ -12,7 +12,7 @@ use talaria_turns::{Artifact, Emitted, Message, Scope, ToolProgress, ToolState, 
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
-use super::{Ctx, types, unless_cancelled};
+use super::{Ctx, Purpose, types, unless_cancelled};
 use crate::contract::bindings::talaria::executor::events as wit;
 use crate::convert;
 use crate::size::{ENTRY, Size};
@@ -134,15 +134,17 @@ impl Ctx {
     }
 
     async fn say(&mut self, event: wit::Event) -> Result<(), wit::Error> {
-        let (Some(shared), Some(scope)) = (self.shared().cloned(), self.scope().cloned()) else {
-            return Err(rejected(wit::ErrorKind::Unsupported, "only a turn can emit"));
-        };
+        let only_a_turn = || rejected(wit::ErrorKind::Unsupported, "only a turn can emit");
+        let Purpose::Execute { shared, .. } = &self.purpose else { return Err(only_a_turn()) };
+        let shared = Arc::clone(shared);
         if let wit::Event::Artifact(artifact) = &event {
             self.admit_artifact(&artifact.id)?;
         }
         self.admit_event("event", 1, Size::event(&event))?;
-        for emitted in self.redact(event, &shared.replies)?.into_iter().flatten() {
-            guarded(&scope, scope.emit(emitted)).await?;
+        let redacted = self.redact(event, &shared.replies)?;
+        let scope = self.scope().ok_or_else(only_a_turn)?;
+        for emitted in redacted.into_iter().flatten() {
+            guarded(scope, scope.emit(emitted)).await?;
         }
         Ok(())
     }

@@ -7,8 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use talaria_egress::{Error, ErrorKind, Request};
 use talaria_turns::Scope;
-use tokio::task::JoinSet;
-use tracing::Instrument as _;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
@@ -59,7 +57,7 @@ impl wit::Host for Ctx {
             Ok(admitted) => admitted,
             Err(error) => return Ok(Err(error)),
         };
-        let response = in_own_task(move || async move {
+        let response = self.calls.begin(move || async move {
             let response = open_call.shared.egress.fetch(&open_call.shared.access, request).await?;
             open_call.receive(response.body.len())?;
             Ok(response)
@@ -79,7 +77,7 @@ impl wit::Host for Ctx {
             Ok(admitted) => admitted,
             Err(error) => return Ok(Err(error)),
         };
-        let exchange = in_own_task(move || async move {
+        let exchange = self.calls.begin(move || async move {
             let exchange = open_call.shared.egress.open(&open_call.shared.access, request).await?;
             Ok(Exchange(exchange, open_call))
         });
@@ -106,7 +104,7 @@ impl wit::HostExchange for Ctx {
         exchange: Resource<Exchange>,
         max: u32,
     ) -> Result<Result<Option<Vec<u8>>, wit::Error>> {
-        let scope = self.scope().cloned();
+        let scope = self.purpose.scope();
         let exchange = self.table.get_mut(&exchange)?;
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         let Exchange(exchange, open_call) = exchange;
@@ -115,7 +113,7 @@ impl wit::HostExchange for Ctx {
             open_call.receive(piece.as_ref().map_or(0, Bytes::len))?;
             Ok(piece)
         };
-        let read = guarded(scope.as_ref(), read).await;
+        let read = guarded(scope, read).await;
         let bytes = read.as_ref().ok().and_then(Option::as_ref).map(|bytes| bytes.len());
         tracing::trace!(target: "import", max, bytes, "http.read");
         Ok(read.map(|bytes| bytes.map(Into::into)))
@@ -125,7 +123,7 @@ impl wit::HostExchange for Ctx {
         &mut self,
         exchange: Resource<Exchange>,
     ) -> Result<Result<Option<wit::SseEvent>, wit::Error>> {
-        let scope = self.scope().cloned();
+        let scope = self.purpose.scope();
         let exchange = self.table.get_mut(&exchange)?;
         let Exchange(exchange, open_call) = exchange;
         let next = async {
@@ -133,7 +131,7 @@ impl wit::HostExchange for Ctx {
             open_call.receive(event.as_ref().map_or(0, |event| event.data.len()))?;
             Ok(event)
         };
-        let next = guarded(scope.as_ref(), next).await;
+        let next = guarded(scope, next).await;
         let bytes = next.as_ref().ok().and_then(Option::as_ref).map(|event| event.data.len());
         tracing::trace!(target: "import", bytes, "http.next-event");
         Ok(next.map(|event| {
@@ -142,11 +140,11 @@ impl wit::HostExchange for Ctx {
     }
 
     async fn await_event(&mut self, exchange: Resource<Exchange>, timeout_ms: u32) -> Result<bool> {
-        let scope = self.scope().cloned();
+        let scope = self.purpose.scope();
         let exchange = self.table.get_mut(&exchange)?;
         let limit = Duration::from_millis(timeout_ms.into());
         // In a cancelled turn return true at once: the next read then fails as cancelled.
-        Ok(unless_cancelled(scope.as_ref(), exchange.0.await_event(limit)).await.unwrap_or(true))
+        Ok(unless_cancelled(scope, exchange.0.await_event(limit)).await.unwrap_or(true))
     }
 
     async fn drop(&mut self, exchange: Resource<Exchange>) -> Result<()> {
@@ -163,30 +161,6 @@ fn convert(request: wit::Request) -> Request {
         body: Bytes::from(request.body),
         timeout: request.timeout_ms.map(|ms| Duration::from_millis(ms.into())),
         max_bytes: request.max_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
-    }
-}
-
-/// Runs a call in a separate task. Dropping the returned future ends the call.
-///
-/// On the guest's own stack, the deep call stack of the HTTP client would stay allocated for as long as the guest
-/// waits.
-///
-/// The task starts at once and creates the call's future itself. A future that held the call until it is polled would
-/// be some KiB larger, and so would every future around it, on the guest's stack and on the heap.
-fn in_own_task<T, F>(call: impl FnOnce() -> F + Send + 'static) -> impl Future<Output = T> + Send
-where
-    T: Send + 'static,
-    F: Future<Output = T> + Send + 'static,
-{
-    let mut task = JoinSet::new();
-    task.spawn(async move { Box::pin(call()).await }.in_current_span());
-    async move {
-        match task.join_next().await {
-            Some(Ok(result)) => result,
-            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime is shutting down and will drop this future.
-            Some(Err(_)) | None => std::future::pending().await,
-        }
     }
 }
 

@@ -22,11 +22,14 @@ mod stderr;
 mod wasi;
 
 use std::collections::HashSet;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use talaria_budget::Budget;
 use talaria_redact::TextStream;
-use talaria_turns::{Emitted, Message, Scope, TaskKey, Turn};
+use talaria_turns::{Computing, Emitted, Message, Scope, TaskKey, Turn};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wasmtime::component::ResourceTable;
@@ -37,6 +40,7 @@ use crate::contract::bindings::talaria::executor::types;
 use crate::convert;
 use crate::executor::Shared;
 use crate::limits::{Cpu, Limits, Memory};
+use crate::pending_calls::PendingCalls;
 use crate::pool::Engine;
 use crate::session::{Session, Withheld};
 
@@ -63,6 +67,7 @@ pub(crate) struct About {
     pub(crate) session: Session,
     /// The metadata keys that the executor does not see.
     pub(crate) withheld: Withheld,
+    computing: Computing,
 }
 
 /// The size of the largest secret that is recognised where a text is cut. A private key of 4096 bits has 3.2 KiB.
@@ -74,6 +79,7 @@ pub(crate) struct Ctx {
     limits: Limits,
     pub(crate) memory: Memory,
     pub(crate) cpu: Cpu,
+    pub(crate) calls: PendingCalls,
     table: ResourceTable,
     /// Created when the guest first uses it, which most turns never do.
     wasi: Option<Box<WasiCtx>>,
@@ -101,6 +107,7 @@ impl Ctx {
             Purpose::Execute { scope, .. } => (Some(scope.cancelled().clone()), scope.take_memory()),
             Purpose::Describe | Purpose::Probe(_) | Purpose::Cancel { .. } => (None, None),
         };
+        let computing = purpose.about().map(|about| about.computing.clone()).unwrap_or_default();
         let charge = reserved.unwrap_or_else(|| budget.nothing());
         let outbound = outbound::Outbound::new(purpose.shared().cloned(), cancelled, limits);
         let mut table = ResourceTable::new();
@@ -109,7 +116,8 @@ impl Ctx {
             purpose,
             limits: *limits,
             memory: Memory::new(limits.memory, charge),
-            cpu: Cpu::new(limits.cpu, Arc::clone(cpu_permits)),
+            cpu: Cpu::new(limits.cpu, Arc::clone(cpu_permits), computing),
+            calls: PendingCalls::default(),
             table,
             wasi: None,
             wasi_http: None,
@@ -177,18 +185,12 @@ impl Ctx {
     }
 
     fn scope(&self) -> Option<&Scope> {
-        match &self.purpose {
-            Purpose::Execute { scope, .. } => Some(scope),
-            Purpose::Describe | Purpose::Probe(_) | Purpose::Cancel { .. } => None,
-        }
+        self.purpose.scope()
     }
 
     /// Returns the turn that the call is about, if any.
     fn about(&self) -> Option<&About> {
-        match &self.purpose {
-            Purpose::Execute { of, .. } | Purpose::Cancel { of, .. } => Some(of),
-            Purpose::Describe | Purpose::Probe(_) => None,
-        }
+        self.purpose.about()
     }
 
     /// Converts a message of the turn's caller.
@@ -206,13 +208,21 @@ impl Ctx {
     }
 }
 
-/// Returns the result of `wait`, or `None` if the turn is cancelled meanwhile. Outside of a turn there is no
+/// Returns the result of `wait`, or `None` if the turn is cancelled before or meanwhile. Outside of a turn there is no
 /// cancellation.
+///
+/// What need not wait, such as most events, does not enter the list of those who wait for the cancellation.
 async fn unless_cancelled<T>(scope: Option<&Scope>, wait: impl Future<Output = T>) -> Option<T> {
-    match scope {
-        Some(scope) => scope.cancelled().run_until_cancelled(wait).await,
-        None => Some(wait.await),
+    let Some(cancelled) = scope.map(Scope::cancelled) else { return Some(wait.await) };
+    if cancelled.is_cancelled() {
+        return None;
     }
+    let (mut wait, mut cancelled) = (pin!(wait), pin!(cancelled.cancelled()));
+    poll_fn(|context| match wait.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => cancelled.as_mut().poll(context).map(|()| None),
+    })
+    .await
 }
 
 /// Returns the number of bytes of a text in the log, with its escapes.
@@ -238,7 +248,8 @@ impl About {
     pub(crate) fn new(turn: &Turn, engine: &Engine) -> Self {
         let task = TaskKey { owner: turn.principal.clone(), task: turn.task.clone() };
         let withheld = engine.claims().withheld(&turn.principal);
-        Self { task, session: Session::of(turn, engine.session_keys(), withheld), withheld }
+        let session = Session::of(turn, engine.session_keys(), withheld);
+        Self { task, session, withheld, computing: turn.computing.clone() }
     }
 }
 
@@ -249,6 +260,20 @@ impl Purpose {
         match self {
             Self::Describe => None,
             Self::Probe(shared) | Self::Cancel { shared, .. } | Self::Execute { shared, .. } => Some(shared),
+        }
+    }
+
+    fn scope(&self) -> Option<&Scope> {
+        match self {
+            Self::Execute { scope, .. } => Some(scope),
+            Self::Describe | Self::Probe(_) | Self::Cancel { .. } => None,
+        }
+    }
+
+    fn about(&self) -> Option<&About> {
+        match self {
+            Self::Execute { of, .. } | Self::Cancel { of, .. } => Some(of),
+            Self::Describe | Self::Probe(_) => None,
         }
     }
 }

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use talaria_egress::{Error, ErrorKind};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::Shared;
@@ -28,19 +27,23 @@ pub(crate) struct Outbound {
     pub(super) cancelled: Option<CancellationToken>,
     limits: Limits,
     calls: u32,
-    sent: Arc<AtomicUsize>,
-    received: Arc<AtomicUsize>,
-    open: Arc<Semaphore>,
+    used: Arc<Used>,
     pub(super) verdict: Verdict,
+}
+
+/// What the calls of a turn have used of its limits, all together.
+#[derive(Default)]
+struct Used {
+    sent: AtomicUsize,
+    received: AtomicUsize,
+    open: AtomicUsize,
 }
 
 /// An open outbound call. Dropping it allows another one.
 pub(crate) struct OpenCall {
     pub(super) shared: Arc<Shared>,
-    sent: Arc<AtomicUsize>,
-    received: Arc<AtomicUsize>,
+    used: Arc<Used>,
     limits: Limits,
-    _open: OwnedSemaphorePermit,
 }
 
 impl Outbound {
@@ -54,9 +57,7 @@ impl Outbound {
             cancelled,
             limits: *limits,
             calls: 0,
-            sent: Arc::default(),
-            received: Arc::default(),
-            open: Arc::new(Semaphore::new(limits.connections)),
+            used: Arc::default(),
             verdict: Verdict::default(),
         }
     }
@@ -70,18 +71,14 @@ impl Outbound {
             let add = format!("calls = {}", calls.saturating_mul(2));
             return denied(format!("make more than {calls} calls a turn"), add);
         }
-        let Ok(open) = Arc::clone(&self.open).try_acquire_owned() else {
+        // Only this function adds to it, and has the turn to itself.
+        if self.used.open.load(Ordering::Relaxed) >= connections {
             let add = format!("connections = {}", connections.saturating_mul(2));
             return denied(format!("have more than {connections} calls open at once"), add);
-        };
+        }
         self.calls += 1;
-        Ok(OpenCall {
-            shared: Arc::clone(shared),
-            sent: Arc::clone(&self.sent),
-            received: Arc::clone(&self.received),
-            limits: self.limits,
-            _open: open,
-        })
+        self.used.open.fetch_add(1, Ordering::Relaxed);
+        Ok(OpenCall { shared: Arc::clone(shared), used: Arc::clone(&self.used), limits: self.limits })
     }
 }
 
@@ -122,17 +119,17 @@ impl Verdict {
 impl OpenCall {
     /// Counts bytes before they are sent.
     pub(super) fn send(&self, bytes: usize) -> Result<(), Error> {
-        self.count(&self.sent, bytes, self.limits.sent_bytes, "send", "bytes_out")
+        self.count(&self.used.sent, bytes, self.limits.sent_bytes, "send", "bytes_out")
     }
 
     /// Counts received bytes.
     pub(super) fn receive(&self, bytes: usize) -> Result<(), Error> {
-        self.count(&self.received, bytes, self.limits.received_bytes, "receive", "bytes_in")
+        self.count(&self.used.received, bytes, self.limits.received_bytes, "receive", "bytes_in")
     }
 
     /// Returns the number of bytes that the turn may still receive.
     pub(super) fn left(&self) -> usize {
-        self.limits.received_bytes.saturating_sub(self.received.load(Ordering::Relaxed))
+        self.limits.received_bytes.saturating_sub(self.used.received.load(Ordering::Relaxed))
     }
 
     fn count(
@@ -152,5 +149,11 @@ impl OpenCall {
         let add = format!("{key} = \"{}KiB\"", (most >> 9).max(1));
         let message = self.shared.access.deny(format_args!("{verb} more than {most} bytes a turn"), &add);
         Err(Error::new(ErrorKind::TooLarge, message))
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        self.used.open.fetch_sub(1, Ordering::Relaxed);
     }
 }

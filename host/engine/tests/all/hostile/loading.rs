@@ -58,6 +58,20 @@ async fn a_component_with_a_further_harmless_module_loads() {
         .expect("the tests below test what they say");
 }
 
+/// Such a component runs in the pool for guests with an interpreter, whose engine polls only what was woken.
+#[tokio::test]
+async fn a_component_with_asynchronous_calls_runs() {
+    const CANONICAL: u8 = 8;
+    const BACKPRESSURE_INC: u8 = 0x24;
+    let mut wasm = guest("probe");
+    section(&mut wasm, CANONICAL, &[1, BACKPRESSURE_INC]);
+    let gateway = FakeGateway::always(Reply::status(200, "text/plain", "fetched")).await;
+    let url = format!("{}/x", gateway.base_url());
+    let rig = Rig::of(wasm).await.grant([format!("GET {url}").as_str()]);
+    let ran = soon("the call ends", rig.run(&format!("fetch {url}"))).await;
+    assert_eq!(ran.text(), "200 fetched");
+}
+
 #[tokio::test]
 async fn a_start_function_that_spins_is_stopped() {
     let error = refused(with_module("(module (func $spin (loop br 0)) (start $spin))")).await;
