@@ -25,7 +25,6 @@ use std::time::Duration;
 
 use talaria_budget::Budget;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::executor::Route;
@@ -111,7 +110,6 @@ struct Inner {
     observers: Arc<[Arc<dyn TurnObserver>]>,
     hold: Option<Arc<dyn Hold>>,
     tracker: TaskTracker,
-    stop: CancellationToken,
 }
 
 /// The room that a turn takes until it ends.
@@ -208,7 +206,6 @@ impl TurnsBuilder {
             observers: observers.into(),
             hold,
             tracker: TaskTracker::new(),
-            stop: CancellationToken::new(),
         }))
     }
 }
@@ -265,7 +262,7 @@ impl Turns {
 
     async fn accept(&self, incoming: Incoming) -> Result<Accepted, SendError> {
         let inner = &self.0;
-        if inner.stop.is_cancelled() || inner.tracker.is_closed() {
+        if inner.tracker.is_closed() {
             return Err(SendError::Draining);
         }
         let share = inner.take_share(&incoming).await?;
@@ -405,7 +402,7 @@ impl Turns {
         let mut left = 0;
         if tokio::time::timeout(grace, self.0.tracker.wait()).await.is_err() {
             left = self.0.tracker.len();
-            self.0.stop.cancel();
+            self.0.tasks.stop();
             // Each turn that is left makes one more append.
             let _ = tokio::time::timeout(Duration::from_secs(5), self.0.tracker.wait()).await;
         }
