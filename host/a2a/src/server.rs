@@ -15,6 +15,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use talaria_budget::Budget;
+use talaria_listen::Spread;
 use talaria_turns::{StreamAs, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -106,6 +107,7 @@ pub struct Server {
     extra: Option<Arc<dyn ExtraRoutes>>,
     limits: Limits,
     counts: Counts,
+    spread: Spread,
 }
 
 /// The counters of a server. Cheap to clone.
@@ -211,7 +213,21 @@ impl Server {
             max_body: limits.body.min(budget.limit()),
             body_timeout: limits.body_timeout,
         };
-        Self { url, cors, endpoint: Arc::new(endpoint), extra: None, limits, counts }
+        Self {
+            url,
+            cors,
+            endpoint: Arc::new(endpoint),
+            extra: None,
+            limits,
+            counts,
+            spread: Spread::default(),
+        }
+    }
+
+    /// Spreads connections to these workers.
+    #[must_use]
+    pub fn with_workers(self, spread: Spread) -> Self {
+        Self { spread, ..self }
     }
 
     /// Adds routes beside A2A.
@@ -240,7 +256,7 @@ impl Server {
 
     /// Serves until `shutdown`, then until the requests in flight are answered or the grace period is over.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
-        let Self { url, cors, endpoint, extra, limits, counts } = self;
+        let Self { url, cors, endpoint, extra, limits, counts, spread } = self;
         let needs_token = endpoint.auth.is_required();
         let door = door(&url, &cors, listener.local_addr().ok(), needs_token, counts.refused);
         let Limits { connections, header_timeout, stall, grace, .. } = limits;
@@ -262,7 +278,7 @@ impl Server {
                 }
             }
         };
-        let serving = talaria_listen::serve(listener, limits, door, counts.rejected, shutdown, handle);
+        let serving = spread.serve(listener, limits, door, counts.rejected, shutdown, handle);
         tokio::join!(serving, end_streams);
     }
 }

@@ -8,6 +8,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use talaria_redact::Values;
+use tokio::runtime::Id;
 use tracing::field;
 
 use crate::access::Access;
@@ -38,8 +39,11 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// How long an idle connection is kept. 90 s: a little above the keep-alive of common servers.
     pub idle_timeout: Duration,
-    /// The number of idle connections kept for one host. 64: the concurrent turns of a small installation.
+    /// The number of idle connections kept for one host. 64: the concurrent turns of a small installation. With fewer than
+    /// there are calls at once, the others open a connection each time.
     pub idle_per_host: usize,
+    /// The runtimes whose calls use connections of their own; each keeps its part of `idle_per_host`.
+    pub runtimes: Arc<[Id]>,
     /// The certificates that `https` trusts.
     pub roots: Roots,
     /// How names become addresses.
@@ -241,6 +245,7 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(90),
             idle_per_host: 64,
+            runtimes: Arc::default(),
             roots: Roots::default(),
             names: Names::System,
             proxies: Proxies::default(),

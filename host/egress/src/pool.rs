@@ -1,8 +1,14 @@
 //! A pool of connections, and the one function that sends a request over them.
 //!
+//! A connection belongs to the runtime that opened it: its task runs there. So a pool has a part for each of
+//! [`Config::runtimes`], whose calls then stay on their thread, and one for all others. The parts share nothing but their
+//! configuration. A call that moves to another runtime keeps the connection that it has; it works as long as the runtime
+//! that opened it lives. The connections of a runtime are closed when it ends.
+//!
 //! There is one pool for webhooks and one for each set of addresses that guests' calls may connect to, because the address of
 //! a pooled connection is not checked again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +17,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::runtime::{Handle, Id};
 
 use crate::client::Config;
 use crate::connect::Connector;
@@ -33,26 +40,41 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection pool. Cheap to clone; all clones share the connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
-    client: Client<Connector, Full<Bytes>>,
+    /// The parts of [`Config::runtimes`], in their order.
+    parts: Arc<[(Id, Part)]>,
+    /// For calls on any other runtime.
+    others: Part,
 }
+
+type Part = Client<Connector, Full<Bytes>>;
 
 // === impl Pool ===
 
 impl Pool {
     /// Creates the pool; it reads and connects nothing until the first call.
     pub(crate) fn new(config: Config, resolver: Resolver) -> Self {
-        let client = Client::builder(TokioExecutor::new())
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .pool_idle_timeout(config.idle_timeout)
-            .pool_max_idle_per_host(config.idle_per_host)
+            .pool_max_idle_per_host(config.idle_per_host.div_ceil(config.runtimes.len().max(1)))
             .http2_initial_stream_window_size(STREAM_WINDOW)
             .http2_initial_connection_window_size(CONNECTION_WINDOW)
             .http2_max_header_list_size(HEADER_LIST)
             .http2_keep_alive_interval(PING_INTERVAL)
-            .http2_keep_alive_timeout(PING_TIMEOUT)
-            .build(Connector::new(config, resolver));
-        Self { client }
+            .http2_keep_alive_timeout(PING_TIMEOUT);
+        let runtimes = Arc::clone(&config.runtimes);
+        let connector = Connector::new(config, resolver);
+        let part = || builder.build(connector.clone());
+        Self { parts: runtimes.iter().map(|runtime| (*runtime, part())).collect(), others: part() }
+    }
+
+    /// The part of the runtime that this is called on.
+    fn part(&self) -> &Part {
+        let here = Handle::try_current().ok().filter(|_| !self.parts.is_empty()).map(|runtime| runtime.id());
+        let mine = self.parts.iter().find(|(runtime, _)| Some(*runtime) == here);
+        mine.map_or(&self.others, |(_, part)| part)
     }
 
     /// Sends a request that was checked in every part, waits for the head of the response, and records its status in the span.
@@ -68,7 +90,7 @@ impl Pool {
         *request.method_mut() = target.method.clone();
         *request.uri_mut() = target.uri()?;
         *request.headers_mut() = headers;
-        let response = deadline.bound(self.client.request(request), &authority).await?;
+        let response = deadline.bound(self.part().request(request), &authority).await?;
         let response = response.map_err(|error| Error::from_client(&error, &authority))?;
         tracing::Span::current().record("status", response.status().as_u16());
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {

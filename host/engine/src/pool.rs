@@ -298,10 +298,11 @@ fn tick(pools: &[&Pool]) {
 }
 
 /// Returns how many slots are returned to the kernel at once. A slot in an unfinished batch still has its pages, which are
-/// charged to nobody any more; each thread has its own batch. Together they may hold as much as the budget.
+/// charged to nobody any more; each thread has its own batch. Together they may hold as much as the budget. There are two
+/// threads that run turns for each core: a worker, and one of the shared runtime.
 fn batch(budget: usize) -> usize {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    (budget / SLOT / threads).clamp(1, BATCH)
+    (budget / SLOT / (2 * threads)).clamp(1, BATCH)
 }
 
 fn max_map_count() -> Option<u32> {

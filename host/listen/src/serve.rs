@@ -11,7 +11,6 @@
 //! This module does not know what is served, so every server of the product is bounded in the same way. A request reaches the
 //! handler only through a [`Door`].
 
-use std::convert::Infallible;
 use std::error::Error;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -29,13 +28,15 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{debug, info, warn};
 
 use crate::door::Door;
 use crate::stall::{Io, Paced, Watched};
+use crate::workers::Spread;
 
 /// Bounds of the connections to one port.
 #[derive(Debug, Clone, Copy)]
@@ -70,13 +71,16 @@ const STREAM_UNSENT: usize = 64 * 1024;
 const UNSENT: u32 = 128 * 1024;
 /// The interval of HTTP/2 pings, and the wait for their response: a peer that vanished is noticed after twice this.
 const PING: Duration = Duration::from_secs(20);
+/// A request with a larger body is answered on the shared runtime. To parse this much takes about a tenth of a millisecond.
+const SMALL_BODY: u64 = 64 * 1024;
 /// The longest wait for connections to close after the grace period.
 const CUT_OFF: Duration = Duration::from_secs(1);
 /// The pause after a failed accept, which usually means that the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers the requests that `door` lets in with `handle` until `shutdown`, and then until requests in progress are answered
-/// or the grace period ends. Connections over the limit are counted in `rejected`.
+/// or the grace period ends. Connections over the limit are counted in `rejected`. Connections stay on this runtime; a server
+/// that is called often spreads them with [`Spread::serve`].
 pub async fn serve<H, F, B>(
     listener: TcpListener,
     limits: Limits,
@@ -89,53 +93,87 @@ pub async fn serve<H, F, B>(
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
 {
-    let tracker = TaskTracker::new();
-    let room = Arc::new(Semaphore::new(limits.connections));
-    let connections = Arc::new(Connections {
-        handle,
-        door,
-        http: http(&limits, &tracker),
-        header_timeout: limits.header_timeout,
-        stall: limits.stall,
-        shutdown: shutdown.clone(),
-        cut: CancellationToken::new(),
-    });
-    let mut was_full = false;
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                pause_after(&error).await;
-                continue;
-            }
-        };
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-            if !std::mem::replace(&mut was_full, true) {
-                warn!(limit = limits.connections, "too many connections; rejecting more");
-            }
-            rejected.fetch_add(1, Ordering::Relaxed);
-            reject(stream, limits.busy);
-            continue;
-        };
-        was_full = false;
-        let connections = Arc::clone(&connections);
-        tracker.spawn(async move {
-            connections.serve(stream, Peer(peer)).await;
-            drop(permit);
+    Spread::default().serve(listener, limits, door, rejected, shutdown, handle).await;
+}
+
+impl Spread {
+    /// Like [`serve`], with each connection on a worker.
+    pub async fn serve<H, F, B>(
+        &self,
+        listener: TcpListener,
+        limits: Limits,
+        door: Door<B>,
+        rejected: Arc<AtomicU64>,
+        shutdown: CancellationToken,
+        handle: H,
+    ) where
+        H: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
+    {
+        let tracker = TaskTracker::new();
+        let room = Arc::new(Semaphore::new(limits.connections));
+        let connections = Arc::new(Connections {
+            handle,
+            door,
+            spread: self.clone(),
+            http: http(&limits, &tracker),
+            tracker: tracker.clone(),
+            header_timeout: limits.header_timeout,
+            stall: limits.stall,
+            shutdown: shutdown.clone(),
+            cut: CancellationToken::new(),
         });
-    }
-    drop(listener);
-    tracker.close();
-    if tokio::time::timeout(limits.grace, tracker.wait()).await.is_err() {
-        info!(left = tracker.len(), "grace period over; closing connections with requests in progress");
-        connections.cut.cancel();
-        // Only destructors are left to wait for.
-        let _ = tokio::time::timeout(CUT_OFF, tracker.wait()).await;
+        let mut was_full = false;
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    pause_after(&error).await;
+                    continue;
+                }
+            };
+            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+                if !std::mem::replace(&mut was_full, true) {
+                    warn!(limit = limits.connections, "too many connections; rejecting more");
+                }
+                rejected.fetch_add(1, Ordering::Relaxed);
+                reject(stream, limits.busy);
+                continue;
+            };
+            was_full = false;
+            let (connections, peer) = (Arc::clone(&connections), Peer(peer));
+            let Some(place) = self.place() else {
+                tracker.spawn(async move {
+                    connections.serve(stream, peer).await;
+                    drop(permit);
+                });
+                continue;
+            };
+            let moved = stream.into_std();
+            let runtime = place.runtime().clone();
+            let on_worker = async move {
+                match moved.and_then(TcpStream::from_std) {
+                    Ok(stream) => connections.serve(stream, peer).await,
+                    Err(error) => warn!(%error, "cannot hand a connection to its worker"),
+                }
+                drop((place, permit));
+            };
+            tracker.spawn_on(on_worker, &runtime);
+        }
+        drop(listener);
+        tracker.close();
+        if tokio::time::timeout(limits.grace, tracker.wait()).await.is_err() {
+            info!(left = tracker.len(), "grace period over; closing connections with requests in progress");
+            connections.cut.cancel();
+            // Only destructors are left to wait for.
+            let _ = tokio::time::timeout(CUT_OFF, tracker.wait()).await;
+        }
     }
 }
 
@@ -147,7 +185,9 @@ pub struct Peer(pub SocketAddr);
 struct Connections<H, B> {
     handle: H,
     door: Door<B>,
+    spread: Spread,
     http: auto::Builder<Tracked>,
+    tracker: TaskTracker,
     header_timeout: Duration,
     stall: Duration,
     /// Finish the requests in progress.
@@ -164,6 +204,17 @@ where
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
 {
+    /// Begins to answer a request, on the shared runtime if its body may be large.
+    fn answer(&self, request: Request<Incoming>) -> Answer<F, B> {
+        let is_small = request.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BODY);
+        let shared = self.spread.shared().filter(|_| !is_small);
+        let response = (self.handle)(request);
+        match shared {
+            Some(shared) => Answer::Shared(AbortOnDropHandle::new(self.tracker.spawn_on(response, shared))),
+            None => Answer::Here(response),
+        }
+    }
+
     async fn serve(&self, stream: TcpStream, peer: Peer) {
         // Responses are small and written at once.
         let _ = stream.set_nodelay(true);
@@ -176,14 +227,16 @@ where
             let watched = (request.version() == Version::HTTP_2).then(|| Arc::clone(&watched));
             let answer = match self.door.refuse(&request) {
                 Some(refusal) => Err(refusal),
-                None => Ok((self.handle)(request)),
+                None => Ok(self.answer(request)),
             };
             async move {
                 let response = match answer {
-                    Ok(response) => response.await,
+                    Ok(Answer::Here(response)) => response.await,
+                    // If it panics there, the connection ends, as it does if it panics here.
+                    Ok(Answer::Shared(response)) => response.await?,
                     Err(refusal) => refusal,
                 };
-                Ok::<_, Infallible>(
+                Ok::<_, JoinError>(
                     response.map(|body| Paced::new(body, watched.map(|watched| watched.begin()))),
                 )
             }
@@ -222,6 +275,14 @@ where
             debug!(error, "connection ended");
         }
     }
+}
+
+/// A response that is on its way.
+enum Answer<F, B> {
+    /// The handler runs in the connection's task.
+    Here(F),
+    /// It runs on the shared runtime.
+    Shared(AbortOnDropHandle<Response<B>>),
 }
 
 /// Spawns hyper's tasks for HTTP/2 streams on the tracker, so that the shutdown waits for them.

@@ -29,7 +29,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::json;
 use subtle::ConstantTimeEq as _;
 use talaria_budget::Budget;
-use talaria_listen::{Advice, BodyError, Door, Refusal, read_body};
+use talaria_listen::{Advice, BodyError, Door, Refusal, Spread, read_body};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -44,6 +44,7 @@ pub struct Listener {
     warned: AtomicBool,
     /// The memory for bodies.
     budget: Budget,
+    spread: Spread,
 }
 
 const ADVICE: Advice = Advice {
@@ -68,13 +69,24 @@ impl Listener {
     /// A listener that speaks the mailbox's wire, within the mailbox's limits.
     #[must_use]
     pub fn new(mailbox: Mailbox) -> Self {
-        Self { mailbox, warned: AtomicBool::new(false), budget: Budget::unlimited() }
+        Self {
+            mailbox,
+            warned: AtomicBool::new(false),
+            budget: Budget::unlimited(),
+            spread: Spread::default(),
+        }
     }
 
     /// Charges bodies to this budget.
     #[must_use]
     pub fn with_budget(self, budget: Budget) -> Self {
         Self { budget, ..self }
+    }
+
+    /// Spreads connections to these workers.
+    #[must_use]
+    pub fn with_workers(self, spread: Spread) -> Self {
+        Self { spread, ..self }
     }
 
     /// Serves until `shutdown`, and then until open requests are answered.
@@ -90,12 +102,13 @@ impl Listener {
         let name = self.mailbox.reply_url().parse::<Uri>().ok().and_then(|url| url.host().map(str::to_owned));
         let door = Door::local(name, ADVICE, refuse);
         let door = if self.mailbox.path_token().is_some() { door } else { door.any_host() };
+        let spread = self.spread.clone();
         let shared = Arc::new(self);
         let handle = move |request| {
             let listener = Arc::clone(&shared);
             async move { listener.respond(request).await }
         };
-        talaria_listen::serve(listener, limits, door, Arc::default(), shutdown, handle).await;
+        spread.serve(listener, limits, door, Arc::default(), shutdown, handle).await;
     }
 
     async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {

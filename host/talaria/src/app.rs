@@ -185,8 +185,8 @@ impl Bound {
             demo_gateway = Some(gateway.base_url);
         }
         let address = self.listener.local_addr()?;
-        let opened =
-            Opened::open(&self.config, address, self.callback_listener.take(), &tasks.sqlite).await?;
+        let callbacks = self.callback_listener.take();
+        let opened = Opened::open(&self.config, address, callbacks, &tasks.sqlite, &self.spread).await?;
         let tools = self.serve_tools(&opened, &tasks).await?;
         start_gateway(&self.config, &tasks).await;
         let executors = opened.load(&self.config, env).await?;

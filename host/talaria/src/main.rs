@@ -16,6 +16,7 @@ mod store;
 mod tokens;
 mod workspace;
 
+use std::num::NonZero;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,9 +26,11 @@ use talaria_engine::{Compiler, SessionKeys};
 use talaria_executors::route::{Explanation, Query};
 use talaria_executors::{Executors, Services, Table};
 use talaria_hermes::SESSION_KEYS;
+use talaria_listen::Workers;
 use talaria_observe::logs;
 use talaria_redact::Redactor;
 use talaria_workbench::{Trial, TrialError, TrialOptions};
+use tikv_jemallocator::Jemalloc;
 use tokio::runtime::{Builder, Runtime};
 
 use app::Bound;
@@ -37,6 +40,10 @@ use cli::{
 };
 use config::{Config, ConfigError, Overrides};
 use output::Format;
+
+/// Of the allocators that are as fast for turns, the one that takes the least memory (docs/decisions/062).
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     // The engine starts this binary again to compile a component. Before anything else, which such a process must not do.
@@ -84,12 +91,15 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
         return Ok(prepare(&config));
     }
     let runtime = runtime()?;
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let workers = Workers::start(cores, runtime.handle().clone()).context("cannot start a worker")?;
     let drained = runtime.block_on(async {
         let stop = stop_requested().context("cannot listen for signals")?;
-        let bound = Bound::bind(config).await?;
+        let bound = Bound::bind(config, workers.spread()).await?;
         bound.run(env, serve.demo, stop, |banner| output::print(format, banner)).await
     });
     if drained? {
+        workers.stop();
         return Ok(ExitCode::SUCCESS);
     }
     // Does not wait for threads that still block.

@@ -9,6 +9,7 @@
 //! event that is in the store already is charged in any case.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use talaria_budget::{Budget, Charge};
@@ -42,6 +43,8 @@ pub(crate) struct LiveTask {
     version: watch::Sender<u64>,
     /// Cancels the running turn.
     pub(crate) cancel: CancellationToken,
+    /// Ends the running turn at once: the host stops.
+    pub(crate) stop: CancellationToken,
 }
 
 struct Inner {
@@ -60,6 +63,8 @@ pub(crate) struct LiveTasks {
     budget: Budget,
     loads: Semaphore,
     tasks: Mutex<HashMap<TaskKey, Weak<LiveTask>>>,
+    /// Whether the host stops. Changed while `tasks` is locked.
+    stopping: AtomicBool,
 }
 
 /// Reads the events of a task from a version on: each once, in order.
@@ -77,7 +82,13 @@ pub(crate) struct TurnCount(Arc<LiveTask>);
 
 impl LiveTasks {
     pub(crate) fn new(store: Arc<dyn Store>, budget: Budget) -> Self {
-        Self { store, budget, loads: Semaphore::new(LOADS), tasks: Mutex::default() }
+        Self {
+            store,
+            budget,
+            loads: Semaphore::new(LOADS),
+            tasks: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        }
     }
 
     /// Creates a task in the store, with its first events.
@@ -139,9 +150,26 @@ impl LiveTasks {
             version: watch::Sender::new(task.version),
             inner: Mutex::new(Inner { task, tail: VecDeque::new(), asking: None, turns: 0, memory }),
             cancel: CancellationToken::new(),
+            stop: CancellationToken::new(),
         });
         all.insert(key, Arc::downgrade(&live));
+        if self.stopping.load(Ordering::Relaxed) {
+            live.stop.cancel();
+        }
         live
+    }
+
+    /// Ends every turn at once, those that begin later too.
+    ///
+    /// Each task has a token of its own, because a turn looks at it whenever it is polled: one token for all would be a lock
+    /// that all threads take all the time.
+    pub(crate) fn stop(&self) {
+        let live: Vec<_> = {
+            let all = self.lock();
+            self.stopping.store(true, Ordering::Relaxed);
+            all.values().filter_map(Weak::upgrade).collect()
+        };
+        live.iter().for_each(|live| live.stop.cancel());
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TaskKey, Weak<LiveTask>>> {

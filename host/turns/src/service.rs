@@ -16,6 +16,7 @@
 mod accept;
 mod error;
 mod late;
+mod moving;
 mod push;
 mod recovery;
 mod run;
@@ -24,8 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_budget::Budget;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::executor::Route;
@@ -111,7 +112,8 @@ struct Inner {
     observers: Arc<[Arc<dyn TurnObserver>]>,
     hold: Option<Arc<dyn Hold>>,
     tracker: TaskTracker,
-    stop: CancellationToken,
+    /// Where turns go on that compute for long, if they do not begin there.
+    shared_runtime: Option<Handle>,
 }
 
 /// The room that a turn takes until it ends.
@@ -130,6 +132,7 @@ pub struct TurnsBuilder {
     push: Option<(Arc<dyn PushSender>, PushLimits)>,
     observers: Vec<Arc<dyn TurnObserver>>,
     hold: Option<Arc<dyn Hold>>,
+    shared_runtime: Option<Handle>,
 }
 
 /// How long a cancel waits for the turn to end: longer than the grace period of a cancelled turn.
@@ -185,14 +188,22 @@ impl TurnsBuilder {
         Self { budget, ..self }
     }
 
+    /// Moves turns that compute for long from threads with a runtime of their own to this one, where push notifications are
+    /// sent too. Without it they stay.
+    #[must_use]
+    pub fn shared_runtime(self, runtime: Handle) -> Self {
+        Self { shared_runtime: Some(runtime), ..self }
+    }
+
     /// Builds the service.
     #[must_use]
     pub fn build(self) -> Turns {
-        let Self { store, route, limits, budget, shares, push, observers, hold } = self;
+        let Self { store, route, limits, budget, shares, push, observers, hold, shared_runtime } = self;
         let deliveries = push.as_ref().map_or(1, |(_, limits)| limits.at_once);
         let callers = Arc::new(Callers::new(&shares, deliveries));
         let dispatcher = push.map(|(sender, limits)| {
-            Arc::new(PushDispatcher::new(Arc::clone(&store), sender, limits, Arc::clone(&callers)))
+            let runtime = shared_runtime.clone();
+            Arc::new(PushDispatcher::new(Arc::clone(&store), sender, limits, Arc::clone(&callers), runtime))
         });
         Turns(Arc::new(Inner {
             tasks: LiveTasks::new(Arc::clone(&store), budget.clone()),
@@ -208,7 +219,7 @@ impl TurnsBuilder {
             observers: observers.into(),
             hold,
             tracker: TaskTracker::new(),
-            stop: CancellationToken::new(),
+            shared_runtime,
         }))
     }
 }
@@ -252,6 +263,7 @@ impl Turns {
             push: None,
             observers: Vec::new(),
             hold: None,
+            shared_runtime: None,
         }
     }
 
@@ -265,7 +277,7 @@ impl Turns {
 
     async fn accept(&self, incoming: Incoming) -> Result<Accepted, SendError> {
         let inner = &self.0;
-        if inner.stop.is_cancelled() || inner.tracker.is_closed() {
+        if inner.tracker.is_closed() {
             return Err(SendError::Draining);
         }
         let share = inner.take_share(&incoming).await?;
@@ -278,7 +290,7 @@ impl Turns {
         // One tracked task stores and executes the message. If the client disconnects between the two, the turn still
         // runs.
         let (accept, accepted) = oneshot::channel();
-        inner.tracker.spawn(Arc::clone(inner).accept_and_run(incoming, room, accept));
+        inner.spawn(Arc::clone(inner).accept_and_run(incoming, room, accept));
         accepted.await.unwrap_or(Err(SendError::Draining))
     }
 
@@ -405,7 +417,7 @@ impl Turns {
         let mut left = 0;
         if tokio::time::timeout(grace, self.0.tracker.wait()).await.is_err() {
             left = self.0.tracker.len();
-            self.0.stop.cancel();
+            self.0.tasks.stop();
             // Each turn that is left makes one more append.
             let _ = tokio::time::timeout(Duration::from_secs(5), self.0.tracker.wait()).await;
         }
@@ -431,6 +443,11 @@ impl Inner {
             self.callers.check_kept(limits, self.store.kept(owner).await?)?;
         }
         Ok(share)
+    }
+
+    /// Spawns a turn, which the drain waits for.
+    fn spawn(&self, turn: impl Future<Output = ()> + Send + 'static) {
+        moving::spawn(turn, &self.tracker, self.shared_runtime.as_ref());
     }
 
     /// Whether a task stays open although its turn has completed.

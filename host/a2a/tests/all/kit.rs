@@ -1,4 +1,4 @@
-//! A server on its own port, with a store in memory, a scripted executor, and a client that writes raw bytes.
+//! A server on its own port, whose connections are spread over two workers, with a store in memory, a scripted executor, and a client that writes raw bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,9 +8,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use talaria_a2a::{Auth, Config, Counts, LiveCard, Server};
 use talaria_budget::Budget;
+use talaria_listen::Workers;
 use talaria_turns::{Limits, PushLimits, PushSender, Route, Store, TaskId, Turns};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -33,6 +35,8 @@ pub(crate) struct Host {
     pub(crate) card: LiveCard,
     /// The ids of tasks whose turns wait, in the order in which they began.
     pub(crate) waiting: tokio::sync::Mutex<mpsc::UnboundedReceiver<TaskId>>,
+    /// While a connection is open, the next one is on the other.
+    _workers: Workers,
 }
 
 /// An HTTP response.
@@ -88,11 +92,12 @@ impl Host {
         let mut config = Config::new(format!("http://{address}"));
         change(&mut config);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let server = Server::new(config, turns);
+        let workers = Workers::start(2, Handle::current()).unwrap();
+        let server = Server::new(config, turns).with_workers(workers.spread());
         let (auth, card, counts) = (server.auth(), server.card(), server.counts());
         tasks.spawn(server.serve(listener, shutdown.clone()));
         let waiting = tokio::sync::Mutex::new(waiting);
-        Self { address, store, script, counts, shutdown, tasks, auth, card, waiting }
+        Self { address, store, script, counts, shutdown, tasks, auth, card, waiting, _workers: workers }
     }
 
     /// The number of tasks created so far.

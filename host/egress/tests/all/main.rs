@@ -16,6 +16,7 @@ mod denied;
 mod headers;
 mod origin_client;
 mod proxies;
+mod runtimes;
 mod secrets;
 mod server;
 mod sse;

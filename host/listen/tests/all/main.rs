@@ -8,3 +8,4 @@
 )]
 
 mod stalled;
+mod workers;

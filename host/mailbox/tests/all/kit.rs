@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use talaria_egress::{Access, Config as EgressConfig, Egress, Request};
+use talaria_listen::Workers;
 use talaria_mailbox::{CallbackWire, Config, Limits, Listener, Mailbox, PlainWire, SecretHeader};
 use talaria_redact::{Redactor, Replies, ReplyRedactor};
 use talaria_store::Memory;
@@ -16,6 +17,7 @@ use talaria_turns::{
     StoreError, TaskId, TaskKey,
 };
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +31,8 @@ pub(crate) struct Host {
     pub(crate) sink: Arc<Recorder>,
     shutdown: CancellationToken,
     tasks: JoinSet<()>,
+    /// Callbacks arrive on another thread than turns wait on.
+    _workers: Workers,
 }
 
 /// What became of late replies.
@@ -109,8 +113,10 @@ impl Host {
         let mut tasks = JoinSet::new();
         let sink = Arc::new(Recorder::default());
         tasks.spawn(mailbox.clone().tend(RecordingSink(Arc::clone(&sink)), shutdown.clone()));
-        tasks.spawn(Listener::new(mailbox.clone()).serve(listener, shutdown.clone()));
-        Self { mailbox, url, sink, shutdown, tasks }
+        let workers = Workers::start(1, Handle::current()).unwrap();
+        let server = Listener::new(mailbox.clone()).with_workers(workers.spread());
+        tasks.spawn(server.serve(listener, shutdown.clone()));
+        Self { mailbox, url, sink, shutdown, tasks, _workers: workers }
     }
 
     /// Stops it in good order.

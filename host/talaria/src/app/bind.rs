@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use talaria_listen::Spread;
 use talaria_observe::metrics::Metrics;
 use tokio::net::TcpListener;
 
@@ -21,11 +22,14 @@ pub(crate) struct Bound {
     /// `None` if there are no tools, or if the default port is taken; a warning says so.
     pub(super) tools_listener: Option<TcpListener>,
     pub(super) metrics: Metrics,
+    /// The workers that callers' connections are spread to.
+    pub(super) spread: Spread,
 }
 
 impl Bound {
     /// Binds the public server, the admin server, the callback listener and the tools.
-    pub(crate) async fn bind(mut config: Config) -> anyhow::Result<Self> {
+    pub(crate) async fn bind(mut config: Config, spread: Spread) -> anyhow::Result<Self> {
+        config.executors.egress.runtimes = spread.runtimes();
         let listener = TcpListener::bind(config.a2a.listen).await.with_context(|| {
             format!("cannot listen on {}; choose another with --listen", config.a2a.listen)
         })?;
@@ -61,6 +65,7 @@ impl Bound {
             callback_listener,
             tools_listener,
             metrics,
+            spread,
         })
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::Context as _;
 use secrecy::{ExposeSecret as _, SecretString};
 use talaria_executors::{Executors, Services};
+use talaria_listen::Spread;
 use talaria_mailbox::{Listener, Mailbox};
 use talaria_redact::{Redactor, ReplyRedactor};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
@@ -44,6 +45,7 @@ impl Opened {
         address: SocketAddr,
         callbacks: Option<TcpListener>,
         sqlite: &OnceLock<Arc<Sqlite>>,
+        spread: &Spread,
     ) -> anyhow::Result<Self> {
         let Stores { store, callbacks: stored, delegations } = match &config.store {
             StoreUrl::Memory => {
@@ -69,7 +71,8 @@ impl Opened {
                     None => Some(token::read_or_create(&config.store, token::Purpose::Callbacks)?),
                 };
                 let mut server = CallbackServer::open(callback, token, listener, stored, replies).await?;
-                server.server = server.server.with_budget(config.memory.budget.clone());
+                server.server =
+                    server.server.with_budget(config.memory.budget.clone()).with_workers(spread.clone());
                 Some(server)
             }
             _ => None,

@@ -13,6 +13,7 @@ use talaria_observe::metrics::{Mail, Memory, Metrics, Readings, Refusal};
 use talaria_turns::{Limits, PushLimits, PushSender, Route, Turns};
 
 use talaria_workspace::{IdleTimeout, ToolActivity};
+use tokio::runtime::Handle;
 
 use super::banner::Banner;
 use super::bind::Bound;
@@ -36,7 +37,7 @@ impl App {
         demo_gateway: Option<String>,
         tasks: Tasks,
     ) -> anyhow::Result<Self> {
-        let Bound { config, listener, admin, admin_url, metrics, .. } = bound;
+        let Bound { config, listener, admin, admin_url, metrics, spread, .. } = bound;
         let Opened { store, workspace, callbacks, .. } = opened;
         let address = listener.local_addr()?;
         let limits = Limits {
@@ -53,6 +54,7 @@ impl App {
             .budget(config.memory.budget.clone())
             .push_sender(sender, delivery)
             .shares(config.shares())
+            .shared_runtime(Handle::current())
             .observer(Arc::new(TurnMetrics(metrics.clone())));
         if let Some(workspace) = &workspace {
             turns = turns.observer(Arc::clone(&workspace.activity) as _);
@@ -72,7 +74,8 @@ impl App {
         let health = Arc::new(health);
         let (first, url) = (config.a2a.card.current(), config.a2a.public_url(address));
         let card = card::with_modes(first.clone(), &executors.table());
-        let mut server = Server::new(server_config(&config, address, card)?, turns.clone());
+        let server = Server::new(server_config(&config, address, card)?, turns.clone());
+        let mut server = server.with_workers(spread);
         let source = config.a2a.card.clone();
         let card = Renewal::new(source, first, url, Arc::clone(&executors), server.card());
         let tokens = Watch::new(&config.a2a.tokens, server.auth());

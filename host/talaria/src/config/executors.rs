@@ -90,6 +90,8 @@ impl Loader<'_> {
             compiler: Compiler::this_program(),
             ..EngineConfig::default()
         };
+        // Each turn may have a connection to the one upstream. To open another takes longer than the rest of a short turn.
+        let idle_per_host = egress.idle_per_host.max(usize::try_from(engine.slots).unwrap_or(usize::MAX));
         let config = talaria_executors::Config {
             fixed,
             folder,
@@ -99,7 +101,7 @@ impl Loader<'_> {
             routes: file.route.clone(),
             probe_every: file.executors.probe_every.get(),
             engine,
-            egress: egress.clone(),
+            egress: talaria_egress::Config { idle_per_host, ..egress.clone() },
             session_keys: SessionKeys(SESSION_KEYS),
             claims: Claims { keys: PEER_KEYS, is_believed: believed(bridge.workspace.is_some()) },
             replies: file.redact.replies.into(),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use talaria_backoff::Backoff;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,6 +29,8 @@ pub(crate) struct PushDispatcher {
     room: Semaphore,
     callers: Arc<Callers>,
     tracker: TaskTracker,
+    /// Where followers run; without it where a task is followed first. A delivery is not for a thread that answers requests.
+    runtime: Option<Handle>,
     /// Ends the waits for events and the pauses; deliveries that have begun are finished.
     closing: CancellationToken,
     following: Mutex<HashMap<(TaskKey, PushConfigId), Following>>,
@@ -65,6 +68,7 @@ impl PushDispatcher {
         sender: Arc<dyn PushSender>,
         limits: PushLimits,
         callers: Arc<Callers>,
+        runtime: Option<Handle>,
     ) -> Self {
         Self {
             store,
@@ -73,6 +77,7 @@ impl PushDispatcher {
             room: Semaphore::new(limits.at_once.max(1)),
             callers,
             tracker: TaskTracker::new(),
+            runtime,
             closing: CancellationToken::new(),
             following: Mutex::default(),
         }
@@ -103,7 +108,10 @@ impl PushDispatcher {
             number
         };
         let follower = Follower { dispatcher: Arc::clone(self), live, config, cursor, number, end };
-        self.tracker.spawn(follower.run());
+        match &self.runtime {
+            Some(runtime) => self.tracker.spawn_on(follower.run(), runtime),
+            None => self.tracker.spawn(follower.run()),
+        };
     }
 
     /// Stops the follower of a push configuration.

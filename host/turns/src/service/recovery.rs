@@ -149,7 +149,7 @@ impl Inner {
             let memory = self.reserve_again(&taker, bytes_of(&turn.history, &turn.message));
             let run = Run::new(live, taker, turn, self.past(live), ticket, memory);
             let service = Arc::clone(self);
-            self.tracker.spawn(async move { run.finish(&service).await });
+            self.spawn(async move { run.finish(&service).await });
         }
         Ok(true)
     }

@@ -113,24 +113,23 @@ impl Run {
     async fn run(self, service: &Inner) {
         let Self { live, taker, turn, past, ticket, memory, counted } = self;
         let TurnMemory { host, executor: memory } = memory;
-        let stopped = || End::Result(Err(Failure::new(FailureKind::Cancelled, STOPPED)));
         let mut progress = Progress::default();
-        let end = tokio::select! {
-            biased;
-            () = service.stop.cancelled() => stopped(),
-            () = live.cancel.cancelled() => End::Cancelled,
-            _turn = ticket.turn() => {
-                let execution = execute(service, &live, &taker, &turn, (past, memory), &mut progress);
-                let execution = AssertUnwindSafe(execution).catch_unwind();
-                tokio::select! {
-                    biased;
-                    () = service.stop.cancelled() => stopped(),
-                    end = execution => end.unwrap_or_else(|_| End::Result(Err(Failure::new(
-                        FailureKind::Internal,
-                        "the executor panicked; the log has the details",
-                    )))),
+        let ended = async {
+            tokio::select! {
+                biased;
+                () = live.cancel.cancelled() => End::Cancelled,
+                _turn = ticket.turn() => {
+                    let execution = execute(service, &live, &taker, &turn, (past, memory), &mut progress);
+                    AssertUnwindSafe(execution).catch_unwind().await.unwrap_or_else(|_| End::Result(Err(
+                        Failure::new(FailureKind::Internal, "the executor panicked; the log has the details"),
+                    )))
                 }
             }
+        };
+        let end = tokio::select! {
+            biased;
+            () = live.stop.cancelled() => End::Result(Err(Failure::new(FailureKind::Cancelled, STOPPED))),
+            end = ended => end,
         };
         live.set_asking(None);
         if let End::Result(Err(failure)) = &end {

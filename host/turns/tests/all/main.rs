@@ -11,6 +11,7 @@ mod kit;
 
 mod accepted;
 mod cancel;
+mod computing;
 mod ends;
 mod follow_up;
 mod held;
