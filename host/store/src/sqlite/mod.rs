@@ -323,8 +323,8 @@ impl Store for Sqlite {
     }
 
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
-        let (owner, query) = (owner.clone(), query.clone());
-        self.readers.read(move |connection| read::list(connection, &owner, &query)).await
+        let (owner, query, ledger) = (owner.clone(), query.clone(), Arc::clone(&self.ledger));
+        self.readers.read(move |connection| read::list(connection, &ledger, &owner, &query)).await
     }
 
     async fn accepted(&self, owner: &Principal, once: &Once) -> Result<Option<TaskId>, StoreError> {

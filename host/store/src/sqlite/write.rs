@@ -13,7 +13,7 @@ use talaria_turns::{
 };
 
 use super::fault::Fault;
-use super::ledger::{self, Books};
+use super::ledger::{Books, Holding};
 use super::{callbacks, delegations, read, schema};
 
 /// The tasks that one write deletes. Each has rows in four tables; so many keep the writer busy for some milliseconds.
@@ -182,8 +182,9 @@ fn create(
     let row = connection.last_insert_rowid();
     insert_events(connection, row, 0, change)?;
     take_in(connection, key, row, change)?;
-    let finished = state.is_terminal().into();
-    books.note(&key.owner, ledger::Change { tasks: 1, finished, bytes: change.bytes() });
+    let mut holding = Holding { bytes: change.bytes(), ..Holding::default() };
+    holding.states.add(state, 1);
+    books.note(&key.owner, holding);
     Ok(0)
 }
 
@@ -242,8 +243,10 @@ fn append(
     }
     insert_events(connection, row, version, change)?;
     take_in(connection, key, row, change)?;
-    let finished = (state.is_terminal() && !before.is_terminal()).into();
-    books.note(&key.owner, ledger::Change { tasks: 0, finished, bytes: change.bytes() });
+    let mut holding = Holding { bytes: change.bytes(), ..Holding::default() };
+    holding.states.add(before, -1);
+    holding.states.add(state, 1);
+    books.note(&key.owner, holding);
     Ok(natural(version - snapshot) + change.count)
 }
 
@@ -377,17 +380,21 @@ fn forget(
         "DELETE FROM tasks WHERE key IN (
              SELECT key FROM tasks WHERE owner = ?1 AND ended_at IS NOT NULL AND (ended_at, id) <= (?2, ?3)
              ORDER BY ended_at, id LIMIT ?4)
-         RETURNING context, bytes",
+         RETURNING context, bytes, state",
     )?;
     let most = i64::try_from(FORGET_AT_ONCE).unwrap_or(i64::MAX);
     let deleted = delete
         .query_map(params![name, newest.at, newest.id, most], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+            let state = schema::state(row.get_ref(2)?.as_str()?);
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, state))
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    let mut change = ledger::Change::default();
-    for (context, bytes) in &deleted {
-        change.tasks -= 1;
+    let count = deleted.len() as u64;
+    let mut change = Holding::default();
+    for (context, bytes, state) in deleted {
+        if let Ok(state) = state {
+            change.states.add(state, -1);
+        }
         change.bytes -= bytes;
         connection
             .prepare_cached(
@@ -396,11 +403,10 @@ fn forget(
             )?
             .execute(params![name, context])?;
     }
-    change.finished = change.tasks;
     books.note(owner, change);
     // So that the metric shows what became free.
     books.room.measure(connection)?;
-    Ok(deleted.len() as u64)
+    Ok(count)
 }
 
 /// Whether a task with so many events beyond its snapshot needs a new one.

@@ -157,6 +157,7 @@ impl Thread {
                 Err(fault) => return Err(failed(fault)),
             });
         }
+        let _moment = self.ledger.moment();
         transaction.commit().map_err(|error| failed(error.into()))?;
         self.ledger.commit(&mut self.books);
         Ok(results)
