@@ -4,6 +4,7 @@
 //! not. Both pass the same tests, in `suite`.
 #![forbid(unsafe_code)]
 
+mod counts;
 mod memory;
 mod sqlite;
 #[cfg(test)]

@@ -7,12 +7,13 @@
 //! its events. Tasks that have not ended are never deleted, nor those of an owner within its equal part, so a store that is
 //! full of them rejects the next one. The values of executors are bounded in the same way, oldest first.
 //!
-//! There is one lock, held for one map access at a time. A list looks at every task under it, which the bound on tasks
-//! bounds too: an index would cost every append what only lists need.
+//! There is one lock, held for one map access at a time. A page of a list is read under it, from the order in which the
+//! tasks of its owner ended ([`lists`]).
 
 mod callbacks;
 mod contexts;
 mod delegations;
+mod lists;
 mod owners;
 mod record;
 
@@ -21,10 +22,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use foldhash::quality::RandomState;
 use talaria_turns::{
     Begin, ContextId, Delegation, EVENTS_BYTES, Entry, Event, Extent, GivenUp, Kept, Logged, Message, Once,
-    Onto, Page, Place, Principal, PushConfig, PushConfigId, Query, Recall, Recollection, Retention, State,
-    StateKey, Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
+    Onto, Page, Principal, PushConfig, PushConfigId, Query, Recall, Recollection, Retention, State, StateKey,
+    Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
 };
 
 use self::owners::Owners;
@@ -43,7 +45,8 @@ pub struct Memory {
 
 #[derive(Default)]
 struct Inner {
-    tasks: HashMap<TaskKey, Record>,
+    // The host makes the ids of tasks, so nobody else can choose keys whose hashes collide.
+    tasks: HashMap<TaskKey, Record, RandomState>,
     owners: Owners,
     /// The number of appends so far, to all tasks.
     appends: u64,
@@ -158,29 +161,7 @@ impl Store for Memory {
     }
 
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
-        let inner = self.inner();
-        let fits = |(key, record): &(&TaskKey, &Record)| key.owner == *owner && record.fits(query);
-        let mut found: Vec<(&TaskKey, &Record)> = inner.tasks.iter().filter(fits).collect();
-        let total = found.len();
-        if let Some(Place { at, task }) = &query.after {
-            found.retain(|(key, record)| order(record.status_at, &key.task) > order(*at, task));
-        }
-        found.sort_unstable_by(|(a, first), (b, second)| {
-            order(first.status_at, &a.task).cmp(&order(second.status_at, &b.task))
-        });
-        let rest = found.len();
-        let (mut tasks, mut size): (Vec<Arc<Task>>, usize) = (Vec::new(), 0);
-        for (key, record) in found.into_iter().take(query.limit) {
-            let task = record.fold(key)?;
-            size = size.saturating_add(task.size());
-            if !tasks.is_empty() && size > query.bytes {
-                break;
-            }
-            tasks.push(task);
-        }
-        let next = tasks.last().filter(|_| tasks.len() < rest);
-        let next = next.map(|last| Place { at: last.status.at, task: last.id.clone() });
-        Ok(Page { tasks, next, total })
+        self.inner().list(owner, query)
     }
 
     async fn accepted(&self, owner: &Principal, once: &Once) -> Result<Option<TaskId>, StoreError> {
@@ -398,7 +379,6 @@ impl Inner {
             created_at: now,
             state: State::Submitted,
             status_at: now,
-            ended_at: None,
             accepted: Vec::new(),
             bytes: 0,
             events: Vec::new(),
@@ -407,7 +387,7 @@ impl Inner {
         };
         self.tasks.insert(key.clone(), record);
         self.contexts.add(key, context, host_made);
-        self.owners.created(&key.owner);
+        self.owners.created(key);
         self.append(key, 0, events)
     }
 
@@ -419,7 +399,7 @@ impl Inner {
             return Err(StoreError::Conflict { expected, actual });
         }
         let state = record.state.check(events)?;
-        let was_terminal = std::mem::replace(&mut record.state, state).is_terminal();
+        let before = std::mem::replace(&mut record.state, state);
         for event in events {
             if let Event::Status { status, .. } = &**event {
                 record.status_at = status.at;
@@ -433,29 +413,20 @@ impl Inner {
         record.events.extend(events.iter().cloned());
         let bytes = owners::bytes(events);
         record.bytes += bytes;
-        self.owners.grew(&key.owner, bytes);
-        if state.is_terminal() && !was_terminal {
-            record.ended_at = Some(record.status_at);
-            self.owners.ended(key, record.status_at);
-        }
+        self.owners.appended(key, (before, state), record.status_at, bytes);
         Ok(())
     }
 
     /// Deletes a task and the messages that it accepted. Returns its context.
     fn remove(&mut self, key: &TaskKey) -> Option<ContextId> {
         let record = self.tasks.remove(key)?;
-        self.owners.deleted(key, record.ended_at.unwrap_or(record.status_at), record.bytes);
+        self.owners.deleted(key, record.state, record.status_at, record.bytes);
         for once in record.accepted {
             self.accepted.remove(&(key.owner.clone(), once));
         }
         self.contexts.remove(key, &record.context);
         Some(record.context)
     }
-}
-
-/// The order of a list.
-fn order(status_at: Timestamp, task: &TaskId) -> (Reverse<Timestamp>, Reverse<&TaskId>) {
-    (Reverse(status_at), Reverse(task))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod gateway;
 mod hostile;
 mod http1;
 mod inside;
+mod lists;
 mod load;
 mod mark;
 mod plugin;
@@ -83,6 +84,8 @@ enum What {
     Load,
     /// Throughput with SQLite against the store in memory and the baseline.
     Durable,
+    /// Lists of tasks in a large store.
+    Lists,
     /// Time to the first event of a stream, against the upstream's own.
     FirstEvent,
     /// A thousand open streams: memory of a silent one, lateness of events.
@@ -182,6 +185,7 @@ impl What {
             }
             Self::Load => load::compare(bridge).await?,
             Self::Durable => durable::compare(bridge).await?,
+            Self::Lists => lists::pages().await?,
             Self::FirstEvent => vec![first::event(bridge).await?],
             Self::Streams => streams::open(bridge).await?,
             Self::SlowReaders => vec![slow::readers(bridge).await?],

@@ -33,6 +33,11 @@ impl Contexts {
         }
     }
 
+    /// Returns the tasks of a context, in the order in which they were created.
+    pub(super) fn members(&self, owner: &Principal, context: &ContextId) -> impl Iterator<Item = &TaskId> {
+        self.0.get(&(owner.clone(), context.clone())).into_iter().flatten().map(|member| &member.task)
+    }
+
     /// Returns the tasks to read: the present one, then from the newest to the oldest; none if they may not be read.
     pub(super) fn tasks<'a>(&'a self, recall: &'a Recall) -> impl Iterator<Item = &'a TaskId> {
         let members = self.0.get(&(recall.owner.clone(), recall.context.clone()));

@@ -1,10 +1,13 @@
-//! What each owner has in the store, and which of its tasks ended.
+//! What each owner has in the store, in the order of lists: which of its tasks ended, and which did not.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
+use std::ops::Bound;
 use std::sync::Arc;
 
-use talaria_turns::{Event, Kept, Principal, TaskId, TaskKey, Timestamp};
+use talaria_turns::{Event, Kept, Principal, State, TaskId, TaskKey, Timestamp};
+
+use crate::counts::Counts;
 
 #[derive(Default)]
 pub(super) struct Owners {
@@ -16,10 +19,12 @@ pub(super) struct Owners {
 /// What an owner has.
 #[derive(Default)]
 struct Owned {
-    tasks: usize,
+    states: Counts,
     bytes: u64,
-    /// The tasks that ended, longest ago first.
+    /// The tasks that ended, longest ago first. Their status does not change any more, so this is the order of lists too.
     ended: BTreeSet<(Timestamp, TaskId)>,
+    /// The others: few, so a list sorts them.
+    open: HashSet<TaskId>,
 }
 
 /// Counts what is written.
@@ -28,29 +33,58 @@ struct Count(u64);
 // === impl Owners ===
 
 impl Owners {
-    pub(super) fn created(&mut self, owner: &Principal) {
-        self.owners.entry(owner.clone()).or_default().tasks += 1;
+    /// A task was created, in the state of a task without events.
+    pub(super) fn created(&mut self, key: &TaskKey) {
+        let owned = self.owners.entry(key.owner.clone()).or_default();
+        owned.states.add(State::Submitted, 1);
+        owned.open.insert(key.task.clone());
     }
 
-    pub(super) fn grew(&mut self, owner: &Principal, bytes: u64) {
-        self.owners.entry(owner.clone()).or_default().bytes += bytes;
+    /// Events were appended to a task, which took it from one state to another at this time.
+    pub(super) fn appended(&mut self, key: &TaskKey, (from, to): (State, State), at: Timestamp, bytes: u64) {
         self.bytes += bytes;
+        let Some(owned) = self.owners.get_mut(&key.owner) else { return };
+        owned.bytes += bytes;
+        owned.states.add(from, -1);
+        owned.states.add(to, 1);
+        if to.is_terminal() && !from.is_terminal() {
+            owned.open.remove(&key.task);
+            owned.ended.insert((at, key.task.clone()));
+        }
     }
 
-    pub(super) fn ended(&mut self, key: &TaskKey, at: Timestamp) {
-        self.owners.entry(key.owner.clone()).or_default().ended.insert((at, key.task.clone()));
-    }
-
-    /// A task that ended was deleted.
-    pub(super) fn deleted(&mut self, key: &TaskKey, at: Timestamp, bytes: u64) {
+    /// A task was deleted.
+    pub(super) fn deleted(&mut self, key: &TaskKey, state: State, at: Timestamp, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
         let Some(owned) = self.owners.get_mut(&key.owner) else { return };
-        owned.tasks = owned.tasks.saturating_sub(1);
+        owned.states.add(state, -1);
         owned.bytes = owned.bytes.saturating_sub(bytes);
         owned.ended.remove(&(at, key.task.clone()));
-        if owned.tasks == 0 {
+        owned.open.remove(&key.task);
+        if owned.tasks() == 0 {
             self.owners.remove(&key.owner);
         }
+    }
+
+    /// The tasks of an owner in this state; without one, all of them.
+    pub(super) fn count(&self, owner: &Principal, state: Option<State>) -> usize {
+        self.owners.get(owner).map_or(0, |owned| owned.states.of(state))
+    }
+
+    /// The tasks of an owner that have not ended, in no order.
+    pub(super) fn open(&self, owner: &Principal) -> impl Iterator<Item = &TaskId> {
+        self.owners.get(owner).into_iter().flat_map(|owned| &owned.open)
+    }
+
+    /// The tasks of an owner that ended before this place of a list, from the newest to the oldest.
+    pub(super) fn ended(
+        &self,
+        owner: &Principal,
+        before: Option<(Timestamp, TaskId)>,
+    ) -> impl Iterator<Item = &(Timestamp, TaskId)> {
+        let before = before.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = (Bound::Unbounded, before);
+        self.owners.get(owner).into_iter().flat_map(move |owned| owned.ended.range(range.clone()).rev())
     }
 
     pub(super) fn kept(&self, owner: &Principal) -> Kept {
@@ -80,7 +114,7 @@ impl Owners {
     pub(super) fn dispensable(&self, creator: &Principal, bound: usize) -> Option<TaskKey> {
         let count = self.owners.len() + usize::from(!self.owners.contains_key(creator));
         let part = bound / count.max(1);
-        let tasks = |(owner, owned): (&Principal, &Owned)| owned.tasks + usize::from(owner == creator);
+        let tasks = |(owner, owned): (&Principal, &Owned)| owned.tasks() + usize::from(owner == creator);
         let over = self.owners.iter().filter(|of| tasks(*of) > part && !of.1.ended.is_empty());
         let (owner, _) = over.max_by_key(|of| (tasks(*of), of.0.name()))?;
         Some(self.oldest(owner)?.1)
@@ -90,8 +124,12 @@ impl Owners {
 // === impl Owned ===
 
 impl Owned {
+    fn tasks(&self) -> usize {
+        self.states.of(None)
+    }
+
     fn kept(&self) -> Kept {
-        Kept { tasks: self.tasks, finished: self.ended.len(), bytes: self.bytes }
+        Kept { tasks: self.tasks(), finished: self.ended.len(), bytes: self.bytes }
     }
 }
 

@@ -14,10 +14,8 @@ pub(super) struct Record {
     pub(super) context: ContextId,
     pub(super) created_at: Timestamp,
     pub(super) state: State,
-    /// The time of the status.
+    /// The time of the status, which is the last one if the task has ended.
     pub(super) status_at: Timestamp,
-    /// When it ended, if it did.
-    pub(super) ended_at: Option<Timestamp>,
     /// The messages that it accepted once.
     pub(super) accepted: Vec<Once>,
     /// The bytes of the events as JSON.

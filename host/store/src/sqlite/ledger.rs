@@ -2,6 +2,8 @@
 //!
 //! The numbers are in memory. The only writer counts them as it writes, so they cost no statement, and they follow the
 //! commits: what is rolled back is not counted. At the start they are read from the rows of the tasks, so they cannot drift.
+//! A list takes its total from here: to count the rows would cost more with every task. Commits wait while a list begins, so
+//! that the total and the rows are of the same moment.
 //!
 //! [`Room`] decides whether new messages are taken: not if the file would come too close to its largest size or the
 //! disk to its end. What is left then, an eighth of the largest size, is for the turns under way. Pages of deleted tasks
@@ -14,31 +16,34 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use talaria_turns::{Kept, Principal, StoreError};
+use talaria_turns::{Kept, Principal, State, StoreError};
 
 use super::Config;
 use super::fault::Fault;
+use super::schema;
 use super::write::natural;
+use crate::counts::Counts;
 use crate::{full, size_text};
 
 /// The numbers, for everybody.
 #[derive(Default)]
 pub(super) struct Ledger {
-    owners: Mutex<HashMap<Principal, Kept>>,
+    owners: Mutex<HashMap<Principal, Holding>>,
+    /// Held while a transaction is committed and counted, and while a read begins that needs a number of the same moment.
+    moment: Mutex<()>,
     size: AtomicU64,
 }
 
 /// The changes of one transaction, and the room. The writer's own.
 pub(super) struct Books {
-    changes: Vec<(Principal, Change)>,
+    changes: Vec<(Principal, Holding)>,
     pub(super) room: Room,
 }
 
-/// How a write changes what its owner has.
+/// What an owner has, or how a write changes that.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Change {
-    pub(super) tasks: i64,
-    pub(super) finished: i64,
+pub(super) struct Holding {
+    pub(super) states: Counts,
     pub(super) bytes: i64,
 }
 
@@ -71,24 +76,45 @@ impl Ledger {
     /// Reads what every owner has.
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let mut select = connection
-            .prepare("SELECT owner, count(*), count(ended_at), sum(bytes) FROM tasks GROUP BY owner")?;
-        let owners = select.query_map([], |row| {
-            let count = |column| Ok::<_, rusqlite::Error>(natural(row.get(column)?));
-            let counted =
-                |column| Ok::<_, rusqlite::Error>(usize::try_from(count(column)?).unwrap_or(usize::MAX));
-            let kept = Kept { tasks: counted(1)?, finished: counted(2)?, bytes: count(3)? };
-            Ok((Principal::named(&row.get::<_, String>(0)?), kept))
-        })?;
-        Ok(Self { owners: Mutex::new(owners.collect::<rusqlite::Result<_>>()?), size: AtomicU64::new(0) })
+            .prepare("SELECT owner, state, count(*), sum(bytes) FROM tasks GROUP BY owner, state")?;
+        let mut owners: HashMap<Principal, Holding> = HashMap::new();
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            let holding = owners.entry(Principal::named(&row.get::<_, String>(0)?)).or_default();
+            // A task whose state cannot be read is in no list.
+            if let Ok(state) = schema::state(row.get_ref(1)?.as_str()?) {
+                holding.states.add(state, row.get(2)?);
+            }
+            holding.bytes = holding.bytes.saturating_add(row.get(3)?);
+        }
+        Ok(Self { owners: Mutex::new(owners), ..Self::default() })
     }
 
     pub(super) fn kept(&self, owner: &Principal) -> Kept {
-        self.lock().get(owner).copied().unwrap_or_default()
+        self.lock().get(owner).map(Holding::kept).unwrap_or_default()
+    }
+
+    /// Returns the tasks of an owner in this state, or all of them, as the read sees them that `begin` begins.
+    pub(super) fn count_at<E>(
+        &self,
+        begin: impl FnOnce() -> Result<(), E>,
+        owner: &Principal,
+        state: Option<State>,
+    ) -> Result<usize, E> {
+        let _moment = self.moment();
+        begin()?;
+        Ok(self.lock().get(owner).map_or(0, |holding| holding.states.of(state)))
+    }
+
+    /// Keeps commits and reads apart. The numbers stay readable meanwhile.
+    pub(super) fn moment(&self) -> MutexGuard<'_, ()> {
+        self.moment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What every owner has, ordered by owner.
     pub(super) fn owners(&self) -> Vec<(Principal, Kept)> {
-        let mut owners: Vec<_> = self.lock().iter().map(|(owner, kept)| (owner.clone(), *kept)).collect();
+        let mut owners: Vec<_> =
+            self.lock().iter().map(|(owner, holding)| (owner.clone(), holding.kept())).collect();
         owners.sort_unstable_by(|(a, _), (b, _)| a.name().cmp(&b.name()));
         owners
     }
@@ -106,23 +132,37 @@ impl Ledger {
         }
         let mut owners = self.lock();
         for (owner, change) in books.changes.drain(..) {
-            let kept = owners.entry(owner.clone()).or_default();
-            kept.tasks = add(kept.tasks, change.tasks);
-            kept.finished = add(kept.finished, change.finished);
-            kept.bytes = kept.bytes.saturating_add_signed(change.bytes);
-            if kept.tasks == 0 {
-                owners.remove(&owner);
+            match owners.get_mut(&owner) {
+                Some(holding) => {
+                    holding.add(&change);
+                    if holding.states.of(None) == 0 {
+                        owners.remove(&owner);
+                    }
+                }
+                None => {
+                    owners.insert(owner, change);
+                }
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Principal, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Principal, Holding>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn add(count: usize, change: i64) -> usize {
-    count.saturating_add_signed(isize::try_from(change).unwrap_or(0))
+// === impl Holding ===
+
+impl Holding {
+    fn add(&mut self, change: &Self) {
+        self.states.add_all(&change.states);
+        self.bytes = self.bytes.saturating_add(change.bytes);
+    }
+
+    fn kept(&self) -> Kept {
+        let Self { states, bytes } = self;
+        Kept { tasks: states.of(None), finished: states.finished(), bytes: natural(*bytes) }
+    }
 }
 
 // === impl Books ===
@@ -133,14 +173,10 @@ impl Books {
     }
 
     /// Notes a change, which counts once the transaction is committed.
-    pub(super) fn note(&mut self, owner: &Principal, change: Change) {
+    pub(super) fn note(&mut self, owner: &Principal, change: Holding) {
         self.room.written += natural(change.bytes);
         match self.changes.last_mut() {
-            Some((last, sum)) if last == owner => {
-                sum.tasks += change.tasks;
-                sum.finished += change.finished;
-                sum.bytes += change.bytes;
-            }
+            Some((last, sum)) if last == owner => sum.add(&change),
             _ => self.changes.push((owner.clone(), change)),
         }
     }

@@ -11,6 +11,7 @@ use talaria_turns::{
 };
 
 use super::fault::Fault;
+use super::ledger::Ledger;
 use super::schema;
 use super::write::{Ended, integer, is_worth_a_snapshot, millis, natural, owner};
 use crate::{append_of, number};
@@ -180,7 +181,12 @@ pub(super) fn log(connection: &Connection, begin: Begin, limit: usize) -> Result
     Ok(log)
 }
 
-pub(super) fn list(connection: &Connection, owner: &Principal, query: &Query) -> Result<Page, Fault> {
+pub(super) fn list(
+    connection: &Connection,
+    ledger: &Ledger,
+    owner: &Principal,
+    query: &Query,
+) -> Result<Page, Fault> {
     let mut filter = String::from("FROM tasks WHERE owner = ?");
     let mut values = vec![Value::from(owner.name().unwrap_or_default().to_owned())];
     if let Some(context) = &query.context {
@@ -195,15 +201,21 @@ pub(super) fn list(connection: &Connection, owner: &Principal, query: &Query) ->
         filter.push_str(" AND status_at >= ?");
         values.push(millis(since).into());
     }
-    let total: i64 = connection
-        .prepare_cached(&format!("SELECT count(*) {filter}"))?
-        .query_one(params_from_iter(&values), |row| row.get(0))?;
+    let total = if query.context.is_none() && query.since.is_none() {
+        ledger.count_at(|| begin(connection), owner, query.state)?
+    } else {
+        let mut count = connection.prepare_cached(&format!("SELECT count(*) {filter}"))?;
+        let total: i64 = count.query_one(params_from_iter(&values), |row| row.get(0))?;
+        usize::try_from(total).unwrap_or_default()
+    };
     if let Some(after) = &query.after {
         filter.push_str(" AND (status_at, id) < (?, ?)");
         values.extend([millis(after.at).into(), after.task.to_string().into()]);
     }
-    // One more than requested, to see whether there is a next page.
-    values.push(integer(query.limit as u64).saturating_add(1).into());
+    // One more than requested, to see whether there is a next page. But no more than there are: after the last one, SQLite
+    // would look at all other tasks of the owner in vain.
+    let most = query.limit.saturating_add(1).min(total);
+    values.push(integer(most as u64).into());
     let mut page = connection
         .prepare_cached(&format!("SELECT {FOUND} {filter} ORDER BY status_at DESC, id DESC LIMIT ?"))?;
     let mut rows = page.query(params_from_iter(&values))?;
@@ -221,7 +233,13 @@ pub(super) fn list(connection: &Connection, owner: &Principal, query: &Query) ->
             }
         }
     }
-    Ok(Page { tasks, next, total: usize::try_from(total).unwrap_or_default() })
+    Ok(Page { tasks, next, total })
+}
+
+/// Begins the snapshot that later reads of the same transaction see.
+fn begin(connection: &Connection) -> Result<(), Fault> {
+    let mut first = connection.prepare_cached("SELECT 1 FROM tasks LIMIT 1")?;
+    Ok(first.query_row([], |_| Ok(())).optional().map(drop)?)
 }
 
 pub(super) fn accepted(
@@ -310,7 +328,7 @@ pub(super) fn newest_to_forget(connection: &Connection, cut: &Cut) -> Result<Opt
 
 pub(super) fn stuck(connection: &Connection, before: Timestamp) -> Result<Vec<TaskKey>, Fault> {
     let mut select = connection.prepare_cached(
-        "SELECT owner, id FROM tasks WHERE ended_at IS NULL AND status_at < ?1 ORDER BY key",
+        "SELECT owner, id FROM tasks INDEXED BY tasks_open WHERE ended_at IS NULL AND status_at < ?1 ORDER BY key",
     )?;
     let mut rows = select.query([millis(before)])?;
     let mut keys = Vec::new();

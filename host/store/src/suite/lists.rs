@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use talaria_turns::{
-    ContextId, Event, Page, Place, Principal, Query, State, Store, TaskId, TaskKey, Timestamp,
+    ContextId, Event, Page, Place, Principal, Query, Retention, State, Store, TaskId, TaskKey, Timestamp,
 };
+
+use tokio::task::JoinSet;
 
 use super::{accepted, all, create, status};
 
@@ -179,4 +181,60 @@ async fn at_with(store: &dyn Store, at: u64, text: &str) {
     let message = super::message("m", talaria_turns::Role::User, text).into();
     let accepted = Event::Accepted { message, executor: "worker".into(), metadata: None };
     create(store, "a", &[accepted, status(State::Working, at, false)]).await;
+}
+
+pub(crate) async fn totals_follow_every_change(store: Arc<dyn Store>) {
+    let totals = async |state: Option<State>| {
+        let page = list(&*store, "a", &Query { state, limit: 1, ..all() }).await;
+        assert_eq!(page.tasks.len(), page.total.min(1), "{state:?}");
+        page.total
+    };
+    let mut keys = Vec::new();
+    for time in 1..=4 {
+        keys.push(at(&*store, time).await);
+    }
+    create(&*store, "b", &[status(State::Working, 1, false)]).await;
+    create(&*store, "a", &[accepted("m")]).await;
+    store.append(&keys[0], 2, &[status(State::Failed, 5, true)]).await.unwrap();
+    store
+        .append(&keys[1], 2, &[status(State::InputRequired, 6, false), status(State::Completed, 7, true)])
+        .await
+        .unwrap();
+    store.append(&keys[2], 2, &[status(State::Completed, 8, true)]).await.unwrap();
+    store.append(&keys[2], 3, &[status(State::Working, 9, false)]).await.unwrap_err();
+    store.append(&keys[3], 9, &[status(State::Completed, 9, true)]).await.unwrap_err();
+    let of = [
+        (None, 5),
+        (Some(State::Submitted), 1),
+        (Some(State::Working), 1),
+        (Some(State::InputRequired), 0),
+        (Some(State::Completed), 2),
+        (Some(State::Failed), 1),
+    ];
+    for (state, total) in of {
+        assert_eq!(totals(state).await, total, "{state:?}");
+    }
+    store.forget(&Retention::since(Timestamp::from_millis(8))).await.unwrap();
+    assert_eq!((totals(None).await, totals(Some(State::Completed)).await), (3, 1));
+    assert_eq!(totals(Some(State::Failed)).await, 0);
+}
+
+pub(crate) async fn a_total_counts_the_tasks_that_are_listed(store: Arc<dyn Store>) {
+    let mut writing = JoinSet::new();
+    let writer = Arc::clone(&store);
+    writing.spawn(async move {
+        for time in 0..100 {
+            let key = at(&*writer, time).await;
+            writer.append(&key, 2, &[status(State::Completed, time, true)]).await.unwrap();
+        }
+    });
+    let mut is_last = false;
+    while !is_last {
+        is_last = writing.try_join_next().map(Result::unwrap).is_some();
+        for state in [None, Some(State::Working), Some(State::Completed)] {
+            let page = list(&*store, "a", &Query { state, limit: 1_000, ..all() }).await;
+            assert_eq!(page.total, page.tasks.len(), "{state:?}");
+        }
+    }
+    assert_eq!(list(&*store, "a", &all()).await.total, 100);
 }

@@ -54,6 +54,8 @@ macro_rules! every_promise {
             lists::pages_contain_every_task_once,
             lists::a_task_that_moves_between_pages_is_not_listed_twice,
             lists::filters_and_totals,
+            lists::totals_follow_every_change,
+            lists::a_total_counts_the_tasks_that_are_listed,
             lists::another_owners_tasks_are_not_listed,
             lists::a_page_ends_before_it_holds_too_many_bytes,
             log::a_page_of_large_events_ends_early_and_resumes,

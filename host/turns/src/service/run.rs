@@ -19,7 +19,7 @@ use self::progress::{Progress, unless_pending};
 use super::Inner;
 use crate::executor::{Emitted, Executor, Failure, FailureKind, Outcome, TooLarge, Turn};
 use crate::lanes::LaneTicket;
-use crate::live_task::{LiveTask, TurnCount};
+use crate::live_task::{Events, LiveTask, TurnCount};
 use crate::model::{Message, Part};
 use crate::observer::observe;
 use crate::scope::{Past, Scope, TurnSignal};
@@ -145,13 +145,14 @@ impl Run {
             End::Result(Err(failure)) => progress.failed(failure),
             End::Result(Ok(outcome)) => progress.ended(outcome),
         };
-        let written = live.append_if(|task| {
+        let shared = |events: Vec<Event>| -> Events { events.into_iter().map(Arc::new).collect() };
+        let (held, last) = (held.map(shared), shared(last));
+        let written = live.append_shared(|task| {
             let held = held.as_ref().filter(|_| service.is_held(&live.key));
-            Ok::<_, StoreError>(unless_pending(held.unwrap_or(&last), task))
+            unless_pending(held.unwrap_or(&last), task)
         });
-        let written = written.await;
-        match written {
-            Ok(_) => {}
+        match written.await {
+            Ok(()) => {}
             // The task ended in another way first, and that is final.
             Err(StoreError::Illegal(illegal)) => {
                 debug!(%illegal, "dropped the end of a turn that came too late")

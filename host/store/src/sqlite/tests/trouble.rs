@@ -13,7 +13,7 @@ use talaria_turns::{
 
 use super::{count, empty, file, open};
 use crate::sqlite::{Config, OpenError, Sqlite};
-use crate::suite::{accepted, create, key, note, status, task};
+use crate::suite::{accepted, all, create, key, note, status, task};
 
 fn refused(path: &Path) -> OpenError {
     Sqlite::open(path, &Config::default()).err().expect("it must not open")
@@ -278,6 +278,7 @@ async fn what_owners_have_is_known_after_a_restart() {
     let store = open(&folder);
     for (owner, before) in owners.iter().zip(before) {
         assert_eq!(store.kept(owner).await.unwrap(), before, "{owner:?}");
+        assert_eq!(store.list(owner, &all()).await.unwrap().total, before.tasks, "{owner:?}");
     }
     // As a file of before version 6 is migrated.
     assert_eq!(
