@@ -173,7 +173,7 @@ fn convert(request: wit::Request) -> Request {
 ///
 /// The task starts at once and creates the call's future itself. A future that held the call until it is polled would
 /// be some KiB larger, and so would every future around it, on the guest's stack and on the heap.
-fn in_own_task<T, F>(call: impl FnOnce() -> F + Send + 'static) -> impl Future<Output = T> + Send
+pub(super) fn in_own_task<T, F>(call: impl FnOnce() -> F + Send + 'static) -> impl Future<Output = T> + Send
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,

@@ -19,6 +19,7 @@ mod result;
 pub(crate) mod span;
 mod state;
 mod stderr;
+mod tools;
 mod wasi;
 
 use std::collections::HashSet;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 
 use talaria_budget::Budget;
 use talaria_redact::TextStream;
-use talaria_turns::{Emitted, Message, Scope, TaskKey, Turn};
+use talaria_turns::{CallingTurn, Emitted, Message, Scope, TaskKey, Turn};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wasmtime::component::ResourceTable;
@@ -59,7 +60,7 @@ pub(crate) enum Purpose {
 
 /// The turn that a call is about.
 pub(crate) struct About {
-    task: TaskKey,
+    calling: CallingTurn,
     pub(crate) session: Session,
     /// The metadata keys that the executor does not see.
     pub(crate) withheld: Withheld,
@@ -196,8 +197,9 @@ impl Ctx {
         convert::message(message, self.about().map(|about| about.withheld).unwrap_or_default())
     }
 
-    fn task(&self) -> Option<&TaskKey> {
-        self.about().map(|about| &about.task)
+    fn task(&self) -> Option<TaskKey> {
+        let CallingTurn { owner, task, .. } = &self.about()?.calling;
+        Some(TaskKey { owner: owner.clone(), task: task.clone() })
     }
 
     /// Returns whether the turn was cancelled.
@@ -236,9 +238,9 @@ fn cut(text: &str, most: usize) -> &str {
 
 impl About {
     pub(crate) fn new(turn: &Turn, engine: &Engine) -> Self {
-        let task = TaskKey { owner: turn.principal.clone(), task: turn.task.clone() };
+        let calling = CallingTurn::of(turn);
         let withheld = engine.claims().withheld(&turn.principal);
-        Self { task, session: Session::of(turn, engine.session_keys(), withheld), withheld }
+        Self { calling, session: Session::of(turn, engine.session_keys(), withheld), withheld }
     }
 }
 

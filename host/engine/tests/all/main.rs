@@ -15,3 +15,4 @@ mod loads;
 mod reach;
 mod runs;
 mod sessions;
+mod tools;
