@@ -115,7 +115,7 @@ async fn calls_and_bytes_of_tools_count_for_the_turn() {
         ),
         (
             Limits { output_bytes: 64 << 10, ..Limits::default() },
-            "tool-until 10 echo 20000",
+            "tool-until 10 echo 30000",
             "2 ErrorKind::TooLarge: executor probe may not put out more than 65536 bytes a turn",
         ),
         (
