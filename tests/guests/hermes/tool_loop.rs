@@ -226,7 +226,7 @@ async fn a_turn_whose_tools_were_called_is_not_asked_again_after_a_restart() {
         }
     }
     let rig = looping(&endpoint.base_url(), &tools).await;
-    assert_eq!(rig.run("hello").await.checkpoints, [vec![]; 0], "no checkpoint, no second run");
+    assert!(rig.run("hello").await.checkpoints.is_empty(), "no checkpoint, no second run");
 }
 
 #[tokio::test]

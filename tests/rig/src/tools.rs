@@ -60,8 +60,8 @@ impl Toolbox for FakeTools {
         if !NAMES.contains(&name) {
             return Err(ToolError::Unknown(name.into()));
         }
-        let text = arguments["text"].as_str().unwrap_or_default().to_owned();
-        let bytes = arguments["bytes"].as_u64().unwrap_or_default();
+        let text = arguments.get("text").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let bytes = arguments.get("bytes").and_then(Value::as_u64).unwrap_or_default();
         let said = arguments.to_string();
         self.calls.lock().unwrap().push((turn.clone(), name.into(), arguments));
         self.called.notify_one();

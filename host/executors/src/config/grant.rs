@@ -64,7 +64,6 @@ pub struct GrantSection {
     /// [workspace.md](workspace.md#tools-for-executors). Only components that import `tools` call any.
     ///
     /// Example: `tools = ["list_peers", "delegate_task", "check_task_status"]`
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
     /// Lets it make the calls in `egress` through `wasi:http` too, as `fetch` in JavaScript does.
     ///
