@@ -58,6 +58,7 @@ mod strangers;
 mod swap;
 mod team;
 mod tokens;
+mod tool_loop;
 mod tools;
 mod workspace;
 mod workspace_commands;

@@ -10,6 +10,7 @@ mod request;
 mod retries;
 mod streamed;
 mod think;
+mod tool_loop;
 mod tools;
 
 use serde_json::{Value, json};

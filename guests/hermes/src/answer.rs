@@ -1,16 +1,19 @@
 //! A model's answer, gathered from one body or from many chunks.
 
 use serde_json::Value;
-use talaria_guest::{Content, Failure, FailureKind, FinalState, Outcome, Part, Turn};
+use talaria_guest::{Content, Failure, FailureKind, FinalState, Outcome, Part, Turn, Usage};
 use talaria_upstream::{Beside, Ending, at, reads_data};
 
 use crate::calls::Calls;
 use crate::fault::Fault;
 use crate::reasoning::Reasoning;
 use crate::think::{Sorted, Think};
+use crate::tool_loop::Said;
 
 /// The answer of a model that says nothing.
 const NOTHING: &str = "(no response generated)";
+/// What stands between the texts of two answers of one turn.
+pub(crate) const GAP: &str = "\n\n";
 /// The media type of tool calls.
 const JSON: &str = "application/json";
 
@@ -27,7 +30,53 @@ pub(crate) struct Answer {
     pub(crate) ending: Ending,
 }
 
+/// What a turn said before its last answer, while it called tools.
+#[derive(Default)]
+pub(crate) struct Before {
+    text: String,
+    parts: Vec<Part>,
+    usage: Option<Usage>,
+}
+
+impl Before {
+    /// Whether no text came before.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Adds an answer that another one follows.
+    pub(crate) fn add(&mut self, answer: Answer, turn: &Turn) {
+        self.text = self.joined(answer.text.trim());
+        self.usage = self.used(answer.ending.usage());
+        if !answer.beside.is_empty() {
+            self.parts.extend(answer.beside.with_text(String::new(), turn));
+        }
+    }
+
+    /// The text so far with another one, as a stream has passed them on.
+    fn joined(&self, text: &str) -> String {
+        let gap = if self.text.is_empty() || text.is_empty() { "" } else { GAP };
+        format!("{}{gap}{text}", self.text)
+    }
+
+    /// The usage so far with that of another answer.
+    fn used(&self, usage: Option<Usage>) -> Option<Usage> {
+        match (self.usage, usage) {
+            (Some(before), Some(now)) => Some(Usage {
+                input_tokens: before.input_tokens.saturating_add(now.input_tokens),
+                output_tokens: before.output_tokens.saturating_add(now.output_tokens),
+            }),
+            (before, now) => before.or(now),
+        }
+    }
+}
+
 impl Answer {
+    /// What a loop of tools goes on with.
+    pub(crate) fn said(&self) -> Said<'_> {
+        Said { text: self.text.trim(), calls: self.calls.list() }
+    }
+
     /// Takes a whole body.
     pub(crate) fn parse(&mut self, body: &[u8]) -> Result<(), Fault> {
         let data: Value = serde_json::from_slice(body).map_err(|_| Fault::shape())?;
@@ -84,13 +133,16 @@ impl Answer {
         }
     }
 
-    /// What the turn returns. Text and the parts beside it count before calls. Calls are a text, and data as well if
-    /// the caller accepts data.
-    pub(crate) fn outcome(self, turn: &Turn) -> Result<Outcome, Failure> {
-        let usage = self.ending.usage();
+    /// What the turn returns, with what it said before this answer. Text and the parts beside it count before calls.
+    /// Calls are a text, and data as well if the caller accepts data.
+    pub(crate) fn outcome(self, turn: &Turn, before: Before) -> Result<Outcome, Failure> {
+        let usage = before.used(self.ending.usage());
         let said = self.text.trim();
-        let parts = if !(said.is_empty() && self.beside.is_empty()) {
-            self.beside.with_text(said.to_owned(), turn)
+        let is_mute = said.is_empty() && self.beside.is_empty();
+        let parts = if !is_mute || (self.calls.is_empty() && !(before.is_silent() && before.parts.is_empty()))
+        {
+            let parts = self.beside.with_text(before.joined(said), turn);
+            parts.into_iter().chain(before.parts).collect()
         } else if self.calls.is_empty() {
             vec![Part::text(NOTHING)]
         } else {
@@ -115,7 +167,7 @@ mod tests {
         let body = json!({ "choices": [{ "message": message, "finish_reason": "stop" }] }).to_string();
         let mut answer = Answer::default();
         answer.parse(body.as_bytes()).map_err(|_| "fault")?;
-        Ok(answer.outcome(&turn("hello")).map_err(|_| "failure")?.parts)
+        Ok(answer.outcome(&turn("hello"), Before::default()).map_err(|_| "failure")?.parts)
     }
 
     fn texts(parts: &[Part]) -> Vec<&str> {
@@ -145,6 +197,30 @@ mod tests {
             let parts = parsed(message.clone()).unwrap();
             assert_eq!(texts(&parts), [expected], "{message}");
         }
+    }
+
+    #[test]
+    fn what_was_said_before_a_call_stays_in_the_answer() {
+        let answered = |message: Value| {
+            let usage = json!({ "prompt_tokens": 3, "completion_tokens": 2 });
+            let body =
+                json!({ "choices": [{ "message": message, "finish_reason": "stop" }], "usage": usage });
+            let mut answer = Answer::default();
+            answer.parse(body.to_string().as_bytes()).map_err(|_| "fault").unwrap();
+            answer
+        };
+        let turn = turn("hello");
+        let mut before = Before::default();
+        before.add(answered(json!({ "content": "Let me look. " })), &turn);
+        before.add(answered(json!({ "content": null })), &turn);
+        let outcome = answered(json!({ "content": "Found." })).outcome(&turn, before).unwrap();
+        assert_eq!(texts(&outcome.parts), ["Let me look.\n\nFound."]);
+        let usage = outcome.usage.unwrap();
+        assert_eq!((usage.input_tokens, usage.output_tokens), (9, 6));
+        let mut before = Before::default();
+        before.add(answered(json!({ "content": "Done." })), &turn);
+        let outcome = answered(json!({ "content": "" })).outcome(&turn, before).unwrap();
+        assert_eq!(texts(&outcome.parts), ["Done."], "an empty last answer takes nothing away");
     }
 
     #[test]

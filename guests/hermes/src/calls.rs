@@ -9,17 +9,17 @@ const MOST: usize = 128;
 
 /// One call, in the shape of the Python executor.
 #[derive(Serialize)]
-struct Call {
-    id: String,
+pub(crate) struct Call {
+    pub(crate) id: String,
     r#type: String,
-    function: Function,
+    pub(crate) function: Function,
     #[serde(skip)]
     index: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct Function {
-    name: String,
+pub(crate) struct Function {
+    pub(crate) name: String,
     /// A JSON text, as models write it.
     arguments: String,
 }
@@ -29,9 +29,29 @@ struct Function {
 #[serde(transparent)]
 pub(crate) struct Calls(Vec<Call>);
 
+impl Call {
+    /// The arguments, as the model wrote them; none count as an empty object.
+    pub(crate) fn arguments(&self) -> &str {
+        match self.function.arguments.trim() {
+            "" => "{}",
+            arguments => arguments,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn new(id: &str, name: &str, arguments: &str) -> Self {
+        let function = Function { name: name.into(), arguments: arguments.into() };
+        Self { id: id.into(), r#type: "function".into(), function, index: None }
+    }
+}
+
 impl Calls {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub(crate) fn list(&self) -> &[Call] {
+        &self.0
     }
 
     /// Takes the calls of a message, or the pieces of calls in a delta. A piece belongs to the call of its index;

@@ -5,7 +5,8 @@
 //! a field of their own or inside the content; both are taken out, in streams too.
 //!
 //! Tools are sent in the endpoint's own parameter. If the model answers with calls instead of text, the calls are
-//! passed on: this executor calls nothing, and the caller decides.
+//! passed on, and the caller decides. With `settings.tool_loop` this executor runs the calls of the host's tools itself
+//! (`tool_loop`).
 //!
 //! A call that fails before anything of the answer was passed on is made again (`retry`).
 //!
@@ -14,13 +15,15 @@
 
 mod answer;
 mod calls;
+mod conversation;
 mod fault;
 mod reasoning;
 mod retry;
 mod stream;
 mod think;
+mod tool_loop;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use talaria_guest::types::Workspace;
@@ -34,14 +37,14 @@ use talaria_upstream::{
     PROBE_TIMEOUT_MS, Prompt, base, bearer, first, input_modes, is_success, turn_timeout_ms,
 };
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Before};
+use crate::conversation::Conversation;
 use crate::fault::Fault;
 use crate::retry::{DEFAULT_RETRIES, Retries};
+use crate::tool_loop::{MOST_ROUNDS, ToolLoop};
 
 /// The endpoint's key.
 const KEY: &str = "OPENAI_API_KEY";
-/// The names of models that think if they are told to.
-const THINKING_MODELS: [&str; 2] = ["hermes-4", "hermes4"];
 
 #[derive(Deserialize)]
 struct Settings {
@@ -53,6 +56,8 @@ struct Settings {
     #[serde(default)]
     tools: Vec<Box<RawValue>>,
     #[serde(default)]
+    tool_loop: tool_loop::Setting,
+    #[serde(default)]
     history: Remembers,
     #[serde(default)]
     on_restart: OnRestart,
@@ -62,38 +67,6 @@ struct Settings {
 
 fn default_retries() -> u32 {
     DEFAULT_RETRIES
-}
-
-/// The body of a request.
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    messages: Vec<Message<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<Reasoning>,
-    /// Absent rather than empty, because some endpoints reject an empty list.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    tools: &'a [Box<RawValue>],
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    stream: bool,
-}
-
-#[derive(Serialize)]
-struct Message<'a> {
-    role: &'static str,
-    content: Content<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Content<'a> {
-    Text(&'a str),
-    Prompt(&'a Prompt<'a>),
-}
-
-#[derive(Serialize)]
-struct Reasoning {
-    enabled: bool,
 }
 
 struct Hermes;
@@ -126,6 +99,20 @@ impl Executor for Hermes {
                         "description": "Tools in OpenAI's format; the workspace's if empty",
                         "items": { "type": "object" },
                         "default": [],
+                    },
+                    "tool_loop": {
+                        "anyOf": [
+                            { "type": "boolean" },
+                            {
+                                "type": "object",
+                                "additionalProperties": false,
+                                "properties": {
+                                    "max_rounds": { "type": "integer", "minimum": 1, "maximum": MOST_ROUNDS },
+                                },
+                            },
+                        ],
+                        "description": "Runs the model's calls of the host's tools that the grant names, and sends the results back, for up to 8 rounds or `max_rounds`; off: calls are returned",
+                        "default": false,
                     },
                     "history": history::schema("`auto` means `messages`, since the endpoint keeps no sessions"),
                     "on_restart": {
@@ -183,7 +170,10 @@ impl Executor for Hermes {
         let settings: Settings = settings(&turn.settings)?;
         let workspace = turn.workspace.as_ref();
         let model = settings.model(workspace)?;
-        let body = settings.body(&turn, &prompt, model)?;
+        ToolLoop::check(&turn)?;
+        let own = settings.tools(workspace)?;
+        let (mut tool_loop, tools) = ToolLoop::begin(&settings.tool_loop, settings.on_restart, own);
+        let conversation = settings.conversation(&turn, &prompt, model, tools);
         if settings.on_restart == OnRestart::Retry && turn.checkpoint.is_none() {
             // An empty checkpoint suffices: it makes the host run the turn again.
             if let Err(error) = state::checkpoint(b"{}") {
@@ -191,26 +181,19 @@ impl Executor for Hermes {
                 log::write(log::Level::Warn, &line, None);
             }
         }
-        let mut retries = Retries::new(&turn, settings.max_retries);
-        let (answer, ended) = loop {
-            let mut answer = Answer::default();
-            let request = settings.request(body.clone());
-            let ended =
-                if turn.streaming { stream::read(request, &mut answer) } else { whole(request, &mut answer) };
-            let again = match &ended {
-                Err(fault) if !answer.passed_on => retries.pause(fault, model),
-                _ => Ok(false),
+        let mut before = Before::default();
+        loop {
+            let body = conversation.body(tool_loop.as_ref())?;
+            let answer = settings.ask(&turn, &body, model, !before.is_silent())?;
+            let goes_on = match &mut tool_loop {
+                Some(tool_loop) => tool_loop.follow(&answer.said(), model)?,
+                None => false,
             };
-            match again {
-                Ok(true) => {}
-                Ok(false) => break (answer, ended),
-                Err(fault) => break (answer, Err(fault)),
+            if !goes_on {
+                return answer.outcome(&turn, before);
             }
-        };
-        // Also for a turn that failed later.
-        answer.reasoning.record(&turn, model);
-        ended.map_err(|fault| fault.failure(model))?;
-        answer.outcome(&turn)
+            before.add(answer, &turn);
+        }
     }
 }
 
@@ -246,24 +229,47 @@ impl Settings {
         }
     }
 
-    fn body(&self, turn: &Turn, prompt: &Prompt<'_>, model: &str) -> Result<Vec<u8>, Failure> {
+    /// What the turn asks, with these tools.
+    fn conversation<'a>(
+        &'a self,
+        turn: &'a Turn,
+        prompt: &'a Prompt<'a>,
+        model: &'a str,
+        tools: Vec<Box<RawValue>>,
+    ) -> Conversation<'a> {
         let workspace = turn.workspace.as_ref();
         let system = first(&self.system_prompt, workspace.and_then(|w| w.system_prompt.as_ref()));
-        let system = system.map(|text| Message { role: "system", content: Content::Text(text) });
-        let said = Message { role: "user", content: Content::Prompt(prompt) };
-        let tools = self.tools(workspace)?;
         let past = match self.history {
             Remembers::Auto | Remembers::Messages => history::messages(),
             Remembers::Session | Remembers::None => Vec::new(),
         };
-        let past = past.iter().map(|said| Message { role: said.role, content: Content::Text(&said.content) });
-        prompt.body(&Body {
-            model,
-            messages: system.into_iter().chain(past).chain([said]).collect(),
-            reasoning: thinks(model).then_some(Reasoning { enabled: true }),
-            tools: &tools,
-            stream: turn.streaming,
-        })
+        Conversation { model, system, past, prompt, tools, stream: turn.streaming }
+    }
+
+    /// Asks the model once, and again after failures that may pass. With `continues` other text of the turn came before.
+    fn ask(&self, turn: &Turn, body: &[u8], model: &str, continues: bool) -> Result<Answer, Failure> {
+        let mut retries = Retries::new(turn, self.max_retries);
+        let (answer, ended) = loop {
+            let mut answer = Answer::default();
+            let request = self.request(body.to_vec());
+            let ended = match turn.streaming {
+                true => stream::read(request, &mut answer, continues),
+                false => whole(request, &mut answer),
+            };
+            let again = match &ended {
+                Err(fault) if !answer.passed_on => retries.pause(fault, model),
+                _ => Ok(false),
+            };
+            match again {
+                Ok(true) => {}
+                Ok(false) => break (answer, ended),
+                Err(fault) => break (answer, Err(fault)),
+            }
+        };
+        // Also for a turn that failed later.
+        answer.reasoning.record(turn, model);
+        ended.map_err(|fault| fault.failure(model))?;
+        Ok(answer)
     }
 
     fn request(&self, body: Vec<u8>) -> Request {
@@ -272,12 +278,6 @@ impl Settings {
             .timeout_ms(turn_timeout_ms());
         bearer(request, KEY)
     }
-}
-
-/// Whether the model thinks if it is told to.
-fn thinks(model: &str) -> bool {
-    let model = model.to_lowercase();
-    THINKING_MODELS.iter().any(|name| model.contains(name))
 }
 
 /// Asks for the endpoint's models. Only the head of the response is read, since the list of a router is long.
@@ -322,18 +322,6 @@ mod tests {
         let settings: Settings = settings(&Hermes::describe().default_settings()).unwrap();
         assert_eq!(settings.base(), "https://openrouter.ai/api/v1");
         assert_eq!(settings.model(None).unwrap_err().kind, FailureKind::InvalidSettings);
-    }
-
-    #[test]
-    fn only_hermes_4_is_told_to_think() {
-        for (model, expected) in [
-            ("nousresearch/hermes-4-70b", true),
-            ("Hermes4", true),
-            ("nousresearch/hermes-3-llama-3.1-405b", false),
-            ("gpt-4", false),
-        ] {
-            assert_eq!(thinks(model), expected, "{model}");
-        }
     }
 
     #[test]

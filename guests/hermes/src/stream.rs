@@ -8,18 +8,20 @@ use talaria_upstream::{
     Chunk, ERROR_BYTES, WHOLE_BODY, at, is_event_stream, is_success, next_chunk, read as read_body,
 };
 
-use crate::answer::Answer;
+use crate::answer::{Answer, GAP};
 use crate::fault::Fault;
 
 /// The text that is being passed on.
 #[derive(Default)]
 struct Outgoing {
     began: bool,
+    /// Whether other text came before, in an earlier answer of the turn.
+    continues: bool,
     space: String,
 }
 
-/// Reads the answer and passes its text on.
-pub(crate) fn read(request: Request, answer: &mut Answer) -> Result<(), Fault> {
+/// Reads the answer and passes its text on. With `continues` a gap sets it off from the text of an earlier answer.
+pub(crate) fn read(request: Request, answer: &mut Answer, continues: bool) -> Result<(), Fault> {
     let exchange = request.open()?;
     let status = exchange.status();
     if !is_success(status) {
@@ -29,7 +31,7 @@ pub(crate) fn read(request: Request, answer: &mut Answer) -> Result<(), Fault> {
     if !is_event_stream(&exchange) {
         return answer.parse(&read_body(&exchange, WHOLE_BODY)?);
     }
-    let mut outgoing = Outgoing::default();
+    let mut outgoing = Outgoing { continues, ..Outgoing::default() };
     let done = loop {
         match next_chunk(&exchange)? {
             Chunk::Data { data, .. } => {
@@ -67,8 +69,9 @@ impl Outgoing {
         if said.is_empty() {
             return None;
         }
+        let gap = if self.continues && !self.began { GAP } else { "" };
         self.began = true;
-        Some(said.to_owned())
+        Some(format!("{gap}{said}"))
     }
 }
 
@@ -89,5 +92,9 @@ mod tests {
             assert_eq!(out, expected, "{pieces:?}");
             assert_eq!(out.concat(), pieces.concat().trim());
         }
+        let mut outgoing = Outgoing { continues: true, ..Outgoing::default() };
+        let out: Vec<String> =
+            [" ", " a", " ", "b"].iter().filter_map(|piece| outgoing.next(piece)).collect();
+        assert_eq!(out, ["\n\na", " b"], "a later answer is set off once");
     }
 }

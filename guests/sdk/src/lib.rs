@@ -18,8 +18,8 @@
 //! talaria_guest::export!(Echo);
 //! ```
 //!
-//! Code is straight-line: a call to [`http`], [`events::ask`] or [`control::sleep`] blocks, and the host runs other
-//! turns meanwhile. Each turn has an instance of its own, so a `static` lives for one turn.
+//! Code is straight-line: a call to [`http`], [`tools::call`], [`events::ask`] or [`control::sleep`] blocks, and the host
+//! runs other turns meanwhile. Each turn has an instance of its own, so a `static` lives for one turn.
 //!
 //! Logic without such calls can be tested natively, see `testing`.
 
@@ -56,7 +56,9 @@ pub mod transcript_bindings {
     });
 }
 
-pub use bindings::talaria::executor::{callback, config, control, events, http, log, span, state, types};
+pub use bindings::talaria::executor::{
+    callback, config, control, events, http, log, span, state, tools, types,
+};
 pub use types::{
     Capabilities, Content, Description, Failure, FailureKind, FinalState, Message, Needs, Outcome, Part,
     Role, SetupContext, Turn, Usage,

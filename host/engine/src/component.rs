@@ -32,6 +32,7 @@ pub struct Component {
     description: Description,
     schema: Schema,
     wasi_http: bool,
+    tools: bool,
     /// The size of its memories after it described itself.
     pub(crate) memory: usize,
 }
@@ -152,8 +153,8 @@ impl Component {
         let (description, memory) = describe(engine, &pool.engine, &pre, fits.transcript).await?;
         let schema = Schema::read(&description.settings_schema)
             .map_err(|why| LoadError::Describe(format!("`settings-schema`: {why}")))?;
-        let (engine, wasi_http) = (engine.clone(), fits.wasi_http);
-        Ok(Self { engine, pre, transcript, execute, digest, description, schema, wasi_http, memory })
+        let (engine, wasi_http, tools) = (engine.clone(), fits.wasi_http, fits.tools);
+        Ok(Self { engine, pre, transcript, execute, digest, description, schema, wasi_http, tools, memory })
     }
 
     /// Returns the SHA-256 digest of the component, in hex.
@@ -172,6 +173,12 @@ impl Component {
     #[must_use]
     pub fn uses_wasi_http(&self) -> bool {
         self.wasi_http
+    }
+
+    /// Returns whether the component can call tools of the host.
+    #[must_use]
+    pub fn uses_tools(&self) -> bool {
+        self.tools
     }
 
     /// Returns whether the component exports a transcript of its upstream.

@@ -23,6 +23,7 @@ pub(crate) mod bindings {
             "talaria:executor/events.[method]question.wait": async | trappable,
             "talaria:executor/state": async | trappable,
             "talaria:executor/control.sleep": async | trappable,
+            "talaria:executor/tools": async | trappable,
             default: trappable,
         },
         exports: { default: async },
@@ -53,8 +54,10 @@ const TRANSCRIPT: &str = "talaria:executor/transcript@";
 /// The version of the contract that this host implements.
 const VERSION: (u32, u32, u32) = (0, 1, 0);
 /// The interfaces that the contract imports.
-const IMPORTS: [&str; 9] =
-    ["types", "http", "callback", "events", "state", "control", "log", "span", "config"];
+const IMPORTS: [&str; 10] =
+    ["types", "http", "callback", "events", "state", "control", "log", "span", "config", "tools"];
+/// The import that calls tools of the host, without its version.
+const TOOLS: &str = "talaria:executor/tools@";
 /// The WASI import that makes outbound calls.
 const WASI_HTTP: &str = "wasi:http/outgoing-handler@";
 /// The maximum number of functions in all modules of a component. Interpreters have some ten thousand.
@@ -72,6 +75,8 @@ const WASI: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets
 pub(crate) struct Fits {
     /// Whether it imports `wasi:http`.
     pub(crate) wasi_http: bool,
+    /// Whether it imports the tools of the host.
+    pub(crate) tools: bool,
     /// Whether it exports a transcript.
     pub(crate) transcript: bool,
     pub(crate) kind: Kind,
@@ -91,11 +96,12 @@ pub(crate) fn check(wasm: &[u8]) -> Result<Fits, LoadError> {
         return Err(LoadError::OtherVersion { found, offered: version_text(VERSION) });
     }
     let wasi_http = surface.imports.iter().any(|name| name.starts_with(WASI_HTTP));
+    let tools = surface.imports.iter().any(|name| name.starts_with(TOOLS));
     let transcript = surface.exports.iter().any(|name| name.starts_with(TRANSCRIPT));
     let kind = surface.kind();
     match surface.imports.into_iter().find(|name| !is_offered(name)) {
         Some(import) => Err(LoadError::UnknownImport { import, found, offered: version_text(VERSION) }),
-        None => Ok(Fits { wasi_http, transcript, kind }),
+        None => Ok(Fits { wasi_http, tools, transcript, kind }),
     }
 }
 

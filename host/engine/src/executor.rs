@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use talaria_egress::Access;
 use talaria_redact::ReplyRedactor;
 use talaria_turns::{
-    Callbacks, CallingTurn, Failure, FailureKind, Message, Outcome, Principal, Scope, TooLarge, Turn,
-    Workspaces,
+    Callbacks, CallingTurn, Failure, FailureKind, Message, Outcome, Principal, Scope, TooLarge, Toolboxes,
+    Turn, Workspaces,
 };
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
@@ -45,6 +45,17 @@ pub struct Spec {
     pub wasi: Wasi,
     /// Where it expects replies out of band; `None` if it may not.
     pub callbacks: Option<Arc<dyn Callbacks>>,
+    /// The tools of the host that it may call.
+    pub tools: GrantedTools,
+}
+
+/// Tools of the host, and which of them an executor may call.
+#[derive(Clone, Default)]
+pub struct GrantedTools {
+    /// The names of those that it may call.
+    pub names: Vec<String>,
+    /// All tools of the host.
+    pub toolboxes: Toolboxes,
 }
 
 /// A named, configured component.
@@ -101,6 +112,7 @@ pub(crate) struct Shared {
     pub(crate) wasi: Wasi,
     pub(crate) log: Log,
     pub(crate) callbacks: Option<Arc<dyn Callbacks>>,
+    pub(crate) tools: GrantedTools,
 }
 
 /// How a call ended when the guest did not return.
@@ -143,7 +155,7 @@ impl Executor {
     /// Creates an executor from its parts.
     #[must_use]
     pub fn new(spec: Spec) -> Self {
-        let Spec { name, component, settings, access, limits, wasi, callbacks } = spec;
+        let Spec { name, component, settings, access, limits, wasi, callbacks, tools } = spec;
         let replies = component.engine.replies().clone();
         replies.redactor().learn(access.secrets.values().map(ExposeSecret::expose_secret));
         let shared = Arc::new(Shared {
@@ -157,6 +169,7 @@ impl Executor {
             limits,
             wasi,
             callbacks,
+            tools,
         });
         Self {
             shared,
@@ -190,12 +203,7 @@ impl Executor {
 
     async fn workspace(&self, turn: Option<&Turn>) -> Option<wit::Workspace> {
         let workspaces = Arc::clone(self.workspaces.as_ref()?);
-        let calling = turn.map(|turn| CallingTurn {
-            owner: turn.principal.clone(),
-            task: turn.task.clone(),
-            context: turn.context.clone(),
-        });
-        let workspace = workspaces.workspace(calling).await?;
+        let workspace = workspaces.workspace(turn.map(CallingTurn::of)).await?;
         Some(convert::workspace(&workspace))
     }
 

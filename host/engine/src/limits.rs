@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use talaria_budget::Charge;
-use talaria_turns::Computing;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::{ResourceLimiter, Result, UpdateDeadline};
 
@@ -193,7 +192,6 @@ pub(crate) struct Cpu {
     budget: Duration,
     meter: Meter,
     permits: Arc<Semaphore>,
-    computing: Computing,
 }
 
 /// The clock of a call. Shared, because `executor::call` polls the future that borrows the store.
@@ -217,9 +215,8 @@ const AWAKE: Duration = Duration::from_millis(1);
 struct Polling<'a>(&'a Meter);
 
 impl Cpu {
-    /// A guest that computes is reported to `computing`.
-    pub(crate) fn new(budget: Duration, permits: Arc<Semaphore>, computing: Computing) -> Self {
-        Self { budget, meter: Meter::default(), permits, computing }
+    pub(crate) fn new(budget: Duration, permits: Arc<Semaphore>) -> Self {
+        Self { budget, meter: Meter::default(), permits }
     }
 
     /// Handles a tick: yields to others, or interrupts a guest whose budget is used up.
@@ -230,7 +227,6 @@ impl Cpu {
         if !self.meter.stop() {
             return UpdateDeadline::Continue(1);
         }
-        self.computing.report();
         let (permits, meter) = (Arc::clone(&self.permits), self.meter.clone());
         UpdateDeadline::YieldCustom(
             1,
@@ -360,7 +356,7 @@ mod tests {
     }
 
     fn cpu(budget: Duration) -> Cpu {
-        Cpu::new(budget, Arc::new(Semaphore::new(1)), Computing::default())
+        Cpu::new(budget, Arc::new(Semaphore::new(1)))
     }
 
     #[tokio::test]
@@ -397,10 +393,10 @@ mod tests {
         let now = Instant::now();
         cpu.meter.lock().polled_since = now.checked_add(Duration::from_secs(60));
         assert!(matches!(cpu.tick(), UpdateDeadline::Continue(1)));
-        assert!(!cpu.meter.is_stopped() && !cpu.computing.is_reported());
+        assert!(!cpu.meter.is_stopped());
         cpu.meter.lock().polled_since = now.checked_sub(AWAKE);
         assert!(matches!(cpu.tick(), UpdateDeadline::YieldCustom(1, _)));
-        assert!(cpu.meter.is_stopped() && cpu.computing.is_reported());
+        assert!(cpu.meter.is_stopped());
         cpu.meter.lock().polled_since = now.checked_sub(Duration::from_secs(61));
         assert!(matches!(cpu.tick(), UpdateDeadline::Interrupt));
     }

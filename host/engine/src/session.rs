@@ -144,7 +144,7 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::json;
-    use talaria_turns::{Computing, ContextId, Message, Part, Role, TaskId};
+    use talaria_turns::{ContextId, Message, Part, Role, TaskId};
 
     use super::*;
 
@@ -170,7 +170,6 @@ mod tests {
             async_delivery: true,
             metadata: metadata(request).map(Arc::new),
             checkpoint: None,
-            computing: Computing::default(),
         }
     }
 

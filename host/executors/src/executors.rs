@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use talaria_egress::Egress;
 use talaria_engine::{Engine, EngineError};
 use talaria_turns::keys::EXECUTOR;
-use talaria_turns::{Callbacks, NoExecutor, Route, RouteQuery, Workspaces};
+use talaria_turns::{Callbacks, NoExecutor, Route, RouteQuery, Toolboxes, Workspaces};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -55,6 +55,8 @@ pub struct Services {
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The workspace that the host serves, if any.
     pub workspaces: Option<Arc<dyn Workspaces>>,
+    /// The tools of the host, for executors that are granted some.
+    pub tools: Toolboxes,
 }
 
 /// The default executor cannot take turns.
@@ -78,12 +80,12 @@ impl Executors {
         let engine = engine.with_session_keys(config.session_keys).with_claims(config.claims);
         let engine = engine.with_replies(config.replies);
         let quarantined = Arc::new(Notify::new());
-        let Services { variables, callbacks, workspaces } = services;
+        let Services { variables, callbacks, workspaces, tools } = services;
         let table = Table { entries: BTreeMap::new(), default: config.default.clone() };
         let executors = Self {
             table: ArcSwap::from_pointee(table),
             routes: Arc::new(Routes::new(config)),
-            loader: Loader { engine, callbacks, workspaces, quarantined: Arc::clone(&quarantined) },
+            loader: Loader { engine, callbacks, workspaces, tools, quarantined: Arc::clone(&quarantined) },
             fixed: config.fixed.clone(),
             folder: config.folder.clone(),
             takes_callbacks: config.takes_callbacks,

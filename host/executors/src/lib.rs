@@ -25,6 +25,7 @@
 //! | `audit` | who changed what |
 //! | `input` | the media types that a version takes |
 //! | `needs` | what a component needs, compared with its grant |
+//! | `tools` | the tools of a grant, compared with those of the host |
 //! | `suggested` | settings that a workspace suggests |
 //! | `route` | which executor takes a message, and why |
 #![forbid(unsafe_code)]
@@ -42,6 +43,7 @@ mod quarantine;
 pub mod route;
 mod suggested;
 mod table;
+mod tools;
 mod versions;
 mod watch;
 

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use talaria_engine::{Component, Engine, Sent, Spec, Stage};
-use talaria_turns::{Callbacks, Failure, FailureKind, NoExecutor, Principal, Workspaces};
+use talaria_engine::{Component, Engine, GrantedTools, Sent, Spec, Stage};
+use talaria_turns::{Callbacks, Failure, FailureKind, NoExecutor, Principal, Toolboxes, Workspaces};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use super::input::InputModes;
 use super::quarantine::{Admission, Consequence, Faults, Recovery};
 use super::versions::Content;
-use super::{needs, suggested};
+use super::{needs, suggested, tools};
 use crate::config::{Executor, ExecutorName};
 
 /// A loaded version of an executor.
@@ -36,6 +36,8 @@ pub struct LoadedExecutor {
     pub(super) content: Option<Content>,
     /// Whether these are in the version store as the current version.
     pub(super) is_stored: AtomicBool,
+    /// What is wrong with it that does not keep it from taking turns, a sentence each.
+    pub warnings: Vec<String>,
     /// Why it can call nothing, whatever its probe says.
     no_call_granted: Option<String>,
     record: Arc<Record>,
@@ -75,6 +77,8 @@ pub struct Loader {
     pub(super) callbacks: Option<Arc<dyn Callbacks>>,
     /// The workspace that the host serves, if any.
     pub(super) workspaces: Option<Arc<dyn Workspaces>>,
+    /// The tools of the host, for executors that are granted some.
+    pub(super) tools: Toolboxes,
     pub(super) quarantined: Arc<Notify>,
 }
 
@@ -83,7 +87,8 @@ pub struct Loader {
 impl Loader {
     /// A loader for an executor outside of any [`Executors`](crate::Executors); nothing acts on its quarantine.
     pub fn standalone(engine: Engine, callbacks: Arc<dyn Callbacks>) -> Self {
-        Self { engine, callbacks: Some(callbacks), workspaces: None, quarantined: Arc::default() }
+        let tools = Toolboxes::default();
+        Self { engine, callbacks: Some(callbacks), workspaces: None, tools, quarantined: Arc::default() }
     }
 
     /// Loads and probes an executor. The error says why it was refused.
@@ -121,6 +126,12 @@ impl Loader {
             component.settings(&given).map_err(|error| format!("{}: {error}", config.component))?;
         drop(given);
         config.grant.fill_in(&component.description().needs.egress, &settings);
+        let granted = &config.grant.tools;
+        let warnings = tools::problems(granted, component.uses_tools(), &self.tools).await;
+        for problem in &warnings {
+            warn!(executor = config.name.as_str(), problem, "granted tool not usable");
+        }
+        let tools = GrantedTools { names: granted.clone(), toolboxes: self.tools.clone() };
         let no_call_granted = needs::no_call_granted(&component, &settings, &config.grant);
         let name = config.name.as_str();
         let executor = talaria_engine::Executor::new(Spec {
@@ -131,6 +142,7 @@ impl Loader {
             settings,
             component: Arc::new(component),
             callbacks,
+            tools,
         });
         let record = Arc::new(Record {
             name: config.name.clone(),
@@ -163,6 +175,7 @@ impl Loader {
             executor: Arc::new(executor),
             content,
             is_stored: AtomicBool::new(false),
+            warnings,
             no_call_granted,
             record,
         })

@@ -2,6 +2,9 @@
 //!
 //! An executor gets only what it declares and the operator grants. A need is granted if every call that it covers is
 //! granted; a grant without a need has no row, because it has no effect.
+//!
+//! Which tools of the host a component calls is not declared: its model chooses. So a component that imports `tools` has a
+//! row for each that it is granted, and lacks none.
 
 use std::fmt;
 
@@ -31,6 +34,7 @@ enum Kind {
     Callbacks,
     #[serde(rename = "wasi_http")]
     WasiHttp,
+    Tool,
 }
 
 /// Compares all needs of a component with a grant, or with none.
@@ -52,7 +56,9 @@ pub fn needs(component: &Component, settings: &Map<String, Value>, grant: Option
     let wasi_http = component
         .uses_wasi_http()
         .then(|| Need::flag(Kind::WasiHttp, "wasi_http", grant.is_some_and(|grant| grant.wasi.http)));
-    egress.chain(secrets).chain(callbacks).chain(wasi_http).collect()
+    let tools = grant.filter(|_| component.uses_tools()).map_or(&[][..], |grant| grant.tools.as_slice());
+    let tools = tools.iter().map(|name| Need::new(Kind::Tool, name, true, None));
+    egress.chain(secrets).chain(callbacks).chain(wasi_http).chain(tools).collect()
 }
 
 /// Why an executor can call nothing: its component declares calls, and none of them is granted, not even in part.
@@ -84,6 +90,7 @@ pub fn lines(executor: &str, needs: &[Need]) -> Vec<String> {
     std::iter::once(format!("[executor.{executor}.grant]"))
         .chain(list("egress", Kind::Egress))
         .chain(list("secrets", Kind::Secret))
+        .chain(list("tools", Kind::Tool))
         .chain(flags.map(|need| format!("{} = true", need.need)))
         .collect()
 }
@@ -97,6 +104,7 @@ pub fn write(f: &mut fmt::Formatter<'_>, needs: &[Need]) -> fmt::Result {
             Kind::Secret => "secret",
             Kind::Callbacks => "callback",
             Kind::WasiHttp => "wasi",
+            Kind::Tool => "tool",
         };
         writeln!(f, "  {kind:<9}  {:<width$}  {}", need.need, need.state())?;
     }

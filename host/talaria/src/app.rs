@@ -50,7 +50,7 @@ use crate::config::Config;
 use crate::tokens::Watch;
 use crate::workspace::late::LateReplies;
 use crate::workspace::tools::ToolService;
-use crate::{output, workspace};
+use crate::{output, toolboxes, workspace};
 
 /// How long the process waits for its own tasks if it is told to stop a second time.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -189,7 +189,7 @@ impl Bound {
         let opened = Opened::open(&self.config, address, callbacks, &tasks.sqlite, &self.spread).await?;
         let tools = self.serve_tools(&opened, &tasks).await?;
         start_gateway(&self.config, &tasks).await;
-        let executors = opened.load(&self.config, env).await?;
+        let executors = opened.load(&self.config, env, toolboxes::serving(tools.as_ref())).await?;
         App::wire(self, opened, tools, executors, demo_gateway, tasks)
     }
 

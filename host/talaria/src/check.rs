@@ -84,6 +84,9 @@ impl Report {
         checked.sort_by(|a, b| a.name.cmp(&b.name));
         let mut warnings = config.warnings.clone();
         warnings.extend(checked.iter().filter_map(Checked::denied));
+        for (name, loaded) in executors.loaded() {
+            warnings.extend(loaded.warnings.iter().map(|problem| format!("executor {name}: {problem}")));
+        }
         Self {
             config: config.file.as_ref().map(|path| path.display().to_string()),
             listen: config.a2a.listen.to_string(),

@@ -48,6 +48,8 @@ pub(crate) struct Inspected {
     streaming: bool,
     /// Whether it can show the transcript of its upstream.
     transcript: bool,
+    /// Whether it calls tools of the host.
+    tools: bool,
     settings_schema: Value,
     /// The executor whose grant is compared; `None` if no executor has this component.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,6 +147,7 @@ impl Inspected {
             contract: talaria_engine::CONTRACT,
             streaming: description.streaming,
             transcript: component.has_transcript(),
+            tools: component.uses_tools(),
             settings_schema: serde_json::from_str(&description.settings_schema).unwrap_or_default(),
             executor: None,
             add: needs::lines(executor, &needs),
@@ -164,6 +167,9 @@ impl fmt::Display for Inspected {
         let offers: Vec<_> = offers.into_iter().filter_map(|(is, what)| is.then_some(what)).collect();
         if !offers.is_empty() {
             writeln!(f, "offers     {}", offers.join(", "))?;
+        }
+        if self.tools {
+            writeln!(f, "calls      tools of the host, those that `grant.tools` names")?;
         }
         if let Some(Value::Object(settings)) = self.settings_schema.get("properties") {
             for (name, setting) in settings {

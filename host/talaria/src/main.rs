@@ -14,6 +14,7 @@ mod output;
 mod push;
 mod store;
 mod tokens;
+mod toolboxes;
 mod workspace;
 
 use std::num::NonZero;
@@ -172,8 +173,12 @@ fn run_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> 
 
 /// Loads the executors for a command that inspects them and does not serve.
 fn load(config: &Config, runtime: &Runtime) -> anyhow::Result<Arc<Table>> {
-    let services =
-        Services { variables: config.variables(env), callbacks: None, workspaces: config.workspaces() };
+    let services = Services {
+        variables: config.variables(env),
+        callbacks: None,
+        workspaces: config.workspaces(),
+        tools: toolboxes::offered(config),
+    };
     let executors = runtime.block_on(Executors::load(&config.executors, services, &output::note))?;
     Ok(executors.table())
 }

@@ -1,7 +1,6 @@
 //! The executors of turns, as the domain sees them: each has a name, takes a turn and returns an outcome.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 
@@ -29,16 +28,7 @@ pub struct Turn {
     pub metadata: Option<Arc<Metadata>>,
     /// The executor's checkpoint, if the turn is resumed after a restart or cancelled.
     pub checkpoint: Option<Vec<u8>>,
-    /// Tells the runner of the turn that it computes.
-    pub computing: Computing,
 }
-
-/// Whether a turn computes instead of waiting for others. Clones share it.
-///
-/// The executor reports it, and yields at once: the future that it was polled in returns `Pending` and is woken. The runner
-/// can then have the rest of that future polled where nobody else waits for the thread.
-#[derive(Debug, Clone, Default)]
-pub struct Computing(Arc<AtomicBool>);
 
 /// How a turn ended that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -250,21 +240,6 @@ pub trait Route: Send + Sync + 'static {
 
     /// Returns the executor of this name, to resume a turn that it had begun before a restart.
     fn named(&self, name: &str) -> Option<Arc<dyn Executor>>;
-}
-
-// === impl Computing ===
-
-impl Computing {
-    /// Reports that the turn computes. It is reported for good.
-    pub fn report(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether the turn has computed for longer than an executor does without a report.
-    #[must_use]
-    pub fn is_reported(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 // === impl Failure ===

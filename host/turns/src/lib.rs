@@ -39,7 +39,7 @@ pub use callback::{
 };
 pub use delegation::{Delegation, DelegationState, DelegationStore};
 pub use executor::{
-    Computing, Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Route, RouteQuery,
+    Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Route, RouteQuery,
     TooLarge, ToolProgress, ToolState, Turn, Usage,
 };
 pub use hold::Hold;

@@ -1,19 +1,21 @@
 //! Tools of the host that executors may call, as the domain sees them.
 //!
 //! `engine` offers a guest those that its executor is granted. Which turn calls is known here, unlike with an agent that
-//! reaches tools over a connection of its own. A toolbox bounds its calls in time and its results in size.
+//! reaches tools over a connection of its own. A toolbox bounds its calls in time and its results in size, and logs and
+//! counts them.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
 
+use crate::executor::Turn;
 use crate::model::{ContextId, Principal, TaskId};
 
 /// A tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// The name by which it is called and granted: letters, digits, `_` and `-`.
+    /// The name by which it is called and granted, see [`ToolSpec::is_name`].
     pub name: String,
     /// What it does, for a model.
     pub description: String,
@@ -59,6 +61,28 @@ pub trait Toolbox: Send + Sync + 'static {
 /// The tools of several sources; of two with one name, the first counts.
 #[derive(Clone, Default)]
 pub struct Toolboxes(Vec<Arc<dyn Toolbox>>);
+
+// === impl ToolSpec ===
+
+impl ToolSpec {
+    /// Whether a text can be the name of a tool: 1 to 128 letters, digits, `_` and `-`.
+    #[must_use]
+    pub fn is_name(text: &str) -> bool {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        (1..=128).contains(&text.len()) && text.bytes().all(fits)
+    }
+}
+
+// === impl CallingTurn ===
+
+impl CallingTurn {
+    /// This turn, as the caller of tools.
+    #[must_use]
+    pub fn of(turn: &Turn) -> Self {
+        let Turn { principal, task, context, .. } = turn;
+        Self { owner: principal.clone(), task: task.clone(), context: context.clone() }
+    }
+}
 
 // === impl Toolboxes ===
 

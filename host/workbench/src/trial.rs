@@ -16,7 +16,7 @@ use talaria_executors::config::standalone;
 use talaria_executors::{Executor, ExecutorName, LoadedExecutor, Loader, Readiness};
 use talaria_store::Memory;
 use talaria_turns::{
-    Artifact, Callbacks, Computing, ContextId, Emitted, Event, Executor as _, Failure, FinalState, Message,
+    Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FinalState, Message,
     MessageId, Outcome, Part, Past, Principal, REPLY, Role, Scope, State, Store, TaskId, TaskKey, Turn,
     TurnSignal, message_text,
 };
@@ -352,7 +352,6 @@ impl Trial {
             async_delivery: false,
             metadata: None,
             checkpoint: None,
-            computing: Computing::default(),
         };
         let ids = [turn.task.to_string(), turn.context.to_string(), turn.message.id.to_string()];
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);

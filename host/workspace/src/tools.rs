@@ -21,7 +21,10 @@ mod peers;
 mod people;
 mod refusal;
 mod roles;
+mod toolbox;
 pub(crate) mod untrusted;
+
+pub use toolbox::OfferedTools;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};

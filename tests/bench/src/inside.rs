@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, GrantedTools, Limits, Spec, Wasi};
 use talaria_fakes::guest;
 use talaria_rig::Rig;
 use talaria_store::Memory;
@@ -68,6 +68,7 @@ pub(crate) async fn waiting() -> Result<Row> {
         limits: Limits::default(),
         wasi: Wasi::default(),
         callbacks: None,
+        tools: GrantedTools::default(),
     }));
     let rig = Rig::new("probe").await;
     let store: Arc<dyn Store> = Arc::new(Memory::new(1));

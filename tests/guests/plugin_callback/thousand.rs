@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use talaria_egress::{Access, Config, Egress};
-use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, Spec, Wasi};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, GrantedTools, Limits, Spec, Wasi};
 use talaria_fakes::{FakePlugin, Step, guest, soon};
 use talaria_mailbox::Counts;
 use talaria_rig::MailHost;
@@ -51,6 +51,7 @@ async fn executor(plugin: &FakePlugin, callbacks: Arc<dyn Callbacks>) -> Arc<Exe
         limits: Limits { deadline: Duration::from_secs(120), ..Limits::default() },
         wasi: Wasi { random: true, ..Wasi::default() },
         callbacks: Some(callbacks),
+        tools: GrantedTools::default(),
     }))
 }
 

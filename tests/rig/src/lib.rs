@@ -15,10 +15,12 @@
 mod logged;
 mod mail;
 mod rig;
+mod tools;
 mod trace;
 
 pub use logged::Logged;
 pub use mail::MailHost;
 pub use rig::{Ran, Rig};
 pub use talaria_observe::logs::Format;
+pub use tools::FakeTools;
 pub use trace::Trace;

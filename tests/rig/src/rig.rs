@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use talaria_egress::{Access, Bounds, Config, Egress, Pattern, SecretString, Secrets};
-use talaria_engine::{Component, Engine, EngineConfig, Executor, Limits, SessionKeys, Spec, Wasi};
+use talaria_engine::{
+    Component, Engine, EngineConfig, Executor, GrantedTools, Limits, SessionKeys, Spec, Wasi,
+};
 use talaria_hermes::SESSION_KEYS;
 use talaria_store::Memory;
 use talaria_turns::{
-    Artifact, Callbacks, Computing, ContextId, Emitted, Event, Executor as _, Failure, FailureKind, Message,
-    MessageId, Outcome, Part, Past, Principal, REPLY, Role, Scope, State, Store, TaskId, TaskKey, Turn,
-    TurnSignal, message_text,
+    Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FailureKind, Message, MessageId,
+    Outcome, Part, Past, Principal, REPLY, Role, Scope, State, Store, TaskId, TaskKey, Toolbox, Toolboxes,
+    Turn, TurnSignal, message_text,
 };
 use tokio::sync::{OnceCell, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -30,6 +32,7 @@ pub struct Rig {
     store: Arc<dyn Store>,
     context: ContextId,
     callbacks: Option<Arc<dyn Callbacks>>,
+    tools: GrantedTools,
     wasi: Wasi,
     access: Option<Access>,
 }
@@ -72,6 +75,7 @@ impl Rig {
             store: Arc::new(Memory::new(100)),
             context: ContextId::fresh(),
             callbacks: None,
+            tools: GrantedTools::default(),
             wasi: Wasi { random: true, ..Wasi::default() },
             access: None,
         }
@@ -151,6 +155,14 @@ impl Rig {
         self
     }
 
+    /// Gives the host these tools, and grants it those of these names.
+    #[must_use]
+    pub fn tools(mut self, toolbox: Arc<dyn Toolbox>, granted: &[&str]) -> Self {
+        let names = granted.iter().map(|name| (*name).to_owned()).collect();
+        self.tools = GrantedTools { names, toolboxes: Toolboxes::new(vec![toolbox]) };
+        self
+    }
+
     /// Returns the executor.
     #[must_use]
     pub fn executor(&self) -> Executor {
@@ -183,6 +195,7 @@ impl Rig {
             limits: self.limits,
             wasi: self.wasi.clone(),
             callbacks: self.callbacks.clone(),
+            tools: self.tools.clone(),
         })
     }
 
@@ -224,7 +237,6 @@ impl Rig {
             async_delivery: false,
             metadata: None,
             checkpoint: None,
-            computing: Computing::default(),
         }
     }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use talaria_guest::events::{self, Artifact, Event};
 use talaria_guest::{
     Content, Description, Executor, Failure, FailureKind, FinalState, Needs, Outcome, Part, Request,
-    SetupContext, Turn, callback, config, control, http, log, span, state,
+    SetupContext, Turn, callback, config, control, http, log, span, state, tools,
 };
 
 struct Probe;
@@ -189,6 +189,19 @@ impl Executor for Probe {
                     }
                 }
             })),
+            "tools" => {
+                let names: Vec<Value> = tools::list().iter().map(|tool| json!([tool.name, tool.input_schema])).collect();
+                Ok(Outcome::text(Value::from(names).to_string()))
+            }
+            // Calls a tool: `tool NAME ARGUMENTS`; a number of bytes in place of arguments makes up a text.
+            "tool" => Ok(Outcome::text(tool(argument))),
+            // The same again and again until a call has no result: `tool-until MOST NAME ARGUMENTS`.
+            "tool-until" => {
+                let (most, call) = argument.split_once(' ').unwrap_or((argument, ""));
+                let most = most.parse().unwrap_or(0);
+                let failed = (0..most).map(|made| (made, tool(call))).find(|(_, said)| said.starts_with("ErrorKind"));
+                Ok(Outcome::text(failed.map_or("all".into(), |(made, said)| format!("{made} {said}"))))
+            }
             "session" => {
                 let session = &turn.session;
                 let set = |name| control::session(name);
@@ -281,6 +294,15 @@ fn recurse(depth: u64) -> u64 {
 
 fn emit(event: &Event) -> Result<(), Failure> {
     events::emit(event).map_err(|error| Failure::new(FailureKind::Internal, error.message))
+}
+
+fn tool(call: &str) -> String {
+    let (name, arguments) = call.split_once(' ').unwrap_or((call, "{}"));
+    let arguments = match arguments.parse() {
+        Ok(bytes) => json!({ "text": "x".repeat(bytes) }).to_string(),
+        Err(_) => arguments.to_owned(),
+    };
+    tools::call(name, &arguments).unwrap_or_else(|error| format!("{:?}: {}", error.kind, error.message))
 }
 
 fn upstream(error: http::Error) -> Failure {

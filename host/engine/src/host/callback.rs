@@ -79,7 +79,7 @@ impl Ctx {
             return Err(rejected(wit::ErrorKind::Unsupported, "only a turn can expect a reply"));
         };
         let expected = Expectation {
-            task: task.clone(),
+            task,
             executor: shared.name.as_str().into(),
             message: message.into(),
             chat: chat.map(Into::into),

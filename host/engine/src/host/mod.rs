@@ -19,6 +19,7 @@ mod result;
 pub(crate) mod span;
 mod state;
 mod stderr;
+mod tools;
 mod wasi;
 
 use std::collections::HashSet;
@@ -29,7 +30,7 @@ use std::task::Poll;
 
 use talaria_budget::Budget;
 use talaria_redact::TextStream;
-use talaria_turns::{Computing, Emitted, Message, Scope, TaskKey, Turn};
+use talaria_turns::{CallingTurn, Emitted, Message, Scope, TaskKey, Turn};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wasmtime::component::ResourceTable;
@@ -63,11 +64,10 @@ pub(crate) enum Purpose {
 
 /// The turn that a call is about.
 pub(crate) struct About {
-    task: TaskKey,
+    calling: CallingTurn,
     pub(crate) session: Session,
     /// The metadata keys that the executor does not see.
     pub(crate) withheld: Withheld,
-    computing: Computing,
 }
 
 /// The size of the largest secret that is recognised where a text is cut. A private key of 4096 bits has 3.2 KiB.
@@ -107,7 +107,6 @@ impl Ctx {
             Purpose::Execute { scope, .. } => (Some(scope.cancelled().clone()), scope.take_memory()),
             Purpose::Describe | Purpose::Probe(_) | Purpose::Cancel { .. } => (None, None),
         };
-        let computing = purpose.about().map(|about| about.computing.clone()).unwrap_or_default();
         let charge = reserved.unwrap_or_else(|| budget.nothing());
         let outbound = outbound::Outbound::new(purpose.shared().cloned(), cancelled, limits);
         let mut table = ResourceTable::new();
@@ -116,7 +115,7 @@ impl Ctx {
             purpose,
             limits: *limits,
             memory: Memory::new(limits.memory, charge),
-            cpu: Cpu::new(limits.cpu, Arc::clone(cpu_permits), computing),
+            cpu: Cpu::new(limits.cpu, Arc::clone(cpu_permits)),
             calls: PendingCalls::default(),
             table,
             wasi: None,
@@ -198,8 +197,9 @@ impl Ctx {
         convert::message(message, self.about().map(|about| about.withheld).unwrap_or_default())
     }
 
-    fn task(&self) -> Option<&TaskKey> {
-        self.about().map(|about| &about.task)
+    fn task(&self) -> Option<TaskKey> {
+        let CallingTurn { owner, task, .. } = &self.about()?.calling;
+        Some(TaskKey { owner: owner.clone(), task: task.clone() })
     }
 
     /// Returns whether the turn was cancelled.
@@ -246,10 +246,9 @@ fn cut(text: &str, most: usize) -> &str {
 
 impl About {
     pub(crate) fn new(turn: &Turn, engine: &Engine) -> Self {
-        let task = TaskKey { owner: turn.principal.clone(), task: turn.task.clone() };
+        let calling = CallingTurn::of(turn);
         let withheld = engine.claims().withheld(&turn.principal);
-        let session = Session::of(turn, engine.session_keys(), withheld);
-        Self { task, session, withheld, computing: turn.computing.clone() }
+        Self { calling, session: Session::of(turn, engine.session_keys(), withheld), withheld }
     }
 }
 

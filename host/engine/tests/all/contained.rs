@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria_egress::{Access, Config, Egress};
-use talaria_engine::{Component, Engine, EngineConfig, Executor, Fault, Limits, Spec, Wasi};
+use talaria_engine::{Component, Engine, EngineConfig, Executor, Fault, GrantedTools, Limits, Spec, Wasi};
 use talaria_fakes::{FakeGateway, Reply, guest, soon};
 use talaria_rig::Rig;
 use talaria_store::Memory;
@@ -148,6 +148,7 @@ async fn narrow(slots: u32, concurrency: usize) -> Arc<Executor> {
         limits: Limits { concurrency, deadline: Duration::from_secs(60), ..Limits::default() },
         wasi: Wasi::default(),
         callbacks: None,
+        tools: GrantedTools::default(),
     }))
 }
 

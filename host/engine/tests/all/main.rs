@@ -15,4 +15,5 @@ mod loads;
 mod reach;
 mod runs;
 mod sessions;
+mod tools;
 mod workers;

@@ -11,6 +11,7 @@ use talaria_config::Env;
 use talaria_egress::Egress;
 use talaria_engine::{Claims, EngineConfig, SessionKeys};
 use talaria_redact::Replies;
+use talaria_turns::Toolboxes;
 use tempfile::TempDir;
 
 use super::*;
@@ -126,7 +127,8 @@ impl Rig {
             takes_callbacks: false,
             builtins: self.builtins.clone(),
         };
-        let services = Services { variables: Arc::new(|_| None), callbacks: None, workspaces: None };
+        let (variables, tools) = (Arc::new(|_: &str| None), Toolboxes::default());
+        let services = Services { variables, callbacks: None, workspaces: None, tools };
         self.executors = Some(Executors::load(&config, services, &|_| ()).await.expect("an engine"));
     }
 

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use talaria_egress::{Access, Bounds, HostPattern, InvalidSecret, Needs, Pattern, Secrets};
 use talaria_engine::{Component, Limits, Wasi, fill_in};
+use talaria_turns::ToolSpec;
 
 use super::builtin::Preset;
 use super::secret::SecretGrant;
@@ -59,6 +60,11 @@ pub struct GrantSection {
     /// Example: `callbacks = true`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callbacks: Option<bool>,
+    /// The tools of the host that it may call, by name: those that a workspace's agent has, see
+    /// [workspace.md](workspace.md#tools-for-executors). Only components that import `tools` call any.
+    ///
+    /// Example: `tools = ["list_peers", "delegate_task", "check_task_status"]`
+    pub tools: Vec<String>,
     /// Lets it make the calls in `egress` through `wasi:http` too, as `fetch` in JavaScript does.
     ///
     /// Example: `wasi_http = true`
@@ -139,6 +145,8 @@ pub struct Grant {
     pub secrets: Secrets,
     /// Whether it may receive callbacks.
     pub callbacks: bool,
+    /// The names of the host's tools that it may call.
+    pub tools: Vec<String>,
     /// The parts of WASI that it gets.
     pub wasi: Wasi,
     /// Its limits, without those that are keys of the executor's section.
@@ -166,6 +174,8 @@ const EVENTS: u32 = 10_000_000;
 const LOG_LINES: u32 = 10_000;
 const LOG_BYTES: Size = Size::mib(16);
 const STATE: Size = Size::mib(64);
+/// More than a model can choose among.
+const TOOLS: usize = 256;
 /// One day: nobody waits longer for a turn.
 pub(super) const DEADLINE: Period = Period::secs(24 * 3600);
 /// Turns of one executor, running or waiting.
@@ -178,6 +188,7 @@ impl Default for GrantSection {
             private: None,
             secrets: None,
             callbacks: None,
+            tools: Vec::new(),
             wasi_http: false,
             random: None,
             precise_clock: false,
@@ -216,6 +227,11 @@ impl GrantSection {
         if let Some(path) = folder.as_ref().filter(|path| !path.is_dir()) {
             return Err(problem("folder", format!("{} is not a folder", path.display())));
         }
+        at_most("tools", self.tools.len(), TOOLS)?;
+        if let Some(index) = self.tools.iter().position(|name| !ToolSpec::is_name(name)) {
+            let what = "it is no name of a tool: 1 to 128 letters, digits, `_` and `-`";
+            return Err(problem(&format!("tools[{index}]"), what.into()));
+        }
         let is_open = |is_absent: bool| is_absent && builtin.is_some();
         let open = Open {
             egress: is_open(self.egress.is_none()),
@@ -227,6 +243,7 @@ impl GrantSection {
             private: self.private.unwrap_or_default(),
             secrets: Secrets::new(),
             callbacks: self.callbacks.unwrap_or_else(|| builtin.is_some_and(|preset| preset.callbacks)),
+            tools: self.tools,
             wasi: Wasi {
                 random: self.random.unwrap_or(builtin.is_some()),
                 precise_clock: self.precise_clock,

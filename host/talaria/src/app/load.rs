@@ -14,7 +14,7 @@ use talaria_listen::Spread;
 use talaria_mailbox::{Listener, Mailbox};
 use talaria_redact::{Redactor, ReplyRedactor};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
-use talaria_turns::{CallbackStore, Callbacks, DelegationStore, Store};
+use talaria_turns::{CallbackStore, Callbacks, DelegationStore, Store, Toolboxes};
 use tokio::net::TcpListener;
 
 use super::token;
@@ -85,12 +85,14 @@ impl Opened {
         &self,
         config: &Config,
         env: fn(&str) -> Option<String>,
+        tools: Toolboxes,
     ) -> anyhow::Result<Arc<Executors>> {
         let mailbox = self.callbacks.as_ref().map(|callbacks| callbacks.mailbox.clone());
         let services = Services {
             variables: config.variables(env),
             callbacks: mailbox.map(|mailbox| Arc::new(mailbox) as Arc<dyn Callbacks>),
             workspaces: config.workspaces(),
+            tools,
         };
         let executors = Executors::load(&config.executors, services, &output::note).await?;
         Ok(Arc::new(executors.with_default()?))

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::run::{Run, Taker, TurnMemory};
 use super::{Accepted, Incoming, Inner, Room, SendError};
-use crate::executor::{Computing, NoExecutor, RouteQuery, TooLarge, Turn};
+use crate::executor::{NoExecutor, RouteQuery, TooLarge, Turn};
 use crate::keys::{APPROVAL, HOST_MESSAGE};
 use crate::lanes::LaneTicket;
 use crate::live_task::LiveTask;
@@ -285,7 +285,6 @@ fn turn(live: &LiveTask, context: ContextId, incoming: Incoming, history: Arc<[A
         async_delivery: incoming.async_delivery,
         metadata: incoming.metadata,
         checkpoint: None,
-        computing: Computing::default(),
     }
 }
 

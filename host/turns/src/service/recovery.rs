@@ -8,7 +8,7 @@ use tracing::warn;
 use super::accept::bytes_of;
 use super::run::{Run, Taker};
 use super::{Inner, Turns};
-use crate::executor::{Computing, Turn};
+use crate::executor::{Turn};
 use crate::keys;
 use crate::live_task::LiveTask;
 use crate::model::{Metadata, Part, Timestamp};
@@ -143,7 +143,6 @@ impl Inner {
                 async_delivery: true,
                 metadata: metadata(pending),
                 checkpoint: task.checkpoint.clone().filter(|_| nth == 0).map(|checkpoint| checkpoint.0),
-                computing: Computing::default(),
             };
             let taker = Taker::Executor(executor);
             let memory = self.reserve_again(&taker, bytes_of(&turn.history, &turn.message));

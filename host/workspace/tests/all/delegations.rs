@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use talaria_fakes::{FakePlatform, Mood, soon};
 use talaria_store::Memory;
 use talaria_turns::{
-    Accepted, Computing, Delegation, DelegationStore as _, Executor, Failure, FinalState, Incoming,
+    Accepted, Delegation, DelegationStore as _, Executor, Failure, FinalState, Incoming,
     Limits as TurnLimits, Message, NoExecutor, Outcome, Part, Principal, Role, Route, RouteQuery, Scope,
     State, Task, TaskId, Turn, TurnEnd, Turns, message_text,
 };
@@ -197,7 +197,6 @@ fn turn(message: &str) -> Turn {
         async_delivery: false,
         metadata: None,
         checkpoint: None,
-        computing: Computing::default(),
     }
 }
 

@@ -11,4 +11,5 @@ mod delegations;
 mod heartbeat;
 mod kit;
 mod nonsense;
+mod toolbox;
 mod tools;

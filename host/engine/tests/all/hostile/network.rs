@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use talaria_egress::{Access, Config, Egress, Names, SecretString, Secrets};
-use talaria_engine::{Engine, EngineConfig, Executor, Spec};
+use talaria_engine::{Engine, EngineConfig, Executor, GrantedTools, Spec};
 
 use super::*;
 
@@ -177,6 +177,7 @@ async fn a_granted_name_that_resolves_to_a_private_address_is_denied() {
             limits: Limits::default(),
             wasi: Wasi::default(),
             callbacks: None,
+            tools: GrantedTools::default(),
         });
         let rig = hostile().await;
         let (scope, _said) = talaria_turns::Scope::new(

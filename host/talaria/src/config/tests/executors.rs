@@ -77,6 +77,15 @@ fn a_key_of_a_built_in_grant_replaces_only_that_key() {
     assert!(egress(&config, get(&config, "chat-completions")).is_empty(), "nothing is a grant too");
 }
 
+#[test]
+fn tools_of_the_host_are_granted_by_name_only_to_built_in_components_too() {
+    let file =
+        "[executor.hermes.grant]\nmemory = \"32MiB\"\n[executor.conformance.grant]\ntools = [\"list_peers\"]";
+    let config = Given::file(file).load();
+    assert_eq!(get(&config, "hermes").grant.tools, [""; 0]);
+    assert_eq!(get(&config, "conformance").grant.tools, ["list_peers"]);
+}
+
 /// A secret's value, and whether there is a callback listener, must be known before a component is loaded.
 #[test]
 fn a_built_in_component_gets_what_it_declares() {

@@ -21,7 +21,7 @@ fn an_unknown_key_suggests_the_nearest() {
     assert_eq!(
         error("[executor.chat-completions.grant]\n  egres = []"),
         "talaria.toml:2:3: unknown key `executor.chat-completions.grant.egres`; did you mean `egress`? \
-         (known: egress, private, secrets, callbacks, wasi_http, random, precise_clock, folder, memory, cpu, calls, connections, bytes_in, bytes_out, events, output, log_lines, log_bytes, state)"
+         (known: egress, private, secrets, callbacks, tools, wasi_http, random, precise_clock, folder, memory, cpu, calls, connections, bytes_in, bytes_out, events, output, log_lines, log_bytes, state)"
     );
     assert_eq!(
         error("[a2a.auth]\ntokens = [{ name = \"a\", tokne = { env = \"A\" } }]"),
@@ -112,6 +112,10 @@ fn errors_of_values_show_valid_ones() {
     assert_eq!(
         error("[executor.chat-completions.settings]\nbase_url = 1"),
         "talaria.toml:2:12: `executor.chat-completions.settings.base_url`: not a string; write it in quotes"
+    );
+    assert_eq!(
+        error("[executor.conformance.grant]\ntools = [\"list_peers\", \"list *\"]"),
+        "talaria.toml:2:24: `executor.conformance.grant.tools[1]`: it is no name of a tool: 1 to 128 letters, digits, `_` and `-`"
     );
     assert_eq!(
         error("[executor.conformance.grant]\nsecrets = [{ name = \"A\", to = [\"nowhere\"] }]"),
