@@ -58,6 +58,7 @@ mod strangers;
 mod swap;
 mod team;
 mod tokens;
+mod tool_servers;
 mod tools;
 mod workspace;
 mod workspace_commands;

@@ -14,6 +14,7 @@ mod output;
 mod push;
 mod store;
 mod tokens;
+mod tool_servers;
 mod workspace;
 
 use std::path::Path;
