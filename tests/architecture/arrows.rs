@@ -41,7 +41,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("config", &["redact"]),
     ("engine", &["budget", "egress", "redact", "turns"]),
     ("mailbox", &["budget", "listen", "redact", "turns"]),
-    ("mcp", &["budget", "listen"]),
+    ("mcp", &["budget", "egress", "listen", "redact", "turns"]),
     ("oci", &["backoff", "egress", "redact"]),
     ("store", &["turns"]),
     // What is built on them.

@@ -59,6 +59,7 @@ mod swap;
 mod team;
 mod tokens;
 mod tool_loop;
+mod tool_servers;
 mod tools;
 mod workspace;
 mod workspace_commands;

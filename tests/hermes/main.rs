@@ -26,4 +26,5 @@ mod plugin_callback;
 mod plugin_wire;
 mod supervised;
 mod team;
+mod tool_servers;
 mod tools;

@@ -45,8 +45,7 @@ pub(crate) fn outgoing(
 ) -> Result<HeaderMap, Error> {
     let mut outgoing = Outgoing::new(&access.bounds, given.len())?;
     for (name, value) in given {
-        let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_invalid| Error::invalid(format!("{name:?} is not a header name")))?;
+        let name = to_name(&name)?;
         if DROPPED.contains(&name) {
             continue;
         }
@@ -59,6 +58,18 @@ pub(crate) fn outgoing(
     Ok(outgoing.headers)
 }
 
+/// Whether a request may set the header of this name.
+///
+/// # Errors
+/// As the guest sees it.
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+    let name = to_name(name)?;
+    match is_controlled(&name) || DROPPED.contains(&name) {
+        true => Err(set_by_the_host(&name)),
+        false => Ok(()),
+    }
+}
+
 /// Returns the headers to send, of which every value is a secret itself; nothing is filled in.
 pub(crate) fn secret(bounds: &Bounds, given: Vec<(HeaderName, SecretString)>) -> Result<HeaderMap, Error> {
     let mut outgoing = Outgoing::new(bounds, given.len())?;
@@ -67,6 +78,15 @@ pub(crate) fn secret(bounds: &Bounds, given: Vec<(HeaderName, SecretString)>) ->
         outgoing.add(name, value)?;
     }
     Ok(outgoing.headers)
+}
+
+fn to_name(name: &str) -> Result<HeaderName, Error> {
+    HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_invalid| Error::invalid(format!("{name:?} is not a header name")))
+}
+
+fn set_by_the_host(name: &HeaderName) -> Error {
+    Error::invalid(format!("header {name} is set by the host; remove it"))
 }
 
 fn sensitive(mut value: HeaderValue) -> HeaderValue {
@@ -156,7 +176,7 @@ impl Outgoing {
 
     fn add(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), Error> {
         if is_controlled(&name) {
-            return Err(Error::invalid(format!("header {name} is set by the host; remove it")));
+            return Err(set_by_the_host(&name));
         }
         self.bytes = self.bytes.saturating_add(name.as_str().len()).saturating_add(value.len());
         if self.bytes > self.most {

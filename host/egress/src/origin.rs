@@ -17,12 +17,10 @@ use crate::access::{Access, Bounds};
 use crate::client::{Egress, Request, Response};
 use crate::error::Error;
 use crate::exchange::Exchange;
+use crate::headers;
 use crate::pattern::{HostPattern, Pattern};
-use crate::secrets::{InvalidSecret, Secrets};
+use crate::secrets::InvalidSecret;
 use crate::target::{Scheme, Target};
-
-/// The name under which the value of `authorization` is known to the header checks.
-const AUTHORIZATION: &str = "AUTHORIZATION";
 
 /// Scheme, host and port of a URL, normalised: two URLs have equal origins if and only if a call to either connects to
 /// the same host and port in the same way.
@@ -46,8 +44,8 @@ pub struct Origin {
 pub struct OriginClient {
     egress: Egress,
     access: Access,
-    /// The value of the header `authorization`, with the secret's name in place of its value.
-    authorization: Option<&'static str>,
+    /// Headers of every request, with the name of a secret in place of its value.
+    headers: Vec<(String, String)>,
     masked: bool,
 }
 
@@ -94,7 +92,7 @@ impl OriginClient {
         let private = vec![HostPattern::from(&pattern)];
         let access =
             Access { executor: caller.into(), patterns: vec![pattern], private, ..Access::default() };
-        Self { egress, access, authorization: None, masked: true }
+        Self { egress, access, headers: Vec::new(), masked: true }
     }
 
     /// Sends `authorization: Bearer TOKEN` with every request.
@@ -102,7 +100,7 @@ impl OriginClient {
     /// # Errors
     /// If the token holds a line break or another control character.
     pub fn with_bearer(self, token: SecretString) -> Result<Self, InvalidSecret> {
-        self.authorized("Bearer {secret:AUTHORIZATION}", token)
+        self.with_secret("authorization", "Bearer ", token)
     }
 
     /// Sends this value of `authorization` with every request, scheme included.
@@ -110,14 +108,22 @@ impl OriginClient {
     /// # Errors
     /// If the value holds a line break or another control character.
     pub fn with_authorization(self, value: SecretString) -> Result<Self, InvalidSecret> {
-        self.authorized("{secret:AUTHORIZATION}", value)
+        self.with_secret("authorization", "", value)
     }
 
-    fn authorized(mut self, template: &'static str, value: SecretString) -> Result<Self, InvalidSecret> {
-        let mut secrets = Secrets::new();
-        secrets.insert(AUTHORIZATION, value, self.access.patterns.clone())?;
-        self.access.secrets = secrets;
-        self.authorization = Some(template);
+    /// Sends a header whose value is a secret with every request.
+    ///
+    /// # Errors
+    /// If the name is not that of a header that a request may set, or the value holds a control character.
+    pub fn with_secret_header(self, name: &str, value: SecretString) -> Result<Self, Error> {
+        headers::check_name(name)?;
+        self.with_secret(name, "", value).map_err(|invalid| Error::invalid(invalid.to_string()))
+    }
+
+    /// The secret has the name of its header.
+    fn with_secret(mut self, header: &str, before: &str, value: SecretString) -> Result<Self, InvalidSecret> {
+        self.access.secrets.insert(header, value, self.access.patterns.clone())?;
+        self.headers.push((header.to_owned(), format!("{before}{{secret:{header}}}")));
         Ok(self)
     }
 
@@ -162,9 +168,7 @@ impl OriginClient {
     }
 
     fn prepare(&self, mut request: Request) -> Request {
-        if let Some(template) = self.authorization {
-            request.headers.push(("authorization".to_owned(), template.to_owned()));
-        }
+        request.headers.extend(self.headers.iter().cloned());
         request
     }
 }

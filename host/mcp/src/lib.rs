@@ -1,19 +1,27 @@
-//! Tools for an agent on the same machine, over the Model Context Protocol (streamable HTTP).
+//! Tools over the Model Context Protocol (streamable HTTP): served to an agent on the same machine, and taken from servers
+//! that the operator names.
 //!
-//! [`Server`] speaks the protocol and guards the door; [`Tools`] says which tools there are and runs them. Nothing here knows
+//! **Served**: //! [`Server`] speaks the protocol and guards the door; [`Tools`] says which tools there are and runs them. Nothing here knows
 //! what a tool does.
 //!
 //! The server keeps no sessions: each request is answered with one JSON document, so nothing is lost when the host restarts
 //! between two requests. That is all the protocol asks of a server whose list of tools does not change and whose tools
 //! answer within a minute. See `docs/decisions/050-mcp-by-hand.md`.
+//!
+//! **Taken**: [`RemoteServer`] is a source of tools for executors (`talaria_turns::Toolbox`). See `client`.
 #![forbid(unsafe_code)]
 
+mod client;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod rpc;
 mod server;
 
 use async_trait::async_trait;
 use serde_json::Value;
 
+pub use client::{CallEnd, Fault, Pace, RemoteConfig, RemoteServer, ServerObserver};
 pub use server::{PATH, Server};
 
 /// A tool, as an agent reads it.

@@ -11,6 +11,8 @@
 //! | `talaria_streams_open` | | streams that are open now |
 //! | `talaria_push_deliveries_total` | `result` | attempts to deliver a push notification |
 //! | `talaria_tool_calls_total` | `tool`, `end` | calls of the agent's tools, and how they ended |
+//! | `talaria_tool_server_calls_total` | `server`, `end` | calls of the tools of servers that the operator names |
+//! | `talaria_tool_server_up` | `server` | 1 if the server listed its tools when it was last asked, else 0 |
 //! | `talaria_messages_routed_total` | `route` | messages by what chose their executor: a rule, `chosen`, `continued` or `default` |
 //! | `talaria_executor_ready` | `executor` | 1 if the last probe succeeded, else 0 |
 //! | `talaria_executor_quarantined` | `executor` | 1 while it takes no turns because of repeated crashes, else 0 |
@@ -23,7 +25,7 @@
 //! | `talaria_memory_limit_bytes` | | the most that they can |
 //! | `talaria_memory_refused_total` | | requests, responses, turns and growths of guests that did not fit |
 //!
-//! Labels are closed sets: enumerations, and the names of configured executors and rules. No text of a caller becomes a label.
+//! Labels are closed sets: enumerations, and the names of configured executors, servers and rules. No text of a caller becomes a label.
 //!
 //! Numbers that other crates count already (turns in progress, open streams) are not counted again: [`Metrics::watch`] takes
 //! a function that is called on every read. So neither the domain nor the wire knows of metrics.
@@ -59,6 +61,7 @@ pub struct Metrics {
     duration: Family<OfExecutor, Histogram, fn() -> Histogram>,
     pushes: Family<OfPush, Counter>,
     tools: Family<OfTool, Counter>,
+    tool_servers: Family<OfToolServer, Counter>,
     live: Live,
 }
 
@@ -156,6 +159,8 @@ pub struct Readings {
     pub refused: Vec<(Refusal, u64)>,
     /// The executors.
     pub executors: Vec<OneExecutor>,
+    /// The servers of tools, and whether each listed its tools when it was last asked.
+    pub tool_servers: Vec<(String, bool)>,
     /// Messages since the start, by what chose their executor.
     pub routed: Vec<(String, u64)>,
     /// Turns that the mailbox knows, by state.
@@ -216,6 +221,12 @@ struct OfTool {
     end: Label<ToolEnd>,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfToolServer {
+    server: String,
+    end: Label<ToolEnd>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Label<T>(T);
 
@@ -249,9 +260,12 @@ impl Metrics {
         registry.register("push_deliveries", "Tries to deliver a push, and how they ended", pushes.clone());
         let tools = Family::default();
         registry.register("tool_calls", "Calls of the agent's tools, and how they ended", tools.clone());
+        let tool_servers = Family::default();
+        let help = "Calls of the tools of servers that the operator names, and how they ended";
+        registry.register("tool_server_calls", help, tool_servers.clone());
         let live = Live::default();
         registry.register_collector(Box::new(live.clone()));
-        Self { registry: Arc::new(registry), started, ended, duration, pushes, tools, live }
+        Self { registry: Arc::new(registry), started, ended, duration, pushes, tools, tool_servers, live }
     }
 
     /// Counts a turn that starts to execute. The executor's name must come from the configuration.
@@ -274,6 +288,11 @@ impl Metrics {
     /// Counts a call of a tool.
     pub fn tool_called(&self, tool: &'static str, end: ToolEnd) {
         self.tools.get_or_create(&OfTool { tool, end: Label(end) }).inc();
+    }
+
+    /// Counts a call of a tool of a server. The server's name must come from the configuration.
+    pub fn tool_server_called(&self, server: &str, end: ToolEnd) {
+        self.tool_servers.get_or_create(&OfToolServer { server: server.to_owned(), end: Label(end) }).inc();
     }
 
     /// Sets the function that reads the numbers of other crates; it must not block. Only the first call has an effect.
@@ -331,6 +350,12 @@ impl Collector for Live {
             let labels = [("executor", executor.name.as_str())];
             let count = i64::try_from(executor.callers_held_back).unwrap_or(i64::MAX);
             ConstGauge::new(count).encode(metric.encode_family(&labels)?)?;
+        }
+        let help = "Whether the server listed its tools when it was last asked";
+        let mut metric = encoder.encode_descriptor("tool_server_up", help, None, MetricType::Gauge)?;
+        for (server, is_up) in &now.tool_servers {
+            let labels = [("server", server.as_str())];
+            ConstGauge::new(i64::from(*is_up)).encode(metric.encode_family(&labels)?)?;
         }
         let help = "Messages, by what chose their executor";
         let mut metric = encoder.encode_descriptor("messages_routed", help, None, MetricType::Counter)?;
@@ -470,6 +495,7 @@ mod tests {
             metrics.push(result);
         }
         metrics.tool_called("look", ToolEnd::Refused);
+        metrics.tool_server_called("docs", ToolEnd::Failed);
         metrics.watch(|| Readings {
             turns_under_way: 3,
             streams_open: 2,
@@ -497,6 +523,7 @@ mod tests {
                     ..OneExecutor::default()
                 },
             ],
+            tool_servers: vec![("docs".into(), true), ("down".into(), false)],
             routed: vec![("papers".into(), 4), ("default".into(), 1)],
             mailbox: vec![(Mail::Waiting, 4), (Mail::InLine, 0), (Mail::Unanswered, 2), (Mail::Late, 1)],
             mailbox_bytes: 70,

@@ -48,6 +48,7 @@ use crate::admin::{Admin, Health};
 use crate::card::Renewal;
 use crate::config::Config;
 use crate::tokens::Watch;
+use crate::tool_servers::ToolServers;
 use crate::workspace::late::LateReplies;
 use crate::workspace::tools::ToolService;
 use crate::{output, toolboxes, workspace};
@@ -188,9 +189,11 @@ impl Bound {
         let callbacks = self.callback_listener.take();
         let opened = Opened::open(&self.config, address, callbacks, &tasks.sqlite, &self.spread).await?;
         let tools = self.serve_tools(&opened, &tasks).await?;
+        let servers = ToolServers::new(&self.config, &self.metrics)?;
+        servers.run(tracker, shutdown);
         start_gateway(&self.config, &tasks).await;
-        let executors = opened.load(&self.config, env, toolboxes::serving(tools.as_ref())).await?;
-        App::wire(self, opened, tools, executors, demo_gateway, tasks)
+        let executors = opened.load(&self.config, env, toolboxes::serving(tools.as_ref(), &servers)).await?;
+        App::wire(self, opened, (tools, servers), executors, demo_gateway, tasks)
     }
 
     /// Serves the agent's tools, and tells the gateway where. A gateway looks for them when it starts.

@@ -7,6 +7,7 @@
 //! Exit code: 0 if nothing is wrong, 2 with warnings, 1 with failures.
 
 mod machine;
+mod tool_servers;
 mod tool_use;
 
 use std::fmt;

@@ -14,6 +14,7 @@ mod output;
 mod push;
 mod store;
 mod tokens;
+mod tool_servers;
 mod toolboxes;
 mod workspace;
 
@@ -29,6 +30,7 @@ use talaria_executors::{Executors, Services, Table};
 use talaria_hermes::SESSION_KEYS;
 use talaria_listen::Workers;
 use talaria_observe::logs;
+use talaria_observe::metrics::Metrics;
 use talaria_redact::Redactor;
 use talaria_workbench::{Trial, TrialError, TrialOptions};
 use tikv_jemallocator::Jemalloc;
@@ -41,6 +43,7 @@ use cli::{
 };
 use config::{Config, ConfigError, Overrides};
 use output::Format;
+use tool_servers::ToolServers;
 
 /// Of the allocators that are as fast for turns, the one that takes the least memory (docs/decisions/062).
 #[global_allocator]
@@ -173,11 +176,12 @@ fn run_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> 
 
 /// Loads the executors for a command that inspects them and does not serve.
 fn load(config: &Config, runtime: &Runtime) -> anyhow::Result<Arc<Table>> {
+    let servers = ToolServers::new(config, &Metrics::new(env!("CARGO_PKG_VERSION")))?;
     let services = Services {
         variables: config.variables(env),
         callbacks: None,
         workspaces: config.workspaces(),
-        tools: toolboxes::offered(config),
+        tools: toolboxes::offered(config, &servers),
     };
     let executors = runtime.block_on(Executors::load(&config.executors, services, &output::note))?;
     Ok(executors.table())

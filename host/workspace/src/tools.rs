@@ -33,7 +33,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use secrecy::SecretString;
 use serde_json::Value;
-use talaria_mcp::{Output, Tool, Tools};
+use talaria_mcp::{CallEnd, Output, Tool, Tools};
 use talaria_redact::Redactor;
 use talaria_turns::{
     CallingTurn, ContextId, DelegationStore, Hold, Principal, Store, StoreError, TurnObserver, Turns,
@@ -83,19 +83,6 @@ pub struct ToolsConfig {
     pub deadline: Duration,
     /// The key of the tickets that name conversations. It should survive a restart.
     pub ticket_key: SecretString,
-}
-
-/// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallEnd {
-    /// The tool did what it was asked.
-    Done,
-    /// The call was wrong or not allowed.
-    Refused,
-    /// The platform or the store failed.
-    Failed,
-    /// The agent disconnected before the end.
-    Abandoned,
 }
 
 /// Counts calls; the name is one of the offered tools.

@@ -2,8 +2,8 @@
 //!
 //! [`FakeGateway`] is the upstream: it plays a script, records its requests, and shows whether its connections were
 //! closed. [`FakeRuns`] is a gateway with runs, [`FakePlugin`] an upstream that answers by callback. [`FakeRegistry`] serves
-//! components, [`FakePlatform`] registers workspaces, [`FakeProxy`] opens tunnels, and [`Provider`] is the model behind a real
-//! gateway. There is one fake of each kind, and none of them needs the engine: the tests of a crate compile no more than the crate does.
+//! components, [`FakePlatform`] registers workspaces, [`FakeToolServer`] offers tools, [`FakeProxy`] opens tunnels, and
+//! [`Provider`] is the model behind a real gateway. There is one fake of each kind, and none of them needs the engine: the tests of a crate compile no more than the crate does.
 //!
 //! Everything here fails by panicking, with a sentence that says what is wrong.
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ mod proxy;
 mod registry;
 mod reply;
 mod runs;
+mod tool_server;
 
 use std::path::Path;
 use std::time::Duration;
@@ -36,6 +37,7 @@ pub use proxy::FakeProxy;
 pub use registry::FakeRegistry;
 pub use reply::{PROVIDER_KEY, Reply, Stream};
 pub use runs::{FakeRuns, Script};
+pub use tool_server::FakeToolServer;
 
 /// How long a test waits for something that should happen at once. Long, because a test that fails only because the machine
 /// is busy proves nothing; shorter than the runner's own limit, so that the test can say what did not happen.

@@ -25,6 +25,7 @@ use crate::config::{self, Config, PLATFORM, Push};
 use crate::metered::{Metered, TurnMetrics};
 use crate::push::Post;
 use crate::tokens::Watch;
+use crate::tool_servers::ToolServers;
 use crate::workspace::tools::ToolService;
 
 impl App {
@@ -32,7 +33,7 @@ impl App {
     pub(super) fn wire(
         bound: Bound,
         opened: Opened,
-        tools: Option<ToolService>,
+        (tools, servers): (Option<ToolService>, ToolServers),
         executors: Arc<Executors>,
         demo_gateway: Option<String>,
         tasks: Tasks,
@@ -88,6 +89,7 @@ impl App {
         let (watched, mail, stored) = (Arc::clone(&health), mailbox.clone(), Arc::clone(&store));
         metrics.watch(move || Readings {
             store_bytes: stored.size(),
+            tool_servers: servers.iter().map(|server| (server.name().to_owned(), server.is_up())).collect(),
             ..readings(&counted, &counts, &watched, &routes, mail.as_ref())
         });
         let mut banner = Banner::new(&config, address, &executors.table(), admin_url, demo_gateway);

@@ -31,7 +31,7 @@ use talaria_config::{Period, SecretRef, Size, count};
 pub(crate) use a2a::{A2a, Auth, Card, Extension, Signing, Skill};
 pub(crate) use callback::{Callback, PlainCallback};
 pub(crate) use caller::CallerLimits;
-pub(crate) use tools::Tools;
+pub(crate) use tools::{ToolServer, Tools};
 
 /// The whole file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -67,7 +67,8 @@ pub(crate) struct File {
     pub(crate) limits: Limits,
     /// What is redacted before callers read it.
     pub(crate) redact: Redact,
-    /// The tools of the agent, over MCP: its team, people, memory. Served in a workspace only. See `docs/workspace.md`.
+    /// The tools of the agent, over MCP: its team, people, memory. Served in a workspace only. See `docs/workspace.md`. And
+    /// the servers of further tools for executors, see `docs/tools.md`.
     pub(crate) tools: Option<Tools>,
     /// The gateway that the host starts and supervises, as the image of a workspace needs it. Without this section, no gateway
     /// is started.

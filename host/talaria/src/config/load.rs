@@ -77,6 +77,10 @@ impl Loader<'_> {
         executors.engine.budget = memory.budget.clone();
         let workspace = Workspace::read(&self.env, &egress, &mut self.warnings)?;
         self.suggest(&mut executors, workspace.as_ref());
+        let tool_servers = match &file.tools {
+            Some(tools) => self.tool_servers(&tools.servers)?,
+            None => Vec::new(),
+        };
         let tools = self.tools(file.tools, workspace.as_ref())?;
         if let Some(workspace) = &workspace {
             workspace.assembly.set_tools(tools.is_some());
@@ -101,6 +105,7 @@ impl Loader<'_> {
             workspace,
             gateway,
             tools,
+            tool_servers,
             admin,
             callback,
             store,

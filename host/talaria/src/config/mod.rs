@@ -15,6 +15,7 @@
 //! | `egress` | `[egress]`: proxies and certificates of outbound calls |
 //! | `oci` | `[oci]`: registries of components |
 //! | `shares` | how much each caller may take |
+//! | `tools` | the agent's tools, and servers of tools for executors |
 //! | `workspace` | the workspace that is served, if any |
 //! | `host_secrets` | the variables that the gateway must not get |
 //! | `load` | combines and checks all of them |
@@ -93,6 +94,8 @@ pub(crate) struct Config {
     pub(crate) gateway: Option<talaria_hermes::gateway::Config>,
     /// The server of the agent's tools, in a workspace.
     pub(crate) tools: Option<Tools>,
+    /// The servers whose tools executors may be granted.
+    pub(crate) tool_servers: Vec<talaria_mcp::RemoteConfig>,
     /// Push notifications.
     pub(crate) push: Push,
     /// The callback listener, if an executor may receive callbacks.

@@ -1,11 +1,11 @@
-//! Values of the file: the URL of the store, the address of the tools.
+//! Values of the file: the URL of the store, the address of the tools, the endpoint of a server.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use talaria_config::text_value;
+use talaria_config::{HttpUrl, text_value};
 
 /// The store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,10 @@ pub(crate) enum StoreUrl {
     /// In a file.
     Sqlite(PathBuf),
 }
+
+/// The address of an endpoint, as it is called: a slash at its end counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EndpointUrl(pub(crate) String);
 
 // === impl StoreUrl ===
 
@@ -77,5 +81,24 @@ impl fmt::Display for ToolsListen {
     }
 }
 
+// === impl EndpointUrl ===
+
+impl FromStr for EndpointUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let _: HttpUrl = text.parse()?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for EndpointUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+text_value!(EndpointUrl, expected "an address such as \"https://mcp.example.com/mcp\"", schema
+    { "type": "string", "format": "uri" });
 text_value!(ToolsListen, expected "an address such as \"127.0.0.1:9100\", or \"off\"", schema { "type": "string" });
 text_value!(StoreUrl, expected "a store such as \"sqlite:talaria.db\"", schema { "type": "string" });

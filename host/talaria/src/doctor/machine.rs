@@ -36,6 +36,7 @@ impl Examination<'_> {
         self.required_variables();
         self.platform().await;
         self.tool_use().await;
+        self.tool_servers().await;
     }
 
     /// Checks the variables that the workspace, or its model, says that it needs.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use talaria_hermes::gateway::ToolServer;
-use talaria_mcp::Server;
+use talaria_mcp::{CallEnd, Server};
 use talaria_observe::metrics::{Metrics, ToolEnd};
 use talaria_turns::{DelegationStore, Store};
-use talaria_workspace::{CallEnd, TOOLS_SERVER, TeamTools, ToolsConfig};
+use talaria_workspace::{TOOLS_SERVER, TeamTools, ToolsConfig};
 
 use super::WorkspaceService;
 use crate::config;
@@ -38,15 +38,7 @@ impl WorkspaceService {
         metrics: Metrics,
         server: ToolServer,
     ) -> anyhow::Result<ToolService> {
-        let observer = move |tool, end| {
-            let end = match end {
-                CallEnd::Done => ToolEnd::Done,
-                CallEnd::Refused => ToolEnd::Refused,
-                CallEnd::Failed => ToolEnd::Failed,
-                CallEnd::Abandoned => ToolEnd::Abandoned,
-            };
-            metrics.tool_called(tool, end);
-        };
+        let observer = move |tool, end| metrics.tool_called(tool, tool_end(end));
         let tools = TeamTools::open(
             self.config.platform_url.as_str(),
             self.config.egress.clone(),
@@ -58,5 +50,15 @@ impl WorkspaceService {
         );
         let tools = Arc::new(tools.await.context("cannot read the stored delegations")?);
         Ok(ToolService { tools, server })
+    }
+}
+
+/// The end of a call as metrics have it.
+pub(crate) fn tool_end(end: CallEnd) -> ToolEnd {
+    match end {
+        CallEnd::Done => ToolEnd::Done,
+        CallEnd::Refused => ToolEnd::Refused,
+        CallEnd::Failed => ToolEnd::Failed,
+        CallEnd::Abandoned => ToolEnd::Abandoned,
     }
 }

@@ -64,7 +64,7 @@ impl Agent {
         let refused = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&refused);
         let observer = move |_: &'static str, end| {
-            if end != talaria_workspace::CallEnd::Done {
+            if end != talaria_mcp::CallEnd::Done {
                 counted.fetch_add(1, Ordering::Relaxed);
             }
         };

@@ -35,3 +35,47 @@ fn tools_listen_on_this_machine_only() {
     let error = workspace("[tools]\nlisten = \"9100\"").error();
     assert!(error.contains("use \"127.0.0.1:9100\" or \"off\""), "{error}");
 }
+
+#[test]
+fn servers_of_tools_need_no_workspace() {
+    let file = "[tools.servers.docs]\nurl = \"https://mcp.example.com/mcp/\"\ntoken = { env = \"DOCS\" }\n\
+                headers = { X-Key = { env = \"KEY\" } }\ntimeout = \"5s\"\ninclude = [\"search\"]\n\
+                [tools.servers.near]\nurl = \"http://tools:9000/mcp\"\nprivate = true";
+    let config = Given::file(file).variable("DOCS", "t").variable("KEY", "k").load();
+    assert_eq!(config.warnings, [""; 0]);
+    assert!(config.tools.is_none());
+    let [docs, near] = config.tool_servers.as_slice() else { panic!("{:?}", config.tool_servers) };
+    assert_eq!((docs.name.as_str(), docs.url.as_str()), ("docs", "https://mcp.example.com/mcp/"));
+    assert_eq!(
+        (docs.timeout.as_secs(), docs.include.as_deref()),
+        (5, Some(["search".to_owned()].as_slice()))
+    );
+    assert_eq!((docs.token.is_some(), docs.headers.len(), docs.private), (true, 1, false));
+    assert_eq!((near.timeout.as_secs(), near.token.is_none(), near.private), (60, true, true));
+}
+
+#[test]
+fn a_mistake_in_a_server_of_tools_names_its_key() {
+    let url = "url = \"https://mcp.example.com/mcp\"";
+    for (server, key, what) in [
+        (format!("a_b]\n{url}"), "tools.servers.a_b", "1 to 24 letters"),
+        ("docs]\nurl = \"mcp.example.com\"".into(), "url", "starts with http"),
+        (format!("docs]\n{url}\ntoken = {{ env = \"UNSET\" }}"), "tools.servers.docs.token", "is not set"),
+        (format!("docs]\n{url}\ntoken = \"abc\""), "token", "a secret is not written into the file"),
+        (
+            format!("docs]\n{url}\nheaders = {{ Host = {{ env = \"KEY\" }} }}"),
+            "tools.servers.docs",
+            "set by the host",
+        ),
+        (
+            format!(
+                "docs]\n{url}\ntoken = {{ env = \"KEY\" }}\nheaders = {{ Authorization = {{ env = \"KEY\" }} }}"
+            ),
+            "tools.servers.docs.headers",
+            "keep one",
+        ),
+    ] {
+        let error = Given::file(&format!("[tools.servers.{server}")).variable("KEY", "k").error();
+        assert!(error.contains(key) && error.contains(what), "{server}: {error}");
+    }
+}
