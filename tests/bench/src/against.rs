@@ -59,7 +59,7 @@ enum Verdict {
 /// A program to run and the bridge that it measures.
 struct Side {
     bench: PathBuf,
-    talaria: Option<PathBuf>,
+    talaria: PathBuf,
 }
 
 /// What a benchmark prints; the other tree's may know less.
@@ -101,14 +101,12 @@ impl Against<'_> {
     }
 
     fn sides(&self, part: What) -> Result<Option<[Side; 2]>> {
-        let bench = std::env::current_exe()?;
-        if part.is_inside() {
-            let other = self.other_bench.map(Path::to_owned);
-            return Ok(other.map(|other| [bench, other].map(|bench| Side { bench, talaria: None })));
-        }
-        let sides = [self.talaria, self.other]
-            .map(|talaria| Side { bench: bench.clone(), talaria: Some(talaria.to_owned()) });
-        Ok(Some(sides))
+        let here = std::env::current_exe()?;
+        let other = if part.is_inside() { self.other_bench } else { Some(here.as_path()) };
+        Ok(other.map(|other| {
+            [(here.as_path(), self.talaria), (other, self.other)]
+                .map(|(bench, talaria)| Side { bench: bench.to_owned(), talaria: talaria.to_owned() })
+        }))
     }
 
     fn rounds(&self, part: &str, sides: &[Side; 2], comparison: &mut Comparison) {
@@ -164,10 +162,8 @@ impl Side {
     /// Runs a part. Returns its rows, also those before a failure.
     fn run(&self, part: &str, turns: usize) -> (Vec<Measured>, Option<anyhow::Error>) {
         let mut command = Command::new(&self.bench);
-        command.args(["--output", "json", "--only", part, "--turns", &turns.to_string()]);
-        if let Some(talaria) = &self.talaria {
-            command.arg("--talaria").arg(talaria);
-        }
+        command.args(["--output", "json", "--only", part, "--turns", &turns.to_string(), "--talaria"]);
+        command.arg(&self.talaria);
         let ended = command.stdin(Stdio::null()).stderr(Stdio::piped()).output();
         let ended = ended.with_context(|| format!("cannot start {}", self.bench.display()));
         let ended = match ended {
@@ -230,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_run_that_fails_is_reported_and_leaves_no_rows() {
-        let side = Side { bench: "/bin/false".into(), talaria: None };
+        let side = Side { bench: "/bin/false".into(), talaria: PathBuf::new() };
         let (rows, why) = side.run("load", 1);
         assert!(rows.is_empty() && why.is_some());
     }
