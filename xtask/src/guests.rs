@@ -32,6 +32,10 @@ use crate::toolchain::{TARGET, Toolchain};
 /// The inputs in the guests' folder that can change a component, together with all of `wit/`. Prose cannot.
 const INPUTS: [&str; 5] = ["rs", "toml", "lock", "json", "wit"];
 
+/// The stack of a component. The linker's own choice is 1 MiB, which the host searches for touched pages after each turn. The
+/// deepest thing on it is a JSON text of 128 levels.
+const STACK: &str = "-zstack-size=262144";
+
 /// One component to build.
 struct Component {
     package: String,
@@ -191,7 +195,10 @@ fn array<'a>(value: &'a Value, key: &str) -> &'a [Value] {
 
 /// The compiler flags of all guests.
 pub(crate) fn flags(source: &Path, toolchain: &Toolchain) -> Result<OsString> {
-    remapped(source, &toolchain.sysroot)
+    let mut flags = remapped(source, &toolchain.sysroot)?;
+    flags.push("\u{1f}-Clink-arg=");
+    flags.push(STACK);
+    Ok(flags)
 }
 
 /// Compiler flags that give the three folders of this machine neutral names. The order matters: the last prefix that fits

@@ -7,13 +7,12 @@
 mod frameworks;
 mod results;
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 use crate::bridge::{Binary, Bridge};
@@ -113,15 +112,8 @@ impl Client {
     fn prepare(&self, home: &Path, scripts: &Path) -> Result<Command> {
         match self.runtime {
             Runtime::Python => {
-                let file = scripts.join(self.name).with_extension("txt");
-                let pins =
-                    fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-                let Some(sdk) = pins.lines().find(|line| line.starts_with("a2a-sdk==")) else {
-                    bail!("{} does not pin a2a-sdk", file.display())
-                };
-                let install = [OsStr::new("-r"), file.as_os_str()];
-                let venv = Venv::find(home, &sdk.replace("==", " "), &install, &pins)?;
-                let mut command = venv.python();
+                let pins = scripts.join(self.name).with_extension("txt");
+                let mut command = Venv::pinned(home, &pins, "a2a-sdk")?.python();
                 command.arg(scripts.join(self.name).with_extension("py"));
                 Ok(command)
             }

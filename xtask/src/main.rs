@@ -3,6 +3,7 @@
 //! Progress goes to standard error. The exit status is 1 if a verb fails, and 64 if it is unknown.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod bridge;
 mod command;
 mod debian;
@@ -23,11 +24,11 @@ mod venv;
 use std::env;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::command::{cargo, run, target};
+use crate::command::{cargo, run};
 use crate::gate::Tally;
 use crate::toolchain::Toolchain;
 
@@ -60,6 +61,8 @@ usage: cargo xtask VERB
   fuzz [TARGET...] --replay
                         run the known inputs only
   bench [ARGS...]       build for release and run the benchmarks
+  bench --against FILE [--rounds N]
+                        compare with another binary of the product, in alternating rounds
 ";
 
 fn main() -> ExitCode {
@@ -91,7 +94,7 @@ fn main() -> ExitCode {
             ["tck", kit, "--output", "json"] => absolute(kit).and_then(|kit| tck::run(&kit, true, &root)),
             ["hermes", filter @ ..] => judge(hermes::test(filter, &root)),
             ["fuzz", args @ ..] => judge(fuzz::fuzz(args, &root)),
-            ["bench", args @ ..] => bench(args, &root),
+            ["bench", args @ ..] => bench::run_all(args, &root),
             ["help" | "--help" | "-h"] => {
                 io::stdout().write_all(USAGE.as_bytes()).context("cannot write to standard output")
             }
@@ -145,12 +148,4 @@ fn deny(root: &Path) -> Result<()> {
     let installed = command::read(cargo().args(["deny", "--version"])).is_ok();
     ensure!(installed, "cargo-deny is not installed; install it with `cargo install --locked cargo-deny`");
     run(cargo().args(["deny", "check"]).current_dir(root))
-}
-
-fn bench(args: &[&str], root: &Path) -> Result<()> {
-    run(cargo()
-        .args(["build", "--release", "--package", "talaria", "--package", "talaria-bench"])
-        .current_dir(root))?;
-    // Not by `cargo run`, which would compile the dependencies again with the features of this package alone.
-    run(Command::new(target(root)?.join("release/talaria-bench")).args(args).current_dir(root))
 }

@@ -55,6 +55,16 @@ impl Venv {
         Ok(venv)
     }
 
+    /// Returns the environment in `home` with the packages that a file pins, which is named after one of them.
+    pub(crate) fn pinned(home: &Path, file: &Path, package: &str) -> Result<Self> {
+        let pins = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let is_it = |line: &&str| line.split_once("==").is_some_and(|(name, _)| name == package);
+        let pin = pins.lines().find(is_it);
+        let pin = pin.with_context(|| format!("{} does not pin {package}", file.display()))?;
+        let install = [OsStr::new("-r"), file.as_os_str()];
+        Self::find(home, &pin.replace("==", " "), &install, &pins)
+    }
+
     /// The folder of its programs.
     pub(crate) fn bin(&self) -> PathBuf {
         self.folder.join("bin")

@@ -66,6 +66,10 @@ pub use types::{
 
 pub use transcript_bindings::exports::talaria::executor::transcript::{Line, Page, Query};
 
+#[cfg(any(test, all(feature = "heap", target_arch = "wasm32", not(target_feature = "atomics"))))]
+mod extents;
+#[cfg(any(test, all(feature = "heap", target_arch = "wasm32", not(target_feature = "atomics"))))]
+mod heap;
 mod request;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;

@@ -3,6 +3,9 @@
 use serde_json::Value;
 use talaria_guest::http;
 
+/// The data of the event after the last chunk.
+pub(crate) const DONE: &str = "[DONE]";
+
 /// The next item of a stream.
 pub enum Chunk {
     /// A chunk, and the name of its event, which is `message` unless the upstream names it.
@@ -32,7 +35,7 @@ pub fn next_chunk(exchange: &http::Exchange) -> Result<Chunk, http::Error> {
 }
 
 fn parse(event: http::SseEvent) -> Option<Chunk> {
-    if event.data == "[DONE]" {
+    if event.data == DONE {
         return Some(Chunk::Done);
     }
     let data = serde_json::from_str(&event.data).ok()?;

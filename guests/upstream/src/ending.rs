@@ -31,6 +31,18 @@ impl Ending {
         }
     }
 
+    /// Takes what a body or a chunk says that needs no tree of values.
+    pub(crate) fn note_plain(&mut self, finish_reason: Option<String>, usage: Option<Usage>) {
+        self.finish_reason = finish_reason.or(self.finish_reason.take());
+        self.usage = usage.or(self.usage);
+    }
+
+    /// Why the upstream ended its answer.
+    #[cfg(test)]
+    pub(crate) fn finish_reason(&self) -> Option<&str> {
+        self.finish_reason.as_deref()
+    }
+
     /// Whether the upstream ended its answer.
     #[must_use]
     pub fn is_finished(&self) -> bool {

@@ -6,6 +6,7 @@
 
 mod beside;
 mod chunks;
+mod completion;
 mod ending;
 pub mod hermes_agent;
 pub mod history;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use talaria_guest::{Request, Usage, config, control, events, http, log};
 
 pub use beside::{Beside, reads_data};
+pub(crate) use chunks::DONE;
 pub use chunks::{Chunk, next_chunk};
 pub use ending::Ending;
 pub use prompt::{Prompt, input_modes};

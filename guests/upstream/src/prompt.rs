@@ -61,6 +61,12 @@ impl<'a> Prompt<'a> {
         self.text.trim().is_empty() && self.images.is_empty()
     }
 
+    /// Whether its text has more characters than this. A short text is not counted.
+    #[must_use]
+    pub fn is_longer(&self, characters: usize) -> bool {
+        self.text.len() > characters && self.length() > characters
+    }
+
     /// The number of characters of its text.
     #[must_use]
     pub fn length(&self) -> usize {

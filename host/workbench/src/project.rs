@@ -95,6 +95,8 @@ const WIT: Files = repository!(
 /// The SDK, two folders below the project as it is two folders below this repository, and its lock file.
 const SDK: Files = repository!(
     "vendor/sdk/Cargo.toml" from "guests/sdk/Cargo.toml",
+    "vendor/sdk/src/extents.rs" from "guests/sdk/src/extents.rs",
+    "vendor/sdk/src/heap.rs" from "guests/sdk/src/heap.rs",
     "vendor/sdk/src/lib.rs" from "guests/sdk/src/lib.rs",
     "vendor/sdk/src/request.rs" from "guests/sdk/src/request.rs",
     "vendor/sdk/src/testing.rs" from "guests/sdk/src/testing.rs",

@@ -8,14 +8,15 @@ use talaria_client::{Delivery, Message};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::http1::{client, prompt};
+use crate::http1::{Ask, client, prompt};
 use crate::load::{Load, Rounds};
 use crate::plugin::Plugin;
 use crate::process::Bridge;
 use crate::table::{Row, Target};
 
 /// Far below saturation, as in the paced rounds of the load.
-const PACED: Load = Load { connections: 16, length: Duration::from_secs(2), pace: Some(25) };
+const PACED: Load =
+    Load { connections: 16, length: Duration::from_secs(2), pace: Some(25), ask: Ask::Prompt };
 const WARM_UP: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 5;
 /// Concurrent senders of the turns that wait.
@@ -37,8 +38,8 @@ pub(crate) async fn round_trip(bridge: &Bridge) -> Result<Row> {
     }
     let [mut bridge, mut baseline] = std::array::from_fn(|_| Rounds::default());
     for _ in 0..ROUNDS {
-        baseline.add(&PACED.put_on(&native).await?);
-        bridge.add(&PACED.put_on(&ours).await?);
+        baseline.add(PACED.put_on(&native).await?);
+        bridge.add(PACED.put_on(&ours).await?);
     }
     let (ours, native) = (bridge.latency(), baseline.latency());
     let row = Row::new("added median of a callback round trip", ours - native, "ms", Target::Under(1.0));
@@ -91,7 +92,7 @@ pub(crate) async fn waiting(bridge: &Bridge, turns: usize) -> Result<Row> {
     let number = turns as f64;
     let (each, mapped) = ((waiting - idle) / number, (mapped - mapped_before) / number);
     let row =
-        Row::new("resident memory of a turn that waits for its callback", each, "KiB", Target::Under(96.0));
+        Row::new("resident memory of a turn that waits for its callback", each, "KiB", Target::AtMost(80.0));
     Ok(row.note(format!(
         "Pss; VmRSS grows by {mapped:.0} KiB, since it counts the component's file once a turn; {turns} of them, \
          {:.0} MiB in all, with `engine.slots`, `limits.turns` and `concurrency` = {turns}, \

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
+use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -31,6 +32,24 @@ pub(crate) struct Connection {
 /// The sentence of which a prompt of about 1 KiB is made; that is what people write.
 const SENTENCE: &str = "Tell me, in a few words, what the weather will be like in Athens tomorrow. ";
 
+/// A request of the load generator, each with an answer that is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// A message with the usual prompt, whose answer is the upstream's text.
+    Prompt,
+    /// A message with a blank text, which the guest answers without a call.
+    Blank,
+    /// The usual prompt as a chat completion, with [`KEY`].
+    Completion,
+}
+
+/// The key of a peer that wants one.
+pub(crate) const KEY: &str = "sk-of-the-benchmark-4417";
+/// The guest's answer to a blank text.
+const NOTHING_TO_DO: &str = "(empty prompt";
+
+// === impl Connection ===
+
 impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
@@ -43,20 +62,31 @@ impl Connection {
         Ok(Self { sender, address, _driver: driver })
     }
 
-    /// Sends a message and reads the answer, which must contain the upstream's text.
-    pub(crate) async fn turn(&mut self) -> Result<()> {
-        let (status, body) = self.send(self.call("SendMessage", &message())?).await?;
-        let answered =
-            status == StatusCode::OK && body.windows(SAID.len()).any(|window| window == SAID.as_bytes());
+    /// Sends a request and reads the answer, which must contain the expected text.
+    pub(crate) async fn ask(&mut self, ask: Ask) -> Result<()> {
+        let request = match ask {
+            Ask::Prompt => self.call("SendMessage", &message())?,
+            Ask::Blank => self.call("SendMessage", &message_of(" "))?,
+            Ask::Completion => {
+                let mut request = self.post("/v1/chat/completions", &completion(false))?;
+                let key = HeaderValue::try_from(format!("Bearer {KEY}"))?;
+                request.headers_mut().insert(AUTHORIZATION, key);
+                request
+            }
+        };
+        let expected = if ask == Ask::Blank { NOTHING_TO_DO } else { SAID };
+        let (status, body) = self.send(request).await?;
+        let answered = status == StatusCode::OK
+            && body.windows(expected.len()).any(|window| window == expected.as_bytes());
         ensure!(answered, "{status}: {}", String::from_utf8_lossy(&body));
         Ok(())
     }
 
-    /// Fetches the card; the server serves it once everything is loaded.
-    pub(crate) async fn card(&mut self) -> Result<()> {
-        let request = Request::get("/.well-known/agent-card.json").header("host", self.address.to_string());
+    /// Fetches a page, which must exist.
+    pub(crate) async fn get(&mut self, path: &str) -> Result<()> {
+        let request = Request::get(path).header("host", self.address.to_string());
         let (status, _) = self.send(request.body(Full::default())?).await?;
-        ensure!(status == StatusCode::OK, "the card: {status}");
+        ensure!(status == StatusCode::OK, "{path}: {status}");
         Ok(())
     }
 
@@ -71,12 +101,15 @@ impl Connection {
     }
 
     fn call(&self, method: &str, params: &Value) -> Result<Request<Full<Bytes>>> {
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let request = Request::post("/")
+        self.post("/", &json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }))
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Result<Request<Full<Bytes>>> {
+        let request = Request::post(path)
             .header("host", self.address.to_string())
             .header("content-type", "application/json")
             .header("a2a-version", "1.0");
-        Ok(request.body(Full::new(Bytes::from(serde_json::to_vec(&body)?)))?)
+        Ok(request.body(Full::new(Bytes::from(serde_json::to_vec(body)?)))?)
     }
 
     async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes)> {
@@ -94,11 +127,25 @@ pub(crate) fn client(address: SocketAddr) -> Result<Client> {
         .direct(Protocol::V1_0))
 }
 
-/// The parameters of a send, with a new message id.
+/// The parameters of a send with the usual prompt.
 pub(crate) fn message() -> Value {
+    message_of(&prompt())
+}
+
+/// The parameters of a send, with a new message id.
+fn message_of(text: &str) -> Value {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
-    json!({ "message": { "messageId": format!("m{id}"), "role": "ROLE_USER", "parts": [{ "text": prompt() }] } })
+    json!({ "message": { "messageId": format!("m{id}"), "role": "ROLE_USER", "parts": [{ "text": text }] } })
+}
+
+/// The usual prompt as a chat completion, which is what the bridge sends to the upstream.
+pub(crate) fn completion(stream: bool) -> Value {
+    json!({
+        "model": "hermes-agent",
+        "messages": [{ "role": "user", "content": prompt() }],
+        "stream": stream,
+    })
 }
 
 /// The prompt of every turn.

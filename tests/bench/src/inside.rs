@@ -14,8 +14,8 @@ use talaria_turns::{Executor as _, Principal, Scope, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::process;
 use crate::table::{Row, Target, median, quantile};
+use crate::usage::{self, cores};
 
 /// Warm-up turns and measured turns.
 const WARM_UP: usize = 500;
@@ -26,9 +26,34 @@ const LOADS: u8 = 7;
 const WAITING: u32 = 1_000;
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Measures instantiate, execute and drop, one turn after the other.
-pub(crate) async fn turn() -> Result<Row> {
-    let rig = Rig::new("probe").await;
+/// Measures instantiate, execute and drop: one turn after the other, and on all threads at once.
+pub(crate) async fn turns() -> Result<[Row; 2]> {
+    let rig = Arc::new(Rig::new("probe").await);
+    let mut alone = one_after_the_other(Arc::clone(&rig)).await?;
+    let threads = cores();
+    let mut together = Vec::new();
+    let mut threads_left = threads;
+    let mut running = JoinSet::new();
+    while threads_left >= 1.0 {
+        running.spawn(one_after_the_other(Arc::clone(&rig)));
+        threads_left -= 1.0;
+    }
+    while let Some(took) = running.join_next().await {
+        together.append(&mut took??);
+    }
+    let slow = [&mut alone, &mut together].map(|took| quantile(took, 0.99));
+    let [alone, together] = [alone, together].map(|mut took| median(&mut took));
+    let row = Row::new("a turn: instantiate, execute, drop", alone, "µs", Target::Under(150.0));
+    let row = row.note(format!(
+        "median of {TURNS} in process, guest `probe`, verb echo; 99 % under {:.0} µs",
+        slow[0]
+    ));
+    let all = Row::plain("a turn: the same on all threads at once", together, "µs");
+    Ok([row, all.note(format!("{threads:.0} threads, {TURNS} each; 99 % under {:.0} µs", slow[1]))])
+}
+
+/// Returns the time of each turn in microseconds.
+async fn one_after_the_other(rig: Arc<Rig>) -> Result<Vec<f64>> {
     let executor = rig.executor();
     let store: Arc<dyn Store> = Arc::new(Memory::new(1));
     let mut took = Vec::with_capacity(TURNS);
@@ -51,9 +76,7 @@ pub(crate) async fn turn() -> Result<Row> {
             took.push(elapsed.as_secs_f64() * 1e6);
         }
     }
-    let slow = quantile(&mut took, 0.99);
-    let row = Row::new("a turn: instantiate, execute, drop", median(&mut took), "µs", Target::Under(150.0));
-    Ok(row.note(format!("median of {TURNS} in process, guest `probe`, verb echo; 99 % under {slow:.0} µs")))
+    Ok(took)
 }
 
 /// Measures the resident memory of the sandbox alone: turns that wait in an import, without connections.
@@ -88,13 +111,13 @@ pub(crate) async fn waiting() -> Result<Row> {
     };
     // The first turn's set-up must not count.
     begin("echo hi").await.0?;
-    let before = process::proportional(std::process::id())?;
+    let before = usage::proportional(std::process::id())?;
     let mut turns = JoinSet::new();
     for _ in 0..WAITING {
         turns.spawn(begin("sleep 600000"));
     }
     tokio::time::sleep(SETTLE).await;
-    let grown = process::proportional(std::process::id())? - before;
+    let grown = usage::proportional(std::process::id())? - before;
     if let Some(ended) = turns.try_join_next() {
         bail!("a turn ended that should wait: {:?}", ended?.0);
     }

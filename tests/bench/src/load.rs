@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::gateway::Gateway;
-use crate::http1::Connection;
+use crate::http1::{Ask, Connection};
 use crate::process::{Bridge, Server};
 use crate::table::{Row, Target, median, quantile};
 
@@ -21,6 +21,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 /// The pace of the rounds that measure latency without a queue: requests per second and connection, far below what either
 /// server can do.
 const PACE: u32 = 50;
+const FULL: Load = Load { connections: CONNECTIONS, length: ROUND, pace: None, ask: Ask::Prompt };
 
 /// The load on a server.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,7 @@ pub(crate) struct Load {
     pub(crate) length: Duration,
     /// Requests per second and connection; `None` sends as fast as answers arrive.
     pub(crate) pace: Option<u32>,
+    pub(crate) ask: Ask,
 }
 
 /// The result of one round.
@@ -38,74 +40,128 @@ pub(crate) struct Round {
     throughput: f64,
     /// The server's processor time per answer, in microseconds.
     cpu: f64,
+    /// The cores that the server got.
+    cores: f64,
+    /// How often the server's threads had nothing to do, and how often another was due, per answer.
+    voluntary: f64,
+    involuntary: f64,
     /// The median latency, in milliseconds.
     latency: f64,
     /// The 99th percentile of the latency, in milliseconds.
     slow: f64,
+    /// The longest latency, in milliseconds.
+    longest: f64,
 }
 
 /// The results of all rounds of one kind.
 #[derive(Default)]
-pub(crate) struct Rounds {
-    throughput: Vec<f64>,
-    cpu: Vec<f64>,
-    latency: Vec<f64>,
-    slow: Vec<f64>,
+pub(crate) struct Rounds(Vec<Round>);
+
+/// The servers of the comparison, ready and warm.
+struct Servers {
+    bridge: Server,
+    /// The bridge with one core.
+    pinned: Server,
+    baseline: Server,
 }
 
 pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
     let gateway = Gateway::fast().await?;
-    let mut ours = bridge.start(&gateway.base_url())?;
-    let mut native = bridge.start_baseline(gateway.address)?;
-    ours.ready().await.context("the bridge")?;
-    native.ready().await.context("the baseline")?;
-    let full = Load { connections: CONNECTIONS, length: ROUND, pace: None };
-    let paced = Load { pace: Some(PACE), ..full };
-    for server in [&ours, &native] {
-        Load { length: WARM_UP, ..full }.put_on(server).await?;
-    }
-
-    let [mut bridge, mut baseline, mut paced_bridge, mut paced_baseline] =
-        std::array::from_fn(|_| Rounds::default());
+    let servers = Servers::start(bridge, &gateway).await?;
+    let [mut ours, mut blank, mut pinned, mut native] = std::array::from_fn(|_| Rounds::default());
     for _ in 0..ROUNDS {
-        baseline.add(&full.put_on(&native).await?);
-        bridge.add(&full.put_on(&ours).await?);
+        native.add(FULL.put_on(&servers.baseline).await?);
+        ours.add(FULL.put_on(&servers.bridge).await?);
+        blank.add(Load { ask: Ask::Blank, ..FULL }.put_on(&servers.bridge).await?);
+        pinned.add(FULL.put_on(&servers.pinned).await?);
     }
-    for _ in 0..ROUNDS {
-        paced_baseline.add(&paced.put_on(&native).await?);
-        paced_bridge.add(&paced.put_on(&ours).await?);
-    }
+    let mut rows = vec![throughput(&ours, &native), saturated(&ours, &native), paced(&servers).await?];
+    rows.extend(computing(&ours, &blank, &pinned, &native));
+    Ok(rows)
+}
 
-    let cpu = (bridge.cpu(), baseline.cpu());
-    let rates = (bridge.throughput(), baseline.throughput());
-    let (saturated, paced) = (bridge.latency(), paced_bridge.latency());
-    let (saturated_native, paced_native) = (baseline.latency(), paced_baseline.latency());
-    let how = format!("{ROUNDS} rounds of {} s each, in turns, 1 KiB prompts", ROUND.as_secs());
-    Ok(vec![
-        Row::new(
-            "throughput at 16 connections, of the baseline's",
-            rates.0 / rates.1,
-            "",
-            Target::AtLeast(0.5),
-        )
-        .note(format!(
-            "{:.0} to {:.0} turns/s; {how}; the load and the upstream share the cores",
-            rates.0, rates.1
+fn throughput(ours: &Rounds, native: &Rounds) -> Row {
+    let (ours, native) = (ours.throughput(), native.throughput());
+    let name = "throughput at 16 connections, of the baseline's";
+    Row::new(name, ours / native, "", Target::AtLeast(0.55)).note(format!(
+        "{ours:.0} to {native:.0} turns/s; {ROUNDS} rounds of {} s each, in turns, 1 KiB prompts; the load and the upstream \
+         share the cores",
+        ROUND.as_secs()
+    ))
+}
+
+fn saturated(ours: &Rounds, native: &Rounds) -> Row {
+    let (ours, native) = (ours.latency(), native.latency());
+    let row = Row::new("added median latency at 16 connections", ours - native, "ms", Target::Under(0.5));
+    row.note(format!("{ours:.2} to {native:.2} ms, both saturated: a queue's length, not a turn's work"))
+}
+
+async fn paced(servers: &Servers) -> Result<Row> {
+    let load = Load { pace: Some(PACE), ..FULL };
+    let [mut ours, mut native] = std::array::from_fn(|_| Rounds::default());
+    for _ in 0..ROUNDS {
+        native.add(load.put_on(&servers.baseline).await?);
+        ours.add(load.put_on(&servers.bridge).await?);
+    }
+    let (ours, native) = (ours.latency(), native.latency());
+    let row = Row::plain("added median latency, 16 connections, not saturated", ours - native, "ms");
+    Ok(row.note(format!("{ours:.2} to {native:.2} ms at {} turns/s", PACE * CONNECTIONS)))
+}
+
+/// What the processor did in the saturated rounds.
+fn computing(ours: &Rounds, blank: &Rounds, pinned: &Rounds, native: &Rounds) -> [Row; 6] {
+    let cpu = "processor time of a turn, user and kernel";
+    [
+        Row::plain(cpu, ours.cpu(), "µs").note(format!(
+            "{:.0} µs in the baseline; of the process alone, in the saturated rounds",
+            native.cpu()
         )),
         Row::new(
-            "added median latency at 16 connections",
-            saturated - saturated_native,
-            "ms",
-            Target::Under(0.5),
-        )
-        .note(format!(
-            "{saturated:.2} to {saturated_native:.2} ms, both saturated: a queue's length, not a turn's work"
+            "processor time of a turn, of the baseline's",
+            ours.cpu() / native.cpu(),
+            "times",
+            Target::AtMost(2.3),
+        ),
+        Row::plain("processor time of a turn without a call", blank.cpu(), "µs")
+            .note("a blank prompt, which the guest answers by itself"),
+        Row::plain("processor time of a turn, bridge on one core", pinned.cpu(), "µs").note(format!(
+            "one worker, {:.0} to {:.0} turns/s with all cores: the rest of a turn's time is workers that take its data from \
+             each other",
+            pinned.throughput(),
+            ours.throughput()
         )),
-        Row::plain("added median latency, 16 connections, not saturated", paced - paced_native, "ms")
-            .note(format!("{paced:.2} to {paced_native:.2} ms at {} turns/s", PACE * CONNECTIONS)),
-        Row::plain("processor time of a turn, user and kernel", cpu.0, "µs")
-            .note(format!("{:.0} µs in the baseline; of the process alone, in the saturated rounds", cpu.1)),
-    ])
+        Row::neutral("cores that the bridge got, saturated", ours.cores(), "").note(format!(
+            "processor time to elapsed time, {:.2} in the baseline; on a busy machine the processor time of a turn is lower, \
+             because fewer workers run at once",
+            native.cores()
+        )),
+        Row::plain("context switches of a turn", ours.voluntary() + ours.involuntary(), "").note(format!(
+            "{:.2} voluntary, {:.2} not; {:.2} and {:.2} in the baseline",
+            ours.voluntary(),
+            ours.involuntary(),
+            native.voluntary(),
+            native.involuntary()
+        )),
+    ]
+}
+
+// === impl Servers ===
+
+impl Servers {
+    async fn start(bridge: &Bridge, gateway: &Gateway) -> Result<Self> {
+        let mut servers = Self {
+            bridge: bridge.start(&gateway.base_url())?,
+            pinned: bridge.start_on_one_core(&gateway.base_url())?,
+            baseline: bridge.start_baseline(gateway.address)?,
+        };
+        servers.bridge.ready().await.context("the bridge")?;
+        servers.pinned.ready().await.context("the bridge on one core")?;
+        servers.baseline.ready().await.context("the baseline")?;
+        for server in [&servers.bridge, &servers.pinned, &servers.baseline] {
+            Load { length: WARM_UP, ..FULL }.put_on(server).await?;
+        }
+        Ok(servers)
+    }
 }
 
 // === impl Load ===
@@ -113,16 +169,17 @@ pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
 impl Load {
     /// Puts the load on a server, on all connections at once.
     pub(crate) async fn put_on(self, server: &Server) -> Result<Round> {
-        let Self { connections, length, pace } = self;
+        let Self { connections, length, pace, ask } = self;
         let address = server.address;
-        let computed = server.cpu()?;
-        let end = Instant::now() + length;
+        let (computed, switched) = (server.cpu()?, server.switches()?);
+        let began = Instant::now();
+        let end = began + length;
         let mut clients = JoinSet::new();
         let period = pace.map(|pace| Duration::from_secs(1) / pace);
         for index in 0..connections {
             // Spread over the period to avoid bursts.
             let ticks = period.map(|period| (period * index / connections, period));
-            clients.spawn(client(address, end, ticks));
+            clients.spawn(client(address, end, ticks, ask));
         }
         let mut latencies = Vec::new();
         while let Some(client) = clients.join_next().await {
@@ -130,18 +187,30 @@ impl Load {
         }
         #[expect(clippy::cast_precision_loss, reason = "some thousands")]
         let turns = latencies.len() as f64;
-        let computed = server.cpu()?.saturating_sub(computed);
+        let computed = server.cpu()?.saturating_sub(computed).as_secs_f64();
+        let switched = server.switches()? - switched;
+        #[expect(clippy::cast_precision_loss, reason = "some hundred thousands")]
+        let (voluntary, involuntary) = (switched.voluntary as f64, switched.involuntary as f64);
         Ok(Round {
             throughput: turns / length.as_secs_f64(),
-            cpu: computed.as_secs_f64() * 1e6 / turns.max(1.0),
+            cpu: computed * 1e6 / turns.max(1.0),
+            cores: computed / began.elapsed().as_secs_f64(),
+            voluntary: voluntary / turns.max(1.0),
+            involuntary: involuntary / turns.max(1.0),
             latency: median(&mut latencies),
             slow: quantile(&mut latencies, 0.99),
+            longest: quantile(&mut latencies, 1.0),
         })
     }
 }
 
 /// Drives one connection. Returns the latencies of its turns in milliseconds.
-async fn client(address: SocketAddr, end: Instant, ticks: Option<(Duration, Duration)>) -> Result<Vec<f64>> {
+async fn client(
+    address: SocketAddr,
+    end: Instant,
+    ticks: Option<(Duration, Duration)>,
+    ask: Ask,
+) -> Result<Vec<f64>> {
     let mut connection = Connection::open(address).await?;
     let mut ticks = ticks.map(|(after, period)| {
         let mut ticks = interval_at(Instant::now() + after, period);
@@ -154,7 +223,7 @@ async fn client(address: SocketAddr, end: Instant, ticks: Option<(Duration, Dura
             ticks.tick().await;
         }
         let started = Instant::now();
-        connection.turn().await?;
+        connection.ask(ask).await?;
         latencies.push(started.elapsed().as_secs_f64() * 1e3);
     }
     Ok(latencies)
@@ -172,27 +241,45 @@ impl Round {
 // === impl Rounds ===
 
 impl Rounds {
-    pub(crate) fn add(&mut self, round: &Round) {
-        self.throughput.push(round.throughput);
-        self.cpu.push(round.cpu);
-        self.latency.push(round.latency);
-        self.slow.push(round.slow);
+    pub(crate) fn add(&mut self, round: Round) {
+        self.0.push(round);
     }
 
     /// The median over the rounds; so are the values below.
-    pub(crate) fn throughput(&mut self) -> f64 {
-        median(&mut self.throughput)
+    pub(crate) fn throughput(&self) -> f64 {
+        self.middle(|round| round.throughput)
     }
 
-    pub(crate) fn cpu(&mut self) -> f64 {
-        median(&mut self.cpu)
+    pub(crate) fn cpu(&self) -> f64 {
+        self.middle(|round| round.cpu)
     }
 
-    pub(crate) fn latency(&mut self) -> f64 {
-        median(&mut self.latency)
+    pub(crate) fn cores(&self) -> f64 {
+        self.middle(|round| round.cores)
     }
 
-    pub(crate) fn slow(&mut self) -> f64 {
-        median(&mut self.slow)
+    pub(crate) fn latency(&self) -> f64 {
+        self.middle(|round| round.latency)
+    }
+
+    pub(crate) fn slow(&self) -> f64 {
+        self.middle(|round| round.slow)
+    }
+
+    /// The longest latency of all rounds.
+    pub(crate) fn longest(&self) -> f64 {
+        self.0.iter().map(|round| round.longest).fold(0.0, f64::max)
+    }
+
+    fn voluntary(&self) -> f64 {
+        self.middle(|round| round.voluntary)
+    }
+
+    fn involuntary(&self) -> f64 {
+        self.middle(|round| round.involuntary)
+    }
+
+    fn middle(&self, of: impl Fn(&Round) -> f64) -> f64 {
+        median(&mut self.0.iter().map(of).collect::<Vec<_>>())
     }
 }

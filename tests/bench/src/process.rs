@@ -1,5 +1,6 @@
 //! The measured processes.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
@@ -14,6 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::callback::Settings;
 use crate::http1::Connection;
+use crate::usage::{self, Switches};
 
 /// Starts bridges and baselines.
 pub(crate) struct Bridge {
@@ -31,14 +33,22 @@ pub(crate) struct Server {
 
 /// How long a process may take to start. The first one compiles components.
 const START: Duration = Duration::from_secs(30);
+/// The server serves its card once everything is loaded.
+const CARD: &str = "/.well-known/agent-card.json";
 /// The pause between two attempts to connect.
 const TRY: Duration = Duration::from_millis(1);
-/// The length of a clock tick in `/proc`: Linux has 100 per second.
-const TICK_MS: u64 = 10;
 /// Two connections for each of a thousand turns, in this process and in the bridge, and some spare.
 const OPEN_FILES: u64 = 4_096;
 /// The variable that marks a process that was restarted with a higher limit.
 const RAISED: &str = "TALARIA_BENCH_RAISED";
+
+/// A command whose environment cannot influence the measurement.
+pub(crate) fn program(path: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(path);
+    let kept = ["PATH", "HOME"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    command.env_clear().envs(kept).env(RAISED, "1");
+    command
+}
 
 // === impl Bridge ===
 
@@ -54,6 +64,20 @@ impl Bridge {
     /// Starts a bridge with defaults for everything but the upstream and the folders. Tasks are kept in memory.
     pub(crate) fn start(&self, upstream: &str) -> Result<Server> {
         self.start_with(upstream, "memory:")
+    }
+
+    /// Starts a bridge that may use one core only, and so has one worker.
+    pub(crate) fn start_on_one_core(&self, upstream: &str) -> Result<Server> {
+        usage::on_one_core(|| self.start(upstream))
+    }
+
+    /// Starts a bridge whose callers may also send to the test executor `hostile`.
+    pub(crate) fn start_attackable(&self, upstream: &str) -> Result<Server> {
+        let folder = self.home.path().join("hostile");
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("hostile.wasm"), talaria_fakes::guest("hostile"))?;
+        let more = format!("[executors]\ndir = {folder:?}\ncaller_may_choose = true\n");
+        self.start_configured(upstream, "memory:", &more)
     }
 
     /// Starts a bridge whose tasks are kept in a new file, which is the default.
@@ -97,7 +121,7 @@ impl Bridge {
         let address = free_address();
         let config = self.home.path().join(format!("bridge-{}.toml", address.port()));
         fs::write(&config, text)?;
-        let mut command = Command::new(&self.binary);
+        let mut command = program(&self.binary);
         command.args(["serve", "--listen", &address.to_string(), "--config"]).arg(&config);
         Server::start(command, address, config.with_extension("log"))
     }
@@ -128,9 +152,24 @@ impl Bridge {
         self.start_native("callback-baseline", plugin)
     }
 
+    /// Starts a server of somebody else, whose command is made from the address that it listens on.
+    pub(crate) fn start_peer(
+        &self,
+        name: &str,
+        command: impl FnOnce(SocketAddr) -> Result<Command>,
+    ) -> Result<Server> {
+        let address = free_address();
+        Server::start(command(address)?, address, self.home.path().join(format!("{name}.log")))
+    }
+
+    /// The folder for files that a peer reads.
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
     fn start_native(&self, which: &str, upstream: SocketAddr) -> Result<Server> {
         let address = free_address();
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = program(std::env::current_exe()?);
         command.args([which, &address.to_string(), &upstream.to_string()]);
         Server::start(command, address, self.home.path().join(format!("{which}.log")))
     }
@@ -141,13 +180,6 @@ impl Bridge {
 impl Server {
     fn start(mut command: Command, address: SocketAddr, log: PathBuf) -> Result<Self> {
         let said = fs::File::create(&log)?;
-        // The environment must not influence the measurement.
-        command.env_clear().env(RAISED, "1");
-        for name in ["PATH", "HOME"] {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
-        }
         command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
         let child = command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
         Ok(Self { address, child, log })
@@ -155,32 +187,42 @@ impl Server {
 
     /// Waits until the server answers.
     pub(crate) async fn ready(&mut self) -> Result<()> {
-        let give_up = Instant::now() + START;
+        self.ready_within(START, CARD).await
+    }
+
+    /// The same, for a server that takes longer, or that has no card.
+    pub(crate) async fn ready_within(&mut self, patience: Duration, path: &str) -> Result<()> {
+        let give_up = Instant::now() + patience;
         while Instant::now() < give_up {
             if let Some(status) = self.child.try_wait()? {
                 bail!("it ended with {status}: {}", self.said());
             }
             if let Ok(mut connection) = Connection::open(self.address).await {
-                return connection.card().await;
+                return connection.get(path).await;
             }
             sleep(TRY).await;
         }
-        bail!("it does not serve after {START:?}: {}", self.said())
+        bail!("it does not serve after {patience:?}: {}", self.said())
     }
 
     /// Resident memory, in KiB.
     pub(crate) fn resident(&self) -> Result<f64> {
-        resident(self.child.id())
+        usage::resident(self.child.id())
     }
 
     /// Proportional memory, in KiB: a page that is mapped many times counts once.
     pub(crate) fn proportional(&self) -> Result<f64> {
-        proportional(self.child.id())
+        usage::proportional(self.child.id())
     }
 
     /// The processor time of the process, kernel included.
     pub(crate) fn cpu(&self) -> Result<Duration> {
-        cpu(self.child.id())
+        usage::cpu(self.child.id())
+    }
+
+    /// How often its threads gave a core up.
+    pub(crate) fn switches(&self) -> Result<Switches> {
+        usage::switches(self.child.id())
     }
 
     /// The last lines of its log.
@@ -196,32 +238,6 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// The processor time of a process, kernel included.
-pub(crate) fn cpu(process: u32) -> Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name may contain anything but ends at the last bracket; fields 12 and 13 after it are the times.
-    let (_, numbers) = stat.rsplit_once(')').context("no stat")?;
-    let ticks: u64 =
-        numbers.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-    Ok(Duration::from_millis(ticks * TICK_MS))
-}
-
-/// Resident memory of a process, in KiB.
-pub(crate) fn resident(process: u32) -> Result<f64> {
-    kibibytes(process, "status", "VmRSS:")
-}
-
-/// Proportional memory of a process, in KiB: a page that is mapped many times counts once.
-pub(crate) fn proportional(process: u32) -> Result<f64> {
-    kibibytes(process, "smaps_rollup", "Pss:")
-}
-
-fn kibibytes(process: u32, file: &str, name: &str) -> Result<f64> {
-    let text = fs::read_to_string(format!("/proc/{process}/{file}"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
 /// Returns a free address on loopback.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use tokio::time::{Instant, sleep};
 
 use crate::gateway::{Gateway, Talk};
-use crate::http1::client;
+use crate::http1::{Ask, client};
 use crate::load::{Load, Rounds};
 use crate::process::{Bridge, Server};
 use crate::stream::{self, Stream};
@@ -28,7 +28,7 @@ const TALK: Talk = Talk {
 /// The size of an event.
 const KIB: u32 = 4;
 /// The measured turns: far below saturation.
-const LOAD: Load = Load { connections: 16, length: Duration::from_secs(4), pace: Some(20) };
+const LOAD: Load = Load { connections: 16, length: Duration::from_secs(4), pace: Some(20), ask: Ask::Prompt };
 const ROUNDS: usize = 5;
 /// How long a turn may take to arrive, and a stream to get stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -52,7 +52,7 @@ pub(crate) async fn readers(bridge: &Bridge) -> Result<Row> {
         let (tasks, senders) = begin(&server, &gateway).await?;
         gateway.begin();
         until_steady(senders).await?;
-        alone.add(&LOAD.put_on(&server).await?);
+        alone.add(LOAD.put_on(&server).await?);
         end(&server, &tasks).await?;
 
         let (tasks, senders) = begin(&server, &gateway).await?;
@@ -65,7 +65,7 @@ pub(crate) async fn readers(bridge: &Bridge) -> Result<Row> {
         gateway.begin();
         until_steady(senders).await?;
         held.push(stuck(server.address).await?);
-        beside.add(&LOAD.put_on(&server).await?);
+        beside.add(LOAD.put_on(&server).await?);
         end(&server, &tasks).await?;
     }
     let (slow, slow_alone) = (beside.slow(), alone.slow());

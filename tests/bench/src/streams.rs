@@ -12,9 +12,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::gateway::{Gateway, Talk};
 use crate::mark;
-use crate::process::{self, Bridge, Server};
+use crate::process::{Bridge, Server};
 use crate::stream::{self, Stream};
 use crate::table::{Row, Target, quantile};
+use crate::usage;
 
 const STREAMS: usize = 1_000;
 /// Tasks in the first case; each has an equal share of the streams.
@@ -95,7 +96,7 @@ async fn lateness(
     for stream in streams {
         reading.spawn(read(stream, began + length + PATIENCE));
     }
-    let computed = (server.cpu()?, process::cpu(std::process::id())?);
+    let computed = (server.cpu()?, usage::cpu(std::process::id())?);
     gateway.begin();
     let mut all = Late::default();
     while let Some(read) = reading.join_next().await {
@@ -106,8 +107,8 @@ async fn lateness(
     let took = began.elapsed().as_secs_f64();
     let cores = |before: Duration, now: Duration| now.saturating_sub(before).as_secs_f64() / took;
     let bridge = cores(computed.0, server.cpu()?);
-    let load = cores(computed.1, process::cpu(std::process::id())?);
-    let full = if bridge + load > 0.9 * cores_here() { ", which is all there is" } else { "" };
+    let load = cores(computed.1, usage::cpu(std::process::id())?);
+    let full = if bridge + load > 0.9 * usage::cores() { ", which is all there is" } else { "" };
     let missing = expected.saturating_sub(all.due.len());
     // Lost events count as later than all others.
     all.due.resize(expected, took * 1e3);
@@ -120,11 +121,6 @@ async fn lateness(
         1.0 / TALK.period.as_secs_f64(),
         quantile(&mut all.upstream, 0.99),
     )))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "some hundreds at most")]
-fn cores_here() -> f64 {
-    std::thread::available_parallelism().map_or(f64::INFINITY, |cores| cores.get() as f64)
 }
 
 /// Reads a stream to its end, or until the deadline.

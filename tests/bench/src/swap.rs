@@ -11,13 +11,14 @@ use anyhow::{Context as _, Result};
 use tokio::time::{Instant, sleep_until};
 
 use crate::gateway::Gateway;
-use crate::http1::Connection;
+use crate::http1::{Ask, Connection};
 use crate::load::Load;
 use crate::process::{Bridge, Server};
 use crate::table::{Row, Target};
 
 /// 1,000 turns per second over 20 connections.
-const LOAD: Load = Load { connections: 20, length: Duration::from_secs(10), pace: Some(50) };
+const LOAD: Load =
+    Load { connections: 20, length: Duration::from_secs(10), pace: Some(50), ask: Ask::Prompt };
 /// The number of swaps, spread over the load.
 const SWAPS: u32 = 50;
 /// The operator's token.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// All rows of one run.
 #[derive(Debug, Serialize)]
@@ -17,6 +17,7 @@ pub(crate) struct Row {
     name: &'static str,
     measured: f64,
     unit: &'static str,
+    better: Better,
     target: Option<Target>,
     /// Whether the target was met; `None` without a target.
     ok: Option<bool>,
@@ -29,7 +30,18 @@ pub(crate) struct Row {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
     AtLeast(f64),
+    AtMost(f64),
     Under(f64),
+}
+
+/// Which of two values of a row is the better one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Better {
+    Less,
+    More,
+    /// Neither: the value explains another one.
+    Neither,
 }
 
 // === impl Row ===
@@ -39,14 +51,27 @@ impl Row {
     pub(crate) fn new(name: &'static str, measured: f64, unit: &'static str, target: Target) -> Self {
         let ok = match target {
             Target::AtLeast(least) => measured >= least,
+            Target::AtMost(most) => measured <= most,
             Target::Under(most) => measured < most,
         };
-        Self { name, measured, unit, target: Some(target), ok: Some(ok), note: String::new() }
+        let better = if matches!(target, Target::AtLeast(_)) { Better::More } else { Better::Less };
+        let target = Some(target);
+        Self { better, target, ok: Some(ok), ..Self::plain(name, measured, unit) }
     }
 
-    /// A row without a target, which explains another one.
+    /// A row without a target, which explains another one; less is better.
     pub(crate) fn plain(name: &'static str, measured: f64, unit: &'static str) -> Self {
-        Self { name, measured, unit, target: None, ok: None, note: String::new() }
+        Self { name, measured, unit, better: Better::Less, target: None, ok: None, note: String::new() }
+    }
+
+    /// A row whose value is neither good nor bad.
+    pub(crate) fn neutral(name: &'static str, measured: f64, unit: &'static str) -> Self {
+        Self { better: Better::Neither, ..Self::plain(name, measured, unit) }
+    }
+
+    /// More is better.
+    pub(crate) fn more_is_better(self) -> Self {
+        Self { better: Better::More, ..self }
     }
 
     /// Adds how the value was measured.
@@ -74,6 +99,7 @@ impl fmt::Display for Table {
         for row in &self.rows {
             let target = row.target.map(|target| match target {
                 Target::AtLeast(least) => format!(">= {}", short(least)),
+                Target::AtMost(most) => format!("<= {}", short(most)),
                 Target::Under(most) => format!("< {}", short(most)),
             });
             let verdict = match row.ok {
@@ -97,7 +123,7 @@ impl fmt::Display for Table {
 }
 
 /// Formats with three significant digits, or all digits of a large number.
-fn short(number: f64) -> String {
+pub(crate) fn short(number: f64) -> String {
     match number.abs() {
         n if n >= 100.0 => format!("{number:.0}"),
         n if n >= 10.0 => format!("{number:.1}"),

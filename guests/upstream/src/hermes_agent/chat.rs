@@ -10,10 +10,11 @@ use super::reply::{self, Reply};
 use super::restart::Sent;
 use super::runs::{self, Gateway, Start};
 use super::{KEY, OnRestart, Session, emit, error_status, unreachable};
+use crate::completion::Plain;
 use crate::history::Remembers;
 use crate::{
-    Chunk, ERROR_BYTES, Prompt, WHOLE_BODY, at, base, bearer, first, is_event_stream, is_success, next_chunk,
-    read, text, turn_timeout_ms,
+    DONE, ERROR_BYTES, Prompt, WHOLE_BODY, at, base, bearer, first, is_event_stream, is_success, read, text,
+    turn_timeout_ms,
 };
 
 /// The event with a tool's progress; all other events are chunks.
@@ -82,7 +83,7 @@ impl<'a> Chat<'a> {
     /// length.
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        self.prompt.length() > LONGEST && memory::is_hermes_agent(self.base_url) == Some(true)
+        self.prompt.is_longer(LONGEST) && memory::is_hermes_agent(self.base_url) == Some(true)
     }
 
     /// The failure of a turn whose text hermes-agent would cut.
@@ -189,23 +190,22 @@ impl<'a> Chat<'a> {
 
         let mut reply = Reply::default();
         let mut said = String::new();
-        while let Chunk::Data { event, data } = next_chunk(exchange).map_err(unreachable)? {
-            if event == TOOL_EVENT {
+        while let Some(event) = exchange.next_event().map_err(unreachable)?.filter(|event| event.data != DONE)
+        {
+            let is_tool = event.event == TOOL_EVENT;
+            if !is_tool && let Some(plain) = Plain::of_chunk(event.data.as_bytes()) {
+                reply.ending.note_plain(plain.finish_reason, plain.usage);
+                self.say(plain.text, &mut said)?;
+                continue;
+            }
+            let Ok(data) = serde_json::from_str::<Value>(&event.data) else { continue };
+            if is_tool {
                 // Also if the caller is not streaming: the answer lists the tools that it took.
                 emit(&tool_progress(&data))?;
                 continue;
             }
             reply.ending.note(&data);
-            if let Some(delta) = at(&data, "/choices/0/delta").and_then(|delta| reply.beside.take(delta)) {
-                // After a tool the gateway begins with line feeds that the final text does not have.
-                let delta = if said.is_empty() { delta.trim_start_matches('\n') } else { delta.as_str() };
-                if !delta.is_empty() {
-                    said.push_str(delta);
-                    if self.turn.streaming {
-                        emit(&Event::TextDelta(delta.to_owned()))?;
-                    }
-                }
-            }
+            self.say(at(&data, "/choices/0/delta").and_then(|delta| reply.beside.take(delta)), &mut said)?;
         }
         if !reply.ending.is_finished() {
             return Err(reply.error().unwrap_or_else(|| Failure {
@@ -218,6 +218,22 @@ impl<'a> Chat<'a> {
         }
         reply.text = Some(said);
         reply.outcome(self.turn)
+    }
+
+    /// Adds a delta to what was said, and passes it on if the caller is streaming.
+    fn say(&self, delta: Option<String>, said: &mut String) -> Result<(), Failure> {
+        let mut delta = delta.unwrap_or_default();
+        if said.is_empty() {
+            // After a tool the gateway begins with line feeds that the final text does not have.
+            delta.drain(..delta.len() - delta.trim_start_matches('\n').len());
+        }
+        if !delta.is_empty() {
+            said.push_str(&delta);
+            if self.turn.streaming {
+                emit(&Event::TextDelta(delta))?;
+            }
+        }
+        Ok(())
     }
 
     fn body(&self, stream: bool) -> Result<Vec<u8>, Failure> {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use talaria_guest::{Failure, FinalState, Outcome, Turn};
 
+use crate::completion::Plain;
 use crate::{Beside, Ending, at, hermes_agent};
 
 /// A completion, gathered from one body or from many chunks.
@@ -17,6 +18,11 @@ pub(super) struct Reply {
 
 /// Reads a whole body.
 pub(super) fn parse(body: &[u8]) -> Result<Reply, Failure> {
+    if let Some(plain) = Plain::of_body(body) {
+        let mut reply = Reply { text: plain.text, ..Reply::default() };
+        reply.ending.note_plain(plain.finish_reason, plain.usage);
+        return Ok(reply);
+    }
     let data: Value = serde_json::from_slice(body).map_err(|_| hermes_agent::no_content())?;
     let mut reply = Reply::default();
     reply.ending.note(&data);
