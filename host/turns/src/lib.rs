@@ -39,8 +39,8 @@ pub use callback::{
 };
 pub use delegation::{Delegation, DelegationState, DelegationStore};
 pub use executor::{
-    Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Route, RouteQuery,
-    TooLarge, ToolProgress, ToolState, Turn, Usage,
+    Emitted, Executor, Failure, FailureKind, FinalState, NoExecutor, Outcome, Route, RouteQuery, TooLarge,
+    ToolProgress, ToolState, Turn, Usage,
 };
 pub use hold::Hold;
 pub use live_task::Reader;

@@ -16,9 +16,9 @@ use talaria_executors::config::standalone;
 use talaria_executors::{Executor, ExecutorName, LoadedExecutor, Loader, Readiness};
 use talaria_store::Memory;
 use talaria_turns::{
-    Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FinalState, Message,
-    MessageId, Outcome, Part, Past, Principal, REPLY, Role, Scope, State, Store, TaskId, TaskKey, Turn,
-    TurnSignal, message_text,
+    Artifact, Callbacks, ContextId, Emitted, Event, Executor as _, Failure, FinalState, Message, MessageId,
+    Outcome, Part, Past, Principal, REPLY, Role, Scope, State, Store, TaskId, TaskKey, Turn, TurnSignal,
+    message_text,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};

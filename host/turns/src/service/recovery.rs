@@ -8,7 +8,7 @@ use tracing::warn;
 use super::accept::bytes_of;
 use super::run::{Run, Taker};
 use super::{Inner, Turns};
-use crate::executor::{Turn};
+use crate::executor::Turn;
 use crate::keys;
 use crate::live_task::LiveTask;
 use crate::model::{Metadata, Part, Timestamp};
