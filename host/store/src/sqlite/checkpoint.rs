@@ -1,6 +1,6 @@
 //! Merges the write-ahead log into the database: now and then, when it has grown, and at the end.
 //!
-//! A merge forces the log and the database to the disk, and whoever merges waits for that. SQLite lets the writer merge, when a
+//! A merge forces the log and the database to the disk, and its thread waits for that. SQLite lets the writer merge, when a
 //! commit has made the log longer than 4 MiB: with 64 writers at once they waited for the disk half of the time. And SQLite
 //! can begin the log anew only at a moment when nobody reads from it. With a read always under way there is no such moment,
 //! and the log grows for ever. And a host with little traffic never reaches 4 MiB: all its tasks would be in the log, and the
