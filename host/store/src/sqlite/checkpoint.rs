@@ -1,22 +1,28 @@
 //! Merges the write-ahead log into the database: now and then, when it has grown, and at the end.
 //!
-//! SQLite merges the log by itself when a commit has made it longer than 4 MiB, but it can begin the log anew only at a moment
-//! when nobody reads from it. With a read always under way there is no such moment, and the log grows for ever. And a host
-//! with little traffic never reaches 4 MiB: all its tasks would be in the log, and the database empty.
+//! A merge forces the log and the database to the disk, and its thread waits for that. SQLite lets the writer merge, when a
+//! commit has made the log longer than 4 MiB: with 64 writers at once they waited for the disk half of the time. And SQLite
+//! can begin the log anew only at a moment when nobody reads from it. With a read always under way there is no such moment,
+//! and the log grows for ever. And a host with little traffic never reaches 4 MiB: all its tasks would be in the log, and the
+//! database empty.
+//!
+//! So a thread with a connection of its own merges whenever the writer has written much, and the writer goes on meanwhile.
+//! Only the writer can catch up with itself: at [`PAGES`] it merges what is left, which is little, and begins the log anew.
 //!
 //! **Promise.** What was written is in the database within [`EVERY`], unless a reader still needs the older state. A log
 //! over [`LOG_BYTES`](super::LOG_BYTES) is begun anew as soon as the reads of that moment are over, or else tried again after
 //! [`EVERY`]. After [`Checkpoints::finish`] the log is empty.
 //!
-//! **Bounds.** Waiting for readers stops the writer, for at most [`PATIENCE`]; later readers use the database and not the
-//! log, so they do not prolong the wait. A process that keeps a transaction open can still hold the log; a warning says so.
-//!
-//! **Why this way.** A thread with a connection of its own, so that the usual merge delays no write.
+//! **Bounds.** One merge is asked for at a time. Waiting for readers stops the writer, for at most [`PATIENCE`]; later readers
+//! use the database and not the log, so they do not prolong the wait. A process that keeps a transaction open can still hold
+//! the log; a warning says so.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -25,13 +31,28 @@ use super::OpenError;
 
 /// How often the log is merged. A power failure loses at most what was written since.
 const EVERY: Duration = Duration::from_secs(10);
+/// The pages in the log at which the writer merges what is left and begins the log anew: 32 MiB. It looks at the log again at
+/// every commit from there on.
+pub(super) const PAGES: i64 = 8 << 10;
 /// How long a merge that begins the log anew waits for readers, while writes wait for it. Most reads take milliseconds.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// How much longer than its bound the log is before a warning says so.
 const MUCH: u64 = 4;
 
-/// Asks for the last merge. The thread ends when this is dropped.
-pub(super) struct Checkpoints(SyncSender<oneshot::Sender<()>>);
+/// Asks for merges. The thread ends when the last of these is dropped.
+#[derive(Clone)]
+pub(super) struct Checkpoints {
+    asks: SyncSender<Ask>,
+    /// Whether a merge was asked for and has not ended.
+    is_merging: Arc<AtomicBool>,
+}
+
+enum Ask {
+    /// Merge what can be merged without waiting.
+    Merge,
+    /// Merge everything, and say when it is done.
+    Finish(oneshot::Sender<()>),
+}
 
 /// The thread's own.
 pub(super) struct Log {
@@ -47,26 +68,47 @@ pub(super) struct Log {
 
 impl Checkpoints {
     pub(super) fn start(log: Log) -> Result<(Self, JoinHandle<()>), OpenError> {
-        let (ask, asked) = mpsc::sync_channel::<oneshot::Sender<()>>(1);
+        let (ask, asked) = mpsc::sync_channel::<Ask>(2);
         let mut log = log;
-        let run = move || loop {
-            match asked.recv_timeout(EVERY) {
-                Ok(answer) => {
-                    log.begin_anew();
-                    let _ = answer.send(());
+        let is_merging = Arc::new(AtomicBool::new(false));
+        let merging = Arc::clone(&is_merging);
+        let run = move || {
+            let mut tended = Instant::now();
+            loop {
+                match asked.recv_timeout(EVERY.saturating_sub(tended.elapsed())) {
+                    Ok(Ask::Merge) => {
+                        log.merge();
+                        merging.store(false, Ordering::Relaxed);
+                    }
+                    Ok(Ask::Finish(answer)) => {
+                        log.begin_anew();
+                        let _ = answer.send(());
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
                 }
-                Err(RecvTimeoutError::Timeout) => log.tend(),
-                Err(RecvTimeoutError::Disconnected) => return,
+                if tended.elapsed() >= EVERY {
+                    log.tend();
+                    tended = Instant::now();
+                }
             }
         };
         let thread = std::thread::Builder::new().name("store-log".into()).spawn(run);
-        Ok((Self(ask), thread.map_err(OpenError::Thread)?))
+        Ok((Self { asks: ask, is_merging }, thread.map_err(OpenError::Thread)?))
+    }
+
+    /// Asks for a merge of what can be merged without waiting, unless one is under way.
+    pub(super) fn merge(&self) {
+        // So there is always room to ask for the last merge.
+        if !self.is_merging.swap(true, Ordering::Relaxed) {
+            let _ = self.asks.try_send(Ask::Merge);
+        }
     }
 
     /// Merges everything into the database and empties the log.
     pub(super) async fn finish(&self) {
         let (answer, answered) = oneshot::channel();
-        if self.0.try_send(answer).is_ok() {
+        if self.asks.try_send(Ask::Finish(answer)).is_ok() {
             let _ = answered.await;
         }
     }
@@ -78,6 +120,11 @@ impl Log {
     pub(super) fn new(connection: Connection, file: &Path, bound: u64) -> rusqlite::Result<Self> {
         connection.busy_timeout(PATIENCE)?;
         Ok(Self { connection, file: file.to_owned(), bound, is_held: false })
+    }
+
+    /// Merges what can be merged without waiting.
+    fn merge(&self) {
+        self.checkpoint("PASSIVE");
     }
 
     /// Merges what can be merged without waiting, and begins a long log anew.

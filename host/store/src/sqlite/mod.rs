@@ -164,10 +164,10 @@ impl Sqlite {
         let (look_ups, more) = Readers::start("look-up", looking_up, LOOK_UPS_AT_ONCE, config, path)?;
         reading.extend(more);
         let ledger = Arc::new(Ledger::read(&writing).map_err(failed)?);
-        let (writer, writing) = Writer::start(writing, path, config, Arc::clone(&ledger))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let log = connect(path, flags, config).and_then(|log| Log::new(log, path, LOG_BYTES.into()));
         let (log, merging) = Checkpoints::start(log.map_err(failed)?)?;
+        let (writer, writing) = Writer::start(writing, path, config, Arc::clone(&ledger), log.clone())?;
         let (reading, writing) = (Threads(reading), Threads(vec![writing, merging]));
         let snapshots = Arc::default();
         Ok(Self {
@@ -258,6 +258,7 @@ fn set_up(connection: &Connection, config: &Config) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cache_size", -WRITER_CACHE)?;
     let ignore = |_: &rusqlite::Row<'_>| Ok(());
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, ignore)?;
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", checkpoint::PAGES, ignore)?;
     if let Some(bytes) = config.max_bytes {
         let page: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
         let present: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;

@@ -328,7 +328,7 @@ pub(super) fn newest_to_forget(connection: &Connection, cut: &Cut) -> Result<Opt
 
 pub(super) fn stuck(connection: &Connection, before: Timestamp) -> Result<Vec<TaskKey>, Fault> {
     let mut select = connection.prepare_cached(
-        "SELECT owner, id FROM tasks WHERE ended_at IS NULL AND status_at < ?1 ORDER BY key",
+        "SELECT owner, id FROM tasks INDEXED BY tasks_open WHERE ended_at IS NULL AND status_at < ?1 ORDER BY key",
     )?;
     let mut rows = select.query([millis(before)])?;
     let mut keys = Vec::new();

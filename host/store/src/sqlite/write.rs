@@ -159,8 +159,8 @@ fn create(
         .prepare_cached(
             "INSERT INTO tasks
                  (owner, id, context, version, state, status_at, created_at, ended_at, pending, host_made, bytes)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 OR EXISTS
-                 (SELECT 1 FROM tasks WHERE owner = ?1 AND context = ?3 AND host_made), ?11)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, CASE WHEN ?10 THEN 1 ELSE EXISTS
+                 (SELECT 1 FROM tasks WHERE owner = ?1 AND context = ?3 AND host_made) END, ?11)
              ON CONFLICT (owner, id) DO NOTHING",
         )?
         .execute(params![
@@ -218,27 +218,18 @@ fn append(
     }
     let before = state?;
     let state = change.after(before)?;
-    let ended = change.status_at.filter(|_| state.is_terminal());
     if change.accepts {
         books.room.check(connection)?;
     }
-    // The version is checked again: if another writer came between the two statements, no row would match.
-    let updated = connection
-        .prepare_cached(
-            "UPDATE tasks SET version = ?3, state = ?4, status_at = coalesce(?5, status_at), pending = ?6,
-             ended_at = coalesce(?7, ended_at), bytes = bytes + ?8 WHERE key = ?1 AND version = ?2",
-        )?
-        .execute(params![
-            row,
-            version,
-            version + integer(change.count),
-            schema::word(state),
-            change.status_at.map(millis),
-            change.turns(pending),
-            ended.map(millis),
-            change.bytes(),
-        ])?;
-    if updated == 0 {
+    let is_updated = match change.status_at {
+        None if change.turns == (0, 0) => grow(connection, row, version, change)?,
+        status_at => {
+            let status = (state, change.turns(pending), status_at.map(millis));
+            let ends = state.is_terminal() && !before.is_terminal();
+            move_to(connection, row, version, change, status, ends)?
+        }
+    };
+    if !is_updated {
         return Err(Fault::Unreadable(format!("task {} changed within a transaction", key.task)));
     }
     insert_events(connection, row, version, change)?;
@@ -248,6 +239,50 @@ fn append(
     holding.states.add(state, 1);
     books.note(&key.owner, holding);
     Ok(natural(version - snapshot) + change.count)
+}
+
+// SQLite writes every index that has a column which a statement sets, whether or not the value changes. So there is a
+// statement for each kind of change, which sets no other column. Each checks the version again: if another writer came after
+// it was read, no row would match.
+
+/// Changes the row of a task whose status stays.
+fn grow(connection: &Connection, row: i64, version: i64, change: &Change) -> Result<bool, Fault> {
+    let updated = connection
+        .prepare_cached("UPDATE tasks SET version = ?3, bytes = bytes + ?4 WHERE key = ?1 AND version = ?2")?
+        .execute(params![row, version, version + integer(change.count), change.bytes()])?;
+    Ok(updated > 0)
+}
+
+/// Changes the row of a task whose state, turns or status change, and which may end by that.
+fn move_to(
+    connection: &Connection,
+    row: i64,
+    version: i64,
+    change: &Change,
+    (state, pending, status_at): (State, i64, Option<i64>),
+    ends: bool,
+) -> Result<bool, Fault> {
+    let sql = match ends {
+        false => {
+            "UPDATE tasks SET version = ?3, bytes = bytes + ?4, state = ?5, pending = ?6,
+             status_at = coalesce(?7, status_at) WHERE key = ?1 AND version = ?2"
+        }
+        true => {
+            "UPDATE tasks SET version = ?3, bytes = bytes + ?4, state = ?5, pending = ?6,
+             status_at = coalesce(?7, status_at), ended_at = ?7 WHERE key = ?1 AND version = ?2"
+        }
+    };
+    let (after, state) = (version + integer(change.count), schema::word(state));
+    let updated = connection.prepare_cached(sql)?.execute(params![
+        row,
+        version,
+        after,
+        change.bytes(),
+        state,
+        pending,
+        status_at
+    ])?;
+    Ok(updated > 0)
 }
 
 fn insert_events(connection: &Connection, row: i64, version: i64, change: &Change) -> Result<(), Fault> {

@@ -5,6 +5,9 @@
 //! the whole group is rolled back and each write is run again in a transaction of its own; only those that fail alone get
 //! the error. (A savepoint for each write would save the second run, but cost a copy of every page that a group touches.)
 //!
+//! The thread does not wait for the disk while another can ([`checkpoint`](super::checkpoint)): after every [`MERGE`] writes
+//! it asks for a merge of the log.
+//!
 //! Bounds: the queue; a write that finds no room within the busy timeout is rejected. If the database is locked, a whole
 //! group is rejected after the same time. A write succeeds only once it is committed; a rejected write leaves nothing.
 
@@ -16,6 +19,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use talaria_turns::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
+use super::checkpoint::Checkpoints;
 use super::fault::Fault;
 use super::ledger::{Books, Ledger};
 use super::queue::{self, Queue};
@@ -24,6 +28,9 @@ use super::{Config, OpenError};
 
 /// The writes that share a transaction: ten times as many as 64 connections keep waiting. Bounds how long a write takes.
 const AT_ONCE: usize = 512;
+
+/// The writes after which the log is merged beside the writer: some thousand pages.
+const MERGE: usize = 1_000;
 
 /// Sends writes to the thread.
 #[derive(Clone)]
@@ -39,6 +46,10 @@ struct Thread {
     file: PathBuf,
     ledger: Arc<Ledger>,
     books: Books,
+    /// Merges the log. Tests of the thread alone have none.
+    log: Option<Checkpoints>,
+    /// The writes since the log was asked to merge.
+    unmerged: usize,
     /// Whether the last group failed, so that the reason is already logged.
     failing: bool,
 }
@@ -58,10 +69,12 @@ impl Writer {
         file: &Path,
         config: &Config,
         ledger: Arc<Ledger>,
+        log: Checkpoints,
     ) -> Result<(Self, JoinHandle<()>), OpenError> {
         let (queue, jobs) = Queue::new(config.queue, config.busy_timeout);
         let books = Books::new(file, config);
-        let thread = Thread { connection, file: file.to_owned(), ledger, books, failing: false };
+        let file = file.to_owned();
+        let thread = Thread { connection, file, ledger, books, log: Some(log), unmerged: 0, failing: false };
         let handle = std::thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || thread.run(jobs))
@@ -160,6 +173,11 @@ impl Thread {
         let _moment = self.ledger.moment();
         transaction.commit().map_err(|error| failed(error.into()))?;
         self.ledger.commit(&mut self.books);
+        self.unmerged += group.len();
+        if self.unmerged >= MERGE {
+            self.unmerged = 0;
+            self.log.iter().for_each(Checkpoints::merge);
+        }
         Ok(results)
     }
 }
@@ -177,7 +195,8 @@ mod tests {
         let mut connection = Connection::open_in_memory().unwrap();
         schema::migrate(&mut connection, schema::MIGRATIONS).unwrap();
         let books = Books::new(Path::new("memory"), &Config::default());
-        Thread { connection, file: "memory".into(), ledger: Arc::default(), books, failing: false }
+        let ledger = Arc::default();
+        Thread { connection, file: "memory".into(), ledger, books, log: None, unmerged: 0, failing: false }
     }
 
     fn create(key: &TaskKey, size: usize) -> Job {

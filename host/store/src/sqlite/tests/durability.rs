@@ -231,6 +231,23 @@ async fn deleting_leaves_nothing_in_any_table() {
 }
 
 #[tokio::test]
+async fn what_is_written_is_merged_while_more_is_written() {
+    let (store, folder) = empty();
+    let size = || std::fs::metadata(file(&folder)).unwrap().len();
+    let before = size();
+    let key = create(&store, "a", &[]).await;
+    let mut version = 0;
+    // By time alone it would be merged after ten seconds, and by its length much later.
+    while size() == before && version < 20_000 {
+        store.append(&key, version, &[note("x")]).await.unwrap();
+        version += 1;
+    }
+    assert!(version < 20_000, "nothing was merged in {version} writes");
+    store.flush().await;
+    assert_eq!(count(&folder, "SELECT version FROM tasks"), i64::try_from(version).unwrap());
+}
+
+#[tokio::test]
 async fn lists_are_read_in_order_from_an_index() {
     let (_store, folder) = empty();
     let connection = Connection::open(file(&folder)).unwrap();
@@ -251,6 +268,9 @@ async fn lists_are_read_in_order_from_an_index() {
     assert!(context.contains("INDEX tasks_by_context (owner=? AND context=?)"), "{context}");
     let from = "FROM tasks INDEXED BY tasks_by_status WHERE pending > 0 OR state = 'working' ORDER BY key";
     let unfinished = plan(&format!("SELECT owner, id, state {from}"));
+    let open = "FROM tasks INDEXED BY tasks_open WHERE ended_at IS NULL AND status_at < 5 ORDER BY key";
+    let stuck = plan(&format!("SELECT owner, id {open}"));
+    assert_eq!(stuck, "SCAN tasks USING INDEX tasks_open", "the open tasks only, in order");
     assert!(unfinished.contains("COVERING INDEX tasks_by_status"), "{unfinished}");
 }
 
@@ -313,5 +333,5 @@ async fn a_file_of_version_6_opens_and_can_hold_delegations() {
     assert_eq!(store.delegations().await.unwrap(), []);
     let key = TaskKey { owner: Principal::named("platform"), task: "task-1".parse().unwrap() };
     assert_eq!(task(&store, &key).await.status.state, State::Completed, "its tasks stay");
-    assert_eq!(count(&folder, "PRAGMA user_version"), 8);
+    assert_eq!(count(&folder, "PRAGMA user_version"), 9);
 }
