@@ -57,7 +57,7 @@ pub enum InvalidId {
 
 /// The owner of a task: an authenticated caller, or everybody if the host is open. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Principal(Arc<str>);
+pub struct Principal(Option<Arc<str>>);
 
 /// A point in time, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -259,19 +259,19 @@ impl Principal {
     /// The caller of this name.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self(name.into())
+        Self((!name.is_empty()).then(|| name.into()))
     }
 
     /// Everybody, on a host that asks for no token. Its name is empty, which no named caller's is.
     #[must_use]
     pub fn anyone() -> Self {
-        Self("".into())
+        Self(None)
     }
 
     /// Returns the caller's name; `None` for [`Principal::anyone`].
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        (!self.0.is_empty()).then_some(&*self.0)
+        self.0.as_deref()
     }
 }
 
