@@ -24,13 +24,18 @@ use crate::task::{Event, State, Task};
 const TAIL: usize = 256;
 /// The events that a reader which is behind reads from the store at once.
 const PAGE: usize = 100;
+/// The entries that a reader has room for while it waits.
+const IDLE_PAGE: usize = 16;
 /// The tasks that are being loaded at once: their size is known only when they are in memory.
 const LOADS: usize = 4;
 /// How often an append is retried after another process wrote first.
 const CONFLICTS: usize = 5;
 
 /// Events on their way into a task. Shared by the store, the tail and, after a conflict, the next try.
-type Events = Arc<[Arc<Event>]>;
+pub(crate) type Events = Arc<[Arc<Event>]>;
+
+/// All tasks by key.
+type Tasks = HashMap<TaskKey, Weak<LiveTask>>;
 
 /// A task that has a running turn or a reader.
 pub(crate) struct LiveTask {
@@ -59,7 +64,7 @@ pub(crate) struct LiveTasks {
     store: Arc<dyn Store>,
     budget: Budget,
     loads: Semaphore,
-    tasks: Mutex<HashMap<TaskKey, Weak<LiveTask>>>,
+    tasks: Mutex<Tasks>,
 }
 
 /// Reads the events of a task from a version on: each once, in order.
@@ -68,6 +73,18 @@ pub struct Reader {
     cursor: u64,
     version: watch::Receiver<u64>,
     page: VecDeque<Entry>,
+}
+
+/// What the tail has for a reader.
+enum Tail {
+    /// The events after its cursor.
+    Events,
+    /// Nothing yet.
+    Nothing,
+    /// Nothing, and nothing will come.
+    Over,
+    /// Not all: its next event is only in the store.
+    TooShort,
 }
 
 /// A turn that waits or runs. Its task counts it until this is dropped.
@@ -144,7 +161,7 @@ impl LiveTasks {
         live
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TaskKey, Weak<LiveTask>>> {
+    fn lock(&self) -> MutexGuard<'_, Tasks> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -174,6 +191,12 @@ impl LiveTask {
         E: From<StoreError>,
     {
         self.write(None, |task| Ok(decide(task)?.into_iter().map(Arc::new).collect())).await
+    }
+
+    /// Like [`LiveTask::append_if`], for events that are shared already.
+    pub(crate) async fn append_shared(&self, decide: impl FnMut(&Task) -> Events) -> Result<(), StoreError> {
+        let mut decide = decide;
+        self.write(None, |task| Ok::<_, StoreError>(decide(task))).await.map(drop)
     }
 
     /// Like [`LiveTask::append_if`], for a message that is accepted once: [`StoreError::Sent`] if it was before.
@@ -308,12 +331,21 @@ impl LiveTask {
         self.version.send_replace(version);
     }
 
-    /// Returns the events after `cursor`, if they are in memory.
-    fn tail(&self, cursor: u64) -> Option<VecDeque<Entry>> {
+    /// Puts the events after `cursor` into `page`, if they are in memory.
+    fn tail(&self, cursor: u64, page: &mut VecDeque<Entry>) -> Tail {
         let inner = self.lock();
+        if inner.task.version <= cursor {
+            return if inner.task.status.state.is_terminal() { Tail::Over } else { Tail::Nothing };
+        }
         // The tail has no gaps, so the index is known. This runs under the lock for each reader and event.
-        let skipped = (cursor + 1).checked_sub(inner.tail.front()?.sequence)?;
-        Some(inner.tail.iter().skip(usize::try_from(skipped).ok()?).cloned().collect())
+        let skipped = inner.tail.front().and_then(|first| (cursor + 1).checked_sub(first.sequence));
+        match skipped.map(usize::try_from) {
+            Some(Ok(skipped)) => {
+                page.extend(inner.tail.iter().skip(skipped).cloned());
+                Tail::Events
+            }
+            _ => Tail::TooShort,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -343,21 +375,22 @@ impl Reader {
                 return Ok(Some(entry));
             }
             self.version.mark_unchanged();
-            let (version, over) = {
-                let inner = self.task.lock();
-                (inner.task.version, inner.task.status.state.is_terminal())
-            };
-            if version <= self.cursor {
-                // The task is not held while this waits: an append would have to copy it.
-                if over || self.version.changed().await.is_err() {
-                    return Ok(None);
+            match self.task.tail(self.cursor, &mut self.page) {
+                Tail::Events => {}
+                Tail::Over => return Ok(None),
+                Tail::TooShort => {
+                    self.page = self.task.store.events(&self.task.key, self.cursor, PAGE).await?.into();
                 }
-                continue;
+                // The task is not held while this waits: an append would have to copy it.
+                Tail::Nothing => {
+                    if self.page.capacity() > IDLE_PAGE {
+                        self.page = VecDeque::new();
+                    }
+                    if self.version.changed().await.is_err() {
+                        return Ok(None);
+                    }
+                }
             }
-            self.page = match self.task.tail(self.cursor) {
-                Some(tail) => tail,
-                None => self.task.store.events(&self.task.key, self.cursor, PAGE).await?.into(),
-            };
         }
     }
 

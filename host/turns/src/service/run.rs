@@ -19,7 +19,7 @@ use self::progress::{Progress, unless_pending};
 use super::Inner;
 use crate::executor::{Emitted, Executor, Failure, FailureKind, Outcome, TooLarge, Turn};
 use crate::lanes::LaneTicket;
-use crate::live_task::{LiveTask, TurnCount};
+use crate::live_task::{Events, LiveTask, TurnCount};
 use crate::model::{Message, Part};
 use crate::observer::observe;
 use crate::scope::{Past, Scope, TurnSignal};
@@ -115,16 +115,18 @@ impl Run {
         let TurnMemory { host, executor: memory } = memory;
         let stopped = || End::Result(Err(Failure::new(FailureKind::Cancelled, STOPPED)));
         let mut progress = Progress::default();
+        // One for the whole turn: each enters a list that all turns share.
+        let mut stop = pin!(service.stop.cancelled());
         let end = tokio::select! {
             biased;
-            () = service.stop.cancelled() => stopped(),
+            () = &mut stop => stopped(),
             () = live.cancel.cancelled() => End::Cancelled,
             _turn = ticket.turn() => {
                 let execution = execute(service, &live, &taker, &turn, (past, memory), &mut progress);
                 let execution = AssertUnwindSafe(execution).catch_unwind();
                 tokio::select! {
                     biased;
-                    () = service.stop.cancelled() => stopped(),
+                    () = &mut stop => stopped(),
                     end = execution => end.unwrap_or_else(|_| End::Result(Err(Failure::new(
                         FailureKind::Internal,
                         "the executor panicked; the log has the details",
@@ -146,13 +148,14 @@ impl Run {
             End::Result(Err(failure)) => progress.failed(failure),
             End::Result(Ok(outcome)) => progress.ended(outcome),
         };
-        let written = live.append_if(|task| {
+        let shared = |events: Vec<Event>| -> Events { events.into_iter().map(Arc::new).collect() };
+        let (held, last) = (held.map(shared), shared(last));
+        let written = live.append_shared(|task| {
             let held = held.as_ref().filter(|_| service.is_held(&live.key));
-            Ok::<_, StoreError>(unless_pending(held.unwrap_or(&last), task))
+            unless_pending(held.unwrap_or(&last), task)
         });
-        let written = written.await;
-        match written {
-            Ok(_) => {}
+        match written.await {
+            Ok(()) => {}
             // The task ended in another way first, and that is final.
             Err(StoreError::Illegal(illegal)) => {
                 debug!(%illegal, "dropped the end of a turn that came too late")

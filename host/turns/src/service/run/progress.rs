@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::executor::{Emitted, Failure, FinalState, Outcome, ToolProgress, ToolState};
 use crate::keys;
+use crate::live_task::Events;
 use crate::model::{Artifact, Content, Metadata, Part};
 use crate::task::{Event, REPLY, State, Task};
 
@@ -153,15 +154,16 @@ fn closing(id: &str) -> Event {
 }
 
 /// Keeps a task working that would be completed by `events`, if it has messages that are not answered yet.
-pub(super) fn unless_pending(events: &[Event], task: &Task) -> Vec<Event> {
-    let mut events = events.to_vec();
-    if let Some(Event::Status { status, .. }) = events.last_mut()
-        && status.state == State::Completed
-        && task.pending.len() > 1
+pub(super) fn unless_pending(events: &Events, task: &Task) -> Events {
+    let mut kept = Events::clone(events);
+    if task.pending.len() > 1
+        && let Some(last) = Arc::make_mut(&mut kept).last_mut()
+        && last.state() == Some(State::Completed)
+        && let Event::Status { status, .. } = Arc::make_mut(last)
     {
         status.state = State::Working;
     }
-    events
+    kept
 }
 
 /// The answer of a turn. If it was streamed, and these parts have the same text but for white space, the streamed text
