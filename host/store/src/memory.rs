@@ -22,6 +22,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use foldhash::quality::RandomState;
 use talaria_turns::{
     Begin, ContextId, Delegation, EVENTS_BYTES, Entry, Event, Extent, GivenUp, Kept, Logged, Message, Once,
     Onto, Page, Principal, PushConfig, PushConfigId, Query, Recall, Recollection, Retention, State, StateKey,
@@ -44,7 +45,8 @@ pub struct Memory {
 
 #[derive(Default)]
 struct Inner {
-    tasks: HashMap<TaskKey, Record>,
+    // The host makes the ids of tasks, so nobody else can choose keys whose hashes collide.
+    tasks: HashMap<TaskKey, Record, RandomState>,
     owners: Owners,
     /// The number of appends so far, to all tasks.
     appends: u64,

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use foldhash::quality::RandomState;
 use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard};
 
 use crate::model::{ContextId, Principal};
@@ -14,7 +15,8 @@ use crate::model::{ContextId, Principal};
 /// The lanes of all contexts that have turns.
 pub(crate) struct Lanes {
     bound: usize,
-    lanes: Mutex<HashMap<(Principal, ContextId), Weak<Lane>>>,
+    // Callers choose ids of contexts, but the seed of the hashes is random, and the map has few more lanes than turns wait.
+    lanes: Mutex<HashMap<(Principal, ContextId), Weak<Lane>, RandomState>>,
 }
 
 struct Lane {

@@ -11,6 +11,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use foldhash::quality::RandomState;
 use talaria_budget::{Budget, Charge};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -34,8 +35,8 @@ const CONFLICTS: usize = 5;
 /// Events on their way into a task. Shared by the store, the tail and, after a conflict, the next try.
 pub(crate) type Events = Arc<[Arc<Event>]>;
 
-/// All tasks by key.
-type Tasks = HashMap<TaskKey, Weak<LiveTask>>;
+/// All tasks by key. The host makes their ids, so nobody else can choose keys whose hashes collide.
+type Tasks = HashMap<TaskKey, Weak<LiveTask>, RandomState>;
 
 /// A task that has a running turn or a reader.
 pub(crate) struct LiveTask {
