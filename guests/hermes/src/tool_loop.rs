@@ -27,6 +27,8 @@ pub(crate) const MOST_ROUNDS: u32 = 32;
 const RESULT: usize = 128 << 10;
 /// The bytes of all results, and of the arguments that are repeated to the model.
 const ROOM: usize = 4 << 20;
+/// The bytes of a name or an id that is repeated. What is longer names nothing.
+const NAME: usize = 128;
 /// The checkpoint of a turn whose tools were called.
 const CALLED: &[u8] = br#"{"tools":"called"}"#;
 
@@ -190,16 +192,18 @@ impl ToolLoop {
         for (index, call) in said.calls.iter().enumerate() {
             // An answer names each call once; some servers name none.
             let is_taken = said.calls.iter().take(index).any(|before| before.id == call.id);
-            let id = match call.id.is_empty() || is_taken {
+            let id = match call.id.is_empty() || call.id.len() > NAME || is_taken {
                 true => format!("call_{round}_{index}"),
                 false => call.id.clone(),
             };
+            let name = call.function.name.as_str();
+            let name = name.get(..name.floor_char_boundary(NAME)).unwrap_or_default();
             let (is_valid, result) = match self.is_over {
                 true => (true, self.refusal()),
-                false => self.run(call, &id, model)?,
+                false => self.run((name, call.arguments()), &id, model)?,
             };
             let arguments = self.repeated(call.arguments(), is_valid);
-            let function = json!({ "name": call.function.name, "arguments": arguments });
+            let function = json!({ "name": name, "arguments": arguments });
             calls.push(json!({ "id": id, "type": "function", "function": function }));
             let content = self.fitting(&result);
             results.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
@@ -212,11 +216,16 @@ impl ToolLoop {
     }
 
     /// Runs a call. Returns whether its arguments are an object of a size that a tool takes, and the result.
-    fn run(&mut self, call: &Call, id: &str, model: &str) -> Result<(bool, String), Failure> {
-        let name = self.host_name(&call.function.name).to_owned();
+    fn run(
+        &mut self,
+        (name, arguments): (&str, &str),
+        id: &str,
+        model: &str,
+    ) -> Result<(bool, String), Failure> {
+        let name = self.host_name(name).to_owned();
         self.mark()?;
         progress(id, &name, ToolState::Started, model)?;
-        let called = tools::call(&name, call.arguments());
+        let called = tools::call(&name, arguments);
         let state = if called.is_ok() { ToolState::Completed } else { ToolState::Failed };
         if let Err(tools::Error { kind: tools::ErrorKind::Cancelled, .. }) = &called {
             return Err(Fault::cancelled().failure(model));
@@ -350,7 +359,8 @@ mod tests {
     fn after_the_last_round_the_model_is_told_once_and_then_fails_in_words() {
         let (mut tool_loop, _) = begun(1);
         tool_loop.left = 0;
-        let calls = [call("a", "list_peers", "{}"), call("", "list_peers", "[1"), call("a", "x", "")];
+        let calls =
+            [call("a", "list_peers", "{}"), call("", "list_peers", "[1"), call("a", &"x".repeat(999), "")];
         let said = Said { text: "", calls: &calls };
         assert!(tool_loop.follow(&said, "m").unwrap() && tool_loop.is_over());
         let messages: Vec<Value> =
@@ -363,6 +373,7 @@ mod tests {
             messages[0]["tool_calls"][1]["function"]["arguments"], "{}",
             "broken JSON is not repeated"
         );
+        assert_eq!(messages[0]["tool_calls"][2]["function"]["name"], "x".repeat(NAME));
         assert!(messages[3]["content"].as_str().unwrap().contains("without tools"));
         let failure = tool_loop.follow(&said, "m").unwrap_err();
         assert!(failure.message.contains("after 1 rounds"), "{}", failure.message);
