@@ -1,6 +1,6 @@
 //! The tools of a server, as executors are offered them.
 //!
-//! A tool is called `SERVER__TOOL`. OpenAI's and others' APIs take names of at most 64 letters, digits, `_` and `-`, so other
+//! A tool is called `SERVER__TOOL`. The APIs of models take names of at most 64 letters, digits, `_` and `-`, so other
 //! characters become `_`, and longer names are cut. Of two tools that get one name the first counts. Everything is bounded,
 //! because it ends up in the prompt of every turn that is granted it: what does not fit is left out with a warning, and the
 //! rest is offered.

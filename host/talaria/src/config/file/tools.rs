@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use talaria_config::{Period, SecretRef};
 
@@ -58,6 +58,7 @@ pub(crate) struct ToolServer {
     ///
     /// Example: `headers = { X-Api-Key = { file = "/run/secrets/docs" } }`
     #[serde(default)]
+    #[schemars(schema_with = "headers_schema")]
     pub(crate) headers: BTreeMap<String, SecretRef>,
     /// How long a call of a tool may take.
     ///
@@ -77,6 +78,12 @@ pub(crate) struct ToolServer {
     /// Example: `private = true`
     #[serde(default)]
     pub(crate) private: bool,
+}
+
+/// A table of secrets. It is one key: the headers in it are not known.
+fn headers_schema(generator: &mut SchemaGenerator) -> Schema {
+    let secret = generator.subschema_for::<SecretRef>();
+    json_schema!({ "type": "object", "additionalProperties": { "anyOf": [secret] } })
 }
 
 /// As long as the tools of a workspace may take.

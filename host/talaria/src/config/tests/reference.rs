@@ -86,8 +86,13 @@ const ENVIRONMENT: &str = "
 An empty variable counts as unset.
 ";
 
-/// A section that may be left out, but not written by half.
-const WHOLE: &str = "a2a.card.signing.";
+/// Sections that may be left out, but not written by half.
+const WHOLE: [&str; 2] = ["a2a.card.signing.", "tools.servers.NAME."];
+
+/// The section of a key that is not written by half.
+fn whole(key: &Key) -> Option<&'static str> {
+    WHOLE.into_iter().find(|section| key.path.starts_with(section))
+}
 
 #[test]
 fn every_key_is_explained() {
@@ -96,7 +101,7 @@ fn every_key_is_explained() {
         let (default, meaning) = take(&doc, "Default:");
         assert!(example.is_some(), "{} has no Example:", key.path);
         assert!(meaning.trim().len() > 8, "{} has no meaning", key.path);
-        let may_be_required = key.path.contains("[]") || key.path.starts_with(WHOLE);
+        let may_be_required = key.path.contains("[]") || whole(&key).is_some();
         assert!(default.is_some() || key.default.is_some() || may_be_required, "{} has no default", key.path);
     }
 }
@@ -110,9 +115,14 @@ fn every_example_is_valid() {
         example.unwrap_or_default().trim_matches('`').to_owned()
     };
     let keys = keys::<File>();
-    let whole: Vec<_> = keys.iter().filter(|key| key.path.starts_with(WHOLE)).map(example).collect();
     for key in &keys {
-        let example = if key.path.starts_with(WHOLE) { whole.join("\n") } else { example(key) };
+        let example = match whole(key) {
+            Some(section) => {
+                let all = keys.iter().filter(|key| key.path.starts_with(section)).map(example);
+                all.collect::<Vec<_>>().join("\n")
+            }
+            None => example(key),
+        };
         let section = key.path.rsplit_once('.').map(|(section, _)| section).unwrap_or_default();
         // An element of a list is shown whole in the list's own example.
         if section.contains("[]") {
