@@ -29,7 +29,9 @@ pub(crate) async fn problems(granted: &[String], uses_tools: bool, tools: &Toolb
 fn unknown(granted: &[String], known: &[ToolSpec]) -> Vec<String> {
     if known.is_empty() {
         let what = "`grant.tools` has no effect: this host has no tools";
-        return vec![format!("{what}; a workspace has some, unless `tools.listen` is \"off\"")];
+        return vec![format!(
+            "{what}; a workspace has some, unless `tools.listen` is \"off\", and `tools.servers` adds others"
+        )];
     }
     let problem = |name: &String| {
         let near = nearest(name, known.iter().map(|tool| tool.name.as_str()));
