@@ -44,7 +44,7 @@ pub use skills::Skill;
 pub use snapshot::Snapshot;
 pub use talaria_config::files::Trouble;
 pub use tool_activity::ToolActivity;
-pub use tools::{CallEnd, CallObserver, OfferedTools, SERVER as TOOLS_SERVER, TeamTools, ToolsConfig};
+pub use tools::{CallObserver, OfferedTools, SERVER as TOOLS_SERVER, TeamTools, ToolsConfig};
 pub use transcript::{Page, Transcript};
 
 /// Whether a text can be a workspace's id: it stands in paths and headers.

@@ -62,19 +62,6 @@ async fn every_guest_gets_its_whole_computing_time() {
     assert!(started.elapsed() > Duration::from_millis(600), "{:?}", started.elapsed());
 }
 
-/// So the rest of the turn can be polled on another thread.
-#[tokio::test]
-async fn a_turn_that_computes_reports_it_and_yields() {
-    let rig = hostile().await;
-    let turn = rig.turn("spin");
-    let computing = turn.computing.clone();
-    let (running, _said) = rig.begin(turn);
-    let mut running = Box::pin(running);
-    while !computing.is_reported() {
-        assert!(futures_util::poll!(&mut running).is_pending(), "it spins");
-    }
-}
-
 #[tokio::test]
 async fn a_million_events_are_bounded_by_their_bytes() {
     let limits = Limits { output_bytes: 1_000_000, ..Limits::default() };
