@@ -148,7 +148,8 @@ async fn converse(
         Message { context: options.context.clone(), task: options.task.clone(), ..Message::new(text) };
     let mut transcript = Transcript::default();
     loop {
-        let end = turn(options.stream, &client, &message, &mut transcript, terminal).await?;
+        let turn = turn(options.stream, &client, &message, &mut transcript, terminal);
+        let end = Box::pin(turn).await?;
         let asks = end.status.wants_input() && !terminal.interrupts.were_pressed();
         if asks && terminal.keyboard.has_person() {
             if let Some(text) = terminal.ask(&end.question).await {

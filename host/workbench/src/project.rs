@@ -87,6 +87,7 @@ const WIT: Files = repository!(
     "wit/0.1.0/log.wit" from "wit/0.1.0/log.wit",
     "wit/0.1.0/span.wit" from "wit/0.1.0/span.wit",
     "wit/0.1.0/state.wit" from "wit/0.1.0/state.wit",
+    "wit/0.1.0/tools.wit" from "wit/0.1.0/tools.wit",
     "wit/0.1.0/transcript.wit" from "wit/0.1.0/transcript.wit",
     "wit/0.1.0/types.wit" from "wit/0.1.0/types.wit",
     "wit/0.1.0/world.wit" from "wit/0.1.0/world.wit",

@@ -37,7 +37,7 @@ pub(crate) async fn pages() -> Result<Vec<Row>> {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..LISTS {
         for (store, times) in stores.iter().zip(&mut times) {
-            times.push(list(&**store).await?);
+            times.push(list(store).await?);
         }
     }
     let [few, many] = times.each_mut().map(|times| median(times));
@@ -68,7 +68,7 @@ async fn filled(store: Sqlite, tasks: usize) -> Result<Arc<Sqlite>> {
         let store = Arc::clone(&store);
         writers.spawn(async move {
             for _ in (writer..tasks).step_by(WRITERS) {
-                create(&*store).await?;
+                create(&store).await?;
             }
             Ok::<_, StoreError>(())
         });
