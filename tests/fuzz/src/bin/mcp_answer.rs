@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use talaria_mcp::fuzz::{
-    ALL, DEPTH, DESCRIPTION, Heard, NAME, PAGES, RESULT, SCHEMA, TOOLS, VALUES, hear, is_hidden, result, tools,
+    ALL, DEPTH, DESCRIPTION, Heard, NAME, PAGES, RESULT, SCHEMA, TOOLS, VALUES, hear, is_hidden, result,
+    tools,
 };
 
 /// What is written behind a text that was cut.
@@ -24,7 +25,7 @@ fuzz_target!(|document: &[u8]| {
         }
         // A text that is not valid may hide a bracket from the parser, but not from the measure.
         Err("not JSON") => assert!(json.is_none(), "what is JSON is not called otherwise"),
-        Err(_) => assert!(json.is_none_or(|json| depth(&json) > DEPTH || values(&json) > VALUES)),
+        Err(_) => assert!(json.as_ref().is_none_or(|json| depth(json) > DEPTH || values(json) > VALUES)),
     }
     let Some(json) = json else { return };
     check_result(&json);
@@ -54,7 +55,8 @@ fn check_result(json: &Value) {
     assert_eq!(is_error, json["isError"] == true);
     assert!(!is_error || text.starts_with("The tool failed:\n"), "{text:?}");
     let blocks = json["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let plain = blocks.iter().filter(|block| block["type"] == "text").filter_map(|block| block["text"].as_str());
+    let plain =
+        blocks.iter().filter(|block| block["type"] == "text").filter_map(|block| block["text"].as_str());
     for part in plain.filter(|part| !part.contains(is_hidden)) {
         assert!(text.len() >= RESULT || text.contains(part), "no text is lost: {part:?}");
     }
@@ -70,7 +72,9 @@ fn check_tools(json: &Value) {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         assert!(tool.name.len() <= NAME && tool.name.bytes().all(is_plain), "{:?}", tool.name);
         assert!(tool.name.starts_with("docs__"), "it is known whose tool it is: {:?}", tool.name);
-        assert!(json["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["name"] == **remote)));
+        assert!(
+            json["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["name"] == **remote))
+        );
         assert!(tool.description.len() <= DESCRIPTION + "…".len() && !tool.description.contains(is_hidden));
         let schema = tool.input_schema.to_string();
         assert!(schema.len() <= SCHEMA && tool.input_schema["type"] == "object", "{schema}");

@@ -48,7 +48,11 @@ fn check_response(asked: &Value, said: &Value) {
         "tools/list" => assert_eq!(said["result"]["tools"][0]["name"], TOOL),
         "tools/call" if asked["params"]["name"] == TOOL => {
             let arguments = asked["params"].get("arguments").cloned().unwrap_or_default();
-            assert_eq!(said["result"]["content"][0]["text"], arguments.to_string(), "the tool gets what was sent");
+            assert_eq!(
+                said["result"]["content"][0]["text"],
+                arguments.to_string(),
+                "the tool gets what was sent"
+            );
         }
         _ => {
             let reason = said["error"]["message"].as_str().expect("a reason");
