@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use talaria_store::Memory;
@@ -31,9 +31,14 @@ impl Executor for Spinner {
 
     async fn execute(&self, turn: Turn, _: Scope) -> Result<Outcome, Failure> {
         if message_text(&turn.message.parts) == "spin" {
-            // As the engine does it: it yields at the first tick. From then on this holds its thread.
-            std::thread::sleep(Duration::from_millis(10));
-            tokio::task::yield_now().await;
+            // As the engine does it: it computes, and yields at each tick until it has moved. From then on this holds its thread.
+            while std::thread::current().name() != Some("shared") {
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_millis(10) {
+                    std::hint::spin_loop();
+                }
+                tokio::task::yield_now().await;
+            }
             while !self.release.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
