@@ -296,7 +296,7 @@ fn is_object(text: &str) -> bool {
     matches!(serde_json::from_str::<Value>(text), Ok(Value::Object(_)))
 }
 
-/// A result that says why there is none.
+/// The result of a call that failed: it tells the model why.
 fn failed(why: &str) -> String {
     json!({ "status": "failed", "reason": why }).to_string()
 }

@@ -22,7 +22,7 @@ pub(crate) trait Source {
 /// The free memory of a heap.
 pub(crate) struct Extents<S> {
     pub(crate) source: S,
-    /// The address of the first extent; 0 if there is none.
+    /// The address of the first extent; 0 if the list is empty.
     first: usize,
     /// The bytes that came from the source, and the end of the last of them.
     taken: usize,

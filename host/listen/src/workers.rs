@@ -5,11 +5,11 @@
 //! on a runtime with several threads: there each step may run on another core than the step before.
 //!
 //! A new connection goes to the worker with the fewest. A request with a large or unknown body is answered on the shared
-//! runtime instead, because to parse it would hold up everything else on the worker. So must everything be that computes
-//! for long: a worker has one thread, and nobody takes work from it.
+//! runtime instead, because to parse it would hold up everything else on the worker. Whatever computes for long must run
+//! there too: a worker has one thread, and no other thread takes work from it.
 //!
 //! **Failure.** A panic ends the task that panicked, not the worker. [`Workers::stop`] ends the threads and closes what is
-//! left on them; who wants requests to be answered waits for [`Spread::serve`] first. If `Workers` is dropped, the threads
+//! left on them. To have requests answered, wait for [`Spread::serve`] first. If `Workers` is dropped, the threads
 //! end too, but nobody waits for them.
 //!
 //! `SO_REUSEPORT` would spread connections in the kernel, but by a hash: with few connections one worker gets several and

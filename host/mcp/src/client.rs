@@ -134,7 +134,7 @@ impl RemoteServer {
     /// A server that is not contacted yet.
     ///
     /// # Errors
-    /// If the address is none, or a header cannot be sent.
+    /// If the URL is not valid, or a header cannot be sent.
     pub fn new(config: RemoteConfig, egress: &Egress, observer: ServerObserver) -> Result<Self, Error> {
         let RemoteConfig { name, url, token, headers, timeout, include, private } = config;
         let origin: Origin = url.parse()?;

@@ -151,7 +151,7 @@ impl Connection {
         }
     }
 
-    /// The session, opened if there is none. One caller opens it, and the others wait.
+    /// Returns the session. The first caller opens it, and the others wait.
     async fn session(&self) -> Result<Arc<Session>, Fault> {
         let mut current = self.session.lock().await;
         if let Some(session) = &*current {
