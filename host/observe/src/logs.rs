@@ -11,8 +11,10 @@ use std::str::FromStr;
 
 use talaria_redact::Redactor;
 use tracing::Dispatch;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
+use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::one_line::{Colours, one_line};
 
@@ -79,15 +81,26 @@ fn dispatch<W: Write + 'static>(
     to: impl Fn() -> W + Send + Sync + 'static,
     is_terminal: bool,
 ) -> Result<Dispatch, InitError> {
-    let logs = tracing_subscriber::fmt().with_env_filter(parse_filter(filter)?);
+    let filter = layer(filter)?;
     let text = if is_terminal { Colours::Keep } else { Colours::Escape };
-    Ok(match format {
+    let logs = tracing_subscriber::fmt::layer();
+    let logs = match format {
         Format::Text => {
             let logs = logs.with_writer(Scrubbed { to, text: Some(text) });
-            logs.with_ansi(is_terminal).compact().into()
+            logs.with_ansi(is_terminal).compact().boxed()
         }
-        Format::Json => logs.with_writer(Scrubbed { to, text: None }).json().flatten_event(true).into(),
-    })
+        Format::Json => logs.with_writer(Scrubbed { to, text: None }).json().flatten_event(true).boxed(),
+    };
+    Ok(Registry::default().with(filter).with(logs).into())
+}
+
+/// What is logged, as a layer. A filter by spans and their fields takes a lock whenever a span is entered or left, which is
+/// several times in each turn, and all threads take the same one; so it is used only if there is more in it than targets.
+fn layer(filter: &str) -> Result<Box<dyn Layer<Registry> + Send + Sync>, InitError> {
+    match filter.parse::<Targets>() {
+        Ok(targets) => Ok(targets.boxed()),
+        Err(_) => Ok(parse_filter(filter)?.boxed()),
+    }
 }
 
 pub(crate) fn parse_filter(filter: &str) -> Result<EnvFilter, InitError> {
