@@ -4,6 +4,7 @@
 //! the wire (JSON-RPC errors, members of a result, headers, other bindings) use [`Bridge::call`] and
 //! [`Bridge::request`], which send raw requests on purpose.
 
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -29,6 +30,7 @@ pub(crate) struct Start<'a> {
     args: Vec<String>,
     env: Vec<(String, String)>,
     log: Option<PathBuf>,
+    prefix: Vec<OsString>,
 }
 
 /// Variables of ours that a developer's shell may hold.
@@ -68,7 +70,10 @@ const OURS: [&str; 32] = [
 ];
 
 pub(crate) fn talaria(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_talaria"));
+    prepared(Command::new(env!("CARGO_BIN_EXE_talaria")), folder)
+}
+
+fn prepared(mut command: Command, folder: &Path) -> Command {
     command.current_dir(folder).stdin(Stdio::null());
     for name in OURS {
         command.env_remove(name);
@@ -95,7 +100,14 @@ pub(crate) fn stderr(output: &Output) -> String {
 
 impl<'a> Start<'a> {
     pub(crate) fn new(folder: &'a Path) -> Self {
-        Self { folder, listen: "127.0.0.1:0".into(), args: Vec::new(), env: Vec::new(), log: None }
+        Self {
+            folder,
+            listen: "127.0.0.1:0".into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            log: None,
+            prefix: Vec::new(),
+        }
     }
 
     pub(crate) fn arg(mut self, arg: &str) -> Self {
@@ -119,6 +131,11 @@ impl<'a> Start<'a> {
         self
     }
 
+    /// Starts it with these words in front of its command.
+    pub(crate) fn prefix(self, words: impl IntoIterator<Item = OsString>) -> Self {
+        Self { prefix: words.into_iter().collect(), ..self }
+    }
+
     /// Writes `talaria.toml`.
     pub(crate) fn config(self, toml: &str) -> Self {
         std::fs::write(self.folder.join("talaria.toml"), toml).unwrap();
@@ -134,7 +151,10 @@ impl<'a> Start<'a> {
         let log = self.log.map_or_else(Stdio::piped, |path| {
             std::fs::File::options().create(true).append(true).open(path).unwrap().into()
         });
-        let mut child = talaria(self.folder)
+        let mut words = self.prefix.into_iter().chain([env!("CARGO_BIN_EXE_talaria").into()]);
+        let mut command = Command::new(words.next().expect("at least the binary"));
+        command.args(words);
+        let mut child = prepared(command, self.folder)
             .args(["serve", "--listen", &self.listen, "--output", "json"])
             .args(&self.args)
             .envs(self.env)

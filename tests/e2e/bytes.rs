@@ -1,5 +1,6 @@
 //! Memory: with 512 MiB, no caller can get the host killed. Each test attacks the real binary, reads from the kernel what
-//! the host took at most, and then has an ordinary turn answered.
+//! the host took at most, and then has an ordinary turn answered. The last one does so in a control group like a container's,
+//! whose processes the kernel kills at 512 MiB.
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::bridge::{Bridge, Start, admin, message};
+use crate::control_group::ControlGroup;
 
 const MIB: usize = 1 << 20;
 /// What the host may take of 512 MiB.
@@ -23,10 +25,17 @@ struct Site {
     bridge: Bridge,
     _gateway: FakeGateway,
     _folder: tempfile::TempDir,
+    group: Option<ControlGroup>,
 }
 
 impl Site {
+    /// With 512 MiB that are configured.
     async fn start() -> Self {
+        Self::start_in(None).await
+    }
+
+    /// With the limit of a group, or without one with what is configured.
+    async fn start_in(group: Option<ControlGroup>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let gateway = FakeGateway::start(|request: &Recorded| {
             let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
@@ -39,8 +48,9 @@ impl Site {
             }
         })
         .await;
+        let memory = if group.is_some() { "" } else { "[limits]\nmemory = \"512MiB\"\n" };
         let config = format!(
-            "[limits]\nmemory = \"512MiB\"\n[store]\nurl = \"sqlite:tasks.db\"\n\
+            "{memory}[store]\nurl = \"sqlite:tasks.db\"\n\
              [executor.chat-completions.settings]\nbase_url = \"{}\"\n",
             gateway.base_url()
         );
@@ -48,9 +58,10 @@ impl Site {
         let bridge = Start::new(folder.path())
             .env("API_SERVER_KEY", "k-0123456789abcdef")
             .log(&log)
+            .prefix(group.iter().flat_map(ControlGroup::prefix))
             .config(&config)
             .up();
-        Self { bridge, _gateway: gateway, _folder: folder }
+        Self { bridge, _gateway: gateway, _folder: folder, group }
     }
 
     fn address(&self) -> &str {
@@ -70,10 +81,13 @@ impl Site {
 
     /// What callers make the host hold, as the host counts it.
     async fn used(&self) -> usize {
+        self.metric("talaria_memory_used_bytes ").await
+    }
+
+    async fn metric(&self, name: &str) -> usize {
         let (_, text) = admin(&self.bridge, "GET", "/metrics").await;
         let text = text.as_str().unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix("talaria_memory_used_bytes ")).unwrap();
-        line.parse().unwrap()
+        text.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
     }
 
     /// Checks what the host took, and that it serves others, now or as soon as memory is given back.
@@ -319,16 +333,15 @@ async fn bodies_that_become_large_trees_do_not_take_the_hosts_memory() {
     site.quiet().await;
 }
 
-#[tokio::test]
-async fn all_attacks_at_once_do_not_take_the_hosts_memory() {
-    let site = Site::start().await;
-    fill_the_store(&site).await;
+/// Attacks in all ways at once. The host survives.
+async fn attack(site: &Site) {
+    fill_the_store(site).await;
     let ((waiting, _), held, stalled, (), ()) = tokio::join!(
-        wait_with_large_turns(&site),
-        withhold_last_bytes(&site),
-        stall_lists(&site),
-        multiplex_large_bodies(&site),
-        plant_trees(&site),
+        wait_with_large_turns(site),
+        withhold_last_bytes(site),
+        stall_lists(site),
+        multiplex_large_bodies(site),
+        plant_trees(site),
     );
     let took = site.memory("VmHWM");
     assert!(took < MOST, "the host took {} MiB", took / MIB);
@@ -338,4 +351,21 @@ async fn all_attacks_at_once_do_not_take_the_hosts_memory() {
     site.survived().await;
     drop((held, stalled));
     site.quiet().await;
+}
+
+#[tokio::test]
+async fn all_attacks_at_once_do_not_take_the_hosts_memory() {
+    attack(&Site::start().await).await;
+}
+
+/// Where the test may make no group, the same amount is configured: then nobody is killed, but what was taken is read.
+#[tokio::test]
+async fn in_a_container_of_512_mib_no_attack_gets_a_process_killed() {
+    let site = Site::start_in(ControlGroup::with_memory(512 * MIB)).await;
+    assert_eq!(site.metric("talaria_memory_limit_bytes ").await, 256 * MIB, "half of what the group has");
+    attack(&site).await;
+    if let Some(group) = &site.group {
+        assert!(group.has(site.bridge.id()), "the host runs in it");
+        assert_eq!(group.kills(), 0);
+    }
 }

@@ -10,6 +10,7 @@
 
 mod bridge;
 mod clock;
+mod control_group;
 mod gateway;
 mod traffic;
 mod webhook;

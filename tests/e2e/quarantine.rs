@@ -39,6 +39,31 @@ async fn an_executor_that_keeps_crashing_is_quarantined() {
 }
 
 #[tokio::test]
+async fn messages_that_outgrow_an_executor_do_not_take_it_out_of_service() {
+    let site = Site::new("");
+    site.put("mine.wasm", guest("probe"));
+    site.put("mine.toml", PROBE);
+    let bridge = site.up();
+    // They fit by what built-in executors need, and this component needs more.
+    let large = "x".repeat(2 << 20);
+    for number in 0..6 {
+        let said = ask(&bridge, "mine", &format!("allocate {number} {large}")).await;
+        assert!(
+            said.contains("with messages of 2097") && said.contains("`executor.mine.grant.memory`"),
+            "{said}"
+        );
+    }
+    assert_eq!(ask(&bridge, "mine", "echo hello").await, "hello");
+    // Without a large message it is the component that leaks.
+    for number in 0..5 {
+        let said = ask(&bridge, "mine", &format!("allocate {number}")).await;
+        assert!(said.contains("MiB of memory") && !said.contains("with messages"), "{said}");
+    }
+    let said = ask(&bridge, "mine", "echo hello").await;
+    assert!(said.contains("out of service"), "{said}");
+}
+
+#[tokio::test]
 async fn a_new_version_that_crashes_on_every_turn_gives_way_to_the_last_good_one() {
     let site = Site::new("");
     site.put("mine.wasm", guest("echo"));

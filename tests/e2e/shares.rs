@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use talaria_egress::Response;
 use talaria_fakes::guest;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 use crate::bridge::{Bridge, Start, admin, message, request};
 use crate::swap::until;
@@ -165,6 +167,50 @@ async fn messages_and_webhooks_of_a_caller_are_limited_per_minute() {
     assert_eq!((refusals(&bridge, "caller-rate").await, refusals(&bridge, "caller-webhooks").await), (1, 1));
 }
 
+/// Opens two connections of alice with a body of 15 MiB each, whose last byte never comes.
+async fn withhold_last_bytes(bridge: &Bridge) -> [TcpStream; 2] {
+    let size = 15 << 20;
+    let head = format!(
+        "POST / HTTP/1.1\r\nhost: localhost\r\na2a-version: 1.0\r\ncontent-type: application/json\r\n\
+         authorization: Bearer {}\r\ncontent-length: {size}\r\n\r\n",
+        TOKENS[0].1
+    );
+    let bytes = [head.as_bytes(), &vec![b' '; size - 1]].concat();
+    let open = async || {
+        let mut stream = TcpStream::connect(bridge.url().trim_start_matches("http://")).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+        stream
+    };
+    let held = [open().await, open().await];
+    until("both bodies are held", async || used(bridge).await > 29 << 20).await;
+    held
+}
+
+/// The memory that callers make the host hold.
+async fn used(bridge: &Bridge) -> usize {
+    let (_, metrics) = admin(bridge, "GET", "/metrics").await;
+    let mut lines = metrics.as_str().unwrap().lines();
+    lines.find_map(|line| line.strip_prefix("talaria_memory_used_bytes ")).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_caller_that_takes_all_of_its_memory_leaves_the_others_theirs() {
+    let folder = tempfile::tempdir().unwrap();
+    // Callers may take 128 MiB, requests 64 of it, and those of one caller 32.
+    let bridge = start(&folder, "", "[limits]\nmemory = \"256MiB\"\n");
+    let held = withhold_last_bytes(&bridge).await;
+    let large = format!("echo {}", "x".repeat(4 << 20));
+    let said = refused(&call(&bridge, 0, "SendMessage", message(&large)).await);
+    assert!(said.contains("raise `limits.caller.memory`"), "{said}");
+    assert!(refusals(&bridge, "caller-memory").await > 0);
+    assert_eq!(say(&bridge, 1, &large).await.len(), 4 << 20);
+    drop(held);
+    until("her memory is given back", async || {
+        call(&bridge, 0, "SendMessage", message("echo hi")).await.status == 200
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_caller_beyond_its_tasks_loses_its_own_oldest_and_nobody_elses() {
     let folder = tempfile::tempdir().unwrap();
@@ -187,6 +233,9 @@ async fn a_disk_that_is_nearly_full_rejects_new_messages_in_plain_words() {
     let said = refused(&call(&bridge, 1, "SendMessage", message("echo hi")).await);
     assert!(said.contains("the store is full") && said.contains("`store.min_free`"), "{said}");
     assert_eq!(refusals(&bridge, "store-full").await, 1);
+    let (status, ready) = admin(&bridge, "GET", "/readyz").await;
+    assert_eq!((status, &ready["store"]["state"]), (503, &json!("not-ready")), "{ready}");
+    assert!(ready["store"].to_string().contains("`store.min_free`"), "{ready}");
     let (_, metrics) = admin(&bridge, "GET", "/metrics").await;
     assert!(metrics.as_str().unwrap().contains("\ntalaria_store_size_bytes "), "{metrics}");
 }

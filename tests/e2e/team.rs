@@ -15,7 +15,7 @@ use talaria_client::{Client as A2aClient, Delivery, Message};
 use talaria_fakes::{FakeGateway, FakePlatform, Mood, Recorded, Reply, soon};
 use tokio::sync::Notify;
 
-use crate::bridge::{Bridge, Start, client_with_token};
+use crate::bridge::{self, Bridge, Start, client_with_token};
 use crate::tools::Client;
 use crate::workspace::Folders;
 
@@ -291,6 +291,58 @@ async fn a_delegation_whose_receipt_is_lost_in_a_kill_is_made_once_and_its_answe
     let results = team.results();
     assert_eq!(results.len(), 1, "told once");
     assert!(last_words(&results[0]).unwrap().contains(FOUND));
+}
+
+/// The message with results is in the platform's queue when the bridge is killed, and is sent again after the restart. Nobody
+/// has a token here, so both copies come from a caller without a name.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_workspace_reads_results_once_although_the_platform_passes_them_on_twice() {
+    let team = Team::gather().await;
+    let lead = team.lead.start(&team.platform).up();
+    team.platform.hosts(&[LEAD]).await;
+    let tools = Client::of(&lead, &team.lead.at);
+    let said =
+        tools.call("delegate_task_async", json!({ "workspace_id": "Ann", "task": "papers on fish" })).await;
+    assert!(said.contains("\"status\":\"working\""), "{said}");
+    team.platform.set_busy(LEAD, true);
+    let proxy = format!("/workspaces/{LEAD}/a2a");
+    team.platform.be_at(&proxy, Mood::Mute);
+    team.found.notify_one();
+    let told = |message: &&Value| message.to_string().contains(RESULTS);
+    let sent = async |times: usize| {
+        soon("the results are sent", async {
+            while team.platform.sent().iter().filter(told).count() < times {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    };
+    sent(1).await;
+    lead.kill();
+    team.platform.be_at(&proxy, Mood::Well);
+    let lead = team.lead.start(&team.platform).up();
+    sent(2).await;
+    // A turn causes a heartbeat, after which the platform passes on what waits.
+    team.platform.set_busy(LEAD, false);
+    lead.say("thank you").await;
+    soon("both copies are answered", async {
+        while passed_on(&team.platform).await < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert_eq!(team.results().len(), 1, "the agent reads them once");
+    assert_eq!((team.platform.delegated().len(), team.ann.times("papers on fish")), (1, 1));
+}
+
+/// How many messages with results the coordinator's bridge has answered.
+async fn passed_on(platform: &FakePlatform) -> usize {
+    let bearer = format!("Bearer {}", platform.token_of(LEAD).expect("a token"));
+    let path = format!("/workspaces/{LEAD}/activity?type=a2a_receive");
+    let headers = [("authorization", bearer.as_str()), ("x-workspace-id", LEAD)];
+    let rows = bridge::request(&platform.url(), "GET", &path, &headers, "").await;
+    let rows: Value = serde_json::from_slice(&rows.body).unwrap();
+    rows.as_array().unwrap().iter().filter(|row| row["request_body"].to_string().contains(RESULTS)).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -58,9 +58,9 @@ pub(crate) async fn read(
             }
             Rejection::new(ErrorKind::TooLarge, format!("the body is over {limit} bytes, which is the most"))
         }
-        BodyError::Full => {
+        BodyError::Full(full) => {
             discard_body(body, limit).await;
-            Full.into()
+            full.into()
         }
         BodyError::Incomplete => Rejection::new(ErrorKind::InvalidRequest, "the body ended early"),
         BodyError::TooSlow => {
@@ -79,14 +79,14 @@ pub(crate) fn parse(body: &[u8], charge: &mut Charge) -> Result<Value, Rejection
     let left = Left {
         values: Cell::new(MAX_VALUES),
         is_over: Cell::new(false),
-        is_full: Cell::new(false),
+        full: Cell::new(None),
         charge: RefCell::new(charge),
     };
     Counted { left: &left, depth: 0 }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|error| match (left.is_full.get(), left.is_over.get()) {
-            (true, _) => Full.into(),
+        .map_err(|error| match (left.full.get(), left.is_over.get()) {
+            (Some(full), _) => full.into(),
             (_, true) => Rejection::new(ErrorKind::InvalidRequest, format!("the body has {error}")),
             (_, false) => Rejection::new(ErrorKind::NotJson, format!("the body is not JSON: {error}")),
         })
@@ -97,8 +97,8 @@ struct Left<'c> {
     values: Cell<usize>,
     /// Whether the body exceeded a limit, as opposed to not being JSON.
     is_over: Cell<bool>,
-    /// Whether the host has no memory for it.
-    is_full: Cell<bool>,
+    /// Set if there is no memory for it.
+    full: Cell<Option<Full>>,
     charge: RefCell<&'c mut Charge>,
 }
 
@@ -130,8 +130,10 @@ impl<'de> DeserializeSeed<'de> for Counted<'_> {
             return over(format_args!("more than {MAX_VALUES} values"));
         };
         self.left.values.set(values);
-        if values % CHARGED == 0 && self.left.charge.borrow_mut().grow(CHARGED * VALUE).is_err() {
-            self.left.is_full.set(true);
+        if values % CHARGED == 0
+            && let Err(full) = self.left.charge.borrow_mut().grow(CHARGED * VALUE)
+        {
+            self.left.full.set(Some(full));
             return Err(D::Error::custom("no memory"));
         }
         if self.depth > MAX_DEPTH {

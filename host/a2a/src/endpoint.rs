@@ -4,6 +4,7 @@
 //! read, and a malformed body ends it before anything is performed. Every request logs one line, at `debug` if HTTP
 //! succeeded and at `info` if it did not. The line holds no content, and an unknown path is not logged either.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -39,6 +40,8 @@ pub(crate) struct Endpoint {
     pub(crate) auth: Auth,
     pub(crate) cors: Cors,
     pub(crate) streaming: Streaming,
+    /// The same for the callers with limits of their own.
+    pub(crate) shares: HashMap<Principal, Streaming>,
     pub(crate) max_body: usize,
     pub(crate) body_timeout: Duration,
 }
@@ -106,8 +109,8 @@ impl Endpoint {
         let Some(caller) = self.auth.caller(&head.headers) else {
             return (unauthenticated(), LogFields::default());
         };
-        let card = self.card.snapshot();
-        let mut charge = self.streaming.budget.nothing();
+        let (card, streaming) = (self.card.snapshot(), self.streaming(&caller));
+        let mut charge = streaming.budget.nothing();
         let call = match self.body(&head, body, &mut charge).await {
             Ok(body) => {
                 let call = Call::read(&card.capabilities, &head.headers, &params, &body, &mut charge);
@@ -118,7 +121,7 @@ impl Endpoint {
         };
         let Call { id, method, request, streams_errors } = call;
         let reply = self.perform(&card, caller, head, &params, request, charge).await;
-        let (mut response, code) = jsonrpc::respond(id, method, streams_errors, reply, &self.streaming);
+        let (mut response, code) = jsonrpc::respond(id, method, streams_errors, reply, streaming);
         let version = method.map_or(Version::V1, |method| method.version);
         card.capabilities.echo(&params.extensions, version, response.headers_mut());
         let (rpc, version) = method.map_or(("", ""), |method| (method.name, method.version.as_str()));
@@ -136,9 +139,9 @@ impl Endpoint {
         let Some(caller) = self.auth.caller(&head.headers) else {
             return (unauthenticated(), LogFields::default());
         };
-        let card = self.card.snapshot();
+        let (card, streaming) = (self.card.snapshot(), self.streaming(&caller));
         let media = Media::of(&head.headers);
-        let mut charge = self.streaming.budget.nothing();
+        let mut charge = streaming.budget.nothing();
         let request = async {
             rest::admit(&card.capabilities, rest, verb, &params)?;
             let is_post = head.method == Method::POST;
@@ -149,7 +152,7 @@ impl Endpoint {
         };
         let request = request.await;
         let reply = self.perform(&card, caller, head, &params, request, charge).await;
-        let (mut response, code) = rest::respond(rest, media, reply, &self.streaming);
+        let (mut response, code) = rest::respond(rest, media, reply, streaming);
         let version = rest.dialect.version();
         card.capabilities.echo(&params.extensions, version, response.headers_mut());
         (response, LogFields { rpc: "", version: version.as_str(), code })
@@ -182,9 +185,16 @@ impl Endpoint {
 
     /// Reads a body, which is charged together with the head.
     async fn body(&self, head: &Parts, body: Incoming, charge: &mut Charge) -> Result<Bytes, Rejection> {
-        *charge = memory::request(&self.streaming.budget, head)?;
+        memory::request(charge, head)?;
         let expects_continue = head.headers.contains_key(EXPECT);
-        body::read(body, expects_continue, self.max_body, self.body_timeout, charge).await
+        // A body that can never fit is too large, and not to be sent again.
+        let limit = self.max_body.min(charge.budget().limit());
+        body::read(body, expects_continue, limit, self.body_timeout, charge).await
+    }
+
+    /// What the streams and the memory of a caller are bounded by.
+    fn streaming(&self, caller: &Principal) -> &Streaming {
+        self.shares.get(caller).unwrap_or(&self.streaming)
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A request is charged for its head, for its body as it arrives and for the tree that the body becomes; a response for its
 //! bytes until the connection has sent them, wherever they wait; a stream for its state. All of them together may take half
-//! of the host's budget, so that peers that send slowly or do not read leave the other half to turns. What does not fit is
-//! rejected as busy (HTTP 429).
+//! of the host's budget, so that peers that send slowly or do not read leave the other half to turns; those of a caller that
+//! has a share, the same part of that half. What does not fit is rejected as busy (HTTP 429).
 //!
 //! A request is rejected only as long as it has changed nothing. So reads make sure of the room for their response before
 //! they read, and a response is then charged in any case: a caller whose message was accepted must hear of it.
@@ -39,10 +39,10 @@ pub(crate) fn share(whole: &Budget) -> Budget {
 }
 
 /// Charges a request for its head.
-pub(crate) fn request(budget: &Budget, head: &Parts) -> Result<Charge, Full> {
+pub(crate) fn request(charge: &mut Charge, head: &Parts) -> Result<(), Full> {
     let headers: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let uri = head.uri.path_and_query().map_or(0, |uri| uri.as_str().len());
-    budget.charge(REQUEST + headers + uri)
+    charge.grow(REQUEST + headers + uri)
 }
 
 /// Makes sure that there is room for a response of about this many bytes.

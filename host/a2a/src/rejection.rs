@@ -412,6 +412,7 @@ mod tests {
                 "`limits.caller.webhooks_per_minute`",
             ),
             (StoreError::Full("raise `store.max_size`".into()).into(), 60, "`store.max_size`"),
+            (Full::Caller.into(), 1, "`limits.caller.memory`"),
         ];
         for (error, seconds, key) in cases {
             let rejection = Rejection::from(error);

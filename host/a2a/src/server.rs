@@ -78,7 +78,7 @@ pub struct Limits {
     /// The longest wait for the first request of a connection and for the headers of each request. It also closes idle
     /// HTTP/1.1 connections.
     pub header_timeout: Duration,
-    /// The longest time that a client may take nothing of a response; then its connection is closed.
+    /// The time within which a client must take 16 KiB of a response, or the rest of it; else its connection is closed.
     pub stall: Duration,
     /// The longest wait for requests in flight on shutdown.
     pub grace: Duration,
@@ -195,7 +195,6 @@ impl Server {
         let streams = Streams { otherwise: stream, callers: caller_streams };
         let budget = memory::share(turns.budget());
         let hold = limits.hold;
-        let operations = Operations { turns, budget: budget.clone(), reply, hold, streams, anyone_may_list };
         let counts = Counts { budget: budget.clone(), ..Counts::default() };
         let streaming = Streaming {
             keep_alive: limits.keep_alive,
@@ -203,14 +202,22 @@ impl Server {
             open: Arc::clone(&counts.streams),
             budget: budget.clone(),
         };
+        let part = |own: Option<Budget>| {
+            let share = own.map(|own| budget.share_of(&own, turns.budget().limit()));
+            Streaming { budget: share.unwrap_or_else(|| budget.clone()), ..streaming.clone() }
+        };
+        let (named, others) = turns.budgets_of_callers();
+        let shares = named.into_iter().map(|(name, own)| (name, part(own))).collect();
+        let streaming = part(others);
+        let operations = Operations { turns, reply, hold, streams, anyone_may_list };
         let endpoint = Endpoint {
             operations,
             card,
             auth,
             cors: Cors::new(cors.clone()),
             streaming,
-            // A body that cannot fit is too large, and not to be sent again.
-            max_body: limits.body.min(budget.limit()),
+            shares,
+            max_body: limits.body,
             body_timeout: limits.body_timeout,
         };
         Self {

@@ -5,7 +5,8 @@
 //! parsed into, responses until they are sent, tasks while they are live, and the memories of guests.
 //!
 //! **Bound.** [`Budget::new`] has one limit. A [`share`](Budget::share) has a smaller one and takes from its parent too, so
-//! that one kind of use cannot take everything.
+//! that one kind of use cannot take everything. A [`share_of`](Budget::share_of) a caller takes from that caller's own
+//! [budget](Budget::of_caller) as well, whatever it is used for, so that one caller cannot.
 //!
 //! **Failure.** A charge that does not fit fails at once with [`Full`], and nothing waits for room: a queue of requests that
 //! wait for memory would take memory itself. Memory that is taken already, such as an event that is in the store, is
@@ -33,6 +34,10 @@ struct Pool {
     used: AtomicUsize,
     refused: AtomicU64,
     parent: Option<Budget>,
+    /// The budget of the caller that this is a share of.
+    caller: Option<Budget>,
+    /// What a charge fails with that does not fit here.
+    full: Full,
 }
 
 /// A part of a budget. It is given back when this is dropped.
@@ -42,10 +47,18 @@ pub struct Charge {
     bytes: usize,
 }
 
-/// The budget is used up.
+/// A budget is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the memory for requests and turns is used up; try again later")]
-pub struct Full;
+pub enum Full {
+    /// That of all callers.
+    #[error("the memory for requests and turns is used up; try again later")]
+    Host,
+    /// That of one caller.
+    #[error(
+        "this caller takes all the memory that one may; try again later, or raise `limits.caller.memory`"
+    )]
+    Caller,
+}
 
 impl Default for Budget {
     /// Without a limit.
@@ -60,7 +73,13 @@ impl Budget {
     /// A budget of this many bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self::of(limit, None)
+        Self::of(limit, None, None, Full::Host)
+    }
+
+    /// The budget of one caller, of this many bytes. It takes from no other: [`Budget::share_of`] combines the two.
+    #[must_use]
+    pub fn of_caller(limit: usize) -> Self {
+        Self::of(limit, None, None, Full::Caller)
     }
 
     /// A budget that is never used up.
@@ -72,11 +91,21 @@ impl Budget {
     /// A part of this budget with a limit of its own. What is charged to it is charged to this budget too.
     #[must_use]
     pub fn share(&self, limit: usize) -> Self {
-        Self::of(limit.min(self.0.limit), Some(self.clone()))
+        Self::of(limit.min(self.0.limit), Some(self.clone()), None, Full::Host)
     }
 
-    fn of(limit: usize, parent: Option<Self>) -> Self {
-        Self(Arc::new(Pool { limit, used: AtomicUsize::new(0), refused: AtomicU64::new(0), parent }))
+    /// The part of this budget that one caller may take: as much of it as `caller` has of the budget `whole`. What is charged
+    /// to it is charged to this budget and to the caller's.
+    #[must_use]
+    pub fn share_of(&self, caller: &Self, whole: usize) -> Self {
+        let part = self.0.limit as u128 * caller.0.limit as u128 / (whole as u128).max(1);
+        let limit = usize::try_from(part).unwrap_or(usize::MAX).min(self.0.limit);
+        Self::of(limit, Some(self.clone()), Some(caller.clone()), Full::Caller)
+    }
+
+    fn of(limit: usize, parent: Option<Self>, caller: Option<Self>, full: Full) -> Self {
+        let (used, refused) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self(Arc::new(Pool { limit, used, refused, parent, caller, full }))
     }
 
     /// Takes this many bytes until the charge is dropped.
@@ -84,7 +113,7 @@ impl Budget {
     /// # Errors
     /// [`Full`] if there are not so many left.
     pub fn charge(&self, bytes: usize) -> Result<Charge, Full> {
-        self.take(bytes).inspect_err(|_| self.count())?;
+        self.take(bytes).inspect_err(|full| self.count(*full))?;
         Ok(Charge { budget: self.clone(), bytes })
     }
 
@@ -106,7 +135,7 @@ impl Budget {
         self.0.limit
     }
 
-    /// The charges that did not fit since the start, those of its shares included.
+    /// The charges that did not fit since the start, those of its shares included, but those of a caller over its own budget.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
@@ -117,10 +146,13 @@ impl Budget {
         // exchange, this cannot be starved; a charge beside one that is about to be taken back may fail too early.
         let before = self.0.used.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.checked_add(bytes).is_some_and(|used| used <= self.0.limit);
-        let taken = match &self.0.parent {
-            _ if !fits => Err(Full),
-            Some(parent) => parent.take(bytes),
-            None => Ok(()),
+        let take = |from: &Option<Self>| from.as_ref().map_or(Ok(()), |budget| budget.take(bytes));
+        let taken = match fits {
+            false => Err(self.0.full),
+            true => take(&self.0.caller).and_then(|()| {
+                take(&self.0.parent)
+                    .inspect_err(|_| self.0.caller.iter().for_each(|one| one.give_back(bytes)))
+            }),
         };
         if taken.is_err() {
             self.0.used.fetch_sub(bytes, Ordering::Relaxed);
@@ -130,23 +162,26 @@ impl Budget {
 
     fn force(&self, bytes: usize) {
         self.0.used.fetch_add(bytes, Ordering::Relaxed);
-        if let Some(parent) = &self.0.parent {
-            parent.force(bytes);
-        }
+        self.others().for_each(|budget| budget.force(bytes));
     }
 
     fn give_back(&self, bytes: usize) {
         self.0.used.fetch_sub(bytes, Ordering::Relaxed);
-        if let Some(parent) = &self.0.parent {
-            parent.give_back(bytes);
-        }
+        self.others().for_each(|budget| budget.give_back(bytes));
     }
 
-    fn count(&self) {
+    fn count(&self, full: Full) {
         self.0.refused.fetch_add(1, Ordering::Relaxed);
-        if let Some(parent) = &self.0.parent {
-            parent.count();
-        }
+        let owner = match full {
+            Full::Host => &self.0.parent,
+            Full::Caller => &self.0.caller,
+        };
+        owner.iter().for_each(|budget| budget.count(full));
+    }
+
+    /// The budgets that this takes from.
+    fn others(&self) -> impl Iterator<Item = &Self> {
+        self.0.caller.iter().chain(&self.0.parent)
     }
 }
 
@@ -158,7 +193,7 @@ impl Charge {
     /// # Errors
     /// [`Full`] if there is not so much left; the charge stays as it was.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Full> {
-        self.budget.take(bytes).inspect_err(|_| self.budget.count())?;
+        self.budget.take(bytes).inspect_err(|full| self.budget.count(*full))?;
         self.bytes = self.bytes.saturating_add(bytes);
         Ok(())
     }
@@ -204,10 +239,10 @@ mod tests {
     fn charges_never_exceed_the_limit_and_are_given_back() {
         let budget = Budget::new(100);
         let first = budget.charge(60).unwrap();
-        assert!(matches!(budget.charge(41), Err(Full)));
+        assert!(matches!(budget.charge(41), Err(Full::Host)));
         assert_eq!((budget.used(), budget.refused()), (60, 1), "a charge that fails takes nothing");
         let mut second = budget.charge(40).unwrap();
-        assert_eq!(second.grow(1), Err(Full));
+        assert_eq!(second.grow(1), Err(Full::Host));
         drop(first);
         assert_eq!(second.grow(60), Ok(()));
         second.shrink_to(10);
@@ -236,6 +271,31 @@ mod tests {
         let _more = budget.charge(50).unwrap();
         assert!(share.charge(1).is_err(), "the parent's limit");
         assert_eq!((share.used(), budget.used()), (0, 100));
+    }
+
+    #[test]
+    fn a_caller_takes_no_more_than_its_budget_whatever_for() {
+        let host = Budget::new(100);
+        let requests = host.share(60);
+        let caller = Budget::of_caller(50);
+        let (of_requests, of_host) = (requests.share_of(&caller, host.limit()), host.share_of(&caller, 100));
+        assert_eq!((of_requests.limit(), of_host.limit()), (30, 50), "half of each");
+        let first = of_requests.charge(30).unwrap();
+        assert_eq!(of_requests.charge(1).err(), Some(Full::Caller), "half of the requests");
+        let mut second = of_host.charge(20).unwrap();
+        assert_eq!(second.grow(1), Err(Full::Caller), "both together");
+        assert_eq!((caller.used(), requests.used(), host.used()), (50, 30, 50), "what fails takes nothing");
+        let others = host.charge(50).unwrap();
+        drop(first);
+        let more = requests.charge(25).unwrap();
+        assert_eq!(of_host.charge(10).err(), Some(Full::Host), "the host's own limit");
+        assert_eq!((caller.used(), host.used()), (20, 95));
+        second.force(40);
+        assert_eq!((caller.used(), of_host.used(), host.used()), (60, 60, 135));
+        drop((second, others, more));
+        assert_eq!((caller.used(), of_host.used(), requests.used(), host.used()), (0, 0, 0, 0));
+        assert_eq!((caller.refused(), requests.refused(), host.refused()), (2, 0, 1));
+        assert_eq!(Budget::unlimited().share_of(&caller, usize::MAX).limit(), 50);
     }
 
     #[test]

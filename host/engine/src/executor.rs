@@ -122,8 +122,8 @@ pub(crate) enum End {
     Deadline { after: Duration, computing: bool },
     #[error("it computed for longer than {0:?}")]
     Cpu(Duration),
-    #[error("it wanted more memory than the {0} bytes that it may have")]
-    Memory(usize),
+    #[error("it wanted more memory than the {limit} bytes that it may have, for messages of {messages}")]
+    Memory { limit: usize, messages: usize },
     #[error("the host had no memory for it")]
     HostMemory,
     #[error("no slot is free for another instance")]
@@ -139,6 +139,11 @@ pub(crate) enum End {
 /// others. A message is in the guest as parts, as text, and in the request that it makes, whose buffer doubles. A test
 /// sends each of them the largest message that this admits.
 const PER_BYTE: usize = 7;
+
+/// If so many copies of its messages would fill the memory that a guest has beside what it starts with, its messages are
+/// the reason that it ran out. Interpreters need several times what the built-in executors need: they have a text in UTF-8, in
+/// their own form with up to four bytes a character, and as objects.
+const COPIES: usize = 64;
 
 /// What else a guest may pass in the call that holds its messages, such as a prompt, settings and tools.
 const CALL_REST: usize = 1 << 20;
@@ -306,6 +311,12 @@ impl Executor {
         Ctx::new(purpose, limits, engine.computing(), engine.budget())
     }
 
+    /// Whether the guest ran out of memory by the size of its messages, which is no fault of its component.
+    fn is_outgrown(&self, end: &End) -> bool {
+        let End::Memory { limit, messages } = end else { return false };
+        messages.saturating_mul(COPIES) >= limit.saturating_sub(self.component.memory)
+    }
+
     pub(crate) fn blame(&self, fault: Fault, sent: Option<&Sent>) {
         if let Some(report) = &self.on_fault {
             report(fault, sent);
@@ -315,7 +326,9 @@ impl Executor {
     /// Converts the end of a stopped guest into a failure for the caller. The trap itself goes to the log only.
     pub(crate) fn ended(&self, end: &End, sent: Option<&Sent>) -> Failure {
         warn!(executor = self.shared.name, %end, "stopped a guest");
-        if let Some(fault) = end.fault() {
+        if let Some(fault) = end.fault()
+            && !self.is_outgrown(end)
+        {
             self.blame(fault, sent);
         }
         let (kind, message) = match end {
@@ -327,7 +340,15 @@ impl Executor {
                 FailureKind::TimedOut,
                 format!("the executor computed for longer than {} and was stopped", convert::seconds(*after)),
             ),
-            End::Memory(limit) => {
+            End::Memory { limit, messages } if self.is_outgrown(end) => {
+                let (name, limit) = (&self.shared.name, limit >> 20);
+                let message = format!(
+                    "the executor ran out of its {limit} MiB of memory with messages of {messages} bytes; send less, or \
+                     have the operator raise `executor.{name}.grant.memory`"
+                );
+                (FailureKind::Internal, message)
+            }
+            End::Memory { limit, .. } => {
                 (FailureKind::Internal, format!("the executor ran out of its {} MiB of memory", limit >> 20))
             }
             End::HostMemory | End::Busy | End::Full(_) => {
@@ -450,7 +471,7 @@ impl End {
     fn fault(&self) -> Option<Fault> {
         match self {
             Self::Trap(_) => Some(Fault::Trap),
-            Self::Memory(_) => Some(Fault::Memory),
+            Self::Memory { .. } => Some(Fault::Memory),
             Self::Cpu(_) => Some(Fault::Cpu),
             Self::Deadline { computing: true, .. } => Some(Fault::Deadline),
             Self::Deadline { computing: false, .. } | Self::HostMemory | Self::Busy | Self::Full(_) => None,
@@ -492,7 +513,10 @@ fn end(error: &wasmtime::Error, ctx: &Ctx, limits: &Limits) -> End {
         return End::Busy;
     }
     match ctx.memory.denied() {
-        Some(Denied::Limit) => return End::Memory(limits.memory),
+        Some(Denied::Limit) => {
+            let messages = ctx.memory.reserved().saturating_sub(INITIAL) / PER_BYTE;
+            return End::Memory { limit: limits.memory, messages };
+        }
         Some(Denied::Host) => return End::HostMemory,
         None => {}
     }

@@ -108,6 +108,8 @@ pub(crate) struct Memory {
     /// What of it is charged.
     charged: usize,
     charge: Charge,
+    /// What was reserved before it began.
+    reserved: usize,
     denied: Option<Denied>,
 }
 
@@ -129,12 +131,17 @@ pub(crate) const INITIAL: usize = 128 << 10;
 impl Memory {
     /// A memory of at most `limit` bytes, of which `charge` is reserved already.
     pub(crate) fn new(limit: usize, charge: Charge) -> Self {
-        Self { limit, used: 0, charged: 0, charge, denied: None }
+        Self { limit, used: 0, charged: 0, reserved: charge.bytes(), charge, denied: None }
     }
 
     /// Why growth was last denied.
     pub(crate) fn denied(&self) -> Option<Denied> {
         self.denied
+    }
+
+    /// What was reserved for the turn.
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved
     }
 
     /// The size of all memories.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
-use talaria_budget::Charge;
+use talaria_budget::{Charge, Full};
 
 /// The longest that a body is still read only to be thrown away.
 const DISCARD_FOR: Duration = Duration::from_secs(5);
@@ -27,8 +27,8 @@ pub enum BodyError {
     TooSlow,
     /// The connection broke before the end.
     Incomplete,
-    /// The host has no memory for it now.
-    Full,
+    /// There is no memory for it now.
+    Full(Full),
 }
 
 /// Reads a whole body of at most `limit` bytes within `timeout`. What is read is added to `charge`.
@@ -68,7 +68,7 @@ where
         if data.len() > limit.saturating_sub(whole.len()) {
             return Err(BodyError::TooLarge);
         }
-        charge.grow(data.len()).map_err(|_| BodyError::Full)?;
+        charge.grow(data.len()).map_err(BodyError::Full)?;
         whole.extend_from_slice(data);
     }
     Ok(whole.into())
@@ -150,11 +150,17 @@ mod tests {
         read_body(chunks(2), 100, LONG, &mut first).await.unwrap();
         assert_eq!((first.bytes(), budget.used()), (8, 8));
         let mut second = budget.nothing();
-        assert_eq!(read_body(chunks(1), 100, LONG, &mut second).await, Err(BodyError::Full));
+        assert_eq!(
+            read_body(chunks(1), 100, LONG, &mut second).await,
+            Err(BodyError::Full(talaria_budget::Full::Host))
+        );
         drop(first);
         assert_eq!(read_body(chunks(1), 100, LONG, &mut second).await.as_deref(), Ok(&b"1234"[..]));
         let announced = Full::from("123456789");
-        assert_eq!(read_body(announced, 100, LONG, &mut second).await, Err(BodyError::Full));
+        assert_eq!(
+            read_body(announced, 100, LONG, &mut second).await,
+            Err(BodyError::Full(talaria_budget::Full::Host))
+        );
     }
 
     #[tokio::test]

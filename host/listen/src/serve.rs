@@ -2,7 +2,7 @@
 //!
 //! The bounds: the number of connections (one more gets a response and is closed, never left waiting), the time to the
 //! first request and to each request's headers, the size of the headers, the streams of one HTTP/2 connection and what they
-//! may send ahead, the time that a peer may take nothing of a response (`stall`). A peer that does nothing costs a socket
+//! may send ahead, the time that a peer may take too little of a response (`stall`). A peer that does nothing costs a socket
 //! for [`Limits::header_timeout`]. The handler bounds the bodies that it reads, see [`read_body`](crate::read_body).
 //!
 //! On shutdown no connection is accepted any more, requests in progress finish within [`Limits::grace`], and connections
@@ -48,7 +48,8 @@ pub struct Limits {
     /// The longest wait for the first request of a connection, and for each request's headers. It also closes idle
     /// HTTP/1.1 connections.
     pub header_timeout: Duration,
-    /// The longest time that a peer may take nothing while there is something to write; then its connection is closed.
+    /// The time within which a peer must take 16 KiB, or all there is, while there is something to write; else its connection
+    /// is closed.
     pub stall: Duration,
     /// The longest wait for requests in progress on shutdown.
     pub grace: Duration,
@@ -258,7 +259,7 @@ where
                 }
                 () = look.as_mut() => {
                     if watched.is_stalled(self.stall) {
-                        debug!("connection closed: the peer takes nothing of a response");
+                        debug!("connection closed: the peer takes too little of a response");
                         return;
                     }
                     look.as_mut().reset(Instant::now() + self.stall / 2);

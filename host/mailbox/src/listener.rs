@@ -140,7 +140,7 @@ impl Listener {
         let mut charge = self.budget.nothing();
         let body = match read_body(body, limit, BODY_TIMEOUT, &mut charge).await {
             Ok(body) if charge.grow(body.len()).is_ok() => body,
-            Ok(_) | Err(BodyError::Full) => {
+            Ok(_) | Err(BodyError::Full(_)) => {
                 warn!("callback rejected: no memory; the peer must send it again");
                 return self.try_again("no memory; try again");
             }

@@ -103,7 +103,7 @@ impl Server {
         let mut charge = self.budget.nothing();
         let body = match read_body(&mut body, BODY, BODY_TIMEOUT, &mut charge).await {
             Ok(body) if charge.grow(rpc::room(&body)).is_ok() => body,
-            Ok(_) | Err(BodyError::Full) => {
+            Ok(_) | Err(BodyError::Full(_)) => {
                 discard_body(body, BODY).await;
                 let text = "no memory for the body now; try again";
                 let mut response = error(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", text);

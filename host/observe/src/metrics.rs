@@ -129,6 +129,8 @@ pub enum Refusal {
     CallerBytes,
     /// Too many webhooks of one caller within a minute.
     CallerWebhooks,
+    /// One caller takes too much memory.
+    CallerMemory,
     /// The store is full.
     StoreFull,
     /// A page of another site sent it, or it uses a name that is not this server's.
@@ -467,6 +469,7 @@ impl From<Refusal> for &'static str {
             Refusal::CallerTasks => "caller-tasks",
             Refusal::CallerBytes => "caller-bytes",
             Refusal::CallerWebhooks => "caller-webhooks",
+            Refusal::CallerMemory => "caller-memory",
             Refusal::StoreFull => "store-full",
             Refusal::Foreign => "foreign",
         }
@@ -510,6 +513,7 @@ mod tests {
                 (Refusal::CallerTasks, 0),
                 (Refusal::CallerBytes, 0),
                 (Refusal::CallerWebhooks, 0),
+                (Refusal::CallerMemory, 3),
                 (Refusal::StoreFull, 1),
                 (Refusal::Foreign, 2),
             ],

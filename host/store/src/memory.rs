@@ -78,7 +78,7 @@ impl Memory {
     }
 
     /// An error if there is no room for a new message.
-    fn has_room(&self, inner: &Inner) -> Result<(), StoreError> {
+    fn room_in(&self, inner: &Inner) -> Result<(), StoreError> {
         let size = inner.owners.bytes();
         match self.max_bytes.filter(|max| size >= max - max / 8) {
             Some(max) => Err(StoreError::Full(full(size, max))),
@@ -108,12 +108,12 @@ impl Store for Memory {
         }
         match onto {
             Onto::Nothing { context, host_made } => {
-                self.has_room(&inner)?;
+                self.room_in(&inner)?;
                 inner.create(key, context, host_made, events, self.bound)?;
             }
             Onto::Version(expected) => {
                 if events.iter().any(|event| matches!(**event, Event::Accepted { .. })) {
-                    self.has_room(&inner)?;
+                    self.room_in(&inner)?;
                 }
                 inner.append(key, expected, events)?;
             }
@@ -232,6 +232,10 @@ impl Store for Memory {
 
     async fn kept(&self, owner: &Principal) -> Result<Kept, StoreError> {
         Ok(self.inner().owners.kept(owner))
+    }
+
+    async fn has_room(&self) -> Result<(), StoreError> {
+        self.room_in(&self.inner())
     }
 
     fn size(&self) -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! For each executor the report compares the needs of its component with its grant, and shows the exact line to add for what
 //! is missing. A denied need is a warning; whether its turns can succeed is for the probe to say. Of the store the report says
-//! whether it can be written, and which host owns it; it may run beside that host, and resumes no turn. Exit code 0 if every
+//! whether it can be written and has room, and which host owns it; it may run beside that host, and resumes no turn. Exit code 0 if every
 //! executor is ready and the store can be written, 1 if not.
 
 use std::fmt;
@@ -91,7 +91,7 @@ impl Report {
             config: config.file.as_ref().map(|path| path.display().to_string()),
             listen: config.a2a.listen.to_string(),
             default: executors.default_name().as_str().to_owned(),
-            store: CheckedStore::new(&config.store),
+            store: CheckedStore::new(config),
             executors: checked,
             warnings,
         }
@@ -114,11 +114,11 @@ fn stand_in(executors: &Table, name: &ExecutorName) -> Option<String> {
 }
 
 impl CheckedStore {
-    fn new(store: &StoreUrl) -> Self {
-        let StoreUrl::Sqlite(path) = store else {
+    fn new(config: &Config) -> Self {
+        let StoreUrl::Sqlite(path) = &config.store else {
             return Self { file: None, verdict: Verdict::Ready, owner: None };
         };
-        let verdict = match talaria_store::try_write(path) {
+        let verdict = match talaria_store::try_write(path, &config.sqlite()) {
             Ok(()) => Verdict::Ready,
             Err(error) => Verdict::NotReady(error.to_string()),
         };

@@ -5,7 +5,7 @@
 //! once for all readers, so a reader costs a cursor; a reader that is further behind reads from the store at its own pace
 //! and delays nobody. An event is in memory only if it is in the store.
 //!
-//! What a live task takes is charged to the host's memory for as long as it lives. A task that does not fit is not loaded; an
+//! What a live task takes is charged to its owner's and the host's memory for as long as it lives. A task that does not fit is not loaded; an
 //! event that is in the store already is charged in any case.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use foldhash::quality::RandomState;
-use talaria_budget::{Budget, Charge};
+use talaria_budget::Charge;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::model::{ContextId, Message, Principal, TaskId};
 use crate::once::Once;
+use crate::shares::Callers;
 use crate::store::{Entry, Onto, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
 
@@ -66,7 +67,7 @@ struct Inner {
 /// All live tasks.
 pub(crate) struct LiveTasks {
     store: Arc<dyn Store>,
-    budget: Budget,
+    callers: Arc<Callers>,
     loads: Semaphore,
     tasks: Mutex<Tasks>,
     /// Whether the host stops. Changed while `tasks` is locked.
@@ -99,10 +100,10 @@ pub(crate) struct TurnCount(Arc<LiveTask>);
 // === impl LiveTasks ===
 
 impl LiveTasks {
-    pub(crate) fn new(store: Arc<dyn Store>, budget: Budget) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, callers: Arc<Callers>) -> Self {
         Self {
             store,
-            budget,
+            callers,
             loads: Semaphore::new(LOADS),
             tasks: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -123,7 +124,7 @@ impl LiveTasks {
         self.store.write(&key, onto, std::slice::from_ref(&first), once).await?;
         let mut task = Task::new(key.task.clone(), context.clone());
         task.apply(&first)?;
-        let mut memory = self.budget.nothing();
+        let mut memory = self.callers.of(&key.owner).budget().nothing();
         memory.force(first.size());
         Ok(self.insert(key, Arc::new(task), memory))
     }
@@ -143,7 +144,8 @@ impl LiveTasks {
         let load = self.loads.acquire().await;
         let Some(task) = self.store.task(key).await? else { return Ok(None) };
         let is_over = task.status.state.is_terminal();
-        let live = self.insert(key.clone(), Arc::clone(&task), self.budget.charge(task.size())?);
+        let memory = self.callers.of(&key.owner).budget().charge(task.size())?;
+        let live = self.insert(key.clone(), Arc::clone(&task), memory);
         drop(load);
         // A writer may have ended between the read and the insert; nobody would report what it wrote.
         if !is_over && live.task().version == task.version {

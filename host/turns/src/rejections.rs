@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use talaria_budget::Full;
+
 use crate::push::PushError;
 use crate::service::SendError;
 use crate::shares::OverShare;
@@ -60,7 +62,7 @@ impl Counter {
         let count = match error {
             SendError::Busy(_) => &self.busy,
             SendError::LaneFull(_) => &self.lane_full,
-            SendError::NoMemory(_) => &self.no_memory,
+            SendError::NoMemory(Full::Host) => &self.no_memory,
             SendError::Draining => &self.draining,
             SendError::OverShare(over) | SendError::Push(PushError::OverShare(over)) => {
                 return self.note_share(over);

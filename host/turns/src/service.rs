@@ -21,6 +21,7 @@ mod push;
 mod recovery;
 mod run;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,13 +201,13 @@ impl TurnsBuilder {
     pub fn build(self) -> Turns {
         let Self { store, route, limits, budget, shares, push, observers, hold, shared_runtime } = self;
         let deliveries = push.as_ref().map_or(1, |(_, limits)| limits.at_once);
-        let callers = Arc::new(Callers::new(&shares, deliveries));
+        let callers = Arc::new(Callers::new(&shares, deliveries, &budget));
         let dispatcher = push.map(|(sender, limits)| {
             let runtime = shared_runtime.clone();
             Arc::new(PushDispatcher::new(Arc::clone(&store), sender, limits, Arc::clone(&callers), runtime))
         });
         Turns(Arc::new(Inner {
-            tasks: LiveTasks::new(Arc::clone(&store), budget.clone()),
+            tasks: LiveTasks::new(Arc::clone(&store), Arc::clone(&callers)),
             dispatcher,
             callers,
             lanes: Lanes::new(limits.lane),
@@ -391,6 +392,19 @@ impl Turns {
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.0.budget
+    }
+
+    /// Returns the budgets of the callers that have limits of their own, by name, and the one of all others together; none if
+    /// they may take everything. What they take outside of turns and tasks is to be charged to these too.
+    #[must_use]
+    pub fn budgets_of_callers(&self) -> (HashMap<Principal, Option<Budget>>, Option<Budget>) {
+        self.0.callers.budgets()
+    }
+
+    /// Returns what was refused since the start because a caller took all of its memory, requests included.
+    #[must_use]
+    pub fn callers_memory_refused(&self) -> u64 {
+        self.0.callers.memory_refused()
     }
 
     /// Returns the number of turns that wait or run.

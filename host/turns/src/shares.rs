@@ -8,6 +8,9 @@
 //! message is rejected only when the caller is over by another quarter: retention has not come to it yet, or has
 //! nothing to delete, because the tasks are unfinished.
 //!
+//! What a caller makes the host hold in memory is charged to its own budget and to the host's ([`Caller::budget`]).
+//! Requests and responses are charged to it too, by the server, so that no other kind of use goes round it.
+//!
 //! Callers and their limits are known at the start. So the records are one map that never changes: a turn costs one
 //! look-up without a lock, and there is nothing to drop when a caller is idle. All callers that the map does not name share
 //! one record: those without a name, who cannot be told apart. By default it limits nothing beyond the host's own limits.
@@ -17,6 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use talaria_budget::Budget;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
@@ -36,6 +40,8 @@ pub struct CallerLimits {
     pub bytes: Option<u64>,
     /// The push configurations that are checked in a minute; each check looks up a name.
     pub webhooks_per_minute: Option<u32>,
+    /// The bytes that its requests, responses, tasks and turns may take in memory.
+    pub memory: Option<usize>,
 }
 
 /// The limits of every caller.
@@ -115,6 +121,10 @@ pub(crate) struct Caller {
     webhooks: Mutex<Bucket>,
     /// The room for its deliveries of push notifications; `None` leaves it to the dispatcher's own.
     deliveries: Option<Semaphore>,
+    /// Its own budget, if it has one.
+    own: Option<Budget>,
+    /// What its turns and tasks are charged to.
+    budget: Budget,
 }
 
 /// A turn that counts towards its caller's share until this is dropped.
@@ -160,20 +170,32 @@ impl OverShare {
 
 impl Callers {
     /// Makes the records. A named caller may use a quarter of the deliveries at once, so that webhooks of one that hang do
-    /// not hold up the others'.
-    pub(crate) fn new(shares: &Shares, deliveries: usize) -> Self {
+    /// not hold up the others'. What all of them take is charged to `budget`.
+    pub(crate) fn new(shares: &Shares, deliveries: usize, budget: &Budget) -> Self {
         let named = |(name, limits): (&Principal, &CallerLimits)| {
-            (name.clone(), Arc::new(Caller::new(*limits, Some(deliveries.div_ceil(4)))))
+            (name.clone(), Arc::new(Caller::new(*limits, Some(deliveries.div_ceil(4)), budget)))
         };
         Self {
             named: shares.callers.iter().map(named).collect(),
-            others: Arc::new(Caller::new(shares.others, None)),
+            others: Arc::new(Caller::new(shares.others, None, budget)),
             excess: Notify::new(),
         }
     }
 
     pub(crate) fn of(&self, caller: &Principal) -> &Arc<Caller> {
         self.named.get(caller).unwrap_or(&self.others)
+    }
+
+    /// The budget of each caller that the map names, if it has one of its own, and that of all others together.
+    pub(crate) fn budgets(&self) -> (HashMap<Principal, Option<Budget>>, Option<Budget>) {
+        let named = self.named.iter().map(|(name, caller)| (name.clone(), caller.own.clone()));
+        (named.collect(), self.others.own.clone())
+    }
+
+    /// What was refused because a caller took all of its memory.
+    pub(crate) fn memory_refused(&self) -> u64 {
+        let callers = self.named.values().chain([&self.others]);
+        callers.filter_map(|caller| caller.own.as_ref()).map(Budget::refused).sum()
     }
 
     /// Checks what a caller has in the store. Asks for retention if that is over its share.
@@ -200,9 +222,13 @@ impl Callers {
 // === impl Caller ===
 
 impl Caller {
-    fn new(limits: CallerLimits, deliveries: Option<usize>) -> Self {
+    fn new(limits: CallerLimits, deliveries: Option<usize>, budget: &Budget) -> Self {
+        let own = limits.memory.map(Budget::of_caller);
+        let of_own = |own| budget.share_of(own, budget.limit());
         Self {
             limits,
+            budget: own.as_ref().map_or_else(|| budget.clone(), of_own),
+            own,
             under_way: AtomicUsize::new(0),
             turns: Mutex::new(Bucket::new()),
             webhooks: Mutex::new(Bucket::new()),
@@ -212,6 +238,11 @@ impl Caller {
 
     pub(crate) fn limits(&self) -> &CallerLimits {
         &self.limits
+    }
+
+    /// What its turns and tasks are charged to.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// The room for its deliveries, if it has one of its own.
@@ -297,7 +328,7 @@ mod tests {
     use super::*;
 
     fn caller(limits: CallerLimits) -> Arc<Caller> {
-        Arc::new(Caller::new(limits, None))
+        Arc::new(Caller::new(limits, None, &Budget::unlimited()))
     }
 
     #[test]
@@ -337,7 +368,7 @@ mod tests {
     #[tokio::test]
     async fn a_caller_over_its_share_calls_retention_before_it_is_rejected() {
         let limits = CallerLimits { tasks: Some(8), bytes: Some(100), ..CallerLimits::default() };
-        let callers = Callers::new(&Shares::default(), 64);
+        let callers = Callers::new(&Shares::default(), 64, &Budget::unlimited());
         let kept = |tasks, bytes| Kept { tasks, finished: 0, bytes };
         let check = |kept| callers.check_kept(&limits, kept);
         check(kept(7, 99)).unwrap();
@@ -353,7 +384,7 @@ mod tests {
     fn callers_without_a_share_of_their_own_share_one() {
         let few = CallerLimits { turns: Some(1), ..CallerLimits::default() };
         let shares = Shares { callers: HashMap::from([(Principal::named("a"), few)]), others: few };
-        let callers = Callers::new(&shares, 64);
+        let callers = Callers::new(&shares, 64, &Budget::unlimited());
         let _own = callers.of(&Principal::named("a")).begin_turn(false).unwrap();
         let _shared = callers.of(&Principal::anyone()).begin_turn(false).unwrap();
         assert!(callers.of(&Principal::named("b")).begin_turn(false).is_err());

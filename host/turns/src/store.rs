@@ -232,6 +232,9 @@ pub trait Store: Send + Sync + 'static {
     /// it must be cheap; a store that several hosts share may return a number that is some seconds old.
     async fn kept(&self, owner: &Principal) -> Result<Kept, StoreError>;
 
+    /// Whether a new message would be taken: [`StoreError::Full`] if not. For the readiness of a host.
+    async fn has_room(&self) -> Result<(), StoreError>;
+
     /// Returns the size of the store in bytes, as last measured. For metrics; does not block.
     fn size(&self) -> u64;
 

@@ -33,6 +33,8 @@ pub(crate) struct PlatformContext {
 pub(crate) struct Peer {
     pub(crate) id: String,
     pub(crate) name: String,
+    /// What it is there for, if the platform says so.
+    pub(crate) role: String,
     pub(crate) status: String,
     pub(crate) skills: Vec<String>,
 }
@@ -115,6 +117,7 @@ impl Peer {
         Some(Self {
             id: or(text(value, "id"), "unknown"),
             name: or(name, "Unknown"),
+            role: line(text(value, "role")),
             status: or(text(value, "status"), "unknown"),
             skills: skills.iter().filter_map(skill).collect(),
         })

@@ -399,7 +399,7 @@ fn from_skills(skills: &[Skill], pieces: &mut Vec<Piece>) {
 
 fn members(peers: &[Peer], heading: &str, instruction: &str) -> String {
     let mut text = format!("{heading}\n");
-    for Peer { id, name, status, skills } in peers {
+    for Peer { id, name, status, skills, .. } in peers {
         text.push_str(&format!("\n- **{name}** (id: `{id}`, status: {status})"));
         if !skills.is_empty() {
             text.push_str(&format!("\n  Skills: {}", skills.join(", ")));

@@ -26,8 +26,6 @@ use crate::update_stream::{StreamOptions, UpdateStream};
 #[derive(Clone)]
 pub(crate) struct Operations {
     pub(crate) turns: Turns,
-    /// The memory for requests and responses.
-    pub(crate) budget: Budget,
     pub(crate) reply: ReplyAs,
     /// See [`UpdateStream::of_turn`].
     pub(crate) hold: Duration,
@@ -52,7 +50,7 @@ pub(crate) struct Caller<'a> {
     pub(crate) extensions: &'a [String],
     /// The address that it sent its request to, if known.
     pub(crate) url: Option<String>,
-    /// The memory that its request takes.
+    /// The memory that its request takes, of what its requests and responses may take.
     pub(crate) charge: Charge,
 }
 
@@ -82,15 +80,17 @@ impl Operations {
             Operation::Get(GetTask { id, history_length }) => {
                 let task = self.turns.task(&caller, &id).await;
                 let task = task.map_err(|error| Rejection::lookup(&id, &error))?;
-                memory::room(&self.budget, task.size())?;
+                memory::room(charge.budget(), task.size())?;
                 Answer::Task(View::new(task, history_length))
             }
             Operation::List(_) if caller.name().is_none() && !self.anyone_may_list => {
                 return Err(Rejection::no_list());
             }
-            Operation::List(list) => Answer::Tasks(self.list(&caller, *list).await?),
+            Operation::List(list) => Answer::Tasks(self.list(&caller, *list, charge.budget()).await?),
             Operation::Cancel(id) => Answer::Task(self.cancel(&caller, &id).await?),
-            Operation::Subscribe(subscribe) => return self.subscribe(&caller, subscribe, form).await,
+            Operation::Subscribe(subscribe) => {
+                return self.subscribe(&caller, subscribe, form, charge.budget()).await;
+            }
             Operation::ExtendedCard(version) => Answer::Card(card.extended_card(version, url)),
             Operation::CreatePushConfig(id, mut config) => {
                 config.stream = form;
@@ -241,9 +241,10 @@ impl Operations {
         caller: &Principal,
         subscribe: Subscribe,
         form: StreamAs,
+        budget: &Budget,
     ) -> Result<Reply, Rejection> {
         let Subscribe { id, after, shows_ended } = subscribe;
-        memory::room(&self.budget, memory::STREAM)?;
+        memory::room(budget, memory::STREAM)?;
         let updates = match self.turns.follow(caller, &id, after).await {
             Ok((task, reader)) => UpdateStream::of_task(task, reader, after, form),
             Err(FollowError::Over { .. }) if shows_ended => {
@@ -256,10 +257,10 @@ impl Operations {
         Ok(Reply::Stream(Box::new(updates)))
     }
 
-    async fn list(&self, caller: &Principal, list: ListTasks) -> Result<Listed, Rejection> {
+    async fn list(&self, caller: &Principal, list: ListTasks, budget: &Budget) -> Result<Listed, Rejection> {
         let ListTasks { context, state, since, after, page_size, history_length, artifacts } = list;
         // What it will be is not known before it is read.
-        let _charge = self.budget.charge((2 * memory::PAGE).min(self.budget.limit()))?;
+        let _charge = budget.charge((2 * memory::PAGE).min(budget.limit()))?;
         let query = Query { context, state, since, after, limit: page_size, bytes: memory::PAGE };
         let page = self.turns.list(caller, &query).await.map_err(|error| Rejection::store(&error))?;
         Ok(Listed {

@@ -8,10 +8,10 @@ use talaria_turns::Limits;
 use crate::kit::{Host, message};
 use crate::wire::{Ask, Wire};
 
-const PLATFORM: (&str, &str) = ("authorization", "Bearer s3cret");
-const PEER: (&str, &str) = ("authorization", "bearer other");
+pub(crate) const PLATFORM: (&str, &str) = ("authorization", "Bearer s3cret");
+pub(crate) const PEER: (&str, &str) = ("authorization", "bearer other");
 
-fn two_callers(config: &mut Config) {
+pub(crate) fn two_callers(config: &mut Config) {
     let token = |name: &str, secret: &str| Token::new(name, SecretString::from(secret)).unwrap();
     config.tokens = vec![token("platform", "s3cret"), token("peer", "other")];
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use talaria_a2a::{Auth, Config, Counts, LiveCard, Server};
 use talaria_budget::Budget;
 use talaria_listen::Workers;
-use talaria_turns::{Limits, PushLimits, PushSender, Route, Store, TaskId, Turns};
+use talaria_turns::{Limits, PushLimits, PushSender, Route, Shares, Store, TaskId, Turns};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -72,9 +72,16 @@ impl Host {
 
     /// Starts a server whose requests and turns take from this budget.
     pub(crate) async fn budgeted(budget: &Budget) -> Self {
+        Self::shared(budget, Shares::default(), |_| {}).await
+    }
+
+    /// The same, and callers have these shares.
+    pub(crate) async fn shared(budget: &Budget, shares: Shares, change: impl FnOnce(&mut Config)) -> Self {
         let budget = budget.clone();
-        let turns = |store, route| Turns::builder(store, route, Limits::default()).budget(budget).build();
-        Self::build(|_| {}, turns).await
+        let turns = |store, route| {
+            Turns::builder(store, route, Limits::default()).budget(budget).shares(shares).build()
+        };
+        Self::build(change, turns).await
     }
 
     async fn build(

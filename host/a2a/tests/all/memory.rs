@@ -88,6 +88,10 @@ impl Store for Counted {
         self.inner.kept(owner).await
     }
 
+    async fn has_room(&self) -> Result<(), StoreError> {
+        self.inner.has_room().await
+    }
+
     fn size(&self) -> u64 {
         self.inner.size()
     }

@@ -4,8 +4,10 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use talaria_budget::Budget;
+use talaria_turns::{CallerLimits, Principal, Shares};
 use tokio::io::AsyncWriteExt as _;
 
+use crate::auth::{PEER, PLATFORM, two_callers};
 use crate::kit::{Host, message, patiently, read_answer};
 use crate::wire::{ALL, Ask};
 
@@ -137,6 +139,64 @@ async fn a_large_response_is_charged_until_it_is_read() {
     let read = patiently(response.into_body().collect()).await.unwrap().to_bytes();
     assert!(read.len() >= 2 * MIB);
     quiet().await;
+}
+
+#[tokio::test]
+async fn what_one_caller_does_not_read_leaves_the_others_their_memory() {
+    let budget = Budget::new(64 * MIB);
+    // Requests and responses may take 32 MiB, and those of this caller 12.
+    let share = CallerLimits { memory: Some(24 * MIB), ..CallerLimits::default() };
+    let shares = Shares { callers: [(Principal::named("platform"), share)].into(), ..Shares::default() };
+    let host = Host::shared(&budget, shares, two_callers).await;
+    let large = json!({ "message": message(&"x".repeat(2 * MIB)) });
+    let sent = host.call_as(&[PLATFORM], "SendMessage", &large).await;
+    assert_eq!(sent.status, 200);
+    let list = host.call_as(&[PLATFORM], "ListTasks", &json!({ "includeArtifacts": false })).await.json();
+    let id = list["result"]["tasks"][0]["id"].as_str().unwrap().to_owned();
+    let mut unread = Vec::new();
+    let clients = tokio_util::task::TaskTracker::new();
+    loop {
+        let io = TokioIo::new(host.connect().await);
+        let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(1_000)
+            .handshake(io)
+            .await
+            .unwrap();
+        clients.spawn(connection);
+        let get = http::Request::get(format!("http://{}/tasks/{id}", host.address));
+        let get = get.header("A2A-Version", "1.0").header(PLATFORM.0, PLATFORM.1);
+        let get = get.body(Full::<bytes::Bytes>::default()).unwrap();
+        let response = patiently(sender.send_request(get)).await.unwrap();
+        if response.status() == 429 {
+            let said = patiently(response.into_body().collect()).await.unwrap().to_bytes();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            assert!(said.contains("`limits.caller.memory`"), "{said}");
+            break;
+        }
+        unread.push((sender, response));
+        assert!(unread.len() < 6, "more than the share of the caller");
+    }
+    assert_eq!(host.call_as(&[PEER], "SendMessage", &large).await.status, 200);
+    drop(unread);
+    patiently(async {
+        while host.call_as(&[PLATFORM], "GetTask", &json!({ "id": id })).await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_share_of_the_others_is_not_that_of_a_caller_without_one() {
+    let others = CallerLimits { memory: Some(2 * MIB), ..CallerLimits::default() };
+    let callers = [(Principal::named("platform"), CallerLimits::default())].into();
+    let host = Host::shared(&Budget::new(64 * MIB), Shares { callers, others }, two_callers).await;
+    let large = json!({ "message": message(&"x".repeat(2 * MIB)) });
+    assert_eq!(host.call_as(&[PLATFORM], "SendMessage", &large).await.status, 200);
+    // A body that can never fit is not to be sent again.
+    assert_eq!(host.call_as(&[PEER], "SendMessage", &large).await.status, 413);
+    let small = json!({ "message": message("hi") });
+    assert_eq!(host.call_as(&[PEER], "SendMessage", &small).await.status, 200);
 }
 
 #[tokio::test]

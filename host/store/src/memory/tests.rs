@@ -69,9 +69,11 @@ async fn at_its_largest_size_it_rejects_messages_and_lets_turns_end() {
     store.create(&first, &context, &[crate::suite::note(&"x".repeat(7_000))]).await.unwrap();
     let refused = store.create(&key(), &context, &[]).await.unwrap_err();
     assert!(refused.to_string().contains("raise `store.max_size`"), "{refused}");
+    assert!(matches!(store.has_room().await.unwrap_err(), StoreError::Full(_)));
     let again = store.append(&first, 1, &[crate::suite::accepted("m")]).await.unwrap_err();
     assert!(matches!(again, StoreError::Full(_)), "{again}");
     store.append(&first, 1, &[Event::moved(State::Completed)]).await.unwrap();
     store.forget(&Retention::since(Timestamp::now()).tasks(0)).await.unwrap();
+    store.has_room().await.unwrap();
     store.create(&key(), &context, &[]).await.unwrap();
 }

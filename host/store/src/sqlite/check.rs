@@ -8,8 +8,10 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use serde::Serialize;
+use talaria_turns::StoreError;
 
 use super::fault::Fault;
+use super::ledger::Room;
 use super::write::natural;
 use super::{Config, OpenError, connect, open_reading, read, schema};
 
@@ -77,11 +79,12 @@ pub fn check(path: &Path) -> Result<Checked, OpenError> {
     Ok(checked)
 }
 
-/// Whether a host could write to the store: takes the lock of a writer and returns it, and writes a file beside it.
+/// Whether a host with this configuration could write new messages to the store: takes the lock of a writer and returns it,
+/// writes a file beside it, and looks how full it is.
 ///
 /// # Errors
 /// [`OpenError`], with the remedy.
-pub fn try_write(path: &Path) -> Result<(), OpenError> {
+pub fn try_write(path: &Path, config: &Config) -> Result<(), OpenError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         return Err(OpenError::NoFolder { file: path.to_owned(), folder: folder.to_owned() });
@@ -92,15 +95,25 @@ pub fn try_write(path: &Path) -> Result<(), OpenError> {
         file.as_file().sync_all()
     };
     room().map_err(|source| OpenError::NotWritable { file: path.to_owned(), source })?;
+    let failed = |error| OpenError::sql(path, error);
     if !path.exists() {
-        return Ok(());
+        return has_room(path, config, &Connection::open_in_memory().map_err(failed)?);
     }
     drop(open_existing(path)?);
-    let failed = |error| OpenError::sql(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(path, flags, &Config::default()).map_err(failed)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    transaction.rollback().map_err(failed)
+    transaction.rollback().map_err(failed)?;
+    has_room(path, config, &connection)
+}
+
+fn has_room(path: &Path, config: &Config, connection: &Connection) -> Result<(), OpenError> {
+    match Room::new(path, config).check(connection) {
+        Ok(()) => Ok(()),
+        Err(Fault::Refused(StoreError::Full(why))) => Err(OpenError::Full { file: path.to_owned(), why }),
+        Err(Fault::Sql(error)) => Err(OpenError::sql(path, error)),
+        Err(fault) => Err(OpenError::Full { file: path.to_owned(), why: fault.text() }),
+    }
 }
 
 /// Opens a store that exists, to read it.

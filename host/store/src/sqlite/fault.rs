@@ -38,6 +38,14 @@ pub enum OpenError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// The file or its disk is so full that new messages are rejected.
+    #[error("{} is full: {why}", .file.display())]
+    Full {
+        /// The file.
+        file: PathBuf,
+        /// How full, and the remedy.
+        why: String,
+    },
     /// Another process owns the file.
     #[error("{} is in use ({owner}); stop that process, or name another file in `store.url`", .file.display())]
     InUse {

@@ -190,7 +190,7 @@ impl Books {
 // === impl Room ===
 
 impl Room {
-    fn new(file: &Path, config: &Config) -> Self {
+    pub(super) fn new(file: &Path, config: &Config) -> Self {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         Self {
             folder: folder.unwrap_or(Path::new(".")).to_owned(),

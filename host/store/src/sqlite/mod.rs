@@ -376,6 +376,11 @@ impl Store for Sqlite {
         Ok(self.ledger.kept(owner))
     }
 
+    async fn has_room(&self) -> Result<(), StoreError> {
+        self.writer.write(Write::Room).await?;
+        Ok(())
+    }
+
     fn size(&self) -> u64 {
         self.ledger.size()
     }

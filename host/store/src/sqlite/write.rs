@@ -41,6 +41,8 @@ pub(super) enum Write {
     /// Deletes the tasks of an owner that ended, up to and including this one, but no more than [`FORGET_AT_ONCE`]. Returns
     /// how many.
     Forget { owner: Principal, newest: Ended },
+    /// Nothing, if a new message would be written; otherwise it is rejected like one.
+    Room,
     /// A write of expected replies and callbacks.
     Callbacks(callbacks::Write),
     /// A write of delegations.
@@ -137,6 +139,7 @@ impl Write {
                 move_push_cursor(connection, key, id, *cursor, given_up.as_ref())
             }
             Self::Forget { owner, newest } => forget(connection, books, owner, newest),
+            Self::Room => books.room.check(connection).map(|()| 0),
             Self::Callbacks(write) => write.run(connection),
             Self::Delegations(write) => write.run(connection),
         }

@@ -144,7 +144,7 @@ async fn upload(
             let message = format!("the upload has more than {LARGEST} bytes");
             return Err(failure(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", &message));
         }
-        Err(BodyError::Full) => {
+        Err(BodyError::Full(_)) => {
             let message = "no memory for the upload now; try again later, or raise `limits.memory`";
             return Err(failure(StatusCode::TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", message));
         }

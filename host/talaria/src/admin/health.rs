@@ -6,8 +6,9 @@
 //!
 //! If the default executor is not ready but its fallback is, the host is ready, and the report names the fallback.
 //!
-//! The store is asked to write a value and to delete it, so that a full or read-only disk shows here. Requests share the
-//! result for a second, because anybody may ask.
+//! The store is asked to write a value and to delete it, so that a disk that is read-only or at its end shows here, and
+//! whether it has room for a new message, which it rejects before that. Requests share the result for a second, because anybody
+//! may ask.
 //!
 //! Executors are probed on a timer and not on request: a probe calls the upstream, and the operator decides how often that
 //! happens.
@@ -116,7 +117,8 @@ impl Health {
         };
         let writing = async {
             self.store.set_state(&key, Some(Arc::from(*b"readyz"))).await?;
-            self.store.set_state(&key, None).await
+            self.store.set_state(&key, None).await?;
+            self.store.has_room().await
         };
         match tokio::time::timeout(STORE, writing).await {
             Ok(Ok(())) => Readiness::Ready,

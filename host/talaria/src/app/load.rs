@@ -18,7 +18,7 @@ use talaria_turns::{CallbackStore, Callbacks, DelegationStore, Store, Toolboxes}
 use tokio::net::TcpListener;
 
 use super::token;
-use crate::config::{Callback, Config, Size, StoreUrl};
+use crate::config::{Callback, Config, StoreUrl};
 use crate::{output, workspace};
 
 /// The store, and what reads it.
@@ -55,7 +55,8 @@ impl Opened {
                 Stores::of(Arc::new(store.with_max_bytes(most)))
             }
             StoreUrl::Sqlite(path) => {
-                let store = Sqlite::open(path, &sqlite_config(config, address))
+                let chosen = SqliteConfig { address: Some(address.to_string()), ..config.sqlite() };
+                let store = Sqlite::open(path, &chosen)
                     .with_context(|| format!("cannot open the store {}", path.display()))?;
                 Stores::of(Arc::clone(sqlite.get_or_init(|| Arc::new(store))))
             }
@@ -117,15 +118,6 @@ impl CallbackServer {
         let mailbox = Mailbox::open(stored, setup).await.context("cannot read the stored callbacks")?;
         let server = Listener::new(mailbox.clone());
         Ok(Self { mailbox, url, listener, server })
-    }
-}
-
-fn sqlite_config(config: &Config, address: SocketAddr) -> SqliteConfig {
-    SqliteConfig {
-        address: Some(address.to_string()),
-        max_bytes: Some(config.max_size.bytes()),
-        min_free: config.min_free.map(Size::bytes),
-        ..SqliteConfig::default()
     }
 }
 

@@ -151,6 +151,7 @@ fn readings(
             (Refusal::CallerTasks, refused.caller_tasks),
             (Refusal::CallerBytes, refused.caller_bytes),
             (Refusal::CallerWebhooks, refused.caller_webhooks),
+            (Refusal::CallerMemory, turns.callers_memory_refused()),
             (Refusal::StoreFull, refused.store_full),
             (Refusal::Foreign, server.requests_refused()),
         ],

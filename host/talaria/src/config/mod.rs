@@ -45,6 +45,7 @@ use talaria_a2a::{CardSigner, Network, Origin, ReplyAs};
 use talaria_budget::{Budget, Machine};
 use talaria_hermes::gateway::{KEY, Prepared};
 use talaria_hermes::{BridgeEnv, CHAT_COMPLETIONS, SHARED_SECRET, point_at};
+use talaria_store::SqliteConfig;
 use talaria_turns::{StreamAs, Workspaces};
 
 pub(crate) use callback::Callback;
@@ -250,6 +251,15 @@ impl Config {
     pub(crate) fn workspaces(&self) -> Option<Arc<dyn Workspaces>> {
         let workspace = self.workspace.as_ref()?;
         Some(Arc::clone(&workspace.assembly) as _)
+    }
+
+    /// How full a store in a file may be.
+    pub(crate) fn sqlite(&self) -> SqliteConfig {
+        SqliteConfig {
+            max_bytes: Some(self.max_size.bytes()),
+            min_free: self.min_free.map(Size::bytes),
+            ..SqliteConfig::default()
+        }
     }
 
     /// Whether this is a smoke test of the image: nothing is called, and no gateway is started.

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 
 use talaria_turns::{CallerLimits, Principal, Shares};
 
-use super::{Config, PLATFORM, file};
+use super::{Config, PLATFORM, Size, file};
 
 /// A hundred turns a second: agents are slower, and a host takes several times as many.
 const TURNS_PER_MINUTE: u32 = 6_000;
@@ -42,17 +42,20 @@ impl Config {
             tasks: half(self.limits.tasks.get()),
             bytes: Some(self.max_size.bytes().div_ceil(2)),
             webhooks_per_minute: Some(WEBHOOKS_PER_MINUTE),
+            memory: Some(self.memory.budget.limit().div_ceil(2)),
         }
     }
 }
 
 fn limits(chosen: &file::CallerLimits, default: CallerLimits) -> CallerLimits {
     let count = |count: NonZeroU32| usize::try_from(count.get()).unwrap_or(usize::MAX);
+    let size = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
     CallerLimits {
         turns: chosen.turns.map(count).or(default.turns),
         turns_per_minute: chosen.turns_per_minute.map(u32::from).or(default.turns_per_minute),
         tasks: chosen.tasks.map(count).or(default.tasks),
         bytes: chosen.bytes.map(|size| size.bytes()).or(default.bytes),
         webhooks_per_minute: chosen.webhooks_per_minute.map(u32::from).or(default.webhooks_per_minute),
+        memory: chosen.memory.map(size).or(default.memory),
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use talaria_hermes::CALLBACK_PATH;
 use talaria_hermes::doctor::{Findings, Probe, json};
-use talaria_store::Owner;
+use talaria_store::{OpenError, Owner};
 use tokio::net::TcpListener;
 
 use crate::config::{Config, StoreUrl};
@@ -156,8 +156,12 @@ impl Examination<'_> {
                 "set `store.url` to a file",
             );
         };
-        match talaria_store::try_write(path) {
+        match talaria_store::try_write(path, &self.config.sqlite()) {
             Ok(()) => self.findings.ok(NAME, format!("{} can be written", path.display())),
+            Err(full @ OpenError::Full { .. }) => {
+                let fix = "until there is room, new messages are rejected with 429";
+                self.findings.fail(NAME, full.to_string(), fix);
+            }
             Err(error) => {
                 let fix = "make the file and its folder writable for the user that runs talaria, or set `store.url` to another path";
                 self.findings.fail(NAME, format!("{} cannot be written: {error}", path.display()), fix);

@@ -108,7 +108,7 @@ impl Inner {
         let host_made = incoming.context.is_none();
         let context = incoming.context.clone().unwrap_or_else(ContextId::unguessable);
         let taker = self.pick(&incoming, &context, None)?;
-        let memory = self.reserve(&taker, incoming.message.size())?;
+        let memory = self.reserve(&incoming.principal, &taker, incoming.message.size())?;
         let ticket = self.enter_lane(&incoming.principal, &context)?;
         let is_stranger = self.limits.strangers_call && incoming.principal.name().is_none();
         let task = if is_stranger { TaskId::unguessable() } else { TaskId::fresh() };
@@ -161,7 +161,8 @@ impl Inner {
             let mut events = vec![accepted(&incoming, &taker)];
             let question = task.status.message.iter().filter(|_| interrupted);
             let history: History = task.history.iter().chain(question).cloned().collect();
-            let memory = self.reserve(&taker, bytes_of(&history, &incoming.message))?;
+            let bytes = bytes_of(&history, &incoming.message);
+            let memory = self.reserve(&incoming.principal, &taker, bytes)?;
             next = Some((taker, self.enter_lane(&incoming.principal, &context)?, memory, history));
             if interrupted {
                 events.insert(0, Event::moved(State::Working));
@@ -205,23 +206,27 @@ impl Inner {
         self.lanes.enter(owner, context).map_err(|_| SendError::LaneFull(self.limits.lane))
     }
 
-    /// Reserves the memory of a turn whose messages take this many bytes.
-    fn reserve(&self, taker: &Taker, bytes: usize) -> Result<TurnMemory, SendError> {
+    /// Reserves the memory of a turn of this caller whose messages take this many bytes.
+    fn reserve(&self, caller: &Principal, taker: &Taker, bytes: usize) -> Result<TurnMemory, SendError> {
+        let budget = self.callers.of(caller).budget();
         let (host, executor) = (TURN.saturating_add(bytes.saturating_mul(COPIES)), taker.memory(bytes)?);
-        let (needs, whole) = (host.saturating_add(executor), self.budget.limit());
+        let (needs, whole) = (host.saturating_add(executor), budget.limit());
         if needs > whole {
             // In proportion, since what an executor needs grows with the messages.
             let limit = whole / (needs / bytes.max(1)).max(1);
-            let (executor, fix) = (taker.name().to_owned(), Some("limits.memory".to_owned()));
+            let is_own = whole < self.budget.limit();
+            let fix = if is_own { "limits.caller.memory" } else { "limits.memory" };
+            let (executor, fix) = (taker.name().to_owned(), Some(fix.to_owned()));
             return Err(TooLarge { executor, bytes, limit, fix }.into());
         }
-        Ok(TurnMemory { host: self.budget.charge(host)?, executor: self.budget.charge(executor)? })
+        Ok(TurnMemory { host: budget.charge(host)?, executor: budget.charge(executor)? })
     }
 
     /// Reserves the memory of a turn that was accepted before a restart. It is run in any case: it fitted when it was
     /// accepted.
-    pub(super) fn reserve_again(&self, taker: &Taker, bytes: usize) -> TurnMemory {
-        let (mut host, mut executor) = (self.budget.nothing(), self.budget.nothing());
+    pub(super) fn reserve_again(&self, caller: &Principal, taker: &Taker, bytes: usize) -> TurnMemory {
+        let budget = self.callers.of(caller).budget();
+        let (mut host, mut executor) = (budget.nothing(), budget.nothing());
         host.force(TURN.saturating_add(bytes.saturating_mul(COPIES)));
         executor.force(taker.memory(bytes).unwrap_or_default());
         TurnMemory { host, executor }

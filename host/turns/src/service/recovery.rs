@@ -145,7 +145,7 @@ impl Inner {
                 checkpoint: task.checkpoint.clone().filter(|_| nth == 0).map(|checkpoint| checkpoint.0),
             };
             let taker = Taker::Executor(executor);
-            let memory = self.reserve_again(&taker, bytes_of(&turn.history, &turn.message));
+            let memory = self.reserve_again(&turn.principal, &taker, bytes_of(&turn.history, &turn.message));
             let run = Run::new(live, taker, turn, self.past(live), ticket, memory);
             let service = Arc::clone(self);
             self.spawn(async move { run.finish(&service).await });

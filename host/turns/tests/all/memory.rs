@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use talaria_budget::Budget;
+use talaria_budget::{Budget, Full};
 use talaria_store::Memory;
 use talaria_turns::{
-    Incoming, Limits, Message, Part, Principal, Query, Role, SendError, State, Store as _, StoreError, Turns,
+    CallerLimits, Incoming, Limits, Message, Part, Principal, Query, Role, SendError, Shares, State,
+    Store as _, StoreError, Turns,
 };
 
 use crate::kit::{Only, Scripted, message};
@@ -68,6 +69,41 @@ async fn a_message_that_does_not_fit_its_executor_is_rejected_with_size_limit_an
     assert_eq!((stored(&store).await, executor.runs.load(Ordering::SeqCst)), (0, 0));
     let task = turns.send(large(4 * MIB)).await.unwrap().settled().await;
     assert_eq!(task.status.state, State::Completed);
+}
+
+#[tokio::test]
+async fn a_caller_that_takes_its_share_leaves_the_rest_to_the_others() {
+    let (budget, executor) = (Budget::new(64 * MIB), Arc::new(Scripted::default()));
+    let share = CallerLimits { memory: Some(300 << 10), ..CallerLimits::default() };
+    let shares = Shares { callers: [(Principal::named("a"), share)].into(), ..Shares::default() };
+    let route = Arc::new(Only(Arc::clone(&executor)));
+    let turns = Turns::builder(Arc::new(Memory::new(100)) as _, route, Limits::default())
+        .budget(budget.clone())
+        .shares(shares)
+        .build();
+    let from =
+        |caller: &str, incoming: Incoming| Incoming { principal: Principal::named(caller), ..incoming };
+    let mut waiting = Vec::new();
+    for _ in 0..2 {
+        waiting.push(turns.send(from("a", message("wait"))).await.unwrap());
+    }
+    let rejected = turns.send(from("a", message("wait"))).await.err().unwrap();
+    assert!(matches!(rejected, SendError::NoMemory(Full::Caller)), "{rejected}");
+    assert_eq!((turns.refused().no_memory, turns.callers_memory_refused()), (0, 1));
+    let rejected = turns.send(from("a", large(MIB))).await.err().unwrap().to_string();
+    assert!(rejected.ends_with("raise `limits.caller.memory`"), "{rejected}");
+    for other in ["b", ""] {
+        turns.send(from(other, large(2 * MIB))).await.unwrap().settled().await;
+    }
+    for turn in waiting {
+        executor.go.notify_one();
+        turn.settled().await;
+    }
+    turns.drain(std::time::Duration::from_secs(60)).await;
+    let (named, others) = turns.budgets_of_callers();
+    let own = named[&Principal::named("a")].as_ref().unwrap();
+    assert_eq!((own.used(), budget.used()), (0, 0), "everything is given back");
+    assert!(others.is_none(), "only who has a limit has a budget");
 }
 
 #[tokio::test]

@@ -40,6 +40,7 @@ fn peer(name: &str) -> Peer {
     Peer {
         id: format!("id-{name}"),
         name: name.into(),
+        role: String::new(),
         status: "online".into(),
         skills: vec!["x".into(), "y".into()],
     }

@@ -105,7 +105,7 @@ impl Name {
         let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
         match self {
             ListPeers => (
-                "Lists the workspaces that you can delegate to: name, id, status, skills.",
+                "Lists the workspaces that you can delegate to: name, id, role, status, skills.",
                 object(json!({}), &[]),
             ),
             WorkspaceInfo => (

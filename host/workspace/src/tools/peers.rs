@@ -126,10 +126,14 @@ fn choose(peers: &[Peer], wanted: &str) -> Result<Peer, Refusal> {
 
 fn show(peer: &Peer) -> Value {
     let skills: Vec<_> = peer.skills.iter().take(20).map(|skill| untrusted::line(skill, 80)).collect();
-    json!({
+    let mut shown = json!({
         "id": untrusted::line(&peer.id, 128),
         "name": untrusted::line(&peer.name, 80),
         "status": untrusted::line(&peer.status, 40),
         "skills": skills,
-    })
+    });
+    if let (false, Some(shown)) = (peer.role.is_empty(), shown.as_object_mut()) {
+        shown.insert("role".into(), json!(untrusted::line(&peer.role, 200)));
+    }
+    shown
 }

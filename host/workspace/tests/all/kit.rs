@@ -25,7 +25,7 @@ pub(crate) struct Agent {
 /// A platform with two peers, Ann, whom the workspace coordinates, and Ben.
 pub(crate) async fn platform() -> FakePlatform {
     let platform = FakePlatform::start().await;
-    let peer = |id: &str, name: &str, parent: Value| json!({ "id": id, "name": name, "status": "online", "parent_id": parent, "agent_card": { "name": name, "skills": [{ "name": "papers" }] } });
+    let peer = |id: &str, name: &str, parent: Value| json!({ "id": id, "name": name, "role": format!("{name}'s role"), "status": "online", "parent_id": parent, "agent_card": { "name": name, "skills": [{ "name": "papers" }] } });
     platform.set_surroundings(
         json!([peer("peer-1", "Ann", json!("ws-1")), peer("peer-2", "Ben", json!(null))]),
         "",

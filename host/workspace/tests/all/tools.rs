@@ -22,6 +22,7 @@ async fn peers_and_the_own_workspace_are_shown_without_the_platforms_secrets() {
         (&json!(2), &json!("peer-1"), &json!("Ben"))
     );
     assert_eq!(peers["peers"][0]["skills"], json!(["papers"]));
+    assert_eq!(peers["peers"][1]["role"], "Ben's role");
     let info = agent.ask("get_workspace_info", json!(null)).await;
     assert_eq!((&info["id"], &info["tier"], info.get("auth_token")), (&json!("ws-1"), &json!(1), None));
     let team = agent.ask("route_task_to_team", json!({ "task": "look it up" })).await;

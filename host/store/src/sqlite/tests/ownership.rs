@@ -33,11 +33,11 @@ fn a_store_that_is_open_is_not_opened_again_by_any_path() {
 #[test]
 fn what_only_reads_works_beside_the_owner_and_leaves_the_store_to_it() {
     let (store, folder) = empty();
-    try_write(&file(&folder)).unwrap();
+    try_write(&file(&folder), &Config::default()).unwrap();
     assert!(check(&file(&folder)).unwrap().problems.is_empty());
     assert_eq!(Owner::of(&file(&folder)).map(|owner| owner.address), Some(None));
     drop(store);
-    try_write(&file(&folder)).unwrap();
+    try_write(&file(&folder), &Config::default()).unwrap();
     open(&folder);
 }
 
@@ -59,12 +59,12 @@ fn the_lock_says_nothing_to_others_and_a_strange_one_does_no_harm() {
 #[test]
 fn a_store_that_cannot_be_written_is_found_without_changing_anything() {
     let folder = tempfile::tempdir().unwrap();
-    try_write(&file(&folder)).unwrap();
+    try_write(&file(&folder), &Config::default()).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
-    let missing = try_write(&folder.path().join("no/talaria.db")).unwrap_err();
+    let missing = try_write(&folder.path().join("no/talaria.db"), &Config::default()).unwrap_err();
     assert!(matches!(missing, OpenError::NoFolder { .. }), "{missing:?}");
     std::fs::write(file(&folder), "this is no database, whatever its name says".repeat(100)).unwrap();
-    assert!(matches!(try_write(&file(&folder)).unwrap_err(), OpenError::Damaged { .. }));
+    assert!(matches!(try_write(&file(&folder), &Config::default()).unwrap_err(), OpenError::Damaged { .. }));
     // Also for root: nobody writes to /proc.
-    assert!(try_write(std::path::Path::new("/proc/talaria.db")).is_err());
+    assert!(try_write(std::path::Path::new("/proc/talaria.db"), &Config::default()).is_err());
 }

@@ -12,7 +12,7 @@ use talaria_turns::{
 };
 
 use super::{count, empty, file, open};
-use crate::sqlite::{Config, OpenError, Sqlite};
+use crate::sqlite::{Config, OpenError, Sqlite, try_write};
 use crate::suite::{accepted, all, create, key, note, status, task};
 
 fn refused(path: &Path) -> OpenError {
@@ -234,6 +234,7 @@ async fn a_full_store_rejects_messages_and_lets_turns_end() {
     };
     assert!(matches!(refused, StoreError::Full(_)), "{refused}");
     assert!(refused.to_string().contains("raise `store.max_size` or lower `store.keep_for`"), "{refused}");
+    assert_eq!(store.has_room().await.unwrap_err().to_string(), refused.to_string());
     let before = task(&store, &under_way).await;
     let again = store.append(&under_way, 1, &[accepted("another")]).await.unwrap_err();
     assert!(matches!(again, StoreError::Full(_)), "{again}");
@@ -243,6 +244,7 @@ async fn a_full_store_rejects_messages_and_lets_turns_end() {
     // Deleting gives the room back, though the file stays as large.
     store.forget(&Retention::since(Timestamp::from_millis(0)).tasks(0)).await.unwrap();
     assert!(store.size() < 1 << 20, "{}", store.size());
+    store.has_room().await.expect("there is room again");
     store.create(&key("a"), &ContextId::fresh(), &large).await.expect("there is room again");
 }
 
@@ -257,6 +259,11 @@ async fn a_disk_with_little_space_left_rejects_messages() {
     let refused = store.create(&key("a"), &ContextId::fresh(), &[]).await.unwrap_err();
     assert!(matches!(refused, StoreError::Full(_)), "{refused}");
     assert!(refused.to_string().contains("lower `store.min_free`"), "{refused}");
+    let checked = try_write(&file(&folder), &config).unwrap_err();
+    assert!(matches!(&checked, OpenError::Full { why, .. } if why.contains("`store.min_free`")), "{checked}");
+    let fresh = try_write(&folder.path().join("another.db"), &config).unwrap_err();
+    assert!(matches!(fresh, OpenError::Full { .. }), "{fresh}");
+    try_write(&file(&folder), &Config::default()).unwrap();
     store.append(&under_way, 1, &[Event::moved(State::Completed)]).await.unwrap();
 }
 

@@ -48,6 +48,14 @@ pub(crate) struct CallerLimits {
     /// Example: `webhooks_per_minute = 60`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) webhooks_per_minute: Option<NonZeroU32>,
+    /// What requests, responses, tasks and turns of one caller may take of the memory that `limits.memory` leaves to callers,
+    /// which is half of it. Further ones are rejected.
+    ///
+    /// Default: a quarter of `limits.memory` if several callers have names
+    ///
+    /// Example: `memory = "64MiB"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memory: Option<Size>,
 }
 
 // === impl CallerLimits ===
@@ -61,6 +69,7 @@ impl CallerLimits {
             tasks: self.tasks.or(other.tasks),
             bytes: self.bytes.or(other.bytes),
             webhooks_per_minute: self.webhooks_per_minute.or(other.webhooks_per_minute),
+            memory: self.memory.or(other.memory),
         }
     }
 }

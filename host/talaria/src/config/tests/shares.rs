@@ -9,7 +9,7 @@ const TOKENS: &str = r#"
     [a2a.auth]
     tokens = [
       { name = "alice", token = { env = "A" } },
-      { name = "bob", token = { env = "B" }, limits = { turns = 7, bytes = "1GiB" } },
+      { name = "bob", token = { env = "B" }, limits = { turns = 7, bytes = "1GiB", memory = "20MiB" } },
     ]
 "#;
 
@@ -23,16 +23,20 @@ fn of(config: &Config, caller: &str) -> CallerLimits {
 
 #[test]
 fn several_named_callers_have_half_of_the_host_each() {
-    let config = given(&format!("{TOKENS}[limits]\nturns = 100\n")).load();
+    let config = given(&format!("{TOKENS}[limits]\nturns = 100\nmemory = \"512MiB\"\n")).load();
     let half = CallerLimits {
         turns: Some(50),
         turns_per_minute: Some(6_000),
         tasks: Some(5_000),
         bytes: Some(5 << 30),
         webhooks_per_minute: Some(600),
+        memory: Some(128 << 20),
     };
     assert_eq!(of(&config, "alice"), half);
-    assert_eq!(of(&config, "bob"), CallerLimits { turns: Some(7), bytes: Some(1 << 30), ..half });
+    assert_eq!(
+        of(&config, "bob"),
+        CallerLimits { turns: Some(7), bytes: Some(1 << 30), memory: Some(20 << 20), ..half }
+    );
 }
 
 #[test]
