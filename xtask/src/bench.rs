@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the benchmarks, built for release. `docs/benchmarks.md` explains them.
+//! `cargo xtask bench`: the benchmarks, built as what is shipped (profile `dist`). `docs/benchmarks.md` explains them.
 //!
 //! The part `peers` needs programs of others. They are installed by their pins on the first run, and only if the part is
 //! named: a2a-sdk into `target/bench-venv`, and LiteLLM's proxy where `cargo xtask litellm` has it.
@@ -15,10 +15,10 @@ use crate::venv::Venv;
 /// Builds the product and its benchmarks, and runs them.
 pub(crate) fn run_all(args: &[&str], root: &Path) -> Result<()> {
     let target = target(root)?;
-    let build = ["build", "--release", "--package", "talaria", "--package", "talaria-bench"];
+    let build = ["build", "--profile", "dist", "--package", "talaria", "--package", "talaria-bench"];
     run(cargo().args(build).current_dir(root))?;
     // Not by `cargo run`, which would compile the dependencies again with the features of this package alone.
-    let mut command = Command::new(target.join("release/talaria-bench"));
+    let mut command = Command::new(target.join("dist/talaria-bench"));
     command.args(args).current_dir(root);
     if names_peers(args) {
         let pins = root.join("tests/bench/peers/a2a_sdk.txt");

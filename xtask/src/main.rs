@@ -60,7 +60,7 @@ usage: cargo xtask VERB
                         search for inputs that break a parser, for 1 or N minutes per target
   fuzz [TARGET...] --replay
                         run the known inputs only
-  bench [ARGS...]       build for release and run the benchmarks
+  bench [ARGS...]       build what is shipped and run the benchmarks
   bench --against FILE [--rounds N]
                         compare with another binary of the product, in alternating rounds
 ";
