@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 
 use rusqlite::{Connection, TransactionBehavior};
 use talaria_turns::StoreError;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::checkpoint::Checkpoints;
@@ -38,7 +39,17 @@ pub(super) struct Writer(Queue<Job>);
 
 struct Job {
     write: Write,
-    answer: oneshot::Sender<Result<u64, StoreError>>,
+    answer: Answer,
+    /// The runtime of the task that waits for the answer, if there is one.
+    waits_on: Option<Handle>,
+}
+
+type Answer = oneshot::Sender<Result<u64, StoreError>>;
+
+/// The answers for the tasks of one runtime.
+struct Answers {
+    runtime: Handle,
+    answers: Vec<(Answer, Result<u64, StoreError>)>,
 }
 
 struct Thread {
@@ -85,13 +96,13 @@ impl Writer {
     /// Writes; returns once it is committed.
     pub(super) async fn write(&self, write: Write) -> Result<u64, StoreError> {
         let (answer, answered) = oneshot::channel();
-        self.0.put(Job { write, answer }).await?;
+        self.0.put(Job { write, answer, waits_on: Handle::try_current().ok() }).await?;
         answered.await.unwrap_or_else(|_| Err(queue::stopped()))
     }
 
     /// Writes if there is room in the queue, without waiting for the result.
     pub(super) fn offer(&self, write: Write) {
-        self.0.offer(Job { write, answer: oneshot::channel().0 });
+        self.0.offer(Job { write, answer: oneshot::channel().0, waits_on: None });
     }
 }
 
@@ -102,10 +113,7 @@ impl Thread {
         let mut group = Vec::with_capacity(AT_ONCE);
         while jobs.blocking_recv_many(&mut group, AT_ONCE) > 0 {
             let results = self.write(&group);
-            for (job, result) in group.drain(..).zip(results) {
-                // The caller may have stopped waiting; the write is committed all the same.
-                let _ = job.answer.send(result);
-            }
+            answer(group.drain(..).zip(results));
         }
     }
 
@@ -182,6 +190,31 @@ impl Thread {
     }
 }
 
+/// Answers writes. Those who wait on one runtime are woken there, by one task: to wake each from here would be a system
+/// call for each.
+///
+/// A caller may have stopped waiting; its write is committed all the same.
+fn answer(group: impl Iterator<Item = (Job, Result<u64, StoreError>)>) {
+    let mut all: Vec<Answers> = Vec::new();
+    for (Job { answer, waits_on, .. }, result) in group {
+        let Some(runtime) = waits_on else {
+            let _ = answer.send(result);
+            continue;
+        };
+        match all.iter_mut().find(|answers| answers.runtime.id() == runtime.id()) {
+            Some(answers) => answers.answers.push((answer, result)),
+            None => all.push(Answers { runtime, answers: vec![(answer, result)] }),
+        }
+    }
+    for Answers { runtime, answers } in all {
+        runtime.spawn(async move {
+            for (answer, result) in answers {
+                let _ = answer.send(result);
+            }
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use talaria_turns::{ContextId, TaskKey};
@@ -205,6 +238,7 @@ mod tests {
         Job {
             write: Write::Create { key: key.clone(), context, host_made: false, change },
             answer: oneshot::channel().0,
+            waits_on: None,
         }
     }
 
