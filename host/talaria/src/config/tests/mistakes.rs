@@ -151,7 +151,7 @@ fn unsupported_features_are_reported() {
     assert_eq!(
         error("[executor.x]\ncomponent = \"builtin:telepathy\""),
         "talaria.toml:2:13: `executor.x.component`: no built-in component `telepathy` \
-         (built in: chat-completions, conformance, hermes, hermes-runs, plugin-callback)"
+         (built in: a2a, chat-completions, conformance, hermes, hermes-runs, plugin-callback)"
     );
 }
 
