@@ -90,7 +90,9 @@ fn agent() -> Preset {
                     Some(Value::String(text)) if name == "interface_url" && text.is_empty() => {}
                     Some(Value::String(text)) => {
                         let url: HttpUrl = text.parse().map_err(problem)?;
-                        plugin::callable(&url).map_err(problem)?;
+                        // Which path is called there is for the agent's card to say.
+                        let below = url.as_str().split(['?', '#']).next().unwrap_or_default();
+                        plugin::callable_below(below).map_err(problem)?;
                     }
                     Some(_) => return Err(problem("not a string; write it in quotes".into())),
                     None if name == "url" => {

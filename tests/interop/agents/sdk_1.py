@@ -7,7 +7,7 @@ from a2a.server.agent_execution import AgentExecutor
 from a2a.server.request_handlers import DefaultRequestHandlerV2
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentInterface, Part, Task, TaskState, TaskStatus
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, Task, TaskState, TaskStatus
 from serve import listen, serve
 from starlette.applications import Starlette
 
@@ -84,6 +84,7 @@ def main():
         capabilities=AgentCapabilities(streaming=not args.no_streams),
         default_input_modes=['text/plain'],
         default_output_modes=['text/plain'],
+        skills=[AgentSkill(id='all', name='all', description='everything', tags=['all'])],
     )
     handler = DefaultRequestHandlerV2(
         agent_executor=Agent(), task_store=InMemoryTaskStore(), agent_card=card
