@@ -193,7 +193,7 @@ async fn a_circle_is_refused_by_the_host_that_a_message_passes_too_often() {
          [executor.peer]\ncomponent = \"builtin:a2a\"\nsettings = {{ url = \"{url}\" }}\n"
     );
     let bridge = Start::new(folder.path()).config(&config).in_place_of(&url).up();
-    let why = "[agent error -32004] the message has passed through 3 hosts, and 2 are the most: agents pass it on to each \
+    let why = "[agent error -32602] the message has passed through 3 hosts, and 2 are the most: agents pass it on to each \
                other in a circle; if they do not, raise `limits.hops`";
     assert_eq!(bridge.say("hi").await, why);
     let listed = bridge.call("ListTasks", json!({})).await;
@@ -203,7 +203,7 @@ async fn a_circle_is_refused_by_the_host_that_a_message_passes_too_often() {
     let mut far = message("hi");
     far["message"]["metadata"] = json!({ "talaria/hops": 3 });
     let refused = bridge.call("SendMessage", far).await;
-    assert_eq!(refused["error"]["code"], -32004, "{refused}");
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
     let mut odd = message("hi");
     odd["message"]["metadata"] = json!({ "talaria/hops": "many" });
     let refused = bridge.call("SendMessage", odd).await;

@@ -254,12 +254,13 @@ fn is_open_text(part: &Part) -> bool {
     matches!(part.content, Content::Text(_)) && part.filename.is_none()
 }
 
-/// The text of one piece. An agent that sends several texts at once means them as paragraphs.
+/// The text of an artifact. One that was streamed has a part for each piece, so the parts are one text.
 fn join(texts: Vec<Part>) -> String {
-    match texts.as_slice() {
-        [Part { content: Content::Text(text), .. }] => text.clone(),
-        texts => text_of(texts),
-    }
+    let texts = texts.into_iter().filter_map(|part| match part.content {
+        Content::Text(text) => Some(text),
+        _ => None,
+    });
+    texts.collect()
 }
 
 /// Cuts a text that is too large for one piece; other parts stay whole.
@@ -376,7 +377,7 @@ mod tests {
         for (pieces, said, expected) in [
             (vec![(false, text("a ")), (true, text("b"))], json!([]), vec!["a b"]),
             (vec![(false, text("a ")), (true, text("b")), (false, text("a b c"))], json!([]), vec!["a b c"]),
-            (vec![(false, json!([{ "text": "a" }, { "text": "b" }]))], json!([]), vec!["a\nb"]),
+            (vec![(false, json!([{ "text": "a " }, { "text": "b" }]))], json!([]), vec!["a b"]),
             (vec![(false, json!([{ "text": "a" }, { "raw": "AAAA" }]))], json!([]), vec!["a", "3 bytes"]),
             (vec![], json!([{ "text": "a" }, { "url": "http://f" }]), vec!["a", "http://f"]),
             (vec![], json!([]), vec![]),

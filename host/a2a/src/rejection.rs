@@ -6,9 +6,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 use talaria_budget::Full;
-use talaria_turns::{
-    FollowError, HopsError, NoExecutor, OverShare, PushError, SendError, StoreError, TaskId,
-};
+use talaria_turns::{FollowError, NoExecutor, OverShare, PushError, SendError, StoreError, TaskId};
 use tracing::warn;
 
 use crate::version::Version;
@@ -350,10 +348,9 @@ impl From<SendError> for Rejection {
             SendError::HistoryFull { .. } | SendError::TaskTooLarge { .. } => {
                 Self::field("message.taskId", message)
             }
-            SendError::NoExecutor(NoExecutor::Refused(_)) | SendError::Hops(HopsError::Malformed) => {
+            SendError::NoExecutor(NoExecutor::Refused(_)) | SendError::Hops(_) => {
                 Self::field("message.metadata", message)
             }
-            SendError::Hops(HopsError::TooMany { .. }) => Self::new(ErrorKind::UnsupportedOperation, message),
             SendError::NoExecutor(NoExecutor::Unavailable(_) | NoExecutor::OutOfService { .. }) => {
                 Self::new(ErrorKind::Internal, message)
             }
