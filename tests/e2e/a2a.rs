@@ -259,5 +259,5 @@ async fn the_settings_alone_grant_the_agent_and_nothing_else() {
     );
     let checked = config(&format!("url = \"{url}\""));
     let said = format!("{}{}", stdout(&checked), stderr(&checked));
-    assert!(said.contains("rejected the probe's key, or wants one (401)"), "{said}");
+    assert!(said.contains("executor peer: not ready: [agent error 401] it wants a token"), "{said}");
 }

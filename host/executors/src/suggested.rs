@@ -74,13 +74,13 @@ mod tests {
         assert_eq!(
             wrong,
             [
+                "`url` has no effect: only the configuration of the host may set it",
                 "`base_url` has no effect: only the configuration of the host may set it",
                 "`health_url` has no effect: only the configuration of the host may set it",
                 "`commands_from` has no effect: only the configuration of the host may set it",
                 "`history` has no effect: settings.history: not one of auto, none",
                 "`model` has no effect: the configuration of the host sets another value, which counts",
                 "`temprature` has no effect: the executor has no such setting",
-                "`url` has no effect: only the configuration of the host may set it",
             ]
         );
     }

@@ -53,11 +53,11 @@ async fn an_agent_with_http_and_json_alone_is_spoken_to_in_that() {
     let agent = FakeAgent::start(Spoken::Rest, true).await;
     agent.next("SendStreamingMessage", Say::stream([task("WORKING", "", "")]));
     agent.task(bare("COMPLETED", "", "hi there"));
-    let rig = rig(&agent).await.setting("tenant", "a/b");
+    let rig = rig(&agent).await.setting("tenant", "a b");
     let ran = rig.run("hello").await;
     assert_eq!(ran.text(), "hi there");
-    assert_eq!(agent.asked("SendStreamingMessage")[0].path, "/rpc/a%2Fb/message:stream");
-    assert_eq!(agent.asked("GetTask")[0].path, "/rpc/a%2Fb/tasks/t1?historyLength=0");
+    assert_eq!(agent.asked("SendStreamingMessage")[0].path, "/rpc/a%20b/message:stream");
+    assert_eq!(agent.asked("GetTask")[0].path, "/rpc/a%20b/tasks/t1?historyLength=0");
 }
 
 #[tokio::test]
