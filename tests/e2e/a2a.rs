@@ -18,13 +18,15 @@ const COMMAND: &str = "rm -rf /srv/data";
 
 /// A talaria whose executor speaks to this address.
 fn gateway(folder: &Path, url: &str) -> Bridge {
-    gateway_with(folder, url, "")
+    gateway_speaking("auto", folder, url)
 }
 
-fn gateway_with(folder: &Path, url: &str, more: &str) -> Bridge {
+/// The same, in a version of the protocol.
+fn gateway_speaking(version: &str, folder: &Path, url: &str) -> Bridge {
     let config = format!(
-        "{more}\n[executors]\ndefault = \"peer\"\n[store]\nurl = \"sqlite:tasks.db\"\n\
-         [executor.peer]\ncomponent = \"builtin:a2a\"\nsettings = {{ url = \"{url}\", poll_seconds = 1 }}\n"
+        "[executors]\ndefault = \"peer\"\n[store]\nurl = \"sqlite:tasks.db\"\n\
+         [executor.peer]\ncomponent = \"builtin:a2a\"\n\
+         settings = {{ url = \"{url}\", version = \"{version}\", poll_seconds = 1 }}\n"
     );
     Start::new(folder).config(&config).env("A2A_TOKEN", TOKEN).up()
 }
@@ -105,23 +107,23 @@ async fn two_talarias_in_a_row_are_ready_and_stream() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_of_the_agent_is_ours_and_so_is_its_answer() {
-    let runs = FakeRuns::start([Script::new().approval(COMMAND).completed("deleted")]).await;
-    let [inner, outer] = folders();
-    let agent = agent(inner.path(), &runs).up();
-    let gateway = gateway(outer.path(), agent.url());
-    let id = gateway.start_turn("clean up").await;
-    let asked = gateway.in_state(&id, "TASK_STATE_INPUT_REQUIRED").await;
-    assert!(asked["status"]["message"]["parts"][0]["text"].as_str().unwrap().contains(COMMAND), "{asked}");
-    assert_eq!(
-        asked["status"]["message"]["parts"][1]["data"]["approval"]["choices"],
-        json!(["once", "session", "deny"])
-    );
-    let again = gateway.send(Message::new("always").to_task(&id), Delivery::Whole).await;
-    assert!(again.status.wants_input(), "{}", again.raw());
-    gateway.send(Message::new("yes").to_task(&id), Delivery::Whole).await;
-    let done = gateway.in_state(&id, "TASK_STATE_COMPLETED").await;
-    assert_eq!(answer(&done), "deleted", "{done}");
-    assert_eq!((runs.choices(), runs.submitted().len()), (vec!["once".to_owned()], 1));
+    for version in ["1.0", "0.3"] {
+        let runs = FakeRuns::start([Script::new().approval(COMMAND).completed("deleted")]).await;
+        let [inner, outer] = folders();
+        let agent = agent(inner.path(), &runs).up();
+        let gateway = gateway_speaking(version, outer.path(), agent.url());
+        let id = gateway.start_turn("clean up").await;
+        let asked = gateway.in_state(&id, "TASK_STATE_INPUT_REQUIRED").await;
+        let question = &asked["status"]["message"]["parts"];
+        assert!(question[0]["text"].as_str().unwrap().contains(COMMAND), "{version}: {asked}");
+        assert_eq!(question[1]["data"]["approval"]["choices"], json!(["once", "session", "deny"]));
+        let again = gateway.send(Message::new("always").to_task(&id), Delivery::Whole).await;
+        assert!(again.status.wants_input(), "{version}: {}", again.raw());
+        gateway.send(Message::new("yes").to_task(&id), Delivery::Whole).await;
+        let done = gateway.in_state(&id, "TASK_STATE_COMPLETED").await;
+        assert_eq!(answer(&done), "deleted", "{version}: {done}");
+        assert_eq!((runs.choices(), runs.submitted().len()), (vec!["once".to_owned()], 1), "{version}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

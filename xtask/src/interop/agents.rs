@@ -3,11 +3,13 @@
 //! Each agent is a script in `tests/interop/agents` that prints its address. A server with the executor in front of it is
 //! called by `agents.py`, which prints a line for every operation like the clients do.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
+use tempfile::NamedTempFile;
 
 use super::{Line, listen};
 use crate::bridge::Binary;
@@ -84,6 +86,8 @@ const AGENTS: [Agent; 6] = [
 struct Running {
     child: Child,
     url: String,
+    /// What it writes beside its address, which is of use only if something failed.
+    said: NamedTempFile,
 }
 
 /// Installs what the agents need.
@@ -118,7 +122,7 @@ pub(super) fn run(
         let failed: Vec<_> = lines.iter().filter_map(Line::failure).collect();
         tally += Tally { passed: lines.len().saturating_sub(failed.len()), failed: failed.len() };
         if !failed.is_empty() || ended.is_err() {
-            failures.push(format!("The bridge:\n{}", bridge.log()));
+            failures.push(format!("The agent:\n{}The bridge:\n{}", running.said()?, bridge.log()));
         }
         failures.extend(failed);
         if let Err(ended) = ended {
@@ -139,6 +143,7 @@ impl Agent {
 
     fn start(&self, home: &Path, scripts: &Path) -> Result<Running> {
         let script = scripts.join("agents").join(self.script).with_extension("py");
+        let said = NamedTempFile::new()?;
         let mut child = self
             .venv(home, scripts)?
             .python()
@@ -146,15 +151,26 @@ impl Agent {
             .args(self.args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(said.reopen()?)
             .spawn()
             .with_context(|| format!("cannot start {}", script.display()))?;
         let out = child.stdout.take();
-        let mut running = Running { child, url: String::new() };
+        let mut running = Running { child, url: String::new(), said };
         let out = out.context("the agent has no piped output")?;
         BufReader::new(out).read_line(&mut running.url)?;
         running.url.truncate(running.url.trim_end().len());
-        anyhow::ensure!(running.url.starts_with("http://"), "{} did not print its address", script.display());
+        if !running.url.starts_with("http://") {
+            bail!("{} did not print its address:\n{}", script.display(), running.said()?);
+        }
         Ok(running)
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    fn said(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&fs::read(self.said.path())?).into_owned())
     }
 }
 
