@@ -34,7 +34,8 @@ pub(crate) struct Start<'a> {
 }
 
 /// Variables of ours that a developer's shell may hold.
-const OURS: [&str; 32] = [
+const OURS: [&str; 33] = [
+    "A2A_TOKEN",
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "NO_PROXY",

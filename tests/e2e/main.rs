@@ -15,6 +15,7 @@ mod gateway;
 mod traffic;
 mod webhook;
 
+mod a2a;
 mod admin;
 mod author;
 mod bad_configuration;

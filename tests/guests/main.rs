@@ -11,6 +11,7 @@
     reason = "in tests a panic is the failure"
 )]
 
+mod a2a;
 mod chat_completions;
 mod components;
 mod conformance;

@@ -1,9 +1,10 @@
-//! `cargo xtask interop`: the clients of the SDKs against the real binary.
+//! `cargo xtask interop`: the clients of the SDKs against the real binary, and the binary in front of agents.
 //!
 //! Each client is a script in `tests/interop` that does everything that its SDK offers and prints a line of JSON for every
 //! binding and operation; `harness.py` there documents the lines. Every client runs, even if another failed before. The
-//! command fails if a line reports an error, or if a script did not finish.
+//! command fails if a line reports an error, or if a script did not finish. `agents` has the agents.
 
+mod agents;
 mod frameworks;
 mod results;
 
@@ -45,6 +46,9 @@ const CLIENTS: [Client; 3] = [
     Client { name: "js", runtime: Runtime::Node },
 ];
 
+/// The name by which only the agents are run.
+const AGENTS: &str = "agents";
+
 /// A client; its files in `tests/interop` have its name.
 struct Client {
     name: &'static str,
@@ -71,16 +75,18 @@ struct Line {
 /// Installs what the clients need.
 pub(crate) fn prepare(root: &Path) -> Result<()> {
     let (home, scripts) = (target(root)?.join("interop"), root.join("tests/interop"));
-    CLIENTS.iter().try_for_each(|client| client.prepare(&home, &scripts).map(drop))
+    CLIENTS.iter().try_for_each(|client| client.prepare(&home, &scripts).map(drop))?;
+    agents::prepare(&home, &scripts)
 }
 
 /// Runs every client, or the named one, and counts the lines that they print.
 pub(crate) fn run(name: Option<&str>, root: &Path) -> Result<Tally> {
     let clients: Vec<_> =
         CLIENTS.iter().filter(|client| name.is_none_or(|name| name == client.name)).collect();
+    let with_agents = name.is_none_or(|name| name == AGENTS);
     ensure!(
-        !clients.is_empty(),
-        "there is no such client; the clients are {}",
+        !clients.is_empty() || with_agents,
+        "there is no such client; the clients are {}, and there is {AGENTS}",
         CLIENTS.map(|client| client.name).join(", ")
     );
     let home = target(root)?.join("interop");
@@ -91,12 +97,24 @@ pub(crate) fn run(name: Option<&str>, root: &Path) -> Result<Tally> {
     let commands =
         clients.iter().map(|client| client.prepare(&home, &scripts)).collect::<Result<Vec<_>>>()?;
     let binary = Binary::build(root, &home)?;
-    let bridge = binary.serve(&config)?;
     let mut failures = Vec::new();
     let mut tally = Tally::default();
+    let bridge = binary.serve(&config)?;
     for (client, command) in clients.iter().zip(commands) {
         let (lines, failed) = client.talk(command, &bridge)?;
         tally += Tally { passed: lines.saturating_sub(failed.len()), failed: failed.len() };
+        failures.extend(failed);
+    }
+    drop(bridge);
+    if with_agents {
+        let driver = || {
+            let pins = scripts.join("python_1.txt");
+            let mut command = Venv::pinned(&home, &pins, "a2a-sdk")?.python();
+            command.arg(scripts.join("agents.py"));
+            Ok(command)
+        };
+        let (counted, failed) = agents::run(&home, &scripts, &binary, driver)?;
+        tally += counted;
         failures.extend(failed);
     }
     for failure in &failures {
@@ -145,7 +163,7 @@ impl Client {
             line.print()?;
         }
         let count = lines.len();
-        let mut failures: Vec<_> = lines.into_iter().filter_map(Line::failure).collect();
+        let mut failures: Vec<_> = lines.iter().filter_map(Line::failure).collect();
         if let Err(ended) = ended {
             failures.push(format!("{ended}\nThe bridge:\n{}", bridge.log()));
         }
@@ -203,8 +221,8 @@ impl Line {
         if binding.is_empty() { client.clone() } else { format!("{client}, {binding}") }
     }
 
-    fn failure(self) -> Option<String> {
+    fn failure(&self) -> Option<String> {
         let Self { client, binding, operation, error, .. } = self;
-        error.map(|error| format!("{client}, {binding}, {operation}:\n{error}"))
+        error.as_ref().map(|error| format!("{client}, {binding}, {operation}:\n{error}"))
     }
 }

@@ -50,7 +50,8 @@ usage: cargo xtask VERB
   guests --check [DIR]  fail if DIR/dist does not match its sources; builds nothing
   examples              build the example executors and new projects, and run their tests
   hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
-  interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js
+  interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js; the binary in front of
+                        agents: agents
   interop --frameworks [NAME] [--stream FORM] [--output json]
                         agent frameworks against the binary, see docs/interop.md
   litellm               a conversation through LiteLLM's proxy, installed on the first run

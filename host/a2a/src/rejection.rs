@@ -348,7 +348,9 @@ impl From<SendError> for Rejection {
             SendError::HistoryFull { .. } | SendError::TaskTooLarge { .. } => {
                 Self::field("message.taskId", message)
             }
-            SendError::NoExecutor(NoExecutor::Refused(_)) => Self::field("message.metadata", message),
+            SendError::NoExecutor(NoExecutor::Refused(_)) | SendError::Hops(_) => {
+                Self::field("message.metadata", message)
+            }
             SendError::NoExecutor(NoExecutor::Unavailable(_) | NoExecutor::OutOfService { .. }) => {
                 Self::new(ErrorKind::Internal, message)
             }

@@ -32,7 +32,7 @@ pub use limits::{FOLDER, Limits, Wasi};
 pub use pool::{Engine, EngineConfig, EngineError};
 pub use schema::InvalidSettings;
 pub use session::{Claims, SessionKeys};
-pub use settings::{UnknownSetting, fill_in};
+pub use settings::{UnknownSetting, fill_in, refers_to};
 pub use transcript::{Line, Page};
 
 /// The contract that this host speaks, as the WIT package names it.

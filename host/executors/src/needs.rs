@@ -6,6 +6,7 @@
 //! Which tools of the host a component calls is not declared: its model chooses. So a component that imports `tools` has a
 //! row for each that it is granted, and lacks none.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::Serialize;
@@ -41,11 +42,14 @@ enum Kind {
 pub fn needs(component: &Component, settings: &Map<String, Value>, grant: Option<&Grant>) -> Vec<Need> {
     let needs = &component.description().needs;
     let patterns = grant.map_or(&[][..], |grant| grant.egress.as_slice());
-    let egress = needs.egress.iter().map(|need| match fill_in(need, settings) {
-        Ok(pattern) => Need::egress(pattern, patterns),
-        Err(error) => Need::new(Kind::Egress, need, false, Some(error.to_string())),
+    // Two needs are one if their settings have the same value.
+    let mut seen = HashSet::new();
+    let egress = needs.egress.iter().filter_map(|need| match fill_in(need, settings) {
+        Ok(pattern) => seen.insert(pattern.clone()).then(|| Need::egress(pattern, patterns)),
+        Err(error) => Some(Need::new(Kind::Egress, need, false, Some(error.to_string()))),
     });
-    let secrets = needs.secrets.iter().map(|name| {
+    let secrets = needs.secrets.iter().map(|need| {
+        let name = &fill_in(need, settings).unwrap_or_else(|_| need.clone());
         let known = grant.is_some_and(|grant| grant.secrets.names().any(|known| known == name));
         let is_set = grant.is_some_and(|grant| grant.secrets.is_set(name));
         Need::new(Kind::Secret, name, is_set, (!known).then(|| format!("secrets = [\"{name}\"]")))

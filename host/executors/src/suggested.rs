@@ -6,6 +6,7 @@
 //! the schema marks `readOnly`. A suggestion never keeps an executor from loading.
 
 use serde_json::{Map, Value};
+use talaria_engine::refers_to;
 
 /// Adds the suggestions to the given settings, and returns what is wrong with the others, a sentence each. `fits` checks
 /// settings against the schema.
@@ -20,9 +21,7 @@ pub(crate) fn add(
     let mut wrong = Vec::new();
     for (name, value) in suggested {
         let property = properties.and_then(|properties| properties.get(name));
-        let placeholders = [format!("{{setting:{name}}}"), format!("{{parent:{name}}}")];
-        let decides_calls =
-            egress.iter().any(|need| placeholders.iter().any(|placeholder| need.contains(placeholder)));
+        let decides_calls = egress.iter().any(|need| refers_to(need, name));
         let is_locked = property.and_then(|property| property.get("readOnly")) == Some(&Value::Bool(true));
         let why = match (property, given.get(name)) {
             (None, _) => "the executor has no such setting".to_owned(),
@@ -57,11 +56,12 @@ mod tests {
     fn a_suggestion_has_an_effect_or_is_a_warning() {
         let schema = json!({ "properties": {
             "base_url": { "type": "string" }, "health_url": {}, "history": { "enum": ["auto", "none"] },
-            "model": {}, "system_prompt": {}, "commands_from": { "readOnly": true },
+            "model": {}, "system_prompt": {}, "commands_from": { "readOnly": true }, "url": {},
         }});
-        let egress = ["POST {setting:base_url}/x".to_owned(), "GET {parent:health_url}/y".to_owned()];
+        let egress = ["POST {setting:base_url}/x", "GET {parent:health_url}/y", "GET {origin:other|url}/*"];
+        let egress = egress.map(str::to_owned);
         let suggested = json!({
-            "base_url": "http://evil", "health_url": "http://evil", "commands_from": ["me"], "history": "some",
+            "url": "http://evil", "base_url": "http://evil", "health_url": "http://evil", "commands_from": ["me"], "history": "some",
             "model": "other", "system_prompt": "be brief", "temprature": 1,
         });
         let mut given = json!({ "model": "mine" }).as_object().cloned().unwrap();
@@ -74,6 +74,7 @@ mod tests {
         assert_eq!(
             wrong,
             [
+                "`url` has no effect: only the configuration of the host may set it",
                 "`base_url` has no effect: only the configuration of the host may set it",
                 "`health_url` has no effect: only the configuration of the host may set it",
                 "`commands_from` has no effect: only the configuration of the host may set it",

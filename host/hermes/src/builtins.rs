@@ -5,6 +5,7 @@
 //! | `chat-completions`, `hermes-runs` | the gateway of a workspace, or `HERMES_API_BASE` | `API_SERVER_KEY` |
 //! | `hermes` | OpenRouter, or `OPENAI_BASE_URL` | `OPENAI_API_KEY` |
 //! | `plugin-callback` | the plugin of the gateway, see `plugin` | `MOLECULE_A2A_PLATFORM_SHARED_SECRET` |
+//! | `a2a` | an agent that speaks A2A, which its settings name | `A2A_TOKEN` |
 //! | `conformance` | none | none |
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ macro_rules! component {
 pub fn builtins(env: &BridgeEnv) -> Builtins {
     let gateway = env.api_base.as_ref();
     Builtins::new(vec![
+        Builtin { name: "a2a", wasm: component!("a2a"), is_always_loaded: false, preset: agent() },
         Builtin {
             name: CHAT_COMPLETIONS,
             wasm: component!("chat-completions"),
@@ -75,6 +77,38 @@ pub fn point_at(executor: &mut Executor, base: &HttpUrl, key: SecretString) -> R
     match executor.component.is_builtin(CHAT_COMPLETIONS) {
         true => executor.point_at(base, KEY, key),
         false => Ok(()),
+    }
+}
+
+/// The preset of the component whose upstream is an agent that only its settings can name.
+fn agent() -> Preset {
+    Preset {
+        settle: Some(Arc::new(|_: &ExecutorName, settings: &mut Map<String, Value>| {
+            for name in ["url", "interface_url"] {
+                let problem = |what: String| Problem { key: format!("settings.{name}"), what };
+                match settings.get(name) {
+                    Some(Value::String(text)) if name == "interface_url" && text.is_empty() => {}
+                    Some(Value::String(text)) => {
+                        let url: HttpUrl = text.parse().map_err(problem)?;
+                        // Which path is called there is for the agent's card to say.
+                        let below = url.as_str().split(['?', '#']).next().unwrap_or_default();
+                        plugin::callable_below(below).map_err(problem)?;
+                    }
+                    Some(_) => return Err(problem("not a string; write it in quotes".into())),
+                    None if name == "url" => {
+                        return Err(problem(
+                            "missing; name the agent, like \"http://127.0.0.1:9900\"".into(),
+                        ));
+                    }
+                    None => {}
+                }
+            }
+            settings.entry("token").or_insert_with(|| "A2A_TOKEN".into());
+            Ok(())
+        })),
+        // Agents with tokens of their own need secrets of their own.
+        secrets: vec!["{setting:token}".to_owned()],
+        ..Preset::default()
     }
 }
 

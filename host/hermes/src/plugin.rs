@@ -73,6 +73,12 @@ pub(crate) fn callable(url: &HttpUrl) -> Result<(), String> {
     pattern.map(drop).map_err(|error| format!("`{url}` cannot be called: {}", error.problem))
 }
 
+/// Whether calls below an address can be made.
+pub(crate) fn callable_below(url: &str) -> Result<(), String> {
+    let pattern: Result<Pattern, InvalidPattern> = format!("GET {}/*", url.trim_end_matches('/')).parse();
+    pattern.map(drop).map_err(|error| format!("`{url}` cannot be called: {}", error.problem))
+}
+
 fn address(settings: &Map<String, Value>, key: &str) -> Result<Option<HttpUrl>, Problem> {
     match settings.get(key) {
         None => Ok(None),

@@ -7,6 +7,8 @@
 
 /// In a message: the name of the executor that its caller chooses.
 pub const EXECUTOR: &str = "talaria/executor";
+/// In a message: the number of hosts that it passed through. See `hops`.
+pub const HOPS: &str = "talaria/hops";
 /// In a turn: the tenant that the request named.
 pub const TENANT: &str = "talaria/tenant";
 /// In a turn: the media types that the caller accepts. In an executor's description: those that it produces.

@@ -11,6 +11,7 @@ mod callback;
 mod delegation;
 mod executor;
 mod hold;
+mod hops;
 pub mod keys;
 mod lanes;
 mod live_task;
@@ -43,6 +44,7 @@ pub use executor::{
     ToolProgress, ToolState, Turn, Usage,
 };
 pub use hold::Hold;
+pub use hops::HopsError;
 pub use live_task::Reader;
 pub use model::{
     Artifact, Content, ContextId, Id, InvalidId, Message, MessageId, Metadata, OfContext, OfMessage,

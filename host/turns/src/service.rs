@@ -32,6 +32,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::executor::Route;
 use crate::hold::Hold;
+use crate::hops;
 use crate::lanes::Lanes;
 use crate::live_task::{LiveTask, LiveTasks, Reader};
 use crate::model::{ContextId, Message, Metadata, Principal, TaskId};
@@ -64,6 +65,8 @@ pub struct Limits {
     pub strangers_call: bool,
     /// Whether callers without a name may answer a question that asks for an approval.
     pub anyone_may_approve: bool,
+    /// The hosts that a message may have passed through; one that passed through more is rejected.
+    pub hops: u32,
 }
 
 /// A message to accept.
@@ -149,6 +152,7 @@ impl Default for Limits {
             trusts_chosen_contexts: true,
             strangers_call: false,
             anyone_may_approve: true,
+            hops: 8,
         }
     }
 }
@@ -281,6 +285,7 @@ impl Turns {
         if inner.tracker.is_closed() {
             return Err(SendError::Draining);
         }
+        hops::check(&incoming.message, inner.limits.hops)?;
         let share = inner.take_share(&incoming).await?;
         let room = Arc::clone(&inner.room).try_acquire_owned();
         let room = room.map_err(|_| SendError::Busy(inner.limits.turns))?;
@@ -333,14 +338,19 @@ impl Turns {
             live.cancel.cancel();
             let _ = tokio::time::timeout(CANCEL, live.until(State::is_terminal)).await;
         }
+        let mut waiting = None;
         let ended = live
             .append_if(|task| {
+                waiting = (!task.status.state.is_terminal()).then(|| self.0.waiting(&live, task)).flatten();
                 Ok::<_, StoreError>(match task.status.state.is_terminal() {
                     true => vec![],
                     false => vec![Event::ended(State::Canceled, vec![], None)],
                 })
             })
             .await?;
+        if let Some(waiting) = waiting {
+            waiting.stop().await;
+        }
         self.0.hold_is_over(&live.key);
         match ended.status.state {
             State::Canceled => Ok(ended),

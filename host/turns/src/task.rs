@@ -131,7 +131,7 @@ pub struct Task {
     pub pending: VecDeque<Pending>,
     /// The answers that the running turn got since its checkpoint, as indexes into the history.
     pub answers: Vec<usize>,
-    /// The point from which the running turn can be resumed.
+    /// The point from which the running turn can be resumed. While the task waits for its caller, that of its last turn.
     pub checkpoint: Option<Checkpoint>,
 }
 
@@ -315,6 +315,10 @@ impl Task {
         self.status.state.check(std::slice::from_ref(event))?;
         match event {
             Event::Accepted { message, executor, metadata } => {
+                if self.pending.is_empty() {
+                    // It belongs to a turn that has ended.
+                    self.checkpoint = None;
+                }
                 self.pending.push_back(Pending {
                     message: self.history.len(),
                     executor: executor.clone(),
@@ -336,7 +340,10 @@ impl Task {
                 if *ends_turn {
                     self.pending.pop_front();
                     self.answers.clear();
-                    self.checkpoint = None;
+                    // A task that waits for its caller may still have work upstream, which a cancel stops.
+                    if !status.state.is_interrupted() {
+                        self.checkpoint = None;
+                    }
                 }
                 if let Some(turn) = self.pending.front_mut().filter(|_| status.state == State::Working) {
                     turn.begun.get_or_insert(status.at);

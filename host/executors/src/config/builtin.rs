@@ -33,7 +33,7 @@ pub struct Preset {
     pub overrides: Map<String, Value>,
     /// Completes and checks the settings.
     pub settle: Option<Settle>,
-    /// The names of the secrets that it is granted.
+    /// The names of the secrets that it is granted; as in a component's needs, they may refer to settings.
     pub secrets: Vec<String>,
     /// Whether it receives callbacks; must be known before a component is loaded, because the listener is bound first.
     pub callbacks: bool,

@@ -346,6 +346,11 @@ fn patterns(needs: &[String], settings: &Map<String, Value>) -> Vec<Pattern> {
     needs.iter().filter_map(|need| fill_in(need, settings).ok()?.parse().ok()).collect()
 }
 
+/// The secrets that a component uses. One whose setting has no value is left out.
+fn names(needs: &[String], settings: &Map<String, Value>) -> Vec<String> {
+    needs.iter().filter_map(|need| fill_in(need, settings).ok()).collect()
+}
+
 impl Executor {
     /// The limits of its component.
     pub fn limits(&self) -> Limits {
@@ -367,7 +372,7 @@ impl Executor {
             secrets: self.grant.secrets.clone(),
             needs: Some(Needs {
                 patterns: patterns(&needs.egress, settings),
-                secrets: needs.secrets.clone(),
+                secrets: names(&needs.secrets, settings),
             }),
             bounds: Bounds { timeout: self.deadline, ..Bounds::default() },
             ..Access::default()

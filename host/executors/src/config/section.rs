@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use talaria_config::{Env, HttpUrl, Period, Problem, count, secret};
 use talaria_egress::Pattern;
+use talaria_engine::fill_in;
 
 use super::builtin::{Builtin, Builtins};
 use super::grant::{self, Grant, GrantSection};
@@ -224,8 +225,8 @@ impl Resolver<'_> {
         let written = grant.secrets.clone();
         let mut grant = grant.settle(builtin.map(|builtin| &builtin.preset), self.folder)?;
         let keys = builtin.into_iter().flat_map(|builtin| &builtin.preset.secrets);
-        let by_default: Vec<_> =
-            keys.map(|name| SecretGrant { name: name.clone(), to: Vec::new() }).collect();
+        let named = |name: &String| fill_in(name, &settings).unwrap_or_else(|_| name.clone());
+        let by_default: Vec<_> = keys.map(|name| SecretGrant { name: named(name), to: Vec::new() }).collect();
         for (index, wanted) in written.as_ref().unwrap_or(&by_default).iter().enumerate() {
             let key = format!("grant.secrets[{index}]");
             let to = destinations(wanted).map_err(|what| problem(&key, what))?;

@@ -48,6 +48,7 @@ impl App {
             strangers_call: !address.ip().is_loopback(),
             // The platform's calls carry no token, and a workspace without approvals would be stuck.
             anyone_may_approve: address.ip().is_loopback() || config.workspace.is_some(),
+            hops: config.limits.hops,
             ..Limits::default()
         };
         let (sender, delivery) = pushing(&config, metrics.clone());

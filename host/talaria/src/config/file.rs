@@ -247,6 +247,12 @@ pub(crate) struct Limits {
     ///
     /// Example: `tasks = 50_000`
     pub(crate) tasks: NonZeroU32,
+    /// The number of talarias that a message may have passed through, so that agents which pass messages on to each other in
+    /// a circle are stopped. A message that passed through more is rejected; `0` rejects every message that another talaria
+    /// passed on.
+    ///
+    /// Example: `hops = 2`
+    pub(crate) hops: u32,
     /// How long an unfinished task may go without an event, for example while a question is unanswered or a turn hangs,
     /// before it fails.
     ///
@@ -346,6 +352,7 @@ impl Default for Limits {
             turns: count::<1000>(),
             memory: None,
             tasks: count::<10_000>(),
+            hops: 8,
             stuck_after: Period::secs(7 * 24 * 3_600),
             grace: Period::secs(20),
             caller: CallerLimits::default(),

@@ -3,6 +3,7 @@
 use talaria_budget::Full;
 
 use crate::executor::{NoExecutor, TooLarge};
+use crate::hops::HopsError;
 use crate::model::{ContextId, TaskId};
 use crate::push::PushError;
 use crate::shares::OverShare;
@@ -74,6 +75,9 @@ pub enum SendError {
     /// The sender has as much as its share.
     #[error(transparent)]
     OverShare(#[from] OverShare),
+    /// The message passed through too many hosts.
+    #[error(transparent)]
+    Hops(#[from] HopsError),
     /// The host is shutting down.
     #[error("the host is shutting down")]
     Draining,

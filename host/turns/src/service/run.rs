@@ -245,10 +245,51 @@ async fn execute(
 /// Stops the upstream's work for a cancelled turn.
 async fn stop(live: &LiveTask, executor: &Arc<dyn Executor>, turn: &Turn) {
     let checkpoint = live.task().checkpoint.clone().map(|checkpoint| checkpoint.0);
-    let turn = Turn { checkpoint, ..turn.clone() };
+    stop_upstream(executor, Turn { checkpoint, ..turn.clone() }).await;
+}
+
+async fn stop_upstream(executor: &Arc<dyn Executor>, turn: Turn) {
     let stopped = tokio::time::timeout(GRACE, executor.cancel(turn)).await;
     if !matches!(stopped, Ok(Ok(()))) {
         warn!(?stopped, "could not stop the upstream of a cancelled turn");
+    }
+}
+
+/// The upstream's work for a task that waits for its caller, without a turn.
+pub(super) struct Waiting {
+    executor: Arc<dyn Executor>,
+    turn: Turn,
+}
+
+impl Waiting {
+    /// Stops it.
+    pub(super) async fn stop(self) {
+        stop_upstream(&self.executor, self.turn).await;
+    }
+}
+
+impl Inner {
+    /// Returns what must be stopped upstream when a task is cancelled that waits for its caller: its last turn left a
+    /// checkpoint, so that its executor finds the work.
+    pub(super) fn waiting(&self, live: &LiveTask, task: &Task) -> Option<Waiting> {
+        if !task.status.state.is_interrupted() || !task.pending.is_empty() {
+            return None;
+        }
+        let checkpoint = task.checkpoint.clone()?.0;
+        let executor = self.route.named(task.executor.as_deref()?)?;
+        let (message, earlier) = task.history.split_last()?;
+        let turn = Turn {
+            task: task.id.clone(),
+            context: task.context.clone(),
+            message: Arc::clone(message),
+            history: earlier.into(),
+            principal: live.key.owner.clone(),
+            streaming: false,
+            async_delivery: true,
+            metadata: None,
+            checkpoint: Some(checkpoint),
+        };
+        Some(Waiting { executor, turn })
     }
 }
 

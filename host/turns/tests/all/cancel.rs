@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use talaria_turns::{CancelError, Limits, Principal, State, StoreError, TaskId};
 
-use crate::kit::{message, service};
+use crate::kit::{message, service, text};
 
 #[tokio::test]
 async fn a_running_turn_is_stopped_and_so_is_its_upstream() {
@@ -62,6 +62,31 @@ async fn a_task_that_asks_is_cancelled_with_or_without_its_turn() {
         let cancelled = turns.cancel(&Principal::anyone(), &asked.id).await.unwrap();
         assert_eq!(cancelled.status.state, State::Canceled, "{prompt}");
     }
+}
+
+#[tokio::test]
+async fn a_task_that_asks_without_a_turn_has_its_work_upstream_stopped() {
+    let (turns, executor) = service(Limits::default());
+    let asked = turns.send(message("leave work and ask")).await.unwrap().settled().await;
+    assert_eq!(asked.status.state, State::InputRequired);
+    turns.cancel(&Principal::anyone(), &asked.id).await.unwrap();
+    assert_eq!(*executor.cancelled_at.lock().unwrap(), [b"work".to_vec()]);
+
+    // Without a checkpoint there is nothing to find.
+    let asked = turns.send(message("ask")).await.unwrap().settled().await;
+    turns.cancel(&Principal::anyone(), &asked.id).await.unwrap();
+    assert_eq!(executor.cancels.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn the_next_turn_of_a_task_does_not_begin_at_the_checkpoint_of_the_last() {
+    let (turns, _) = service(Limits::default());
+    let asked = turns.send(message("leave work and ask")).await.unwrap().settled().await;
+    let mut answer = message("checkpoint?");
+    answer.task = Some(asked.id.clone());
+    let done = turns.send(answer).await.unwrap().settled().await;
+    assert_eq!(text(done.text_reply()), "none");
+    assert_eq!(done.checkpoint, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,6 +17,7 @@ const STRANGERS: Limits = Limits {
     trusts_chosen_contexts: false,
     strangers_call: true,
     anyone_may_approve: false,
+    hops: 8,
 };
 
 async fn say(turns: &Turns, owner: &str, context: Option<&ContextId>, what: &str) -> Arc<Task> {

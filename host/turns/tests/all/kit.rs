@@ -18,6 +18,8 @@ pub(crate) struct Scripted {
     pub(crate) go: Notify,
     pub(crate) runs: AtomicUsize,
     pub(crate) cancels: AtomicUsize,
+    /// The checkpoints of the turns that were cancelled.
+    pub(crate) cancelled_at: Mutex<Vec<Vec<u8>>>,
     /// The executor of the last turn, for each message that needed one.
     pub(crate) continued: Mutex<Vec<Option<String>>>,
     /// Whether a late result of each turn could reach its caller.
@@ -69,6 +71,19 @@ impl Executor for Scripted {
                 usage: None,
                 metadata: None,
             }),
+            "leave work and ask" => {
+                scope.checkpoint(b"work".to_vec()).await.unwrap();
+                Ok(Outcome {
+                    state: FinalState::InputRequired,
+                    parts: vec![Part::text("which?")],
+                    usage: None,
+                    metadata: None,
+                })
+            }
+            "checkpoint?" => {
+                let at = turn.checkpoint.map(|at| String::from_utf8_lossy(&at).into_owned());
+                Ok(done(vec![Part::text(at.unwrap_or_else(|| "none".into()))]))
+            }
             "stream" => {
                 for delta in ["Hel", "lo"] {
                     scope.emit(Emitted::TextDelta(delta.into())).await.unwrap();
@@ -174,7 +189,8 @@ impl Executor for Scripted {
         }
     }
 
-    async fn cancel(&self, _: Turn) -> Result<(), Failure> {
+    async fn cancel(&self, turn: Turn) -> Result<(), Failure> {
+        self.cancelled_at.lock().unwrap().extend(turn.checkpoint);
         self.cancels.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }

@@ -16,6 +16,7 @@ mod ends;
 mod follow_up;
 mod held;
 mod history;
+mod hops;
 mod late;
 mod memory;
 mod push;

@@ -56,6 +56,25 @@ fn a_second_gateway_is_a_second_executor() {
 }
 
 #[test]
+fn an_agent_gets_its_origin_and_a_secret_of_its_own() {
+    let file = r#"
+        [executor.one]
+        component = "builtin:a2a"
+        settings = { url = "http://one:1/agents/x" }
+        [executor.two]
+        component = "builtin:a2a"
+        settings = { url = "https://two/card.json", interface_url = "http://three:3/rpc", token = "TWO_TOKEN" }"#;
+    let config = Given::file(file).variable("A2A_TOKEN", "a").variable("TWO_TOKEN", "b").load();
+    let (one, two) = (get(&config, "one"), get(&config, "two"));
+    assert_eq!(egress(&config, one), ["GET http://one:1/*", "GET http://one:1/*", "POST http://one:1/*"]);
+    assert_eq!(egress(&config, two), ["GET https://two/*", "GET http://three:3/*", "POST http://three:3/*"]);
+    assert_eq!(one.grant.secrets.names().collect::<Vec<_>>(), ["A2A_TOKEN"]);
+    assert_eq!(two.grant.secrets.names().collect::<Vec<_>>(), ["TWO_TOKEN"]);
+    assert!(one.grant.secrets.is_set("A2A_TOKEN") && two.grant.secrets.is_set("TWO_TOKEN"));
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+}
+
+#[test]
 fn an_unnamed_built_in_executor_is_not_loaded() {
     let names =
         |given: Given| given.load().executors.fixed.keys().map(ToString::to_string).collect::<Vec<_>>();

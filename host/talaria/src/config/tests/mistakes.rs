@@ -151,8 +151,27 @@ fn unsupported_features_are_reported() {
     assert_eq!(
         error("[executor.x]\ncomponent = \"builtin:telepathy\""),
         "talaria.toml:2:13: `executor.x.component`: no built-in component `telepathy` \
-         (built in: chat-completions, conformance, hermes, hermes-runs, plugin-callback)"
+         (built in: a2a, chat-completions, conformance, hermes, hermes-runs, plugin-callback)"
     );
+}
+
+#[test]
+fn an_agent_has_an_address() {
+    let section = "[executor.x]\ncomponent = \"builtin:a2a\"\n";
+    assert!(
+        error(section)
+            .ends_with("`executor.x.settings.url`: missing; name the agent, like \"http://127.0.0.1:9900\""),
+        "{}",
+        error(section)
+    );
+    for (settings, key) in [
+        ("url = 7", "url"),
+        ("url = \"agent:1\"", "url"),
+        ("url = \"http://a\", interface_url = \"grpc://a\"", "interface_url"),
+    ] {
+        let error = error(&format!("{section}settings = {{ {settings} }}"));
+        assert!(error.contains(&format!("`executor.x.settings.{key}`")), "{error}");
+    }
 }
 
 #[test]
