@@ -12,10 +12,10 @@ use crate::model::Message;
 /// Why a message was rejected for the hosts that it passed through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HopsError {
-    /// The number is none.
+    /// It is not a whole number of at least 0.
     #[error("message.metadata[\"{HOPS}\"] must be the number of hosts that the message passed through")]
     Malformed,
-    /// They are too many.
+    /// It passed through too many.
     #[error(
         "the message has passed through {hops} hosts, and {limit} are the most: agents pass it on to each other in a circle; \
          if they do not, raise `limits.hops`"
