@@ -165,7 +165,7 @@ async fn a_stream_has_every_update_in_order_and_resumes_exactly() {
         (9, "artifact doc \"two\" append last"),
         (10, "status working \"lo\""),
         (11, "artifact reply \"Hello\" last"),
-        (12, "status completed"),
+        (12, "status completed tool_trace"),
     ];
     assert_eq!(all, expected.map(|(number, brief)| (number, brief.to_owned())));
 }

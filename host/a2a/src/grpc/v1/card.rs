@@ -12,12 +12,12 @@ pub(crate) fn at<'v>(value: &'v Value, name: &str) -> &'v Value {
     value.get(name).unwrap_or(&Value::Null)
 }
 
-/// A text; empty if it is none.
+/// The text of a member; empty if it has none.
 pub(crate) fn text(value: &Value, name: &str) -> String {
     at(value, name).as_str().unwrap_or_default().to_owned()
 }
 
-/// The elements of a list; none if it is no list.
+/// The elements of a list; empty if the member is not a list.
 pub(crate) fn list<'v, T>(value: &'v Value, name: &str, read: impl Fn(&'v Value) -> T) -> Vec<T> {
     at(value, name).as_array().into_iter().flatten().map(read).collect()
 }
