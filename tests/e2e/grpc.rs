@@ -11,7 +11,7 @@ use crate::bridge::Start;
 
 /// The messages of 1.0.
 mod v1 {
-    #![allow(dead_code, unreachable_pub, reason = "generated")]
+    #![allow(clippy::all, dead_code, unreachable_pub, reason = "generated")]
     include!("../../host/a2a/src/grpc/generated/lf.a2a.v1.rs");
 }
 
@@ -89,7 +89,7 @@ async fn a_port_for_grpc_alone_asks_for_the_same_tokens() {
     assert!(sent.payload.is_some());
     let listed: v1::ListTasksResponse = call(&own, "ListTasks", token, list()).await.unwrap();
     assert_eq!(listed.total_size, 1);
-    let other =
-        crate::bridge::request(&format!("http://{own}"), "GET", "/.well-known/agent-card.json", &[], "");
+    let url = format!("http://{own}");
+    let other = crate::bridge::request(&url, "GET", "/.well-known/agent-card.json", &[], "");
     assert_eq!(other.await.status, 415, "nothing but gRPC is here");
 }

@@ -41,6 +41,7 @@ pub(crate) struct OpenStream {
 }
 
 /// What comes next in a stream.
+#[expect(clippy::large_enum_variant, reason = "nearly all are updates, and each is encoded at once")]
 pub(crate) enum Next {
     Update(Update),
     /// Nothing; the stream is over.

@@ -57,7 +57,7 @@ impl Buf for Counted<'_, '_> {
     fn advance(&mut self, bytes: usize) {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
         self.reads += 1;
-        if self.reads % CHARGED == 0 && self.full.is_none() {
+        if self.reads.is_multiple_of(CHARGED) && self.full.is_none() {
             self.full = self.charge.grow(CHARGED * READ).err();
         }
     }

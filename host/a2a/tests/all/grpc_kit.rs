@@ -18,13 +18,13 @@ use crate::kit::{Host, fresh, patiently};
 
 /// The messages of 1.0.
 pub(crate) mod v1 {
-    #![allow(clippy::doc_markdown, unreachable_pub, dead_code, reason = "generated")]
+    #![allow(clippy::all, unreachable_pub, dead_code, reason = "generated")]
     include!("../../src/grpc/generated/lf.a2a.v1.rs");
 }
 
 /// The messages of 0.3.
 pub(crate) mod v03 {
-    #![allow(clippy::doc_markdown, unreachable_pub, dead_code, reason = "generated")]
+    #![allow(clippy::all, unreachable_pub, dead_code, reason = "generated")]
     include!("../../src/grpc/generated/a2a.v1.rs");
 }
 
