@@ -70,6 +70,8 @@ pub(crate) struct Grpc {
     /// A port for gRPC alone, beside that of the other bindings: for a proxy that speaks HTTP/1.1 to the one and HTTP/2 to the
     /// other. Callers need the same tokens there.
     ///
+    /// Default: none; gRPC is served at `a2a.listen`
+    ///
     /// Example: `listen = "127.0.0.1:50051"`
     #[schemars(with = "Option<String>")]
     pub(crate) listen: Option<SocketAddr>,
