@@ -378,10 +378,8 @@ pub struct ImplicitOAuthFlow {
     #[prost(string, tag = "1")]
     pub authorization_url: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
-    pub token_url: ::prost::alloc::string::String,
-    #[prost(string, tag = "3")]
     pub refresh_url: ::prost::alloc::string::String,
-    #[prost(btree_map = "string, string", tag = "4")]
+    #[prost(btree_map = "string, string", tag = "3")]
     pub scopes: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
