@@ -1,5 +1,5 @@
 //! The invariants of ARCHITECTURE.md that concern the tree rather than its behaviour: which crate may depend on what, which
-//! licences come in, which crates may name a product.
+//! licences come in, which crates may name a product, what is generated from what.
 //!
 //! A crate of its own and not part of xtask, so that `cargo nextest run -p talaria-architecture` compiles in seconds and the
 //! name says where an invariant is enforced. `cargo xtask check` runs it with the tests of every crate.
@@ -22,6 +22,7 @@ mod invariants;
 mod licences;
 mod metadata;
 mod products;
+mod protos;
 mod sources;
 mod structure;
 mod versions;

@@ -5,13 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::metadata::Metadata;
 
 /// Crates in several versions, and why. deny.toml has the same ones and those of other platforms.
-const SEVERAL: [(&str, &str); 6] = [
+const SEVERAL: [(&str, &str); 9] = [
+    ("base64", "tonic uses 0.22, everything else 0.23"),
     ("cpufeatures", "sha2 0.10 uses 0.2, rand's chacha20 uses 0.3"),
     ("embedded-io", "wasmtime's postcard supports two versions"),
+    ("foldhash", "the hashbrown of prost-build's petgraph uses 0.1"),
     ("getrandom", "jsonschema and ahash use 0.3; rand, tempfile and uuid use 0.4"),
-    ("hashbrown", "wasmtime's gimli uses 0.16, everything else 0.17"),
+    ("hashbrown", "prost-build's petgraph uses 0.15, wasmtime's gimli 0.16, everything else 0.17"),
     ("io-lifetimes", "wasmtime's fs-set-times uses 2, cap-std uses 3"),
-    ("syn", "the macros of wasmtime, strum and tracing use 2, the others 3"),
+    ("syn", "the macros of wasmtime, strum, prost and tracing use 2, the others 3"),
+    ("unicode-width", "protox's miette uses 0.1"),
 ];
 
 #[test]

@@ -35,6 +35,7 @@ mod examples;
 mod examples_workspace;
 mod first_executor;
 mod flood;
+mod grpc;
 mod hermes;
 mod hermes_runs;
 mod image;

@@ -1,4 +1,4 @@
-"""a2a-sdk, A2A 0.3: everything that its client offers, over both bindings.
+"""a2a-sdk, A2A 0.3: everything that its client offers, over every binding.
 
 It can neither list nor delete push configurations.
 """
@@ -6,6 +6,7 @@ It can neither list nor delete push configurations.
 import asyncio
 from importlib.metadata import version
 
+import grpc
 import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientHTTPError, A2AClientJSONRPCError
@@ -25,7 +26,7 @@ from a2a.types import (
 )
 from harness import CREDENTIALS, TOKEN, Webhooks, arguments, authorized, cut, message_id, same, tell
 
-BINDINGS = {'JSON-RPC': 'JSONRPC', 'HTTP+JSON': 'HTTP+JSON'}
+BINDINGS = {'JSON-RPC': 'JSONRPC', 'HTTP+JSON': 'HTTP+JSON', 'gRPC': 'GRPC'}
 
 
 class Case:
@@ -42,7 +43,11 @@ class Case:
 
     def client(self, streaming, **config):
         config = ClientConfig(
-            streaming=streaming, httpx_client=self.http, supported_transports=[self.binding], **config
+            streaming=streaming,
+            httpx_client=self.http,
+            grpc_channel_factory=grpc.aio.insecure_channel,
+            supported_transports=[self.binding],
+            **config,
         )
         return ClientFactory(config).create(self.agent)
 
@@ -77,6 +82,8 @@ class Case:
             return same(error.error.code, -32001, 'code')
         except A2AClientHTTPError as error:
             return same(error.status_code, 404, 'status')
+        except grpc.aio.AioRpcError as error:
+            return same(error.code(), grpc.StatusCode.NOT_FOUND, 'status')
         raise AssertionError('a task that does not exist was found')
 
     async def stream(self):

@@ -1,9 +1,10 @@
-"""a2a-sdk, A2A 1.0: everything that its client offers, over both bindings."""
+"""a2a-sdk, A2A 1.0: everything that its client offers, over every binding."""
 
 import asyncio
 from importlib.metadata import version
 from pathlib import Path
 
+import grpc
 import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import (
@@ -33,7 +34,7 @@ from google.protobuf.json_format import ParseDict
 from harness import CREDENTIALS, TOKEN, Webhooks, arguments, authorized, cut, message_id, same, tell
 from jwt import PyJWK
 
-BINDINGS = {'JSON-RPC': 'JSONRPC', 'HTTP+JSON': 'HTTP+JSON'}
+BINDINGS = {'JSON-RPC': 'JSONRPC', 'HTTP+JSON': 'HTTP+JSON', 'gRPC': 'GRPC'}
 COMPLETED = TaskState.TASK_STATE_COMPLETED
 INPUT_REQUIRED = TaskState.TASK_STATE_INPUT_REQUIRED
 
@@ -55,7 +56,10 @@ class Case:
 
     def client(self, streaming):
         config = ClientConfig(
-            streaming=streaming, httpx_client=self.http, supported_protocol_bindings=[self.binding]
+            streaming=streaming,
+            httpx_client=self.http,
+            grpc_channel_factory=grpc.aio.insecure_channel,
+            supported_protocol_bindings=[self.binding],
         )
         return ClientFactory(config).create(self.agent)
 

@@ -75,6 +75,10 @@ const V03: &[Run] = &[
     },
 ];
 
+/// Why codes of gRPC differ.
+const PINNED_CODES: &str =
+    "The kit has the codes of 1.0.0. Since 1.0.1 what is not supported is FAILED_PRECONDITION.";
+
 /// Failures that are the kit's fault: the beginning of the run's name, the end of the test's name, the reason.
 const KNOWN: &[(&str, &str, &str)] = &[
     (
@@ -88,10 +92,26 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "::TestRestStreaming::test_streaming_content_type",
         "The kit means to skip it, and fails on its way: it looks into the refusal of a stream that it has not read.",
     ),
+    ("1.0", "::TestGrpcStatusCodes::test_version_not_supported_returns_unimplemented", PINNED_CODES),
+    (
+        "1.0, everything off",
+        "::TestGrpcStatusCodes::test_unsupported_operation_returns_unimplemented",
+        PINNED_CODES,
+    ),
+    (
+        "1.0, everything off",
+        "::TestGrpcStatusCodes::test_push_not_supported_returns_unimplemented",
+        PINNED_CODES,
+    ),
     (
         "0.3, JSON-RPC",
         "::test_get_push_notification_config",
         "The kit lets the server name a configuration, and asks for one named `default`, which there is not.",
+    ),
+    (
+        "0.3",
+        "::test_agent_interfaces_structure",
+        "The kit wants http:// before every address. That of gRPC has no scheme: the clients of the SDKs pass it to gRPC as it is.",
     ),
     (
         "0.3, HTTP+JSON",

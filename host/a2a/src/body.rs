@@ -88,7 +88,7 @@ pub(crate) fn parse(body: &[u8], charge: &mut Charge) -> Result<Value, Rejection
         .map_err(|error| match (left.full.get(), left.is_over.get()) {
             (Some(full), _) => full.into(),
             (_, true) => Rejection::new(ErrorKind::InvalidRequest, format!("the body has {error}")),
-            (_, false) => Rejection::new(ErrorKind::NotJson, format!("the body is not JSON: {error}")),
+            (_, false) => Rejection::new(ErrorKind::Malformed, format!("the body is not JSON: {error}")),
         })
 }
 
@@ -208,7 +208,7 @@ mod tests {
     }
 
     fn not_json(body: &[u8]) -> String {
-        rejected_as(ErrorKind::NotJson, body)
+        rejected_as(ErrorKind::Malformed, body)
     }
 
     fn rejected_as(kind: ErrorKind, body: &[u8]) -> String {

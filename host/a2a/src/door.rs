@@ -13,6 +13,7 @@ use http::{Method, Response, StatusCode, Uri};
 use serde_json::Value;
 use talaria_listen::{Advice, Door, Refusal};
 
+use crate::grpc;
 use crate::origin::Origin;
 use crate::rejection::{ErrorKind, Rejection};
 use crate::respond::{self, Body};
@@ -54,6 +55,9 @@ fn refuse(refusal: &Refusal<'_>) -> Response<Body> {
         _ => ErrorKind::Misaddressed,
     };
     let rejection = Rejection::new(kind, refusal.message.as_str());
+    if grpc::is_call(refusal.method, refusal.version, refusal.headers) {
+        return grpc::refuse(&rejection, grpc::version_of(refusal.uri.path()));
+    }
     match Route::of(refusal.uri.path(), params.version()) {
         Route::Rpc if refusal.method == Method::POST => {
             respond::json(kind.jsonrpc_status(), rejection.jsonrpc_body(&Value::Null).to_string())

@@ -20,17 +20,18 @@ use tracing::{debug, info};
 use crate::auth::Auth;
 use crate::body;
 use crate::cors::Cors;
+use crate::grpc;
 use crate::jsonrpc::{self, Call};
 use crate::live_card::{CardSnapshot, LiveCard};
 use crate::memory;
+use crate::open_stream::Streaming;
 use crate::operation::{self, Caller, Operation, Operations, Reply, Verb};
 use crate::origin;
-use crate::rejection::Rejection;
+use crate::rejection::{ErrorKind, Rejection};
 use crate::respond::{self, Body};
 use crate::rest::{self, Media};
 use crate::route::{Rest, Route};
 use crate::service_params::ServiceParams;
-use crate::sse::Streaming;
 use crate::version::Version;
 
 /// Answers every request to the server.
@@ -52,17 +53,29 @@ struct LogFields {
     rpc: &'static str,
     version: &'static str,
     code: Option<i32>,
+    /// The status that HTTP would have said, where it is another.
+    status: Option<StatusCode>,
 }
 
 // === impl Endpoint ===
 
 impl Endpoint {
+    /// Answers one request to a port that serves gRPC alone.
+    pub(crate) async fn handle_grpc(&self, request: Request<Incoming>) -> Response<Body> {
+        if grpc::is_call(request.method(), request.version(), request.headers()) {
+            return self.handle(request).await;
+        }
+        let message = "this port serves gRPC alone: HTTP/2 without TLS, POST, content-type: application/grpc";
+        respond::failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, "INVALID_ARGUMENT", message)
+    }
+
     /// Answers one request. Errors become responses.
     pub(crate) async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
         let started = Instant::now();
         let (head, body) = request.into_parts();
         let params = ServiceParams::read(&head.headers, head.uri.query());
-        let route = Route::of(head.uri.path(), params.version());
+        let is_grpc = grpc::is_call(&head.method, head.version, &head.headers);
+        let route = if is_grpc { Route::Grpc } else { Route::of(head.uri.path(), params.version()) };
         let method = head.method.clone();
         let origin = self.cors.allowed(&head.headers);
         let preflight = match route {
@@ -74,7 +87,8 @@ impl Endpoint {
             None => self.dispatch(&route, head, body, params).await,
         };
         self.cors.mark(origin, response.headers_mut());
-        log(&method, &route, fields, response.status(), started.elapsed());
+        let status = fields.status.unwrap_or(response.status());
+        log(&method, &route, fields, status, started.elapsed());
         response
     }
 
@@ -88,6 +102,7 @@ impl Endpoint {
         let response = match (route, &head.method) {
             (Route::Rpc, &Method::POST) => return self.rpc(head, body, params).await,
             (Route::Rpc, _) => wrong_method("POST"),
+            (Route::Grpc, _) => return self.grpc(head, body, params).await,
             (Route::Card, method @ (&Method::GET | &Method::HEAD)) => {
                 self.card.respond(method, &head.headers, params.version(), self.url(&head))
             }
@@ -125,7 +140,7 @@ impl Endpoint {
         let version = method.map_or(Version::V1, |method| method.version);
         card.capabilities.echo(&params.extensions, version, response.headers_mut());
         let (rpc, version) = method.map_or(("", ""), |method| (method.name, method.version.as_str()));
-        (response, LogFields { rpc, version, code })
+        (response, LogFields { rpc, version, code, status: None })
     }
 
     async fn rest(
@@ -155,7 +170,35 @@ impl Endpoint {
         let (mut response, code) = rest::respond(rest, media, reply, streaming);
         let version = rest.dialect.version();
         card.capabilities.echo(&params.extensions, version, response.headers_mut());
-        (response, LogFields { rpc: "", version: version.as_str(), code })
+        (response, LogFields { rpc: "", version: version.as_str(), code, status: None })
+    }
+
+    async fn grpc(&self, head: Parts, body: Incoming, params: ServiceParams) -> (Response<Body>, LogFields) {
+        let card = self.card.snapshot();
+        let version = grpc::version_of(head.uri.path());
+        let call = grpc::Call::of(&head);
+        let (method, deadline) = match &call {
+            Ok(call) => (Some(call.method), call.deadline),
+            Err(_) => (None, None),
+        };
+        let answer = async {
+            let call = call?;
+            let caller = self.auth.caller(&head.headers).ok_or_else(Rejection::unauthenticated)?;
+            call.admit(&card.capabilities, &params)?;
+            let mut charge = self.streaming.budget.nothing();
+            let body = self.body(&head, body, &mut charge).await?;
+            let request = call.read(&card.capabilities, &head.headers, &body, &mut charge);
+            charge.shrink_to(charge.bytes().saturating_sub(body.len()));
+            drop(body);
+            self.perform(&card, caller, head, &params, request, charge).await
+        };
+        // Boxed because the server moves the future of a request before it starts.
+        let reply = Box::pin(grpc::Call::in_time(deadline, answer)).await;
+        let (mut response, kind) = grpc::respond(version, method, deadline, reply, &self.streaming);
+        card.capabilities.echo(&params.extensions, version, response.headers_mut());
+        let (rpc, version) = method.map_or(("", ""), |method| (method.name(), method.version.as_str()));
+        let code = kind.map(ErrorKind::code);
+        (response, LogFields { rpc, version, code, status: kind.map(ErrorKind::jsonrpc_status) })
     }
 
     async fn perform(
@@ -199,7 +242,7 @@ impl Endpoint {
 }
 
 fn log(method: &Method, route: &Route, fields: LogFields, status: StatusCode, took: Duration) {
-    let LogFields { rpc, version, code } = fields;
+    let LogFields { rpc, version, code, .. } = fields;
     let (route, millis) = (route.name(), took.as_millis() as u64);
     // An extension method is text that the caller chose.
     let method = if method.as_str().len() <= 8 { method.as_str() } else { "other" };
@@ -213,8 +256,9 @@ fn log(method: &Method, route: &Route, fields: LogFields, status: StatusCode, to
 }
 
 fn unauthenticated() -> Response<Body> {
-    let message = "this server needs a token that it knows: Authorization: Bearer TOKEN";
-    let mut response = respond::failure(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message);
+    let Rejection { kind, message, .. } = Rejection::unauthenticated();
+    let (status, name) = kind.rest_status();
+    let mut response = respond::failure(status, name, &message);
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }

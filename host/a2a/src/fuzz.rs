@@ -12,13 +12,14 @@ use talaria_turns::{Place, Principal, PushConfig, Task, TaskId, Timestamp};
 
 use crate::auth::{Auth, Token};
 use crate::capabilities::Capabilities;
-use crate::card::{Card, CardConfig};
+use crate::card::{Addresses, Card, CardConfig, GrpcAddress};
 use crate::dialect::InDialect;
+use crate::grpc;
 use crate::json_fields::{Fields, Path};
 use crate::jsonrpc::Call;
 use crate::operation::{Answer, Sent, Verb, View};
 use crate::push::PushConfigOut;
-use crate::rejection::Rejection;
+use crate::rejection::{ErrorKind, Rejection};
 use crate::route::Route;
 use crate::service_params::ServiceParams;
 use crate::{body, page_token, params, push, rest as binding, rfc3339, route, version};
@@ -76,6 +77,37 @@ pub fn rest(request: Request<&[u8]>) -> Option<(Rest, Option<Result<Operation, V
     let operation =
         rest.verb(&head.method).map(|verb| read(verb).map(|request| request.operation).map_err(error));
     Some((rest, operation))
+}
+
+/// Decodes a call of gRPC: its version, and the operation or the code and the text of the status. `None` if there is no such
+/// method.
+pub fn grpc(
+    path: &str,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Option<(Version, Result<Operation, (i32, String)>)> {
+    let (mut head, ()) = Request::post(path).body(()).ok()?.into_parts();
+    head.headers = headers.clone();
+    let params = ServiceParams::read(headers, None);
+    let version = grpc::version_of(path);
+    let read = || {
+        let call = grpc::Call::of(&head)?;
+        call.admit(&OFFERED, &params)?;
+        call.read(&OFFERED, headers, body, &mut Budget::unlimited().nothing())
+    };
+    match read() {
+        Ok(request) => Some((version, Ok(request.operation))),
+        Err(rejection) if rejection.kind == ErrorKind::MethodNotFound => None,
+        Err(rejection) => {
+            let status = grpc::status_of(&rejection, version);
+            Some((version, Err((status.code().into(), status.message().to_owned()))))
+        }
+    }
+}
+
+/// Encodes a message as the answer to a send over gRPC; `None` if its data is nested too deep.
+pub fn write_grpc(version: Version, message: &Addressed) -> Option<Vec<u8>> {
+    grpc::encode(version, &Answer::Sent(Sent::Message(message.clone()))).ok()
 }
 
 pub fn rest_route(path: &str, requested: Option<&str>) -> Option<Rest> {
@@ -150,7 +182,10 @@ pub fn caller(token: &str, headers: &HeaderMap) -> Option<Principal> {
 
 /// Returns the status of the answer to a request for the card.
 pub fn card(headers: &HeaderMap) -> StatusCode {
-    static CARD: LazyLock<Card> = LazyLock::new(|| Card::new(&CardConfig::default(), "http://h", true, None));
+    static CARD: LazyLock<Card> = LazyLock::new(|| {
+        let addresses = Addresses::new("http://h", &GrpcAddress::default());
+        Card::new(&CardConfig::default(), &addresses, true, None)
+    });
     let params = ServiceParams::read(headers, None);
     CARD.respond(&Method::GET, headers, params.version(), version::NAME).status()
 }

@@ -261,7 +261,8 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn snake_case(camel: &str) -> String {
+/// The name of a field as protos spell it.
+pub(crate) fn snake_case(camel: &str) -> String {
     let mut snake = String::with_capacity(camel.len() + 4);
     for c in camel.chars() {
         if c.is_ascii_uppercase() {

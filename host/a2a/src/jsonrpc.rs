@@ -15,12 +15,13 @@ use crate::capabilities::Capabilities;
 use crate::dialect::{Dialect, InDialect};
 use crate::json_fields::{Fields, Path};
 use crate::memory;
+use crate::open_stream::Streaming;
 use crate::operation::{Reply, Request, Verb};
 use crate::params;
 use crate::rejection::{ErrorKind, Rejection};
 use crate::respond::{self, Body};
 use crate::service_params::ServiceParams;
-use crate::sse::{self, Envelope, Streaming};
+use crate::sse::{self, Envelope};
 use crate::version::{self, Version};
 
 /// A method of the protocol.

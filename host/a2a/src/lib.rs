@@ -1,17 +1,17 @@
-//! A2A on the wire: JSON-RPC and HTTP+JSON, versions 1.0 and 0.3 on one port, streams, and the agent card.
+//! A2A on the wire: JSON-RPC, HTTP+JSON and gRPC, versions 1.0 and 0.3 on one port, streams, and the agent card.
 //!
 //! A request passes five stages, each with one job:
 //! 1. `server`, on top of `talaria-listen`: sockets, connections, their limits, and draining;
 //! 2. `endpoint` and `route`: HTTP, which means paths, methods, the caller's token, and the size and deadline of the body;
 //!    `origin` finds the address that the client used, `cors` answers browsers;
-//! 3. `jsonrpc` and `rest`: the two bindings, and the protocol version of the request;
+//! 3. `jsonrpc`, `rest` and `grpc`: the three bindings, and the protocol version of the request;
 //! 4. `live_card` and `capabilities`: whether the current card offers the operation at all;
 //! 5. `params` and the codecs `v1` and `v03`: they decode every request into one `Operation` and encode one `Answer` or one
 //!    stream of updates, so `operation` and the domain crate `talaria-turns` know nothing of versions.
 //!
 //! `push` holds push notification configurations and the notifications themselves. A stream is an `update_stream`, which
 //! reads the log as fast as the client takes the updates; `stream_form` renders each event in the form that the caller
-//! wants, and `sse` frames it.
+//! wants, and `sse` or `grpc` frames it.
 //!
 //! This crate knows nothing of WebAssembly or executors. The stage that detects bad input rejects it with an error that names
 //! the field; only `operation` can create a task.
@@ -30,11 +30,13 @@ mod endpoint;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzz;
+mod grpc;
 mod json_fields;
 mod json_out;
 mod jsonrpc;
 mod live_card;
 mod memory;
+mod open_stream;
 #[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "the fuzz targets use its types"))]
 mod operation;
 mod origin;
@@ -61,7 +63,7 @@ mod v1;
 mod version;
 
 pub use auth::{Auth, InvalidToken, NotRenewed, Token};
-pub use card::{CardConfig, Extension, Provider, Skill};
+pub use card::{CardConfig, Extension, GrpcAddress, Provider, Skill};
 pub use live_card::LiveCard;
 pub use operation::ReplyAs;
 pub use origin::{InvalidNetwork, InvalidOrigin, Network, Origin};

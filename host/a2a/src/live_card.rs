@@ -18,7 +18,7 @@ use http::{HeaderMap, Method, Response};
 use serde_json::Value;
 
 use crate::capabilities::Capabilities;
-use crate::card::{Card, CardConfig};
+use crate::card::{Addresses, Card, CardConfig, GrpcAddress};
 use crate::origin::{self, Network};
 use crate::respond::Body;
 use crate::sign::CardSigner;
@@ -39,6 +39,8 @@ struct Inner {
 pub(crate) struct CardContext {
     /// The configured address of the server.
     pub(crate) url: String,
+    /// What it says about gRPC.
+    pub(crate) grpc: GrpcAddress,
     /// Whether the card names the address that a request was sent to instead.
     pub(crate) follows: bool,
     /// The proxies that are trusted to report that address.
@@ -60,6 +62,7 @@ pub(crate) struct CardSnapshot {
     extended_card: (Arc<Value>, Arc<Value>),
     pub(crate) capabilities: Capabilities,
     url: String,
+    grpc: GrpcAddress,
     secured: bool,
 }
 
@@ -93,7 +96,8 @@ impl LiveCard {
         let snapshot = self.0.snapshot.load();
         match url.filter(|url| *url != snapshot.url) {
             Some(url) => {
-                let card = snapshot.card.at(&snapshot.served, &url, snapshot.secured);
+                let addresses = Addresses::new(url, &snapshot.grpc);
+                let card = snapshot.card.at(&snapshot.served, &addresses, snapshot.secured);
                 card.respond(method, headers, requested, vary)
             }
             None => snapshot.card.respond(method, headers, requested, vary),
@@ -115,17 +119,19 @@ impl LiveCard {
 
 impl CardSnapshot {
     fn new(configured: CardConfig, context: &CardContext) -> Self {
-        let CardContext { url, secured, signer, .. } = context;
+        let CardContext { url, grpc, secured, signer, .. } = context;
+        let addresses = Addresses::new(url, grpc);
         let mut served = configured.clone();
         served.extended_card &= *secured;
-        let (one, union) = served.documents(url, *secured, true, signer.as_ref());
+        let (one, union) = served.documents(&addresses, *secured, true, signer.as_ref());
         Self {
-            card: Card::new(&served, url, *secured, signer.as_ref()),
+            card: Card::new(&served, &addresses, *secured, signer.as_ref()),
             extended_card: (Arc::new(one), Arc::new(union)),
             capabilities: Capabilities::new(&served),
             served,
             configured,
             url: url.clone(),
+            grpc: grpc.clone(),
             secured: *secured,
         }
     }
@@ -133,7 +139,8 @@ impl CardSnapshot {
     /// Returns the extended card for a caller who sent its request to `url`.
     pub(crate) fn extended_card(&self, version: Version, url: Option<String>) -> Arc<Value> {
         if let Some(url) = url.filter(|url| *url != self.url) {
-            let (one, union) = self.served.documents(&url, self.secured, true, None);
+            let addresses = Addresses::new(url, &self.grpc);
+            let (one, union) = self.served.documents(&addresses, self.secured, true, None);
             return Arc::new(if version == Version::V1 { one } else { union });
         }
         let (one, union) = &self.extended_card;

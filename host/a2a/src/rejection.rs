@@ -21,7 +21,8 @@ pub(crate) struct Violation {
 /// The kind of a rejection, which determines the code, the reason and the HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    NotJson,
+    /// The body is not JSON, or not the message of its method.
+    Malformed,
     InvalidRequest,
     MethodNotFound,
     InvalidParams,
@@ -36,13 +37,17 @@ pub(crate) enum ErrorKind {
     BodyNotJson,
     ExtensionSupportRequired,
     VersionNotSupported,
+    /// The message is compressed. Only in gRPC, where the client may compress it without asking.
+    EncodingNotSupported,
+    /// The caller has no token that the server knows. Only in gRPC; the other bindings leave it to HTTP.
+    Unauthenticated,
     /// Another site's page sent the request, or it uses a name that is not this server's.
     Forbidden,
     /// The request names no host, or several.
     Misaddressed,
     /// The body exceeds the limit.
     TooLarge,
-    /// The body did not arrive in time.
+    /// The body did not arrive in time, or the answer was not there in the time that the caller gave it.
     TooSlow,
     /// The server is at its limit; the same request may succeed later.
     Busy,
@@ -76,10 +81,14 @@ impl ErrorKind {
     /// The JSON-RPC code. A2A reserves -32001 to -32099, which leaves -32000 for our own.
     pub(crate) fn code(self) -> i32 {
         match self {
-            Self::NotJson => -32700,
-            Self::InvalidRequest | Self::Forbidden | Self::Misaddressed | Self::TooLarge | Self::TooSlow => {
-                -32600
-            }
+            Self::Malformed => -32700,
+            Self::InvalidRequest
+            | Self::EncodingNotSupported
+            | Self::Unauthenticated
+            | Self::Forbidden
+            | Self::Misaddressed
+            | Self::TooLarge
+            | Self::TooSlow => -32600,
             Self::MethodNotFound => -32601,
             Self::InvalidParams => -32602,
             Self::Internal => -32603,
@@ -95,9 +104,9 @@ impl ErrorKind {
     }
 
     /// `reason` and `domain` of `google.rpc.ErrorInfo`.
-    fn reason(self) -> (&'static str, &'static str) {
+    pub(crate) fn reason(self) -> (&'static str, &'static str) {
         match self {
-            Self::NotJson => ("PARSE_ERROR", A2A),
+            Self::Malformed => ("PARSE_ERROR", A2A),
             Self::InvalidRequest | Self::Misaddressed => ("INVALID_REQUEST", A2A),
             Self::MethodNotFound => ("METHOD_NOT_FOUND", A2A),
             Self::InvalidParams => ("INVALID_PARAMS", A2A),
@@ -109,6 +118,8 @@ impl ErrorKind {
             Self::ContentTypeNotSupported | Self::BodyNotJson => ("CONTENT_TYPE_NOT_SUPPORTED", A2A),
             Self::ExtensionSupportRequired => ("EXTENSION_SUPPORT_REQUIRED", A2A),
             Self::VersionNotSupported => ("VERSION_NOT_SUPPORTED", A2A),
+            Self::EncodingNotSupported => ("ENCODING_NOT_SUPPORTED", OURS),
+            Self::Unauthenticated => ("UNAUTHENTICATED", OURS),
             Self::Forbidden => ("FORBIDDEN", OURS),
             Self::TooLarge => ("REQUEST_TOO_LARGE", OURS),
             Self::TooSlow => ("REQUEST_TOO_SLOW", OURS),
@@ -117,10 +128,12 @@ impl ErrorKind {
     }
 
     /// The name of its class in the SDKs.
-    fn class(self) -> &'static str {
+    pub(crate) fn class(self) -> &'static str {
         match self {
-            Self::NotJson
+            Self::Malformed
             | Self::InvalidRequest
+            | Self::EncodingNotSupported
+            | Self::Unauthenticated
             | Self::Forbidden
             | Self::Misaddressed
             | Self::TooLarge
@@ -143,7 +156,8 @@ impl ErrorKind {
     /// It is never 502, 503 or 504: the platform takes those for a dead agent and may restart its container.
     pub(crate) fn jsonrpc_status(self) -> StatusCode {
         match self {
-            Self::BodyNotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::BodyNotJson | Self::EncodingNotSupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::Misaddressed => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -156,12 +170,15 @@ impl ErrorKind {
     /// The HTTP status over HTTP+JSON, and its name in `google.rpc.Code`.
     pub(crate) fn rest_status(self) -> (StatusCode, &'static str) {
         match self {
-            Self::NotJson
+            Self::Malformed
             | Self::InvalidRequest
             | Self::InvalidParams
             | Self::ContentTypeNotSupported
             | Self::Misaddressed => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),
-            Self::BodyNotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "INVALID_ARGUMENT"),
+            Self::BodyNotJson | Self::EncodingNotSupported => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "INVALID_ARGUMENT")
+            }
+            Self::Unauthenticated => (StatusCode::UNAUTHORIZED, "UNAUTHENTICATED"),
             Self::Forbidden => (StatusCode::FORBIDDEN, "PERMISSION_DENIED"),
             Self::TaskNotCancelable
             | Self::PushNotSupported
@@ -204,6 +221,18 @@ impl Rejection {
 
     pub(crate) fn no_push() -> Self {
         Self::new(ErrorKind::PushNotSupported, "this server sends no push notifications")
+    }
+
+    /// A caller without a token that the server knows.
+    pub(crate) fn unauthenticated() -> Self {
+        let message = "this server needs a token that it knows: Authorization: Bearer TOKEN";
+        Self::new(ErrorKind::Unauthenticated, message)
+    }
+
+    /// An answer that was not there before the caller's deadline.
+    pub(crate) fn too_late() -> Self {
+        let message = "the answer was not there within grpc-timeout; a task that was accepted carries on";
+        Self::new(ErrorKind::TooSlow, message)
     }
 
     /// A list for a caller without a name, which would show the tasks of all the others.

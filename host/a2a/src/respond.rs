@@ -17,8 +17,8 @@ use crate::version::{self, Version};
 /// The body of every response.
 pub(crate) enum Body {
     Whole(Full<Bytes>),
-    /// The frames of a stream, each encoded when the connection asks for it.
-    Frames(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// The frames of a stream, each encoded when the connection asks for it; or a frame with trailers after it.
+    Frames(Pin<Box<dyn Stream<Item = Frame<Bytes>> + Send>>),
 }
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -75,9 +75,7 @@ impl HttpBody for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Self::Whole(body) => Pin::new(body).poll_frame(context),
-            Self::Frames(frames) => {
-                frames.as_mut().poll_next(context).map(|frame| frame.map(|bytes| Ok(Frame::data(bytes))))
-            }
+            Self::Frames(frames) => frames.as_mut().poll_next(context).map(|frame| frame.map(Ok)),
         }
     }
 

@@ -14,12 +14,13 @@ use talaria_budget::Charge;
 use crate::capabilities::Capabilities;
 use crate::dialect::InDialect;
 use crate::json_fields::{Fields, Path};
+use crate::open_stream::Streaming;
 use crate::operation::{Reply, Request, Verb};
 use crate::rejection::{ErrorKind, Rejection};
 use crate::respond::{self, Body, JSON};
 use crate::route::{self, Rest};
 use crate::service_params::ServiceParams;
-use crate::sse::{self, Envelope, Streaming};
+use crate::sse::{self, Envelope};
 use crate::{body, jsonrpc, memory, params, version};
 
 /// The media type that 1.0 prefers.

@@ -1,6 +1,6 @@
 //! Routes: what a path addresses, and which methods it takes.
 //!
-//! `/` is JSON-RPC. The rest is HTTP+JSON: the paths of 1.0 on their own or below one segment that names a tenant, the paths of
+//! `/` is JSON-RPC, and a call of gRPC is known by its media type. The rest is HTTP+JSON: the paths of 1.0 on their own or below one segment that names a tenant, the paths of
 //! 0.3 below `/v1`. For a caller who requests 1.x, `/v1/…` is the tenant `v1`; for everybody else it is 0.3.
 
 use http::Method;
@@ -16,6 +16,8 @@ pub(crate) enum Route {
     Rpc,
     Card,
     Rest(Rest),
+    /// A call of gRPC; its method is in the path.
+    Grpc,
     Unknown,
 }
 
@@ -70,6 +72,7 @@ impl Route {
             Self::Rpc => "rpc",
             Self::Card => "card",
             Self::Rest(rest) => rest.name(),
+            Self::Grpc => "grpc",
             Self::Unknown => "unknown",
         }
     }

@@ -21,17 +21,17 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{Auth, Token};
-use crate::card::CardConfig;
+use crate::card::{CardConfig, GrpcAddress};
 use crate::cors::Cors;
 use crate::door::door;
 use crate::endpoint::Endpoint;
 use crate::live_card::{CardContext, LiveCard};
 use crate::memory;
+use crate::open_stream::Streaming;
 use crate::operation::{Operations, ReplyAs, Streams};
 use crate::origin::{Network, Origin};
 use crate::respond::Body;
 use crate::sign::CardSigner;
-use crate::sse::Streaming;
 
 /// The configuration of a server.
 #[derive(Debug, Clone)]
@@ -46,6 +46,8 @@ pub struct Config {
     pub cors: Vec<Origin>,
     /// The rest of the initial card; see [`Server::card`].
     pub card: CardConfig,
+    /// What the card says about gRPC.
+    pub grpc: GrpcAddress,
     /// Signs the card; without it the card has no signature.
     pub card_signer: Option<CardSigner>,
     /// The tokens of the callers. If there are none, anyone may call and all tasks are shared.
@@ -105,6 +107,8 @@ pub struct Server {
     cors: Vec<Origin>,
     endpoint: Arc<Endpoint>,
     extra: Option<Arc<dyn ExtraRoutes>>,
+    /// A port for gRPC alone.
+    grpc_listener: Option<TcpListener>,
     limits: Limits,
     counts: Counts,
     spread: Spread,
@@ -146,6 +150,7 @@ impl Config {
             trusted_proxies: Vec::new(),
             cors: Vec::new(),
             card: CardConfig::default(),
+            grpc: GrpcAddress::default(),
             card_signer: None,
             tokens: Vec::new(),
             awaited: None,
@@ -170,6 +175,7 @@ impl Server {
             trusted_proxies,
             cors,
             card,
+            grpc,
             card_signer,
             tokens,
             awaited,
@@ -185,6 +191,7 @@ impl Server {
         };
         let context = CardContext {
             url: url.clone(),
+            grpc,
             // A signature covers one address.
             follows: url_follows && card_signer.is_none(),
             proxies: trusted_proxies,
@@ -225,6 +232,7 @@ impl Server {
             cors,
             endpoint: Arc::new(endpoint),
             extra: None,
+            grpc_listener: None,
             limits,
             counts,
             spread: Spread::default(),
@@ -235,6 +243,12 @@ impl Server {
     #[must_use]
     pub fn with_workers(self, spread: Spread) -> Self {
         Self { spread, ..self }
+    }
+
+    /// Serves gRPC, and nothing else, on this port too: behind the same door, for the same callers, from the same memory.
+    #[must_use]
+    pub fn with_grpc_listener(self, listener: TcpListener) -> Self {
+        Self { grpc_listener: Some(listener), ..self }
     }
 
     /// Adds routes beside A2A.
@@ -263,9 +277,12 @@ impl Server {
 
     /// Serves until `shutdown`, then until the requests in flight are answered or the grace period is over.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
-        let Self { url, cors, endpoint, extra, limits, counts, spread } = self;
+        let Self { url, cors, endpoint, extra, grpc_listener, limits, counts, spread } = self;
         let needs_token = endpoint.auth.is_required();
-        let door = door(&url, &cors, listener.local_addr().ok(), needs_token, counts.refused);
+        let Counts { rejected, refused, .. } = counts;
+        let door = |listener: &TcpListener| {
+            door(&url, &cors, listener.local_addr().ok(), needs_token, Arc::clone(&refused))
+        };
         let Limits { connections, header_timeout, stall, grace, .. } = limits;
         let busy = StatusCode::TOO_MANY_REQUESTS;
         let limits = talaria_listen::Limits { connections, busy, header_timeout, stall, grace };
@@ -275,18 +292,33 @@ impl Server {
             closed.cancelled().await;
             closing.cancel();
         };
-        let handle = move |request: Request<Incoming>| {
+        let serving_grpc = async {
+            let Some(listener) = grpc_listener else { return };
+            let (door, endpoint) = (door(&listener), Arc::clone(&endpoint));
+            let (rejected, shutdown) = (Arc::clone(&rejected), shutdown.clone());
+            let handle = move |request: Request<Incoming>| {
+                let endpoint = Arc::clone(&endpoint);
+                async move { endpoint.handle_grpc(request).await }
+            };
+            spread.serve(listener, limits, door, rejected, shutdown, handle).await;
+        };
+        let door = door(&listener);
+        let handle = {
             let endpoint = Arc::clone(&endpoint);
-            let extra = extra.clone().filter(|routes| routes.matches(request.uri().path()));
-            async move {
-                match extra {
-                    Some(routes) => routes.respond(&request.into_parts().0).await.map(Body::Whole),
-                    None => endpoint.handle(request).await,
+            move |request: Request<Incoming>| {
+                let endpoint = Arc::clone(&endpoint);
+                let extra = extra.clone().filter(|routes| routes.matches(request.uri().path()));
+                async move {
+                    match extra {
+                        Some(routes) => routes.respond(&request.into_parts().0).await.map(Body::Whole),
+                        None => endpoint.handle(request).await,
+                    }
                 }
             }
         };
-        let serving = spread.serve(listener, limits, door, counts.rejected, shutdown, handle);
-        tokio::join!(serving, end_streams);
+        let (rejected, stop) = (Arc::clone(&rejected), shutdown.clone());
+        let serving = spread.serve(listener, limits, door, rejected, stop, handle);
+        tokio::join!(serving, serving_grpc, end_streams);
     }
 }
 

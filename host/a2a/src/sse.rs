@@ -21,14 +21,10 @@
 //! means nothing, but httpx-sse, which the Python SDK of 0.3 uses, makes it an event without data once it has seen an `id:`.
 //! The SDK fails on such an event: 0.3.26 when it resubscribes, 0.3.10 in every stream.
 //!
-//! No task runs beside the connection: hyper asks for a frame when the socket has room, and the frame is encoded then. A client
-//! that does not read costs a cursor and one frame, both charged to the host's memory; a frame that does not fit ends the
-//! stream, which can be resumed. If the client disconnects, the body is dropped, and the reader with it.
+//! What streams of every binding have in common is in `open_stream`.
 
 use std::fmt::Write as _;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,30 +32,17 @@ use futures_util::stream;
 use http::Response;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http_body_util::Full;
+use hyper::body::Frame;
 use serde::Serialize;
 use serde_json::Value;
-use talaria_budget::{Budget, Charge};
 use tokio::time::{Instant, Sleep, sleep};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::dialect::{Dialect, InDialect};
 use crate::memory;
+use crate::open_stream::{Next, OpenStream, Streaming};
 use crate::rejection::{ErrorKind, Rejection};
 use crate::respond::Body;
 use crate::update_stream::{StreamItem, Update, UpdateStream};
-
-/// What the streams of a server share.
-#[derive(Debug, Clone)]
-pub(crate) struct Streaming {
-    /// The longest silence.
-    pub(crate) keep_alive: Duration,
-    /// Cancelled when the server shuts down.
-    pub(crate) closing: CancellationToken,
-    /// The number of open streams.
-    pub(crate) open: Arc<AtomicUsize>,
-    /// The memory for requests and responses.
-    pub(crate) budget: Budget,
-}
 
 /// What surrounds an update.
 #[derive(Debug, Clone)]
@@ -70,14 +53,12 @@ pub(crate) enum Envelope {
     JsonRpc(Value),
 }
 
-/// An open stream.
+/// The frames of an open stream.
 struct Frames {
-    updates: UpdateStream,
+    open: OpenStream,
     dialect: Dialect,
     envelope: Envelope,
     keep_alive: Duration,
-    // Created once per stream, not per frame: each one takes an entry in a list that all streams share.
-    closing: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Fires when the stream may have been silent for long enough.
     silence: Pin<Box<Sleep>>,
     /// When the last frame was encoded.
@@ -86,13 +67,7 @@ struct Frames {
     last: Option<u64>,
     /// Whether the last frame has been returned.
     over: bool,
-    budget: Budget,
-    _counted: Counted,
-    _charge: Charge,
 }
-
-/// Counts a stream while it is open.
-struct Counted(Arc<AtomicUsize>);
 
 #[derive(Serialize)]
 struct Success<'a> {
@@ -116,25 +91,21 @@ pub(crate) fn respond(
     envelope: Envelope,
     streaming: &Streaming,
 ) -> Response<Body> {
-    let Streaming { keep_alive, closing, open, budget } = streaming;
-    let mut charge = budget.nothing();
-    charge.force(memory::STREAM);
+    let keep_alive = streaming.keep_alive;
     // Boxed because it is moved with every frame.
     let frames = Box::new(Frames {
-        updates,
+        open: OpenStream::new(updates, streaming),
         dialect,
         envelope,
-        keep_alive: *keep_alive,
-        closing: Box::pin(closing.clone().cancelled_owned()),
-        silence: Box::pin(sleep(*keep_alive)),
+        keep_alive,
+        silence: Box::pin(sleep(keep_alive)),
         last_frame: Instant::now(),
         last: None,
         over: false,
-        budget: budget.clone(),
-        _counted: Counted::new(open),
-        _charge: charge,
     });
-    let frames = stream::unfold(frames, async |mut frames| frames.next().await.map(|frame| (frame, frames)));
+    let frames = stream::unfold(frames, async |mut frames| {
+        frames.next().await.map(|frame| (Frame::data(frame), frames))
+    });
     streamed(Body::Frames(Box::pin(frames)))
 }
 
@@ -159,14 +130,10 @@ impl Frames {
         if self.over {
             return None;
         }
-        let update = loop {
+        let next = loop {
             tokio::select! {
                 biased;
-                () = self.closing.as_mut() => match self.updates.next_known().await {
-                    Ok(None) if !self.updates.is_over() => return Some(self.close()),
-                    known => break known,
-                },
-                update = self.updates.next() => break update,
+                next = self.open.next() => break next,
                 () = self.silence.as_mut() => {
                     // The timer is reset when it fires, not with every frame: most streams never see it fire.
                     let now = Instant::now();
@@ -182,12 +149,13 @@ impl Frames {
             }
         };
         self.last_frame = Instant::now();
-        match update {
-            Ok(Some(update)) => Some(self.frame(&update)),
-            Ok(None) => {
+        match next {
+            Ok(Next::Update(update)) => Some(self.frame(&update)),
+            Ok(Next::End) => {
                 self.over = true;
                 None
             }
+            Ok(Next::Closing) => Some(self.close()),
             Err(rejection) => Some(self.failure(&rejection)),
         }
     }
@@ -215,7 +183,7 @@ impl Frames {
             return self.failure(&Rejection::new(ErrorKind::Internal, "the update could not be written"));
         }
         frame.extend_from_slice(b"\n\n");
-        match memory::try_hold(&self.budget, frame) {
+        match memory::try_hold(self.open.budget(), frame) {
             Ok(frame) => {
                 self.last = Some(update.sequence);
                 frame
@@ -231,20 +199,5 @@ impl Frames {
             Envelope::JsonRpc(id) => rejection.jsonrpc_body(id),
         };
         format!("data: {body}\n\n").into()
-    }
-}
-
-// === impl Counted ===
-
-impl Counted {
-    fn new(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(open))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -54,6 +54,8 @@ pub struct Advice {
 pub struct Refusal<'r> {
     /// The request's method.
     pub method: &'r Method,
+    /// Its version of HTTP.
+    pub version: Version,
     /// Its address.
     pub uri: &'r Uri,
     /// Its headers.
@@ -139,8 +141,9 @@ impl<B> Door<B> {
             ),
         };
         self.note(stranger);
-        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-        Some((self.shape)(&Refusal { method, uri, headers, status, message }))
+        let (method, version) = (request.method(), request.version());
+        let (uri, headers) = (request.uri(), request.headers());
+        Some((self.shape)(&Refusal { method, version, uri, headers, status, message }))
     }
 
     fn stranger<T>(&self, request: &Request<T>) -> Option<Stranger> {

@@ -31,6 +31,9 @@ pub const LATE: &str = "talaria/late";
 /// In a status update: the progress of a tool call.
 pub const TOOL_PROGRESS: &str = "talaria/tool-progress";
 
+/// In an update of a gRPC stream, which has no other place for it: the number of its event, to resume after.
+pub const EVENT: &str = "talaria/event";
+
 /// In the data of a question, not in metadata: the question asks for an approval. Executors say so, and callers without a
 /// name may not answer where strangers call.
 pub const APPROVAL: &str = "approval";

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::Addresses;
 use super::config::{CardConfig, Extension, Skill};
 use crate::sign::CardSigner;
 use crate::stream_form;
@@ -10,6 +11,7 @@ use crate::version::Version;
 /// The names of the bindings.
 const JSONRPC: &str = "JSONRPC";
 const REST: &str = "HTTP+JSON";
+const GRPC: &str = "GRPC";
 
 /// The name of the security scheme.
 const BEARER: &str = "bearer";
@@ -17,24 +19,27 @@ const BEARER: &str = "bearer";
 // === impl CardConfig ===
 
 impl CardConfig {
-    /// Returns the card of a server at `url` for a reader of `version`. `secured` says whether callers need a token, `extended`
-    /// whether this is the extended card.
-    fn document(&self, url: &str, secured: bool, extended: bool, version: Version) -> Value {
-        let interface = |binding: &str, version: Version| json!({ "url": url, "protocolBinding": binding, "protocolVersion": version.as_str() });
+    /// Returns the card of a server at these addresses for a reader of `version`. `secured` says whether callers need a token,
+    /// `extended` whether this is the extended card.
+    fn document(&self, addresses: &Addresses, secured: bool, extended: bool, version: Version) -> Value {
+        let Addresses { url, grpc } = addresses;
+        let interface = |url: &str, binding: &str, version: Version| json!({ "url": url, "protocolBinding": binding, "protocolVersion": version.as_str() });
+        let mut interfaces = vec![
+            interface(url, JSONRPC, Version::V1),
+            interface(url, REST, Version::V1),
+            interface(url, JSONRPC, Version::V03),
+            // Clients of 0.3 append `/v1` themselves.
+            interface(url, REST, Version::V03),
+        ];
+        if let Some(grpc) = grpc {
+            interfaces.insert(2, interface(grpc, GRPC, Version::V1));
+            interfaces.push(interface(grpc, GRPC, Version::V03));
+        }
         let mut card = Map::new();
         let mut put = |name: &str, value: Value| card.insert(name.into(), value);
         put("name", json!(self.name));
         put("description", json!(self.description));
-        put(
-            "supportedInterfaces",
-            json!([
-                interface(JSONRPC, Version::V1),
-                interface(REST, Version::V1),
-                interface(JSONRPC, Version::V03),
-                // Clients of 0.3 append `/v1` themselves.
-                interface(REST, Version::V03),
-            ]),
-        );
+        put("supportedInterfaces", Value::Array(interfaces));
         if let Some(provider) = &self.provider {
             put("provider", json!(provider));
         }
@@ -68,9 +73,11 @@ impl CardConfig {
         put("protocolVersion", json!("0.3.0"));
         put("url", json!(url));
         put("preferredTransport", json!(JSONRPC));
+        let transports =
+            [(url, JSONRPC), (url, REST)].into_iter().chain(grpc.iter().map(|grpc| (grpc, GRPC)));
         put(
             "additionalInterfaces",
-            json!([{ "url": url, "transport": JSONRPC }, { "url": url, "transport": REST }]),
+            transports.map(|(url, transport)| json!({ "url": url, "transport": transport })).collect(),
         );
         put("supportsAuthenticatedExtendedCard", json!(self.extended_card));
         if secured {
@@ -83,12 +90,12 @@ impl CardConfig {
     /// with a token.
     pub(crate) fn documents(
         &self,
-        url: &str,
+        addresses: &Addresses,
         secured: bool,
         extended: bool,
         signer: Option<&CardSigner>,
     ) -> (Value, Value) {
-        let document = |version| self.document(url, secured, extended, version);
+        let document = |version| self.document(addresses, secured, extended, version);
         let (mut one, mut union) = (document(Version::V1), document(Version::V03));
         if let Some(signer) = signer {
             let signatures = signer.signatures(&one);
@@ -169,13 +176,12 @@ mod tests {
 
     #[test]
     fn the_rust_sdk_reads_the_card_and_writes_the_fields_of_1_0() {
-        let card = CardConfig::default().document("http://127.0.0.1:8000", true, false, Version::V03);
+        let addresses =
+            Addresses { url: "http://127.0.0.1:8000".into(), grpc: Some("127.0.0.1:8000".into()) };
+        let card = CardConfig::default().document(&addresses, true, false, Version::V03);
         let read: a2a::AgentCard = serde_json::from_value(card.clone()).unwrap();
         let written = serde_json::to_value(read).unwrap();
-        assert_eq!(
-            written,
-            CardConfig::default().document("http://127.0.0.1:8000", true, false, Version::V1)
-        );
+        assert_eq!(written, CardConfig::default().document(&addresses, true, false, Version::V1));
         for (name, value) in written.as_object().unwrap() {
             if name == "securitySchemes" {
                 assert_eq!(

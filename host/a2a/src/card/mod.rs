@@ -8,9 +8,12 @@
 //! when a byte does. Both documents carry the same signatures, which cover the card of 1.0. The card is public, since it says
 //! how to authenticate. A card for another address than the configured one is encoded for each request.
 
+mod addresses;
 mod config;
 mod document;
 mod served;
 
+pub(crate) use addresses::Addresses;
+pub use addresses::GrpcAddress;
 pub use config::{CardConfig, Extension, Provider, Skill};
 pub(crate) use served::Card;

@@ -7,6 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, ETAG, HeaderValue, IF_NONE_MAT
 use http::{HeaderMap, Method, Response, StatusCode};
 use serde_json::Value;
 
+use super::Addresses;
 use super::config::CardConfig;
 use crate::respond::{self, Body};
 use crate::sign::CardSigner;
@@ -32,8 +33,13 @@ const CACHE: HeaderValue = HeaderValue::from_static("max-age=60");
 // === impl Card ===
 
 impl Card {
-    pub(crate) fn new(config: &CardConfig, url: &str, secured: bool, signer: Option<&CardSigner>) -> Self {
-        let (one, union) = config.documents(url, secured, false, signer);
+    pub(crate) fn new(
+        config: &CardConfig,
+        addresses: &Addresses,
+        secured: bool,
+        signer: Option<&CardSigner>,
+    ) -> Self {
+        let (one, union) = config.documents(addresses, secured, false, signer);
         Self {
             one: Document::new(&one),
             union: Document::new(&union),
@@ -41,9 +47,9 @@ impl Card {
         }
     }
 
-    /// Returns the same card for another address, unsigned.
-    pub(crate) fn at(&self, config: &CardConfig, url: &str, secured: bool) -> Self {
-        Self { since: self.since.clone(), ..Self::new(config, url, secured, None) }
+    /// Returns the same card for other addresses, unsigned.
+    pub(crate) fn at(&self, config: &CardConfig, addresses: &Addresses, secured: bool) -> Self {
+        Self { since: self.since.clone(), ..Self::new(config, addresses, secured, None) }
     }
 
     /// Answers a GET or HEAD by a caller who requests the version `requested`. `vary` names the headers that the card depends
@@ -112,10 +118,11 @@ mod tests {
     fn the_etag_follows_the_bytes() {
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8, "the published test vector");
         let config = CardConfig::default();
-        let card = Card::new(&config, "http://a", false, None);
-        assert_eq!(card.one.etag, Card::new(&config, "http://a", false, None).one.etag);
-        assert_ne!(card.one.etag, Card::new(&config, "http://b", false, None).one.etag);
-        assert_ne!(card.one.etag, Card::new(&config, "http://a", true, None).one.etag);
+        let at = |url: &str| Addresses { url: url.into(), grpc: None };
+        let card = Card::new(&config, &at("http://a"), false, None);
+        assert_eq!(card.one.etag, Card::new(&config, &at("http://a"), false, None).one.etag);
+        assert_ne!(card.one.etag, Card::new(&config, &at("http://b"), false, None).one.etag);
+        assert_ne!(card.one.etag, Card::new(&config, &at("http://a"), true, None).one.etag);
         assert_ne!(card.one.etag, card.union.etag);
     }
 }

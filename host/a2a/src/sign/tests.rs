@@ -2,7 +2,7 @@ use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaSigningAlgorith
 use base64::engine::general_purpose::STANDARD;
 
 use super::*;
-use crate::card::{CardConfig, Extension, Provider, Skill};
+use crate::card::{Addresses, CardConfig, Extension, Provider, Skill};
 
 /// PEM as `openssl genpkey` writes it.
 fn pem(label: &str, der: &[u8]) -> String {
@@ -53,6 +53,10 @@ fn valid_by_specification(signer: &CardSigner, card: &Value) -> usize {
 /// Verifies as the SDKs do.
 fn valid_by_sdks(signer: &CardSigner, card: &Value) -> usize {
     valid_signatures(signer, card, &canonical(&cleaned(&present(card, CARD)).unwrap()).unwrap())
+}
+
+fn at(url: &str) -> Addresses {
+    Addresses { url: url.into(), grpc: None }
 }
 
 fn full() -> CardConfig {
@@ -133,7 +137,7 @@ fn keeps_and_omits_fields_as_the_specification_shows() {
 
 #[test]
 fn every_field_of_our_cards_is_signed() {
-    let (mut one, union) = full().documents("https://a.example", true, true, None);
+    let (mut one, union) = full().documents(&at("https://a.example"), true, true, None);
     assert_eq!(present(&one, CARD), present(&union, CARD), "both documents are the same card");
     let list = one.pointer_mut("/securityRequirements/0/schemes/bearer").unwrap().as_object_mut().unwrap();
     assert!(list.remove("list").is_some(), "the only default value in the card");
@@ -146,7 +150,7 @@ fn a_signature_is_valid_for_both_documents_by_either_method() {
         for (config, secured) in
             [(CardConfig::default(), false), (CardConfig::default(), true), (full(), true)]
         {
-            let (one, union) = config.documents("https://a.example", secured, secured, Some(&signer));
+            let (one, union) = config.documents(&at("https://a.example"), secured, secured, Some(&signer));
             assert_eq!(one["signatures"], union["signatures"]);
             assert_eq!(one["signatures"].as_array().unwrap().len(), if secured { 2 } else { 1 });
             for card in [&one, &union] {
@@ -160,7 +164,7 @@ fn a_signature_is_valid_for_both_documents_by_either_method() {
 #[test]
 fn a_changed_card_has_no_valid_signature() {
     for signer in both() {
-        let (card, _) = full().documents("https://a.example", true, true, Some(&signer));
+        let (card, _) = full().documents(&at("https://a.example"), true, true, Some(&signer));
         for (place, value) in [
             ("/name", json!("Evil desk")),
             ("/supportedInterfaces/0/url", json!("https://evil.example")),

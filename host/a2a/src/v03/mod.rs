@@ -13,9 +13,8 @@ pub(crate) mod rest;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use decode::send_message;
-use decode::unwrap_data;
+pub(crate) use decode::{send_message, unwrap_data};
 pub(crate) use encode::{AnswerOut, DataOut, StreamItemOut};
 
 /// In the metadata of a data part: the data is its `value`. The Python, Go and JavaScript SDKs all use this mark.
-const WRAPPED: &str = "data_part_compat";
+pub(crate) const WRAPPED: &str = "data_part_compat";

@@ -24,7 +24,7 @@ pub(crate) fn send_message(mut params: Fields<'_>) -> Result<SendMessage, Violat
     finish_send(params, message, configuration)
 }
 
-fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Violation> {
+pub(crate) fn configuration(mut fields: Fields<'_>) -> Result<Configuration, Violation> {
     // ProtoJSON omits `false`, so an absent field means `false`; this is how the SDKs ask not to block.
     let blocking = fields.boolean("blocking")?.unwrap_or(false);
     let push = match fields.object("pushNotification", push::v03)? {

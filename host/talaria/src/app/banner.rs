@@ -13,6 +13,9 @@ use crate::config::Config;
 pub(crate) struct Banner {
     url: String,
     card: String,
+    /// The port for gRPC alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) grpc: Option<SocketAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     admin: Option<String>,
     /// Bytes.
@@ -67,6 +70,7 @@ impl Banner {
         Self {
             card: format!("{}/.well-known/agent-card.json", url.trim_end_matches('/')),
             url,
+            grpc: None,
             admin,
             memory: Memory {
                 whole: config.memory.whole,
@@ -99,10 +103,24 @@ impl Banner {
 
 impl fmt::Display for Banner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, card, admin, memory, executors, refused, callback, tools, demo_gateway, warnings } =
-            self;
+        let Self {
+            url,
+            card,
+            grpc,
+            admin,
+            memory,
+            executors,
+            refused,
+            callback,
+            tools,
+            demo_gateway,
+            warnings,
+        } = self;
         writeln!(f, "Talaria {} serves A2A at {url}", env!("CARGO_PKG_VERSION"))?;
         writeln!(f, "  card      {card}")?;
+        if let Some(grpc) = grpc {
+            writeln!(f, "  gRPC      {grpc}")?;
+        }
         if let Some(admin) = admin {
             writeln!(f, "  admin     {admin} (/healthz, /readyz, /metrics)")?;
         }

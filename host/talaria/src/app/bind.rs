@@ -14,6 +14,8 @@ use crate::config::Config;
 pub(crate) struct Bound {
     pub(super) config: Config,
     pub(super) listener: TcpListener,
+    /// The port for gRPC alone.
+    pub(super) grpc_listener: Option<TcpListener>,
     pub(super) admin: Arc<Admin>,
     /// `None` if the default port is taken; a warning says so.
     pub(super) admin_listener: Option<TcpListener>,
@@ -33,6 +35,19 @@ impl Bound {
         let listener = TcpListener::bind(config.a2a.listen).await.with_context(|| {
             format!("cannot listen on {}; choose another with --listen", config.a2a.listen)
         })?;
+        let grpc_listener = match config.a2a.grpc_listen {
+            None => None,
+            Some(listen) => {
+                let what = || {
+                    format!(
+                        "cannot listen for gRPC on {listen}; choose another address with `a2a.grpc.listen`"
+                    )
+                };
+                let listener = TcpListener::bind(listen).await.with_context(what)?;
+                config.a2a.grpc.port = Some(listener.local_addr()?.port());
+                Some(listener)
+            }
+        };
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
         let admin = Arc::new(Admin::new(&config.admin, metrics.clone())?);
         let admin_listener = match admin::bind(&config.admin).await? {
@@ -59,6 +74,7 @@ impl Bound {
         Ok(Self {
             config,
             listener,
+            grpc_listener,
             admin,
             admin_listener,
             admin_url,

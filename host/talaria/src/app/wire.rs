@@ -13,6 +13,7 @@ use talaria_observe::metrics::{Mail, Memory, Metrics, Readings, Refusal};
 use talaria_turns::{Limits, PushLimits, PushSender, Route, Turns};
 
 use talaria_workspace::{IdleTimeout, ToolActivity};
+use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
 use super::banner::Banner;
@@ -38,7 +39,7 @@ impl App {
         demo_gateway: Option<String>,
         tasks: Tasks,
     ) -> anyhow::Result<Self> {
-        let Bound { config, listener, admin, admin_url, metrics, spread, .. } = bound;
+        let Bound { config, listener, grpc_listener, admin, admin_url, metrics, spread, .. } = bound;
         let Opened { store, workspace, callbacks, .. } = opened;
         let address = listener.local_addr()?;
         let limits = Limits {
@@ -78,6 +79,10 @@ impl App {
         let card = card::with_modes(first.clone(), &executors.table());
         let server = Server::new(server_config(&config, address, card)?, turns.clone());
         let mut server = server.with_workers(spread);
+        let grpc = grpc_listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        if let Some(listener) = grpc_listener {
+            server = server.with_grpc_listener(listener);
+        }
         let source = config.a2a.card.clone();
         let card = Renewal::new(source, first, url, Arc::clone(&executors), server.card());
         let tokens = Watch::new(&config.a2a.tokens, server.auth());
@@ -95,6 +100,7 @@ impl App {
         });
         let mut banner = Banner::new(&config, address, &executors.table(), admin_url, demo_gateway);
         banner.callback = callbacks.as_ref().map(|callbacks| callbacks.url.clone());
+        banner.grpc = grpc;
         banner.tools = tools.as_ref().map(|tools| tools.server.url.clone());
         Ok(Self {
             config,
@@ -193,6 +199,7 @@ fn server_config(
     server.card_signer = config.a2a.card_signer.clone();
     server.tokens = tokens.collect::<Result<_, _>>()?;
     server.awaited = config.a2a.platform_calls.then(|| PLATFORM.to_owned());
+    server.grpc = config.a2a.grpc.clone();
     server.anyone_may_list = bound.ip().is_loopback();
     server.reply = config.a2a.reply;
     server.stream = config.a2a.stream;

@@ -9,8 +9,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use http::uri::Authority;
 use secrecy::ExposeSecret as _;
-use talaria_a2a::CardSigner;
+use talaria_a2a::{CardSigner, GrpcAddress};
 
 use super::load::Loader;
 use super::{A2a, Card, Overrides, PLATFORM, Token, Workspace, file};
@@ -57,6 +58,7 @@ impl Loader<'_> {
                 }
             }
         }
+        let grpc = self.grpc(&file.grpc, listen, tokens.is_empty() && !platform_calls)?;
         let hostname = workspace.and_then(|workspace| workspace.hostname.clone());
         if file.card.signing.is_some() && file.url.is_none() {
             let what = "signs one address, and without `a2a.url` the card says whichever it was asked for at; set `a2a.url`";
@@ -74,6 +76,7 @@ impl Loader<'_> {
         let cors = self.each("a2a.cors", &file.cors)?;
         let by_default = if workspace.is_some() { ReplyAs::Message } else { ReplyAs::Auto };
         let reply = file.reply.unwrap_or(by_default);
+        let grpc_listen = file.grpc.listen;
         let file::A2a { url, stream, max_body, card, .. } = file;
         let card_signer = card.signing.as_ref().map(|signing| self.card_signer(signing)).transpose()?;
         let card = Card::new(card, workspace.map(|workspace| Arc::clone(&workspace.assembly)));
@@ -88,9 +91,46 @@ impl Loader<'_> {
             tokens,
             platform_calls,
             hostname,
+            grpc_listen,
+            grpc,
             card,
             card_signer,
         })
+    }
+
+    /// Checks `[a2a.grpc]`. What callers without a name may do depends on whether they come from this machine, so one port
+    /// may not be open to strangers while the other is not.
+    fn grpc(
+        &self,
+        grpc: &file::Grpc,
+        listen: SocketAddr,
+        nameless: bool,
+    ) -> Result<GrpcAddress, ConfigError> {
+        if let Some(own) = grpc.listen {
+            if own == listen && own.port() != 0 {
+                let what =
+                    "is the address of `a2a.listen`, which serves gRPC already; choose another, or none";
+                return Err(self.at("a2a.grpc.listen", what));
+            }
+            if nameless && listen.ip().is_loopback() && !own.ip().is_loopback() {
+                let what = format!(
+                    "{own} is beyond loopback, and `a2a.listen` is not, so callers need no token; set `a2a.auth.tokens`, \
+                     or choose an address on loopback"
+                );
+                return Err(self.at("a2a.grpc.listen", what));
+            }
+        }
+        if let Some(address) = &grpc.address {
+            let is_address = address.parse::<Authority>().is_ok_and(|address| {
+                !address.host().is_empty() && address.port_u16().is_some() && !address.as_str().contains('@')
+            });
+            if !is_address {
+                let what = format!("`{address}` must be a host and a port like \"agents.example.com:443\"");
+                return Err(self.at("a2a.grpc.address", what));
+            }
+        }
+        // The port of `listen` is known once it is bound.
+        Ok(GrpcAddress { offered: grpc.offered, address: grpc.address.clone(), port: None })
     }
 
     /// Parses the elements of a list.

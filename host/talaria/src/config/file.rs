@@ -28,7 +28,7 @@ use super::oci::Oci;
 use super::value::StoreUrl;
 use talaria_config::{Period, SecretRef, Size, count};
 
-pub(crate) use a2a::{A2a, Auth, Card, Extension, Signing, Skill};
+pub(crate) use a2a::{A2a, Auth, Card, Extension, Grpc, Signing, Skill};
 pub(crate) use callback::{Callback, PlainCallback};
 pub(crate) use caller::CallerLimits;
 pub(crate) use tools::{ToolServer, Tools};

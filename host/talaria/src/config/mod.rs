@@ -41,7 +41,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
-use talaria_a2a::{CardSigner, Network, Origin, ReplyAs};
+use talaria_a2a::{CardSigner, GrpcAddress, Network, Origin, ReplyAs};
 use talaria_budget::{Budget, Machine};
 use talaria_hermes::gateway::{KEY, Prepared};
 use talaria_hermes::{BridgeEnv, CHAT_COMPLETIONS, SHARED_SECRET, point_at};
@@ -157,6 +157,10 @@ pub(crate) struct A2a {
     pub(crate) platform_calls: bool,
     /// The host name of this machine, if known.
     pub(crate) hostname: Option<String>,
+    /// The port for gRPC alone, if there is one.
+    pub(crate) grpc_listen: Option<SocketAddr>,
+    /// What the card says about gRPC.
+    pub(crate) grpc: GrpcAddress,
     /// The agent card.
     pub(crate) card: Card,
     /// Signs the card, if configured.

@@ -56,8 +56,36 @@ pub(crate) struct A2a {
     pub(crate) max_body: Size,
     /// The callers.
     pub(crate) auth: Auth,
+    /// gRPC, which is served on the port of the other bindings.
+    pub(crate) grpc: Grpc,
     /// The agent card.
     pub(crate) card: Card,
+}
+
+/// `[a2a.grpc]`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "a2a.grpc")]
+pub(crate) struct Grpc {
+    /// A port for gRPC alone, beside that of the other bindings: for a proxy that speaks HTTP/1.1 to the one and HTTP/2 to the
+    /// other. Callers need the same tokens there.
+    ///
+    /// Default: none; gRPC is served at `a2a.listen`
+    ///
+    /// Example: `listen = "127.0.0.1:50051"`
+    #[schemars(with = "Option<String>")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// The address of gRPC on the agent card: a host and a port, without a scheme.
+    ///
+    /// Default: the host of the card's address, with its port or that of `listen`; none if that address has a path and there is
+    /// no `listen`
+    ///
+    /// Example: `address = "agents.example.com:443"`
+    pub(crate) address: Option<String>,
+    /// Whether the agent card offers gRPC.
+    ///
+    /// Example: `offered = false`
+    pub(crate) offered: bool,
 }
 
 /// The forms of a stream. `turns`, which owns [`StreamAs`], does not depend on schemas.
@@ -245,8 +273,15 @@ impl Default for A2a {
             cors: Vec::new(),
             max_body: Size::mib(16),
             auth: Auth::default(),
+            grpc: Grpc::default(),
             card: Card::default(),
         }
+    }
+}
+
+impl Default for Grpc {
+    fn default() -> Self {
+        Self { listen: None, address: None, offered: true }
     }
 }
 

@@ -11,7 +11,7 @@ fn error(text: &str) -> String {
 fn an_unknown_key_suggests_the_nearest() {
     assert_eq!(
         error("\n[a2a]\nlissten = \"127.0.0.1:1\""),
-        "talaria.toml:3:1: unknown key `a2a.lissten`; did you mean `listen`? (known: listen, url, trusted_proxies, reply, stream, cors, max_body, auth, card)"
+        "talaria.toml:3:1: unknown key `a2a.lissten`; did you mean `listen`? (known: listen, url, trusted_proxies, reply, stream, cors, max_body, auth, grpc, card)"
     );
     assert_eq!(
         error("[exector.x]"),
@@ -305,6 +305,24 @@ fn errors_in_proxies_and_origins_name_the_entry() {
         "{:?}",
         nobody.warnings
     );
+}
+
+#[test]
+fn an_address_of_grpc_is_checked() {
+    for bad in ["https://a:1", "agents.example.com", "", "a:x", "u@a:1", ":1"] {
+        let said = error(&format!("[a2a.grpc]\naddress = \"{bad}\""));
+        assert_eq!(
+            said,
+            format!(
+                "talaria.toml:2:11: `a2a.grpc.address`: `{bad}` must be a host and a port like \"agents.example.com:443\""
+            )
+        );
+    }
+    Given::file("[a2a.grpc]\naddress = \"[::1]:443\"\nlisten = \"127.0.0.1:50051\"\noffered = false").load();
+    let same = error("[a2a]\nlisten = \"127.0.0.1:9000\"\n[a2a.grpc]\nlisten = \"127.0.0.1:9000\"");
+    assert!(same.contains("`a2a.grpc.listen`: is the address of `a2a.listen`"), "{same}");
+    let open = error("[a2a.grpc]\nlisten = \"0.0.0.0:50051\"");
+    assert!(open.contains("`a2a.grpc.listen`: 0.0.0.0:50051 is beyond loopback"), "{open}");
 }
 
 #[test]
