@@ -1,16 +1,19 @@
 //! The HTTP side of a request: path, method, caller and body.
 //!
 //! The checks run from cheap to expensive: an unknown path costs nothing, a wrong token ends the request before its body is
-//! read, and a malformed body ends it before anything is performed. Every request logs one line, at `debug` if HTTP
-//! succeeded and at `info` if it did not. The line holds no content, and an unknown path is not logged either.
+//! read, and a malformed body ends it before anything is performed. A response before the body closes an HTTP/1.1
+//! connection and says so, or the client would lose its next request on a connection that it takes for idle.
+//!
+//! Every request logs one line, at `debug` if HTTP succeeded and at `info` if it did not. The line holds no content, and an
+//! unknown path is not logged either.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ALLOW, EXPECT, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONNECTION, EXPECT, HeaderValue, WWW_AUTHENTICATE};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{Method, Request, Response, StatusCode, Version as HttpVersion};
+use hyper::body::{Body as _, Incoming};
 use talaria_budget::Charge;
 use talaria_listen::Peer;
 use talaria_turns::Principal;
@@ -58,6 +61,9 @@ impl Endpoint {
     pub(crate) async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
         let started = Instant::now();
         let (head, body) = request.into_parts();
+        let has_connection = head.version < HttpVersion::HTTP_2;
+        // Taken by what reads it.
+        let mut body = Some(body);
         let params = ServiceParams::read(&head.headers, head.uri.query());
         let route = Route::of(head.uri.path(), params.version());
         let method = head.method.clone();
@@ -68,8 +74,11 @@ impl Endpoint {
         };
         let (mut response, fields) = match preflight {
             Some(response) => (response, LogFields::default()),
-            None => self.dispatch(&route, head, body, params).await,
+            None => self.dispatch(&route, head, &mut body, params).await,
         };
+        if has_connection && body.is_some_and(|body| !body.is_end_stream()) {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         self.cors.mark(origin, response.headers_mut());
         log(&method, &route, fields, response.status(), started.elapsed());
         response
@@ -79,7 +88,7 @@ impl Endpoint {
         &self,
         route: &Route,
         head: Parts,
-        body: Incoming,
+        body: &mut Option<Incoming>,
         params: ServiceParams,
     ) -> (Response<Body>, LogFields) {
         let response = match (route, &head.method) {
@@ -102,7 +111,12 @@ impl Endpoint {
         (response, LogFields::default())
     }
 
-    async fn rpc(&self, head: Parts, body: Incoming, params: ServiceParams) -> (Response<Body>, LogFields) {
+    async fn rpc(
+        &self,
+        head: Parts,
+        body: &mut Option<Incoming>,
+        params: ServiceParams,
+    ) -> (Response<Body>, LogFields) {
         let Some(caller) = self.auth.caller(&head.headers) else {
             return (unauthenticated(), LogFields::default());
         };
@@ -130,7 +144,7 @@ impl Endpoint {
         rest: &Rest,
         verb: Verb,
         head: Parts,
-        body: Incoming,
+        body: &mut Option<Incoming>,
         params: ServiceParams,
     ) -> (Response<Body>, LogFields) {
         let Some(caller) = self.auth.caller(&head.headers) else {
@@ -181,7 +195,13 @@ impl Endpoint {
     }
 
     /// Reads a body, which is charged together with the head.
-    async fn body(&self, head: &Parts, body: Incoming, charge: &mut Charge) -> Result<Bytes, Rejection> {
+    async fn body(
+        &self,
+        head: &Parts,
+        body: &mut Option<Incoming>,
+        charge: &mut Charge,
+    ) -> Result<Bytes, Rejection> {
+        let Some(body) = body.take() else { return Ok(Bytes::new()) };
         *charge = memory::request(&self.streaming.budget, head)?;
         let expects_continue = head.headers.contains_key(EXPECT);
         body::read(body, expects_continue, self.max_body, self.body_timeout, charge).await
