@@ -14,6 +14,7 @@
 mod chat_completions;
 mod components;
 mod conformance;
+mod contract;
 mod hermes;
 mod hermes_runs;
 mod memory;
