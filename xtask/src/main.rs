@@ -13,6 +13,7 @@ mod gate;
 mod guests;
 mod hermes;
 mod interop;
+mod kit;
 mod layers;
 mod litellm;
 mod node;
