@@ -59,3 +59,27 @@ async fn artifacts_come_in_every_kind_and_in_chunks() {
         .collect();
     assert_eq!(flags, [(false, false), (true, true)]);
 }
+
+#[tokio::test]
+async fn an_act_that_takes_time_or_another_party_says_so() {
+    let challenged = by_id("tck-auth-required-1").await.result.unwrap();
+    assert_eq!(challenged.state, FinalState::AuthRequired);
+    assert!(!challenged.parts.is_empty(), "the caller must learn what to do");
+
+    let long = by_id("tck-long-running-1").await;
+    let [Emitted::Status { .. }, Emitted::Artifact { .. }] = long.events.as_slice() else {
+        panic!("{:?}", long.events)
+    };
+    assert_eq!(long.result.unwrap().state, FinalState::Completed);
+}
+
+#[tokio::test]
+async fn a_task_of_several_turns_asks_until_it_is_done() {
+    let rig = Rig::new("conformance").await;
+    let begun = rig.turn("tck-multi-turn start").message;
+    for (text, state) in [("here is more", FinalState::InputRequired), ("done", FinalState::Completed)] {
+        let turn = rig.turn(text);
+        let ran = rig.execute(Turn { history: vec![begun.clone()].into(), ..turn }).await;
+        assert_eq!(ran.result.unwrap().state, state, "{text}");
+    }
+}

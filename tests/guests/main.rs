@@ -15,6 +15,7 @@ mod a2a;
 mod chat_completions;
 mod components;
 mod conformance;
+mod contract;
 mod hermes;
 mod hermes_runs;
 mod memory;

@@ -5,7 +5,7 @@
 //! - `test` is the gate that CI runs: `check`, then the whole product, the real hermes-agent, the SDKs, the examples, and
 //!   every known input of the fuzz targets.
 //! - `release-check` has the checks that take too long for each change, or use random inputs: fuzzing, property tests with a
-//!   new seed, the soak test, agent frameworks, LiteLLM behind talaria, the conformance kits.
+//!   new seed, the soak test, agent frameworks, LiteLLM behind talaria, the conformance kits and the corpus.
 //!
 //! The first two give the same result for the same tree: they use no random inputs (the seed of property tests is in
 //! `.cargo/config.toml`), and no test is retried.
@@ -20,7 +20,7 @@ use crate::command::{cargo, read, run};
 use crate::fuzz;
 use crate::gate::{Step, Tally, count, run_all};
 use crate::toolchain::Toolchain;
-use crate::{examples, guests, hermes, interop, litellm, provide, tck};
+use crate::{acts, examples, guests, hermes, interop, litellm, provide, tck};
 
 /// Minutes for each fuzz target before a release, by default.
 const FUZZ_MINUTES: u32 = 5;
@@ -87,12 +87,17 @@ pub(crate) fn release(args: &[&str], root: &Path) -> Result<()> {
         }),
     ];
     if kits.is_empty() {
-        eprintln!("release-check: skipping the conformance kit; check one out and pass --kit DIR");
+        eprintln!("release-check: skipping the conformance kits; check them out and pass --kit DIR for each");
     }
     for kit in kits {
-        steps.push(step("conformance kit", "cargo xtask tck DIR", move |root| {
-            tck::run(&kit, false, root).map(|()| Tally::passed(1))
-        }));
+        steps.push(match acts::is_corpus(&kit) {
+            true => step("conformance corpus", "cargo xtask acts DIR", move |root| {
+                acts::run(&kit, false, root).map(|()| Tally::passed(1))
+            }),
+            false => step("conformance kit", "cargo xtask tck DIR", move |root| {
+                tck::run(&kit, false, root).map(|()| Tally::passed(1))
+            }),
+        });
     }
     run_all("release-check", &steps, root)
 }

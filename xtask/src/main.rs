@@ -3,6 +3,7 @@
 //! Progress goes to standard error. The exit status is 1 if a verb fails, and 64 if it is unknown.
 #![forbid(unsafe_code)]
 
+mod acts;
 mod bench;
 mod bridge;
 mod command;
@@ -13,6 +14,7 @@ mod gate;
 mod guests;
 mod hermes;
 mod interop;
+mod kit;
 mod layers;
 mod litellm;
 mod node;
@@ -57,6 +59,8 @@ usage: cargo xtask VERB
   litellm               a conversation through LiteLLM's proxy, installed on the first run
   tck DIR [--output json]
                         the conformance kit checked out at DIR against the binary
+  acts DIR [--output json]
+                        the conformance corpus checked out at DIR against the binary
   fuzz [TARGET...] [--minutes N]
                         search for inputs that break a parser, for 1 or N minutes per target
   fuzz [TARGET...] --replay
@@ -93,6 +97,10 @@ fn main() -> ExitCode {
             ["litellm"] => litellm::converse(&root),
             ["tck", kit] => absolute(kit).and_then(|kit| tck::run(&kit, false, &root)),
             ["tck", kit, "--output", "json"] => absolute(kit).and_then(|kit| tck::run(&kit, true, &root)),
+            ["acts", corpus] => absolute(corpus).and_then(|corpus| acts::run(&corpus, false, &root)),
+            ["acts", corpus, "--output", "json"] => {
+                absolute(corpus).and_then(|corpus| acts::run(&corpus, true, &root))
+            }
             ["hermes", filter @ ..] => judge(hermes::test(filter, &root)),
             ["fuzz", args @ ..] => judge(fuzz::fuzz(args, &root)),
             ["bench", args @ ..] => bench::run_all(args, &root),

@@ -1,12 +1,14 @@
 //! Answers as the A2A conformance kits expect.
 //!
 //! The kits tell an agent what to do by a prefix of the message's id, their successor by the first word of its text.
-//! This component looks at both, so that it serves both. Run it with `a2a.reply = "task"`.
+//! This component looks at both, so that it serves both. A task that began with `tck-multi-turn` asks after every message
+//! that says nothing else, until one says `done`. Run it with `a2a.reply = "task"`.
 
 use serde_json::json;
 use talaria_guest::events::{self, Artifact, Event};
 use talaria_guest::{
-    Content, Description, Executor, Failure, FailureKind, FinalState, Outcome, Part, Turn, control, settings,
+    Content, Description, Executor, Failure, FailureKind, FinalState, Message, Outcome, Part, Role, Turn,
+    control, settings,
 };
 
 /// The prefixes, and what each asks for. A longer prefix comes before its own beginning.
@@ -18,7 +20,8 @@ const SCRIPT: &[(&str, Act)] = &[
     ("tck-artifact-data", Act::Artifact(Kind::Data)),
     ("tck-message-response", Act::Message),
     ("tck-input-required", Act::AskBack),
-    ("tck-multi-turn", Act::AskBack),
+    (MULTI_TURN, Act::AskBack),
+    ("tck-auth-required", Act::Challenge),
     ("tck-reject-task", Act::Reject),
     ("tck-task-failure", Act::Fail),
     ("tck-stream-artifact-chunked", Act::Chunks),
@@ -28,12 +31,22 @@ const SCRIPT: &[(&str, Act)] = &[
     ("tck-stream-002", Act::Complete),
     ("tck-stream-", Act::Artifact(Kind::Text)),
     ("test-resubscribe-message-id", Act::Linger),
-    ("tck-long-running", Act::Linger),
-    ("tck-cancel", Act::Linger),
+    ("tck-long-running", Act::LongRun),
+    ("tck-cancel", Act::Wait),
 ];
+
+/// Begins a task of several turns, and the word that ends it.
+const MULTI_TURN: &str = "tck-multi-turn";
+const DONE: &str = "done";
+
+/// The kits expect other types to be rejected. The card of a host lists the types of all its executors, so these are types
+/// that the others take too.
+const INPUT_MODES: [&str; 2] = ["text/*", "application/json"];
 
 /// How long a lingering task works; the kits resubscribe meanwhile.
 const LINGER_MS: u32 = 4_000;
+/// How long a task waits for its cancellation, which ends it; longer than any kit waits.
+const WAIT_MS: u32 = 120_000;
 /// How long the 0.3 kit's tasks work before they ask.
 const WORK_MS: u32 = 1_000;
 
@@ -43,10 +56,13 @@ enum Act {
     Artifact(Kind),
     Message,
     AskBack,
+    Challenge,
     Reject,
     Fail,
     Chunks,
     Linger,
+    LongRun,
+    Wait,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +105,7 @@ impl Executor for Conformance {
             })
             .to_string(),
             streaming: true,
+            metadata: Some(json!({ "talaria/input-modes": INPUT_MODES }).to_string()),
             ..Description::new(
                 "conformance",
                 env!("CARGO_PKG_VERSION"),
@@ -108,10 +125,21 @@ impl Executor for Conformance {
 /// What the message asks for, by its id or its first word.
 fn asked(turn: &Turn) -> Option<Act> {
     let word = turn.text.split_whitespace().next().unwrap_or_default();
-    SCRIPT
-        .iter()
-        .find(|(prefix, _)| turn.message.id.starts_with(prefix) || word.starts_with(prefix))
-        .map(|(_, act)| *act)
+    let scripted =
+        SCRIPT.iter().find(|(prefix, _)| turn.message.id.starts_with(prefix) || word.starts_with(prefix));
+    let next = || turn.history.iter().any(begins_several_turns).then(|| next_turn(word));
+    scripted.map(|(_, act)| *act).or_else(next)
+}
+
+/// What a message asks for that continues a task of several turns.
+fn next_turn(word: &str) -> Act {
+    if word == DONE { Act::Complete } else { Act::AskBack }
+}
+
+fn begins_several_turns(message: &Message) -> bool {
+    let begins = |part: &Part| matches!(&part.content, Content::Text(text) if text.trim_start().starts_with(MULTI_TURN));
+    message.role == Role::User
+        && (message.id.starts_with(MULTI_TURN) || message.parts.first().is_some_and(begins))
 }
 
 fn otherwise(turn: &Turn) -> Result<Outcome, Failure> {
@@ -140,6 +168,10 @@ fn perform(act: Act) -> Result<Outcome, Failure> {
         Act::AskBack => {
             Ok(Outcome::new(FinalState::InputRequired, vec![Part::text("Please provide more input")]))
         }
+        Act::Challenge => {
+            let why = "Please authenticate at https://example.com/login, then send another message";
+            Ok(Outcome::new(FinalState::AuthRequired, vec![Part::text(why)]))
+        }
         Act::Reject => Ok(Outcome::new(FinalState::Rejected, vec![Part::text("rejected")])),
         Act::Fail => Err(Failure::new(FailureKind::Internal, "failed as asked")),
         Act::Chunks => {
@@ -147,12 +179,21 @@ fn perform(act: Act) -> Result<Outcome, Failure> {
             emit(artifact(Part::text("chunk-2"), true, true))?;
             Ok(completed("Done"))
         }
-        Act::Linger => {
-            emit(Event::Status("Working on it".into()))?;
-            control::sleep(LINGER_MS);
-            Ok(completed("Done"))
+        Act::Linger => work(LINGER_MS),
+        Act::LongRun => {
+            let done = work(LINGER_MS)?;
+            emit(artifact(Kind::Text.part(), false, true))?;
+            Ok(done)
         }
+        Act::Wait => work(WAIT_MS),
     }
+}
+
+/// Works for this long, and completes.
+fn work(ms: u32) -> Result<Outcome, Failure> {
+    emit(Event::Status("Working on it".into()))?;
+    control::sleep(ms);
+    Ok(completed("Done"))
 }
 
 /// A completed turn with a text in its status and no answer.
@@ -199,7 +240,7 @@ talaria_guest::without_wasi!();
 
 #[cfg(test)]
 mod tests {
-    use talaria_guest::testing::turn;
+    use talaria_guest::testing::{message, turn};
 
     use super::*;
 
@@ -212,12 +253,32 @@ mod tests {
             ("tck-stream-artifact-chunked", "hello", Some(Act::Chunks)),
             ("tck-stream-001", "hello", Some(Act::Artifact(Kind::Text))),
             ("m1", "tck-reject-task please", Some(Act::Reject)),
+            ("m1", "tck-auth-required please", Some(Act::Challenge)),
+            ("m1", "tck-long-running", Some(Act::LongRun)),
             ("m1", "please tck-reject-task", None),
+            ("m1", "done", None),
             ("m1", "", None),
         ] {
             let mut turn = turn(text);
             turn.message.id = id.into();
             assert_eq!(asked(&turn), expected, "{id} {text}");
         }
+    }
+
+    #[test]
+    fn a_task_of_several_turns_asks_until_it_is_done() {
+        for (text, expected) in [
+            ("here is more", Some(Act::AskBack)),
+            ("tck-multi-turn again", Some(Act::AskBack)),
+            ("tck-complete-task", Some(Act::Complete)),
+            ("done", Some(Act::Complete)),
+        ] {
+            let mut turn = turn(text);
+            turn.history = vec![message([Content::Text("tck-multi-turn start".into())])];
+            assert_eq!(asked(&turn), expected, "{text}");
+        }
+        let mut other = turn("done");
+        other.history = vec![message([Content::Text("tck-input-required".into())])];
+        assert_eq!(asked(&other), None, "another task that asked");
     }
 }

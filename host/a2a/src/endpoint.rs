@@ -1,17 +1,20 @@
 //! The HTTP side of a request: path, method, caller and body.
 //!
 //! The checks run from cheap to expensive: an unknown path costs nothing, a wrong token ends the request before its body is
-//! read, and a malformed body ends it before anything is performed. Every request logs one line, at `debug` if HTTP
-//! succeeded and at `info` if it did not. The line holds no content, and an unknown path is not logged either.
+//! read, and a malformed body ends it before anything is performed. A response before the body closes an HTTP/1.1
+//! connection and says so, or the client would lose its next request on a connection that it takes for idle.
+//!
+//! Every request logs one line, at `debug` if HTTP succeeded and at `info` if it did not. The line holds no content, and an
+//! unknown path is not logged either.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ALLOW, EXPECT, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONNECTION, EXPECT, HeaderValue, WWW_AUTHENTICATE};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{Method, Request, Response, StatusCode, Version as HttpVersion};
+use hyper::body::{Body as _, Incoming};
 use talaria_budget::Charge;
 use talaria_listen::Peer;
 use talaria_turns::Principal;
@@ -73,6 +76,9 @@ impl Endpoint {
     pub(crate) async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
         let started = Instant::now();
         let (head, body) = request.into_parts();
+        let has_connection = head.version < HttpVersion::HTTP_2;
+        // Taken by what reads it.
+        let mut body = Some(body);
         let params = ServiceParams::read(&head.headers, head.uri.query());
         let is_grpc = grpc::is_call(&head.method, head.version, &head.headers);
         let route = if is_grpc { Route::Grpc } else { Route::of(head.uri.path(), params.version()) };
@@ -84,8 +90,11 @@ impl Endpoint {
         };
         let (mut response, fields) = match preflight {
             Some(response) => (response, LogFields::default()),
-            None => self.dispatch(&route, head, body, params).await,
+            None => self.dispatch(&route, head, &mut body, params).await,
         };
+        if has_connection && body.is_some_and(|body| !body.is_end_stream()) {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         self.cors.mark(origin, response.headers_mut());
         let status = fields.status.unwrap_or(response.status());
         log(&method, &route, fields, status, started.elapsed());
@@ -96,7 +105,7 @@ impl Endpoint {
         &self,
         route: &Route,
         head: Parts,
-        body: Incoming,
+        body: &mut Option<Incoming>,
         params: ServiceParams,
     ) -> (Response<Body>, LogFields) {
         let response = match (route, &head.method) {
@@ -120,7 +129,12 @@ impl Endpoint {
         (response, LogFields::default())
     }
 
-    async fn rpc(&self, head: Parts, body: Incoming, params: ServiceParams) -> (Response<Body>, LogFields) {
+    async fn rpc(
+        &self,
+        head: Parts,
+        body: &mut Option<Incoming>,
+        params: ServiceParams,
+    ) -> (Response<Body>, LogFields) {
         let Some(caller) = self.auth.caller(&head.headers) else {
             return (unauthenticated(), LogFields::default());
         };
@@ -148,7 +162,7 @@ impl Endpoint {
         rest: &Rest,
         verb: Verb,
         head: Parts,
-        body: Incoming,
+        body: &mut Option<Incoming>,
         params: ServiceParams,
     ) -> (Response<Body>, LogFields) {
         let Some(caller) = self.auth.caller(&head.headers) else {
@@ -173,8 +187,14 @@ impl Endpoint {
         (response, LogFields { rpc: "", version: version.as_str(), code, status: None })
     }
 
-    async fn grpc(&self, head: Parts, body: Incoming, params: ServiceParams) -> (Response<Body>, LogFields) {
-        let card = self.card.snapshot();
+    async fn grpc(
+        &self,
+        head: Parts,
+        body: &mut Option<Incoming>,
+        params: ServiceParams,
+    ) -> (Response<Body>, LogFields) {
+        let (card, caller) = (self.card.snapshot(), self.auth.caller(&head.headers));
+        let streaming = caller.as_ref().map_or(&self.streaming, |caller| self.streaming(caller));
         let version = grpc::version_of(head.uri.path());
         let call = grpc::Call::of(&head);
         let (method, deadline) = match &call {
@@ -183,9 +203,9 @@ impl Endpoint {
         };
         let answer = async {
             let call = call?;
-            let caller = self.auth.caller(&head.headers).ok_or_else(Rejection::unauthenticated)?;
+            let caller = caller.ok_or_else(Rejection::unauthenticated)?;
             call.admit(&card.capabilities, &params)?;
-            let mut charge = self.streaming.budget.nothing();
+            let mut charge = streaming.budget.nothing();
             let body = self.body(&head, body, &mut charge).await?;
             let request = call.read(&card.capabilities, &head.headers, &body, &mut charge);
             charge.shrink_to(charge.bytes().saturating_sub(body.len()));
@@ -194,7 +214,7 @@ impl Endpoint {
         };
         // Boxed because the server moves the future of a request before it starts.
         let reply = Box::pin(grpc::Call::in_time(deadline, answer)).await;
-        let (mut response, kind) = grpc::respond(version, method, deadline, reply, &self.streaming);
+        let (mut response, kind) = grpc::respond(version, method, deadline, reply, streaming);
         card.capabilities.echo(&params.extensions, version, response.headers_mut());
         let (rpc, version) = method.map_or(("", ""), |method| (method.name(), method.version.as_str()));
         let code = kind.map(ErrorKind::code);
@@ -227,7 +247,13 @@ impl Endpoint {
     }
 
     /// Reads a body, which is charged together with the head.
-    async fn body(&self, head: &Parts, body: Incoming, charge: &mut Charge) -> Result<Bytes, Rejection> {
+    async fn body(
+        &self,
+        head: &Parts,
+        body: &mut Option<Incoming>,
+        charge: &mut Charge,
+    ) -> Result<Bytes, Rejection> {
+        let Some(body) = body.take() else { return Ok(Bytes::new()) };
         memory::request(charge, head)?;
         let expects_continue = head.headers.contains_key(EXPECT);
         // A body that can never fit is too large, and not to be sent again.

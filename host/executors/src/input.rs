@@ -1,8 +1,8 @@
 //! The media types that an executor takes, and the check of a message against them.
 //!
 //! A component lists them in the metadata of its description (`talaria/input-modes`). Text and references need no entry:
-//! every executor gets both as text. A component without a list takes everything, because it gets the parts as they were
-//! sent. The check runs when the executor for a message is picked, so a rejected message is neither stored nor seen by an
+//! every executor gets both as text. Data is JSON, so `application/json` takes it; data that is declared as another type than
+//! JSON needs that type. A component without a list takes everything, because it gets the parts as they were sent. The check runs when the executor for a message is picked, so a rejected message is neither stored nor seen by an
 //! executor. A message that was accepted before a restart is not checked again.
 
 use serde_json::Value;
@@ -34,16 +34,19 @@ impl InputModes {
             let takes = |media: &str| modes.iter().any(|mode| fits(mode, media));
             match &part.content {
                 Content::Text(_) | Content::Uri(_) => {}
-                Content::Data(_) if takes("application/json") => {}
-                Content::Data(_) => {
-                    return refused(&format!("holds data; this agent takes {}", modes.join(", ")));
-                }
+                Content::Data(_) => match part.media_type.as_deref().filter(|media| !is_json(media)) {
+                    None if takes("application/json") => {}
+                    Some(media) if takes(media) => {}
+                    None => return refused(&format!("holds data; this agent takes {}", modes.join(", "))),
+                    Some(media) => {
+                        let (media, modes) = (shown(media), modes.join(", "));
+                        return refused(&format!("holds data of type {media:?}; this agent takes {modes}"));
+                    }
+                },
                 Content::Bytes(bytes) => match part.media_type.as_deref() {
                     None => return refused("is a file without a media type; say what it is"),
                     Some(media) if !takes(media) => {
-                        let media = essence(media);
-                        let media: String = media.chars().filter(|c| !c.is_control()).take(100).collect();
-                        let modes = modes.join(", ");
+                        let (media, modes) = (shown(media), modes.join(", "));
                         return refused(&format!(
                             "is an inline file of type {media:?}; this agent takes {modes}, and other files by URL"
                         ));
@@ -65,6 +68,17 @@ impl InputModes {
 /// The media type without its parameters, in lower case.
 fn essence(media: &str) -> String {
     media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// The media type, as much of it as an error shows.
+fn shown(media: &str) -> String {
+    essence(media).chars().filter(|c| !c.is_control()).take(100).collect()
+}
+
+/// Whether a media type is JSON, by its name or by its suffix.
+fn is_json(media: &str) -> bool {
+    let media = essence(media);
+    media == "application/json" || media.ends_with("+json")
 }
 
 /// Whether `mode` covers a media type; `text/*` covers all texts.
@@ -92,6 +106,29 @@ mod tests {
             let modes = InputModes::of(metadata);
             assert_eq!(modes.admit(&[file(Some("application/pdf"), b"%PDF"), file(None, b"")]), Ok(()));
         }
+    }
+
+    #[test]
+    fn data_is_json_unless_it_says_that_it_is_something_else() {
+        let data = |media: Option<&str>| Part {
+            media_type: media.map(str::to_owned),
+            ..Part::new(Content::Data(serde_json::json!({ "value": 1 })))
+        };
+        let modes =
+            InputModes::of(Some(r#"{"talaria/input-modes":["application/json","application/x-own"]}"#));
+        for media in [
+            None,
+            Some("application/json; charset=utf-8"),
+            Some("application/vnd.a+json"),
+            Some("application/x-own"),
+        ] {
+            assert_eq!(modes.admit(&[data(media)]), Ok(()), "{media:?}");
+        }
+        let why = "message.parts[0] holds data of type \"application/x-other\"; this agent takes application/json, \
+                   application/x-own";
+        assert_eq!(modes.admit(&[data(Some("Application/X-Other"))]), Err(why.into()));
+        let texts = InputModes::of(Some(r#"{"talaria/input-modes":["text/plain"]}"#));
+        texts.admit(&[data(Some("application/vnd.a+json"))]).unwrap_err();
     }
 
     #[test]

@@ -32,6 +32,21 @@ async fn rejects_a_missing_or_wrong_token() {
     assert_eq!(host.made(), 1);
 }
 
+/// A client that took the connection for idle would lose its next request on it.
+#[tokio::test]
+async fn a_response_before_the_body_says_that_the_connection_closes() {
+    let host = Host::with(two_callers, Limits::default()).await;
+    let head =
+        "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n";
+    let early = host.exchange(format!("{head}\r\n").as_bytes()).await;
+    assert_eq!((early.status, early.header("connection")), (401, Some("close")));
+    let known = format!("{head}Authorization: Bearer other\r\n\r\n{{}}");
+    let whole = host.exchange(known.as_bytes()).await;
+    assert_eq!((whole.status, whole.header("connection")), (200, None), "rejected after its body");
+    let none = host.exchange(b"GET /tasks HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").await;
+    assert_eq!((none.status, none.header("connection")), (401, None), "there is no body");
+}
+
 #[tokio::test]
 async fn the_task_of_another_caller_looks_like_a_missing_one() {
     let host = Host::with(two_callers, Limits::default()).await;
