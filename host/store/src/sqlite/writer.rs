@@ -191,7 +191,7 @@ impl Thread {
 }
 
 /// Answers writes. Those who wait on one runtime are woken there, by one task: to wake each from here would be a system
-/// call for each.
+/// call for each. That task waits for nothing, so nobody tracks it.
 ///
 /// A caller may have stopped waiting; its write is committed all the same.
 fn answer(group: impl Iterator<Item = (Job, Result<u64, StoreError>)>) {
