@@ -79,13 +79,12 @@ pub fn rest(request: Request<&[u8]>) -> Option<(Rest, Option<Result<Operation, V
     Some((rest, operation))
 }
 
+/// An operation, or the code and the text of a status.
+pub type GrpcResult = Result<Operation, (i32, String)>;
+
 /// Decodes a call of gRPC: its version, and the operation or the code and the text of the status. `None` if there is no such
 /// method.
-pub fn grpc(
-    path: &str,
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Option<(Version, Result<Operation, (i32, String)>)> {
+pub fn grpc(path: &str, headers: &HeaderMap, body: &[u8]) -> Option<(Version, GrpcResult)> {
     let (mut head, ()) = Request::post(path).body(()).ok()?.into_parts();
     head.headers = headers.clone();
     let params = ServiceParams::read(headers, None);
