@@ -117,19 +117,24 @@ impl Run {
         let ended = async {
             tokio::select! {
                 biased;
-                () = live.cancel.cancelled() => End::Cancelled,
-                _turn = ticket.turn() => {
+                () = live.cancel.cancelled() => (End::Cancelled, None),
+                place = ticket.turn() => {
                     let execution = execute(service, &live, &taker, &turn, (past, memory), &mut progress);
-                    AssertUnwindSafe(execution).catch_unwind().await.unwrap_or_else(|_| End::Result(Err(
-                        Failure::new(FailureKind::Internal, "the executor panicked; the log has the details"),
-                    )))
+                    let end = AssertUnwindSafe(execution).catch_unwind().await.unwrap_or_else(|_| {
+                        let text = "the executor panicked; the log has the details";
+                        End::Result(Err(Failure::new(FailureKind::Internal, text)))
+                    });
+                    (end, Some(place))
                 }
             }
         };
-        let end = tokio::select! {
+        // The lane is kept until the end is in the log, or the next turn of the context could begin before it there.
+        let (end, place) = tokio::select! {
             biased;
-            () = live.stop.cancelled() => End::Result(Err(Failure::new(FailureKind::Cancelled, STOPPED))),
-            end = ended => end,
+            () = live.stop.cancelled() => {
+                (End::Result(Err(Failure::new(FailureKind::Cancelled, STOPPED))), None)
+            }
+            ended = ended => ended,
         };
         live.set_asking(None);
         if let End::Result(Err(failure)) = &end {
@@ -163,7 +168,7 @@ impl Run {
                 let _ = live.append(vec![Event::ended(State::Failed, why, None)]).await;
             }
         }
-        drop((counted, host));
+        drop((place, counted, host));
     }
 }
 
