@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn an_unknown_argument_is_named_in_the_error() {
         for (args, says) in [
-            (["a2a", "--minutes", "5"], "there is no target a2a; the targets are a2a_jsonrpc, "),
+            (["a2a", "--minutes", "5"], "there is no target a2a; the targets are a2a_grpc, "),
             (["a2a_rest", "--minutes", "soon"], "--minutes takes a number"),
             (["a2a_rest", "--minutes", "0"], "--minutes takes a number"),
             (["a2a_rest", "a2a_words", "--minutes"], "--minutes takes a number"),
