@@ -4,10 +4,10 @@
 //! read, and a malformed body ends it before anything is performed. A response before the body closes an HTTP/1.1
 //! connection and says so, or the client would lose its next request on a connection that it takes for idle.
 //!
-//! Every request logs one line, at `debug` if HTTP succeeded and at `info` if it did not. The line holds no content, and an
-//! unknown path is not logged either.
+//! Every request logs one line, see [`crate::access`].
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -18,8 +18,8 @@ use hyper::body::{Body as _, Incoming};
 use talaria_budget::Charge;
 use talaria_listen::Peer;
 use talaria_turns::Principal;
-use tracing::{debug, info};
 
+use crate::access::{self, Noted, RequestObserver};
 use crate::auth::Auth;
 use crate::body;
 use crate::cors::Cors;
@@ -48,6 +48,7 @@ pub(crate) struct Endpoint {
     pub(crate) shares: HashMap<Principal, Streaming>,
     pub(crate) max_body: usize,
     pub(crate) body_timeout: Duration,
+    pub(crate) observer: Option<Arc<dyn RequestObserver>>,
 }
 
 /// The fields of the access log beside those of HTTP.
@@ -77,6 +78,7 @@ impl Endpoint {
         let started = Instant::now();
         let (head, body) = request.into_parts();
         let has_connection = head.version < HttpVersion::HTTP_2;
+        let noted = Noted { peer: head.extensions.get::<Peer>().map(|peer| peer.0), ..Noted::default() };
         // Taken by what reads it.
         let mut body = Some(body);
         let params = ServiceParams::read(&head.headers, head.uri.query());
@@ -90,14 +92,25 @@ impl Endpoint {
         };
         let (mut response, fields) = match preflight {
             Some(response) => (response, LogFields::default()),
-            None => self.dispatch(&route, head, &mut body, params).await,
+            None => self.dispatch(&route, head, &mut body, params, &noted).await,
         };
         if has_connection && body.is_some_and(|body| !body.is_end_stream()) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         self.cors.mark(origin, response.headers_mut());
-        let status = fields.status.unwrap_or(response.status());
-        log(&method, &route, fields, status, started.elapsed());
+        let LogFields { rpc, version, code, status } = fields;
+        let request = access::Request {
+            method: access::method_name(&method),
+            operation: if rpc.is_empty() { route.name() } else { rpc },
+            version,
+            status: status.unwrap_or(response.status()),
+            code,
+            took: started.elapsed(),
+        };
+        noted.log(route.name(), &request);
+        if let Some(observer) = &self.observer {
+            observer.answered(&request);
+        }
         response
     }
 
@@ -107,17 +120,18 @@ impl Endpoint {
         head: Parts,
         body: &mut Option<Incoming>,
         params: ServiceParams,
+        noted: &Noted,
     ) -> (Response<Body>, LogFields) {
         let response = match (route, &head.method) {
-            (Route::Rpc, &Method::POST) => return self.rpc(head, body, params).await,
+            (Route::Rpc, &Method::POST) => return self.rpc(head, body, params, noted).await,
             (Route::Rpc, _) => wrong_method("POST"),
-            (Route::Grpc, _) => return self.grpc(head, body, params).await,
+            (Route::Grpc, _) => return self.grpc(head, body, params, noted).await,
             (Route::Card, method @ (&Method::GET | &Method::HEAD)) => {
                 self.card.respond(method, &head.headers, params.version(), self.url(&head))
             }
             (Route::Card, _) => wrong_method("GET, HEAD"),
             (Route::Rest(rest), method) => match rest.verb(method) {
-                Some(verb) => return self.rest(rest, verb, head, body, params).await,
+                Some(verb) => return self.rest((rest, verb), head, body, params, noted).await,
                 None => wrong_method(&rest.allow()),
             },
             (Route::Unknown, _) => {
@@ -134,10 +148,13 @@ impl Endpoint {
         head: Parts,
         body: &mut Option<Incoming>,
         params: ServiceParams,
+        noted: &Noted,
     ) -> (Response<Body>, LogFields) {
         let Some(caller) = self.auth.caller(&head.headers) else {
+            noted.rejected(&Rejection::unauthenticated());
             return (unauthenticated(), LogFields::default());
         };
+        noted.caller(&caller);
         let (card, streaming) = (self.card.snapshot(), self.streaming(&caller));
         let mut charge = streaming.budget.nothing();
         let call = match self.body(&head, body, &mut charge).await {
@@ -149,7 +166,8 @@ impl Endpoint {
             Err(rejection) => Call::rejected(rejection),
         };
         let Call { id, method, request, streams_errors } = call;
-        let reply = self.perform(&card, caller, head, &params, request, charge).await;
+        let reply = self.perform(&card, caller, head, &params, (request, charge), noted).await;
+        let _ = reply.as_ref().inspect_err(|rejection| noted.rejected(rejection));
         let (mut response, code) = jsonrpc::respond(id, method, streams_errors, reply, streaming);
         let version = method.map_or(Version::V1, |method| method.version);
         card.capabilities.echo(&params.extensions, version, response.headers_mut());
@@ -159,15 +177,17 @@ impl Endpoint {
 
     async fn rest(
         &self,
-        rest: &Rest,
-        verb: Verb,
+        (rest, verb): (&Rest, Verb),
         head: Parts,
         body: &mut Option<Incoming>,
         params: ServiceParams,
+        noted: &Noted,
     ) -> (Response<Body>, LogFields) {
         let Some(caller) = self.auth.caller(&head.headers) else {
+            noted.rejected(&Rejection::unauthenticated());
             return (unauthenticated(), LogFields::default());
         };
+        noted.caller(&caller);
         let (card, streaming) = (self.card.snapshot(), self.streaming(&caller));
         let media = Media::of(&head.headers);
         let mut charge = streaming.budget.nothing();
@@ -180,7 +200,8 @@ impl Endpoint {
             request
         };
         let request = request.await;
-        let reply = self.perform(&card, caller, head, &params, request, charge).await;
+        let reply = self.perform(&card, caller, head, &params, (request, charge), noted).await;
+        let _ = reply.as_ref().inspect_err(|rejection| noted.rejected(rejection));
         let (mut response, code) = rest::respond(rest, media, reply, streaming);
         let version = rest.dialect.version();
         card.capabilities.echo(&params.extensions, version, response.headers_mut());
@@ -192,6 +213,7 @@ impl Endpoint {
         head: Parts,
         body: &mut Option<Incoming>,
         params: ServiceParams,
+        noted: &Noted,
     ) -> (Response<Body>, LogFields) {
         let (card, caller) = (self.card.snapshot(), self.auth.caller(&head.headers));
         let streaming = caller.as_ref().map_or(&self.streaming, |caller| self.streaming(caller));
@@ -204,16 +226,18 @@ impl Endpoint {
         let answer = async {
             let call = call?;
             let caller = caller.ok_or_else(Rejection::unauthenticated)?;
+            noted.caller(&caller);
             call.admit(&card.capabilities, &params)?;
             let mut charge = streaming.budget.nothing();
             let body = self.body(&head, body, &mut charge).await?;
             let request = call.read(&card.capabilities, &head.headers, &body, &mut charge);
             charge.shrink_to(charge.bytes().saturating_sub(body.len()));
             drop(body);
-            self.perform(&card, caller, head, &params, request, charge).await
+            self.perform(&card, caller, head, &params, (request, charge), noted).await
         };
         // Boxed because the server moves the future of a request before it starts.
         let reply = Box::pin(grpc::Call::in_time(deadline, answer)).await;
+        let _ = reply.as_ref().inspect_err(|rejection| noted.rejected(rejection));
         let (mut response, kind) = grpc::respond(version, method, deadline, reply, streaming);
         card.capabilities.echo(&params.extensions, version, response.headers_mut());
         let (rpc, version) = method.map_or(("", ""), |method| (method.name(), method.version.as_str()));
@@ -227,15 +251,15 @@ impl Endpoint {
         caller: Principal,
         head: Parts,
         params: &ServiceParams,
-        request: Result<operation::Request, Rejection>,
-        charge: Charge,
+        (request, charge): (Result<operation::Request, Rejection>, Charge),
+        noted: &Noted,
     ) -> Result<Reply, Rejection> {
         let request = request?;
         let is_card = matches!(request.operation, Operation::ExtendedCard(_));
         let url = if is_card { self.url(&head) } else { None };
         // A turn may take minutes; the request's headers need not stay in memory for it.
         drop(head);
-        let caller = Caller { principal: caller, extensions: &params.extensions, url, charge };
+        let caller = Caller { principal: caller, extensions: &params.extensions, url, charge, noted };
         // Boxed because the server moves the future of a request before it starts.
         Box::pin(self.operations.perform(card, caller, request)).await
     }
@@ -264,20 +288,6 @@ impl Endpoint {
     /// What the streams and the memory of a caller are bounded by.
     fn streaming(&self, caller: &Principal) -> &Streaming {
         self.shares.get(caller).unwrap_or(&self.streaming)
-    }
-}
-
-fn log(method: &Method, route: &Route, fields: LogFields, status: StatusCode, took: Duration) {
-    let LogFields { rpc, version, code, .. } = fields;
-    let (route, millis) = (route.name(), took.as_millis() as u64);
-    // An extension method is text that the caller chose.
-    let method = if method.as_str().len() <= 8 { method.as_str() } else { "other" };
-    let is_success = status.is_success() || status == StatusCode::NOT_MODIFIED;
-    let status = status.as_u16();
-    if is_success {
-        debug!(method, route, status, rpc, version, code, millis, "request");
-    } else {
-        info!(method, route, status, rpc, version, code, millis, "request rejected");
     }
 }
 

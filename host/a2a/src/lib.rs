@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(fuzzing, allow(missing_docs, reason = "the fuzz targets see types that are otherwise private"))]
 
+mod access;
 mod auth;
 mod body;
 mod capabilities;
@@ -62,6 +63,7 @@ mod v1;
 #[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "the fuzz targets use its types"))]
 mod version;
 
+pub use access::{Request, RequestObserver};
 pub use auth::{Auth, InvalidToken, NotRenewed, Token};
 pub use card::{CardConfig, Extension, GrpcAddress, Provider, Skill};
 pub use live_card::LiveCard;

@@ -20,6 +20,7 @@ use talaria_turns::{StreamAs, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::RequestObserver;
 use crate::auth::{Auth, Token};
 use crate::card::{CardConfig, GrpcAddress};
 use crate::cors::Cors;
@@ -226,6 +227,7 @@ impl Server {
             shares,
             max_body: limits.body,
             body_timeout: limits.body_timeout,
+            observer: None,
         };
         Self {
             url,
@@ -249,6 +251,15 @@ impl Server {
     #[must_use]
     pub fn with_grpc_listener(self, listener: TcpListener) -> Self {
         Self { grpc_listener: Some(listener), ..self }
+    }
+
+    /// Reports every answered request to this observer.
+    #[must_use]
+    pub fn with_observer(mut self, observer: Arc<dyn RequestObserver>) -> Self {
+        if let Some(endpoint) = Arc::get_mut(&mut self.endpoint) {
+            endpoint.observer = Some(observer);
+        }
+        self
     }
 
     /// Adds routes beside A2A.

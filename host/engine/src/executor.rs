@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use talaria_egress::Access;
 use talaria_redact::ReplyRedactor;
 use talaria_turns::{
-    Callbacks, CallingTurn, Failure, FailureKind, Message, Outcome, Principal, Scope, TooLarge, Toolboxes,
+    Callbacks, CallingTurn, ComponentVersion, Failure, FailureKind, Message, Outcome, Principal, Scope, TooLarge, Toolboxes,
     Turn, Workspaces,
 };
 use tokio::sync::Semaphore;
@@ -67,6 +67,7 @@ pub struct Executor {
     on_fault: Option<Box<OnFault>>,
     on_success: Option<Box<OnSuccess>>,
     workspaces: Option<Arc<dyn Workspaces>>,
+    version: Arc<ComponentVersion>,
 }
 
 /// The export that a turn calls. The generated bindings would look up and check all four exports for every turn.
@@ -176,8 +177,13 @@ impl Executor {
             callbacks,
             tools,
         });
+        let version = Arc::new(ComponentVersion {
+            version: component.description().version.as_str().into(),
+            digest: component.digest().into(),
+        });
         Self {
             shared,
+            version,
             component,
             room: Semaphore::new(limits.concurrency),
             waiting: AtomicUsize::new(0),
@@ -387,6 +393,12 @@ impl talaria_turns::Executor for Executor {
                 permit
             }
         };
+        if let Some(timeline) = scope.timeline() {
+            timeline.note(|facts| {
+                facts.waited = limit.saturating_sub(deadline.saturating_duration_since(Instant::now()));
+                facts.component = Some(Arc::clone(&self.version));
+            });
+        }
         // The future is large; boxing it keeps the callers' futures small.
         let sent = Sent::of(&turn);
         let result = Box::pin(self.run(turn, &sent, scope, deadline)).await;
@@ -501,6 +513,13 @@ pub(crate) async fn call<T>(
         let ended = tokio::time::timeout(within, called).await;
         (ended, meter.is_stopped())
     };
+    if let Some(timeline) = store.data().timeline() {
+        let memory = store.data().memory.used();
+        timeline.note(|facts| {
+            facts.guest += meter.used();
+            facts.memory = facts.memory.max(memory);
+        });
+    }
     match ended {
         Ok(Ok(value)) => Ok(value),
         Err(_) => Err(End::Deadline { after: within, computing }),

@@ -277,7 +277,7 @@ impl Meter {
         self.lock().stopped
     }
 
-    fn used(&self) -> Duration {
+    pub(crate) fn used(&self) -> Duration {
         let reading = self.lock();
         reading.used + reading.polled_since.map_or(Duration::ZERO, |since| since.elapsed())
     }

@@ -242,6 +242,25 @@ pub trait Route: Send + Sync + 'static {
     fn named(&self, name: &str) -> Option<Arc<dyn Executor>>;
 }
 
+// === impl FailureKind ===
+
+impl FailureKind {
+    /// The name, as in logs and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidTurn => "invalid-turn",
+            Self::InvalidSettings => "invalid-settings",
+            Self::Upstream => "upstream",
+            Self::Denied => "denied",
+            Self::TimedOut => "timed-out",
+            Self::Cancelled => "cancelled",
+            Self::Busy => "busy",
+            Self::Internal => "internal",
+        }
+    }
+}
+
 // === impl Failure ===
 
 impl Failure {

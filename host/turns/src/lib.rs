@@ -31,6 +31,7 @@ mod store;
 mod stream_as;
 mod task;
 mod text;
+mod timeline;
 mod toolbox;
 mod workspace;
 
@@ -68,5 +69,8 @@ pub use store::{
 pub use stream_as::StreamAs;
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
 pub use text::{is_text_media, message_text};
+pub use timeline::{
+    ComponentVersion, Facts, OpenStep, STEPS, Step, StepKind, Timeline, TurnState, UpstreamError,
+};
 pub use toolbox::{CallingTurn, ToolError, ToolSpec, Toolbox, Toolboxes};
 pub use workspace::{Workspace, Workspaces};

@@ -1,4 +1,4 @@
-//! Observers of turns: they count turns, and report which ones are running.
+//! Observers of turns: they count turns, and report which ones are running and what they do.
 //!
 //! An observer is registered once, with [`TurnsBuilder::observer`](crate::TurnsBuilder::observer), and sees every turn of
 //! the host. A turn begins when its executor is called; while it waits in the lane of its context it has not begun. Each
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::{Failure, Outcome, Turn};
+use crate::timeline::{Step, Timeline};
 
 /// Sees every turn begin and end. The methods run within the turn, so they must not block.
 pub trait TurnObserver: Send + Sync + 'static {
@@ -23,6 +24,19 @@ pub trait TurnObserver: Send + Sync + 'static {
 
     /// The agent of a turn used a tool, as far as its executor reports it.
     fn tool_used(&self) {}
+
+    /// A message was accepted; its turn waits to begin. Followed by exactly one [`TurnObserver::closed`], unless the host is
+    /// killed.
+    fn accepted(&self, _: &Arc<Timeline>) {}
+
+    /// A turn began a step.
+    fn step_began(&self, _: &Arc<Timeline>, _: &Step) {}
+
+    /// A step of a turn ended.
+    fn step_ended(&self, _: &Arc<Timeline>, _: &Step) {}
+
+    /// The end of a turn is in the store, and its timeline complete.
+    fn closed(&self, _: &Arc<Timeline>) {}
 }
 
 /// How a turn ended.

@@ -13,6 +13,7 @@ use crate::executor::Emitted;
 use crate::model::{ContextId, Message, Part, Principal, TaskId};
 use crate::recall::Recall;
 use crate::store::{StateKey, Store, StoreError};
+use crate::timeline::Timeline;
 
 /// The turn has ended, so nothing that it sends is taken any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +56,7 @@ pub struct Scope {
     executor: Box<str>,
     past: Past,
     memory: Option<Charge>,
+    timeline: Option<Arc<Timeline>>,
 }
 
 /// Which earlier messages of its context a turn may read.
@@ -86,6 +88,7 @@ impl Clone for Scope {
             executor: self.executor.clone(),
             past: self.past.clone(),
             memory: None,
+            timeline: self.timeline.clone(),
         }
     }
 }
@@ -104,7 +107,19 @@ impl Scope {
         let (said, receiver) = mpsc::channel(bound);
         let past = Past::default();
         let executor = executor.into();
-        (Self { said, cancelled, store, owner, context, executor, past, memory: None }, receiver)
+        (Self { said, cancelled, store, owner, context, executor, past, memory: None, timeline: None }, receiver)
+    }
+
+    /// Has the turn write its timeline here.
+    #[must_use]
+    pub fn with_timeline(self, timeline: Arc<Timeline>) -> Self {
+        Self { timeline: Some(timeline), ..self }
+    }
+
+    /// The timeline of the turn, if it has one.
+    #[must_use]
+    pub fn timeline(&self) -> Option<&Arc<Timeline>> {
+        self.timeline.as_ref()
     }
 
     /// Lets the turn read these earlier messages.

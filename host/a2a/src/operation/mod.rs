@@ -113,6 +113,25 @@ pub struct Subscribe {
     pub shows_ended: bool,
 }
 
+// === impl Operation ===
+
+impl Operation {
+    /// The task that it names.
+    pub(crate) fn task(&self) -> Option<&TaskId> {
+        match self {
+            Self::Send(send) | Self::Stream(send, _) => send.addressed.task.as_ref(),
+            Self::Get(get) => Some(&get.id),
+            Self::Subscribe(subscribe) => Some(&subscribe.id),
+            Self::Cancel(task)
+            | Self::CreatePushConfig(task, _)
+            | Self::GetPushConfig(task, _)
+            | Self::ListPushConfigs(task)
+            | Self::DeletePushConfig(task, _) => Some(task),
+            Self::List(_) | Self::ExtendedCard(_) => None,
+        }
+    }
+}
+
 // === impl Verb ===
 
 impl Verb {

@@ -14,6 +14,7 @@ use super::{
     Addressed, Answer, Configuration, GetTask, ListTasks, Listed, Operation, Reply, ReplyAs, Request,
     SendMessage, Sent, Subscribe, View, message_reply, reply_as,
 };
+use crate::access::Noted;
 use crate::capabilities;
 use crate::live_card::CardSnapshot;
 use crate::memory;
@@ -52,6 +53,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) url: Option<String>,
     /// The memory that its request takes, of what its requests and responses may take.
     pub(crate) charge: Charge,
+    /// What the access log shows of the request.
+    pub(crate) noted: &'a Noted,
 }
 
 // === impl Operations ===
@@ -61,7 +64,7 @@ impl Operations {
     pub(crate) async fn perform(
         &self,
         card: &CardSnapshot,
-        Caller { principal: caller, extensions, url, charge }: Caller<'_>,
+        Caller { principal: caller, extensions, url, charge, noted }: Caller<'_>,
         request: Request,
     ) -> Result<Reply, Rejection> {
         let Request { tenant, mut operation } = request;
@@ -72,10 +75,13 @@ impl Operations {
                 config.stream = form;
             }
         }
+        if let Some(task) = operation.task() {
+            noted.task(task);
+        }
         let answer = match operation {
-            Operation::Send(send) => Answer::Sent(self.send(caller, tenant, *send, charge).await?),
+            Operation::Send(send) => Answer::Sent(self.send(caller, tenant, *send, charge, noted).await?),
             Operation::Stream(send, after) => {
-                return self.stream(caller, tenant, *send, after, form, charge).await;
+                return self.stream((caller, tenant), *send, after, form, charge, noted).await;
             }
             Operation::Get(GetTask { id, history_length }) => {
                 let task = self.turns.task(&caller, &id).await;
@@ -180,12 +186,14 @@ impl Operations {
         tenant: Option<String>,
         send: SendMessage,
         charge: Charge,
+        noted: &Noted,
     ) -> Result<Sent, Rejection> {
         let Configuration { return_immediately, history_length, .. } = send.configuration;
         let (has_push, names_task) = (send.configuration.push.is_some(), send.addressed.task.is_some());
         let accepted = self.turns.send(self.incoming(principal, tenant, send, false)).await?;
         // From here on the turn is charged for its message.
         drop(charge);
+        noted.task(&accepted.task.id);
         if return_immediately {
             return Ok(Sent::Task(View::new(accepted.task, history_length)));
         }
@@ -205,12 +213,12 @@ impl Operations {
 
     async fn stream(
         &self,
-        principal: Principal,
-        tenant: Option<String>,
+        (principal, tenant): (Principal, Option<String>),
         send: SendMessage,
         after: Option<u64>,
         form: StreamAs,
         charge: Charge,
+        noted: &Noted,
     ) -> Result<Reply, Rejection> {
         let history_length = send.configuration.history_length;
         // A message that names a task is answered with that task.
@@ -219,6 +227,7 @@ impl Operations {
         let Some(after) = after else {
             let accepted = self.turns.send(incoming).await?;
             drop(charge);
+            noted.task(&accepted.task.id);
             let options = StreamOptions { form, history_length, hold };
             return Ok(Reply::Stream(Box::new(UpdateStream::of_turn(accepted, options))));
         };

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_turns::{Awaited, CallbackError, Callbacks, Expectation};
+use talaria_turns::{Awaited, CallbackError, Callbacks, Expectation, StepKind};
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
@@ -29,7 +29,7 @@ fn cancelled() -> wit::Error {
     rejected(wit::ErrorKind::Cancelled, "the turn was cancelled")
 }
 
-fn failed(error: &CallbackError) -> wit::Error {
+fn error_of(error: &CallbackError) -> wit::Error {
     let kind = match error {
         CallbackError::Duplicate(_) => wit::ErrorKind::Duplicate,
         CallbackError::ChatBusy(_) => wit::ErrorKind::TimedOut,
@@ -87,7 +87,7 @@ impl Ctx {
         };
         match unless_cancelled(self.scope(), callbacks.expect(expected)).await {
             Some(Ok(awaited)) => Ok(Pending(awaited)),
-            Some(Err(error)) => Err(failed(&error)),
+            Some(Err(error)) => Err(error_of(&error)),
             None => Err(cancelled()),
         }
     }
@@ -129,6 +129,7 @@ impl wit::HostPending for Ctx {
         timeout_ms: Option<u32>,
     ) -> Result<Result<wit::Delivery, wit::Error>> {
         let scope = self.scope().cloned();
+        let step = self.timeline().map(|timeline| timeline.step(StepKind::Callback, "callback"));
         let next = self.table.get_mut(&pending)?.0.next();
         let next = async {
             match duration(timeout_ms) {
@@ -136,13 +137,22 @@ impl wit::HostPending for Ctx {
                 None => Some(next.await),
             }
         };
+        let failed = |error: wit::Error| {
+            if let Some(step) = &step {
+                step.failed(&error.message, error.kind == wit::ErrorKind::Denied);
+            }
+            Err(error)
+        };
         Ok(match unless_cancelled(scope.as_ref(), next).await {
             Some(Some(Ok(delivery))) => {
+                if let Some(step) = &step {
+                    step.note(|step| step.received = delivery.body.len());
+                }
                 Ok(wit::Delivery { content_type: delivery.content_type, body: delivery.body })
             }
-            Some(Some(Err(error))) => Err(failed(&error)),
-            Some(None) => Err(rejected(wit::ErrorKind::TimedOut, "nothing came in time")),
-            None => Err(cancelled()),
+            Some(Some(Err(error))) => failed(error_of(&error)),
+            Some(None) => failed(rejected(wit::ErrorKind::TimedOut, "nothing came in time")),
+            None => failed(cancelled()),
         })
     }
 

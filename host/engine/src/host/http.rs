@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use talaria_egress::{Error, ErrorKind, Request};
-use talaria_turns::Scope;
+use talaria_turns::{Scope, StepKind};
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
-use super::outbound::OpenCall;
+use super::outbound::{OpenCall, call_name};
 use super::{Ctx, Purpose, unless_cancelled};
 use crate::contract::bindings::talaria::executor::http as wit;
 
@@ -25,7 +25,9 @@ impl Ctx {
             kind: wit::ErrorKind::Unsupported,
             message: "describe has no egress".into(),
         })?;
-        let open_call = self.outbound.admit(&shared).map_err(|error| failed(&error))?;
+        let name = call_name(&request.method, &request.url);
+        let open_call =
+            self.outbound.admit(&shared, StepKind::Call, &name).map_err(|error| failed(&error))?;
         open_call.send(request.body.len()).map_err(|error| failed(&error))?;
         let mut request = convert(request);
         request.max_bytes = Some(request.max_bytes.unwrap_or(usize::MAX).min(open_call.left()));
@@ -58,7 +60,10 @@ impl wit::Host for Ctx {
             Err(error) => return Ok(Err(error)),
         };
         let response = self.calls.begin(move || async move {
-            let response = open_call.shared.egress.fetch(&open_call.shared.access, request).await?;
+            let response = open_call.shared.egress.fetch(&open_call.shared.access, request).await;
+            let response = response.inspect_err(|error| open_call.failed(error))?;
+            open_call.answered(response.status);
+            open_call.explained(response.status, &response.body);
             open_call.receive(response.body.len())?;
             Ok(response)
         });
@@ -78,7 +83,9 @@ impl wit::Host for Ctx {
             Err(error) => return Ok(Err(error)),
         };
         let exchange = self.calls.begin(move || async move {
-            let exchange = open_call.shared.egress.open(&open_call.shared.access, request).await?;
+            let exchange = open_call.shared.egress.open(&open_call.shared.access, request).await;
+            let exchange = exchange.inspect_err(|error| open_call.failed(error))?;
+            open_call.answered(exchange.status());
             Ok(Exchange(exchange, open_call))
         });
         let exchange = guarded(self.scope(), exchange).await;
@@ -109,7 +116,8 @@ impl wit::HostExchange for Ctx {
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         let Exchange(exchange, open_call) = exchange;
         let read = async {
-            let piece = exchange.read(max).await?;
+            let piece = exchange.read(max).await.inspect_err(|error| open_call.failed(error))?;
+            open_call.explained(exchange.status(), piece.as_deref().unwrap_or_default());
             open_call.receive(piece.as_ref().map_or(0, Bytes::len))?;
             Ok(piece)
         };
@@ -127,7 +135,7 @@ impl wit::HostExchange for Ctx {
         let exchange = self.table.get_mut(&exchange)?;
         let Exchange(exchange, open_call) = exchange;
         let next = async {
-            let event = exchange.next_event().await?;
+            let event = exchange.next_event().await.inspect_err(|error| open_call.failed(error))?;
             open_call.receive(event.as_ref().map_or(0, |event| event.data.len()))?;
             Ok(event)
         };

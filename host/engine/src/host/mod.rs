@@ -30,7 +30,7 @@ use std::task::Poll;
 
 use talaria_budget::Budget;
 use talaria_redact::TextStream;
-use talaria_turns::{CallingTurn, Emitted, Message, Scope, TaskKey, Turn};
+use talaria_turns::{CallingTurn, Emitted, Message, Scope, TaskKey, Timeline, Turn};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wasmtime::component::ResourceTable;
@@ -108,7 +108,8 @@ impl Ctx {
             Purpose::Describe | Purpose::Probe(_) | Purpose::Cancel { .. } => (None, None),
         };
         let charge = reserved.unwrap_or_else(|| budget.nothing());
-        let outbound = outbound::Outbound::new(purpose.shared().cloned(), cancelled, limits);
+        let timeline = purpose.scope().and_then(Scope::timeline).cloned();
+        let outbound = outbound::Outbound::new(purpose.shared().cloned(), cancelled, timeline, limits);
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.resources);
         Self {
@@ -177,6 +178,11 @@ impl Ctx {
         for rest in rest {
             let _ = scope.emit(rest).await;
         }
+    }
+
+    /// The timeline of the turn that the call is for.
+    pub(crate) fn timeline(&self) -> Option<&Arc<Timeline>> {
+        self.scope()?.timeline()
     }
 
     fn shared(&self) -> Option<&Arc<Shared>> {

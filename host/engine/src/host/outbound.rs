@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use talaria_egress::{Error, ErrorKind};
+use talaria_turns::{OpenStep, StepKind, Timeline, UpstreamError};
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::Shared;
@@ -25,6 +26,7 @@ pub(crate) struct Verdict(Arc<OnceLock<String>>);
 pub(crate) struct Outbound {
     pub(super) shared: Option<Arc<Shared>>,
     pub(super) cancelled: Option<CancellationToken>,
+    timeline: Option<Arc<Timeline>>,
     limits: Limits,
     calls: u32,
     used: Arc<Used>,
@@ -44,17 +46,24 @@ pub(crate) struct OpenCall {
     pub(super) shared: Arc<Shared>,
     used: Arc<Used>,
     limits: Limits,
+    /// What the turn's timeline shows of it.
+    step: Option<OpenStep>,
 }
+
+/// The bytes of an upstream's error that the timeline shows.
+const ERROR: usize = 300;
 
 impl Outbound {
     pub(super) fn new(
         shared: Option<Arc<Shared>>,
         cancelled: Option<CancellationToken>,
+        timeline: Option<Arc<Timeline>>,
         limits: &Limits,
     ) -> Self {
         Self {
             shared,
             cancelled,
+            timeline,
             limits: *limits,
             calls: 0,
             used: Arc::default(),
@@ -62,10 +71,21 @@ impl Outbound {
         }
     }
 
-    /// Counts another call, or denies it if a limit is reached.
-    pub(super) fn admit(&mut self, shared: &Arc<Shared>) -> Result<OpenCall, Error> {
-        let denied =
-            |what: String, add: String| Err(Error::new(ErrorKind::Denied, shared.access.deny(what, &add)));
+    /// Counts another call, or denies it if a limit is reached. The timeline of the turn shows it either way.
+    pub(super) fn admit(
+        &mut self,
+        shared: &Arc<Shared>,
+        kind: StepKind,
+        name: &str,
+    ) -> Result<OpenCall, Error> {
+        let step = self.timeline.as_ref().map(|timeline| timeline.step(kind, name));
+        let denied = |what: String, add: String| {
+            let error = Error::new(ErrorKind::Denied, shared.access.deny(what, &add));
+            if let Some(step) = &step {
+                step.failed(error.message(), true);
+            }
+            Err(error)
+        };
         let Limits { calls, connections, .. } = self.limits;
         if self.calls >= calls {
             let add = format!("calls = {}", calls.saturating_mul(2));
@@ -78,8 +98,14 @@ impl Outbound {
         }
         self.calls += 1;
         self.used.open.fetch_add(1, Ordering::Relaxed);
-        Ok(OpenCall { shared: Arc::clone(shared), used: Arc::clone(&self.used), limits: self.limits })
+        Ok(OpenCall { shared: Arc::clone(shared), used: Arc::clone(&self.used), limits: self.limits, step })
     }
+}
+
+/// What a timeline shows of a request: its method and its URL without the query.
+pub(super) fn call_name(method: &str, url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    format!("{method} {url}")
 }
 
 // === impl Verdict ===
@@ -119,12 +145,54 @@ impl Verdict {
 impl OpenCall {
     /// Counts bytes before they are sent.
     pub(super) fn send(&self, bytes: usize) -> Result<(), Error> {
+        self.note(|step| step.sent += bytes);
         self.count(&self.used.sent, bytes, self.limits.sent_bytes, "send", "bytes_out")
     }
 
     /// Counts received bytes.
     pub(super) fn receive(&self, bytes: usize) -> Result<(), Error> {
+        self.note(|step| step.received += bytes);
         self.count(&self.used.received, bytes, self.limits.received_bytes, "receive", "bytes_in")
+    }
+
+    /// Notes the status of the response.
+    pub(super) fn answered(&self, status: u16) {
+        self.note(|step| step.status = Some(status));
+        if status >= 400
+            && let Some(step) = &self.step
+        {
+            step.timeline().note(|facts| facts.upstream_error = Some(UpstreamError { status, body: "".into() }));
+        }
+    }
+
+    /// Notes what the upstream says about an error. Of its pieces, the first counts.
+    pub(super) fn explained(&self, status: u16, body: &[u8]) {
+        let Some(step) = &self.step else { return };
+        if status < 400 || body.is_empty() {
+            return;
+        }
+        let is_known = |error: &UpstreamError| error.status == status && !error.body.is_empty();
+        if step.timeline().read(|facts| facts.upstream_error.as_ref().is_some_and(is_known)) {
+            return;
+        }
+        // More than is shown, so that the cut leaves no half of a secret.
+        let text = String::from_utf8_lossy(body.get(..body.len().min(8 * ERROR)).unwrap_or(body));
+        let text = self.shared.replies.redactor().all(&text);
+        let body = text.get(..text.floor_char_boundary(ERROR)).unwrap_or(&text).into();
+        step.timeline().note(|facts| facts.upstream_error = Some(UpstreamError { status, body }));
+    }
+
+    /// Notes that the call failed.
+    pub(super) fn failed(&self, error: &Error) {
+        if let Some(step) = &self.step {
+            step.failed(error.message(), error.kind() == ErrorKind::Denied);
+        }
+    }
+
+    fn note(&self, note: impl FnOnce(&mut talaria_turns::Step)) {
+        if let Some(step) = &self.step {
+            step.note(note);
+        }
     }
 
     /// Returns the number of bytes that the turn may still receive.

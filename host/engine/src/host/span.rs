@@ -10,6 +10,7 @@
 
 use std::fmt::Write as _;
 
+use talaria_turns::{OpenStep, StepKind};
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
@@ -31,6 +32,8 @@ const OPEN: usize = 64;
 pub struct Span {
     /// `None` if there was no room for it.
     open: Option<tracing::Span>,
+    /// What the turn's timeline shows of it, for as long as it is open.
+    _step: Option<OpenStep>,
     /// The bytes that it adds to a log line.
     bytes: usize,
 }
@@ -53,7 +56,7 @@ impl Ctx {
     }
 
     fn open_span(&mut self, name: &str, attributes: &[(String, String)]) -> Span {
-        let closed = Span { open: None, bytes: 0 };
+        let closed = Span { open: None, _step: None, bytes: 0 };
         if self.open_spans >= OPEN {
             return closed;
         }
@@ -65,7 +68,8 @@ impl Ctx {
         self.open_spans += 1;
         // The tracing crate needs static span names; exporters use `otel.name` instead.
         let span = tracing::info_span!(target: "guest", "guest.span", otel.name = name, %attributes);
-        Span { open: Some(span), bytes }
+        let step = self.timeline().map(|timeline| timeline.step(StepKind::Span, &name));
+        Span { open: Some(span), _step: step, bytes }
     }
 }
 
@@ -78,7 +82,7 @@ impl wit::HostSpan for Ctx {
     }
 
     fn set(&mut self, span: Resource<Span>, key: String, value: String) -> Result<()> {
-        let Span { open, bytes } = self.table.get(&span)?;
+        let Span { open, bytes, .. } = self.table.get(&span)?;
         let (Some(span), bytes) = (open.clone(), *bytes) else { return Ok(()) };
         self.line(bytes, [(&key, MAX_NAME), (&value, MAX_VALUE)], |_, [key, value]| {
             tracing::info!(target: "guest", parent: &span, key, value, "span attribute");
@@ -87,7 +91,7 @@ impl wit::HostSpan for Ctx {
     }
 
     fn event(&mut self, span: Resource<Span>, name: String) -> Result<()> {
-        let Span { open, bytes } = self.table.get(&span)?;
+        let Span { open, bytes, .. } = self.table.get(&span)?;
         let (Some(span), bytes) = (open.clone(), *bytes) else { return Ok(()) };
         self.line(bytes, [(&name, MAX_NAME)], |_, [name]| {
             tracing::info!(target: "guest", parent: &span, name, "span event");

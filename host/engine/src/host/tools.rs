@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use talaria_egress::ErrorKind;
-use talaria_turns::{CallingTurn, ToolError, ToolSpec, Toolbox as _};
+use talaria_turns::{CallingTurn, StepKind, ToolError, ToolSpec, Toolbox as _};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument as _, debug, info_span, warn};
 use wasmtime::Result;
@@ -94,7 +94,8 @@ impl Ctx {
         if !read.is_object() {
             return Err(failed(wit::ErrorKind::Invalid, "the arguments are not a JSON object"));
         }
-        let open_call = self.outbound.admit(&shared).map_err(|error| limited(&error))?;
+        let open_call =
+            self.outbound.admit(&shared, StepKind::Tool, name).map_err(|error| limited(&error))?;
         open_call.send(arguments.len()).map_err(|error| limited(&error))?;
         self.charge(0, size).map_err(|why| failed(wit::ErrorKind::TooLarge, why))?;
         let left = deadline.saturating_duration_since(Instant::now());
@@ -139,7 +140,7 @@ impl Ctx {
     async fn list_tools(&mut self) -> Vec<wit::Tool> {
         let Some((shared, ..)) = self.calling() else { return Vec::new() };
         // Some toolboxes ask other servers, so a list is a call too.
-        if shared.tools.names.is_empty() || self.outbound.admit(&shared).is_err() {
+        if shared.tools.names.is_empty() || self.outbound.admit(&shared, StepKind::Tool, "the list of tools").is_err() {
             return Vec::new();
         }
         let listed = Arc::clone(&shared);

@@ -17,13 +17,14 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited, StreamBody};
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
 use talaria_egress::{ErrorKind, Request};
+use talaria_turns::StepKind;
 use wasmtime_wasi::{FsPerms, HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{
     Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
 };
 
 use super::Ctx;
-use super::outbound::{OpenCall, Outbound, Verdict};
+use super::outbound::{OpenCall, Outbound, Verdict, call_name};
 use super::stderr::CapturedStderr;
 use crate::limits::{FOLDER, Wasi};
 
@@ -133,7 +134,8 @@ impl WasiHttpHooks for Outbound {
             self.verdict.denied(&shared.access.deny("use wasi:http", "wasi_http = true"));
             return Box::new(std::future::ready(Err(Error::HttpRequestDenied)));
         }
-        let open_call = match self.admit(&shared) {
+        let name = call_name(request.method().as_str(), &request.uri().to_string());
+        let open_call = match self.admit(&shared, StepKind::Call, &name) {
             Ok(open_call) => open_call,
             Err(error) => return Box::new(std::future::ready(Err(failed(&error)))),
         };
@@ -186,11 +188,13 @@ async fn send(
         None => opening.await,
     };
     let exchange = exchange.map_err(|error| {
+        open_call.failed(&error);
         if error.kind() == ErrorKind::Denied {
             verdict.denied(error.message());
         }
         failed(&error)
     })?;
+    open_call.answered(exchange.status());
     verdict.answered(&url, exchange.status());
     let mut response = http::Response::builder().status(exchange.status());
     for (name, value) in exchange.headers() {
@@ -199,6 +203,7 @@ async fn send(
     let pieces = stream::unfold(Some((exchange, open_call)), |open| async {
         let (mut exchange, open_call) = open?;
         let piece = exchange.read(PIECE).await.and_then(|piece| {
+            open_call.explained(exchange.status(), piece.as_deref().unwrap_or_default());
             open_call.receive(piece.as_ref().map_or(0, Bytes::len))?;
             Ok(piece)
         });

@@ -118,7 +118,7 @@ impl Inner {
         self.set_push(&live, config, live.task().version).await?;
         let past = if host_made { Past::Nothing } else { self.past(&live) };
         let turn = turn(&live, context, incoming, Arc::default());
-        let run = Run::new(&live, taker, turn, past, ticket, memory);
+        let run = Run::new(&live, taker, turn, past, ticket, (memory, &self.observers));
         Ok((live, Some(run)))
     }
 
@@ -174,7 +174,7 @@ impl Inner {
         if let Some((taker, ticket, memory, history)) = next {
             let past = self.past(&live);
             let turn = turn(&live, context, incoming, history);
-            let run = Run::new(&live, taker, turn, past, ticket, memory);
+            let run = Run::new(&live, taker, turn, past, ticket, (memory, &self.observers));
             return Ok((live, Some(run)));
         }
         match asking {

@@ -146,7 +146,7 @@ impl Inner {
             };
             let taker = Taker::Executor(executor);
             let memory = self.reserve_again(&turn.principal, &taker, bytes_of(&turn.history, &turn.message));
-            let run = Run::new(live, taker, turn, self.past(live), ticket, memory);
+            let run = Run::new(live, taker, turn, self.past(live), ticket, (memory, &self.observers));
             let service = Arc::clone(self);
             self.spawn(async move { run.finish(&service).await });
         }

@@ -17,14 +17,15 @@ use tracing::{Instrument as _, debug, info_span, warn};
 
 use self::progress::{Progress, unless_pending};
 use super::Inner;
-use crate::executor::{Emitted, Executor, Failure, FailureKind, Outcome, TooLarge, Turn};
+use crate::executor::{Emitted, Executor, Failure, FailureKind, FinalState, Outcome, TooLarge, Turn};
 use crate::lanes::LaneTicket;
 use crate::live_task::{Events, LiveTask, TurnCount};
-use crate::model::{Message, Part};
-use crate::observer::observe;
+use crate::model::{Content, Message, Part};
+use crate::observer::{TurnObserver, observe};
 use crate::scope::{Past, Scope, TurnSignal};
 use crate::store::StoreError;
 use crate::task::{Event, State, Task};
+use crate::timeline::{Timeline, TurnState};
 
 /// The signals that may wait between an executor and the log before the executor has to wait.
 const SIGNALS: usize = 16;
@@ -42,6 +43,7 @@ pub(super) struct Run {
     ticket: LaneTicket,
     memory: TurnMemory,
     counted: TurnCount,
+    timeline: Arc<Timeline>,
 }
 
 /// The memory that is reserved for a turn, from its acceptance to its end.
@@ -98,9 +100,13 @@ impl Run {
         turn: Turn,
         past: Past,
         ticket: LaneTicket,
-        memory: TurnMemory,
+        (memory, observers): (TurnMemory, &Arc<[Arc<dyn TurnObserver>]>),
     ) -> Self {
-        Self { live: Arc::clone(live), taker, turn, past, ticket, memory, counted: live.count_turn() }
+        let of = (turn.task.clone(), turn.context.clone(), turn.principal.clone());
+        let timeline = Timeline::begin(of, taker.name(), Arc::clone(observers));
+        timeline.open();
+        let counted = live.count_turn();
+        Self { live: Arc::clone(live), taker, turn, past, ticket, memory, counted, timeline }
     }
 
     /// Runs the turn. Returns once its last event is in the store.
@@ -111,7 +117,7 @@ impl Run {
     }
 
     async fn run(self, service: &Inner) {
-        let Self { live, taker, turn, past, ticket, memory, counted } = self;
+        let Self { live, taker, turn, past, ticket, memory, counted, timeline } = self;
         let TurnMemory { host, executor: memory } = memory;
         let mut progress = Progress::default();
         let ended = async {
@@ -119,7 +125,8 @@ impl Run {
                 biased;
                 () = live.cancel.cancelled() => (End::Cancelled, None),
                 place = ticket.turn() => {
-                    let execution = execute(service, &live, &taker, &turn, (past, memory), &mut progress);
+                    let of = (past, memory, &timeline);
+                    let execution = execute(service, &live, &taker, &turn, of, &mut progress);
                     let end = AssertUnwindSafe(execution).catch_unwind().await.unwrap_or_else(|_| {
                         let text = "the executor panicked; the log has the details";
                         End::Result(Err(Failure::new(FailureKind::Internal, text)))
@@ -137,9 +144,7 @@ impl Run {
             ended = ended => ended,
         };
         live.set_asking(None);
-        if let End::Result(Err(failure)) = &end {
-            warn!(kind = ?failure.kind, retryable = failure.retryable, "turn failed");
-        }
+        let state = end.note(&timeline);
         // Decided with the append, so that a task that is released meanwhile does not stay open.
         let held = match &end {
             End::Result(Ok(outcome)) if service.is_held(&live.key) => progress.held(outcome),
@@ -169,6 +174,41 @@ impl Run {
             }
         }
         drop((place, counted, host));
+        timeline.close(state);
+    }
+}
+
+// === impl End ===
+
+impl End {
+    /// Notes what the timeline shows of the end, and returns the state that it leaves the turn in.
+    fn note(&self, timeline: &Timeline) -> TurnState {
+        match self {
+            Self::Cancelled => TurnState::Canceled,
+            Self::Result(Err(failure)) => {
+                timeline.note(|facts| {
+                    facts.reason = Some(failure.message.as_str().into());
+                    facts.failure = Some(failure.kind.as_str());
+                });
+                TurnState::Failed
+            }
+            Self::Result(Ok(outcome)) => {
+                let streamed = timeline.read(|facts| facts.reply_bytes);
+                let text = outcome.parts.iter().map(|part| match &part.content {
+                    Content::Text(text) => text.len(),
+                    _ => 0,
+                });
+                // The outcome repeats what was streamed.
+                timeline.replied(text.sum::<usize>().saturating_sub(streamed));
+                timeline.note(|facts| facts.usage = outcome.usage);
+                match outcome.state {
+                    FinalState::Completed => TurnState::Completed,
+                    FinalState::InputRequired => TurnState::InputRequired,
+                    FinalState::AuthRequired => TurnState::AuthRequired,
+                    FinalState::Rejected => TurnState::Rejected,
+                }
+            }
+        }
     }
 }
 
@@ -177,12 +217,13 @@ async fn execute(
     live: &Arc<LiveTask>,
     taker: &Taker,
     turn: &Turn,
-    (past, memory): (Past, Charge),
+    (past, memory, timeline): (Past, Charge, &Arc<Timeline>),
     progress: &mut Progress,
 ) -> End {
     if let Err(error) = live.append(vec![Event::moved(State::Working)]).await {
         return End::Result(Err(unstored(&error)));
     }
+    timeline.begun();
     let observers = &service.observers;
     let executor = match taker {
         Taker::Executor(executor) => executor,
@@ -199,9 +240,14 @@ async fn execute(
         turn.context.clone(),
         executor.name(),
     );
-    let call = executor.execute(turn.clone(), scope.with(past).with_memory(memory));
+    let scope = scope.with(past).with_memory(memory).with_timeline(Arc::clone(timeline));
+    let call = executor.execute(turn.clone(), scope);
     let mut execution = pin!(observe(observers, executor.name(), turn, &live.cancel, call));
-    let on_tool = || observers.iter().for_each(|observer| observer.tool_used());
+    let on_emitted = |emitted: &Emitted| match emitted {
+        Emitted::Tool(_) => observers.iter().for_each(|observer| observer.tool_used()),
+        Emitted::TextDelta(text) => timeline.replied(text.len()),
+        _ => {}
+    };
     let mut question: Option<Question> = None;
     loop {
         let answer = answer_to(question.as_mut());
@@ -214,7 +260,7 @@ async fn execute(
                 return End::Cancelled;
             }
             Some(signal) = said.recv() => {
-                match take(live, signal, &mut said, progress, &on_tool).await {
+                match take(live, signal, &mut said, progress, &on_emitted).await {
                     Ok(asked) => question = asked.or(question),
                     Err(failure) => return End::Result(Err(failure)),
                 }
@@ -237,7 +283,7 @@ async fn execute(
                     return End::Cancelled;
                 }
                 while let Ok(signal) = said.try_recv() {
-                    if let Err(failure) = take(live, signal, &mut said, progress, &on_tool).await {
+                    if let Err(failure) = take(live, signal, &mut said, progress, &on_emitted).await {
                         return End::Result(Err(failure));
                     }
                 }
@@ -323,16 +369,14 @@ async fn take(
     first: TurnSignal,
     more: &mut mpsc::Receiver<TurnSignal>,
     progress: &mut Progress,
-    on_tool: &(dyn Fn() + Sync),
+    on_emitted: &(dyn Fn(&Emitted) + Sync),
 ) -> Result<Option<Question>, Failure> {
     let mut events = Vec::new();
     let mut next = Some(first);
     while let Some(said) = next {
         match said {
             TurnSignal::Emitted(emitted) => {
-                if matches!(*emitted, Emitted::Tool(_)) {
-                    on_tool();
-                }
+                on_emitted(&emitted);
                 events.push(progress.event(*emitted));
             }
             TurnSignal::Checkpoint { data, kept } => {
