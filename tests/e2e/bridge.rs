@@ -9,6 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ use talaria_fakes::soon;
 /// A running `talaria serve`. Killed when dropped.
 pub(crate) struct Bridge {
     child: Child,
+    /// Reads its log, if that goes to no file: a pipe that nobody reads fills up.
+    said: Option<JoinHandle<String>>,
     /// The JSON document that it printed when it was ready.
     pub(crate) banner: Value,
 }
@@ -126,7 +129,7 @@ impl<'a> Start<'a> {
         self
     }
 
-    /// Appends the log to a file. In a long test a pipe that nobody reads fills up.
+    /// Appends the log to a file.
     pub(crate) fn log(mut self, path: &Path) -> Self {
         self.log = Some(path.to_owned());
         self
@@ -163,15 +166,19 @@ impl<'a> Start<'a> {
             .stderr(log)
             .spawn()
             .expect("the binary runs");
+        let mut said = child.stderr.take().map(|mut stderr| {
+            std::thread::spawn(move || {
+                let mut said = Vec::new();
+                let _ = stderr.read_to_end(&mut said);
+                String::from_utf8_lossy(&said).into_owned()
+            })
+        });
         // The banner is one JSON document that spans several lines.
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let mut text = String::new();
         let banner = loop {
             let Some(Ok(line)) = lines.next() else {
-                let mut said = String::new();
-                if let Some(mut stderr) = child.stderr.take() {
-                    let _ = stderr.read_to_string(&mut said);
-                }
+                let said = said.take().map(|said| said.join().expect("it only reads")).unwrap_or_default();
                 panic!("talaria ended before it was ready: {text}{said}");
             };
             text.push_str(&line);
@@ -179,7 +186,7 @@ impl<'a> Start<'a> {
                 break banner;
             }
         };
-        Bridge { child, banner }
+        Bridge { child, said, banner }
     }
 }
 
@@ -224,11 +231,9 @@ impl Bridge {
 
     /// Waits for the end. Returns the exit code and the log, which is empty if it went to a file.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        let mut said = String::new();
-        if let Some(mut stderr) = self.child.stderr.take() {
-            stderr.read_to_string(&mut said).unwrap();
-        }
-        (self.child.wait().unwrap().code(), said)
+        let code = self.child.wait().unwrap().code();
+        let said = self.said.take().map(|said| said.join().expect("it only reads")).unwrap_or_default();
+        (code, said)
     }
 
     /// Sends a raw HTTP request.

@@ -39,6 +39,7 @@ mod grpc;
 mod hermes;
 mod hermes_runs;
 mod image;
+mod logs;
 mod memory;
 mod oci;
 mod parts;

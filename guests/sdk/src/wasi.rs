@@ -3,8 +3,9 @@
 //! The standard library imports four functions of WASI in every component: two for the environment, which is always
 //! empty here, one to end the program, and one to write a panic's message. The linker then adds an adapter, a module
 //! with twenty imports that every turn instantiates: 7 % of the computing time of a small turn.
-//! [`without_wasi!`](crate::without_wasi) puts the four functions into the component itself. A panic's message becomes
-//! a log line at the level of errors; `describe` has no log, so there the message is lost.
+//! [`without_wasi!`](crate::without_wasi) puts the four functions into the component itself. What is printed becomes a log
+//! line: at `info` from the standard output, and at `error` from the standard error, which has the messages of panics.
+//! `describe` has no log, so there the message is lost.
 //!
 //! The four names are wasi-libc's own, not a documented interface; they were checked with the one in Debian's Rust. If
 //! another wasi-libc names them differently, nothing breaks: the component carries the adapter as before.
@@ -22,12 +23,15 @@ pub struct Buffer {
     length: usize,
 }
 
+/// The standard output.
+const STDOUT: i32 = 1;
+
 /// Writes buffers to the log.
 ///
 /// # Safety
 /// `buffers` points to `count` buffers, and each to as many bytes as it says, which is WASI's own contract.
 #[doc(hidden)]
-pub unsafe fn write(buffers: *const Buffer, count: usize) -> usize {
+pub unsafe fn write(file: i32, buffers: *const Buffer, count: usize) -> usize {
     // SAFETY: the caller promises it.
     let buffers = unsafe { core::slice::from_raw_parts(buffers, count) };
     let mut bytes = Vec::new();
@@ -37,7 +41,8 @@ pub unsafe fn write(buffers: *const Buffer, count: usize) -> usize {
     }
     let text = String::from_utf8_lossy(&bytes);
     if !text.trim().is_empty() {
-        log::write(log::Level::Error, text.trim(), None);
+        let level = if file == STDOUT { log::Level::Info } else { log::Level::Error };
+        log::write(level, text.trim(), None);
     }
     bytes.len()
 }
@@ -65,13 +70,13 @@ macro_rules! without_wasi {
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn __imported_wasi_snapshot_preview1_fd_write(
-                _file: i32,
+                file: i32,
                 buffers: *const $crate::wasi::Buffer,
                 count: usize,
                 written: *mut usize,
             ) -> i32 {
                 // SAFETY: all three are what WASI's contract says.
-                unsafe { *written = $crate::wasi::write(buffers, count) };
+                unsafe { *written = $crate::wasi::write(file, buffers, count) };
                 0
             }
 

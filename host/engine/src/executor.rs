@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use talaria_egress::Access;
 use talaria_redact::ReplyRedactor;
 use talaria_turns::{
-    Callbacks, CallingTurn, ComponentVersion, Failure, FailureKind, Message, Outcome, Principal, Scope, TooLarge, Toolboxes,
-    Turn, Workspaces,
+    Callbacks, CallingTurn, ComponentVersion, Failure, FailureKind, Message, Outcome, Principal, Scope,
+    TooLarge, Toolboxes, Turn, Workspaces,
 };
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};

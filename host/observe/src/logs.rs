@@ -21,7 +21,7 @@ use crate::one_line::{Colours, one_line};
 /// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// One compact line; in colour if stderr is a terminal.
+    /// One compact line; in colour if stderr is a terminal, unless the operator wants none.
     #[default]
     Text,
     /// One JSON object.
@@ -57,9 +57,10 @@ struct Scrubbed<W> {
     text: Option<Colours>,
 }
 
-/// Starts the logs of this process, once. The filter has the form of `RUST_LOG`, for example `info,talaria=debug`.
-pub fn init(format: Format, filter: &str) -> Result<(), InitError> {
-    let logs = dispatch(format, filter, io::stderr, io::stderr().is_terminal())?;
+/// Starts the logs of this process, once. The filter has the form of `RUST_LOG`, for example `info,talaria=debug`. Without
+/// `colours` there are none; with them there are if stderr is a terminal.
+pub fn init(format: Format, filter: &str, colours: bool) -> Result<(), InitError> {
+    let logs = dispatch(format, filter, io::stderr, colours && io::stderr().is_terminal())?;
     tracing::dispatcher::set_global_default(logs).map_err(|_already| InitError::AlreadyStarted)
 }
 
@@ -89,7 +90,11 @@ fn dispatch<W: Write + 'static>(
             let logs = logs.with_writer(Scrubbed { to, text: Some(text) });
             logs.with_ansi(is_terminal).compact().boxed()
         }
-        Format::Json => logs.with_writer(Scrubbed { to, text: None }).json().flatten_event(true).boxed(),
+        Format::Json => {
+            let logs = logs.with_writer(Scrubbed { to, text: None }).json().flatten_event(true);
+            // The innermost span is the last of the list.
+            logs.with_current_span(false).boxed()
+        }
     };
     Ok(Registry::default().with(filter).with(logs).into())
 }

@@ -16,6 +16,7 @@ mod store;
 mod tokens;
 mod tool_servers;
 mod toolboxes;
+mod turn_log;
 mod workspace;
 
 use std::num::NonZero;
@@ -89,7 +90,11 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
         LogFormat::Text => logs::Format::Text,
         LogFormat::Json => logs::Format::Json,
     };
-    logs::init(log_format, &serve.log.filter)?;
+    let colours = env("NO_COLOR").is_none_or(|set| set.is_empty());
+    logs::init(log_format, &serve.log.filter, colours)?;
+    if log_format == logs::Format::Json {
+        output::notes_are_events();
+    }
     let config = Config::load(&Overrides::from(serve), &env)?;
     if config.prepare_only {
         return Ok(prepare(&config));
@@ -100,7 +105,16 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
     let drained = runtime.block_on(async {
         let stop = stop_requested().context("cannot listen for signals")?;
         let bound = Bound::bind(config, workers.spread()).await?;
-        bound.run(env, serve.demo, stop, |banner| output::print(format, banner)).await
+        let announce = |banner: &app::Banner| {
+            banner.log_warnings();
+            // Whoever reads JSON line by line gets nothing in between, unless JSON was asked for.
+            if log_format == logs::Format::Json && format == Format::Text {
+                banner.log();
+                return Ok(());
+            }
+            output::print(format, banner)
+        };
+        bound.run(env, serve.demo, stop, announce).await
     });
     if drained? {
         workers.stop();

@@ -3,9 +3,12 @@
 //! Notes for people (progress, ids, warnings) go to standard error. A reader that closes the pipe (`| head`) is not an
 //! error. Text from elsewhere is printed to a terminal without control characters, which could move the cursor, set the
 //! title or retype a command; a pipe gets it unchanged.
+//!
+//! Where the log is JSON, notes are events of it, so that every line can be parsed.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use talaria_client::Printable;
@@ -31,8 +34,19 @@ pub(crate) fn print(format: Format, report: &impl Report) -> io::Result<()> {
     write(&mut stdout.lock(), terminal, format, report)
 }
 
+/// Whether notes are events of the log.
+static EVENTS: AtomicBool = AtomicBool::new(false);
+
+/// Makes every further note an event of the log.
+pub(crate) fn notes_are_events() {
+    EVENTS.store(true, Ordering::Relaxed);
+}
+
 /// Prints a note for people on standard error. A failure to print is ignored.
 pub(crate) fn note(text: impl Display) {
+    if EVENTS.load(Ordering::Relaxed) {
+        return tracing::info!("{text}");
+    }
     let stderr = io::stderr();
     let text = text.to_string();
     drop(match stderr.is_terminal() {

@@ -17,10 +17,14 @@ use crate::timeline::{Step, Timeline};
 /// Sees every turn begin and end. The methods run within the turn, so they must not block.
 pub trait TurnObserver: Send + Sync + 'static {
     /// The executor is about to be called. At most one turn of a task is running at a time.
-    fn began(&self, executor: &str, turn: &Turn);
+    fn began(&self, executor: &str, turn: &Turn) {
+        let _ = (executor, turn);
+    }
 
     /// The executor returned, or its call was dropped.
-    fn ended(&self, executor: &str, turn: &Turn, end: TurnEnd<'_>, took: Duration);
+    fn ended(&self, executor: &str, turn: &Turn, end: TurnEnd<'_>, took: Duration) {
+        let _ = (executor, turn, end, took);
+    }
 
     /// The agent of a turn used a tool, as far as its executor reports it.
     fn tool_used(&self) {}

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use talaria_turns::{Turn, TurnEnd, TurnObserver};
+use talaria_turns::TurnObserver;
 use tracing::warn;
 
 /// The shortest time between two touches.
@@ -36,10 +36,6 @@ impl ToolActivity {
 }
 
 impl TurnObserver for ToolActivity {
-    fn began(&self, _: &str, _: &Turn) {}
-
-    fn ended(&self, _: &str, _: &Turn, _: TurnEnd<'_>, _: Duration) {}
-
     fn tool_used(&self) {
         let now = Instant::now();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,6 +2,7 @@
 
 mod flood;
 
+use std::io::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use talaria_guest::events::{self, Event};
@@ -61,6 +62,14 @@ impl Executor for Hostile {
                     log::write(log::Level::Warn, "x", None);
                 }
                 "logged".into()
+            }
+            // Prints `second` that many times to its standard output, and once, without an end of line, to its standard error.
+            "stdout" => {
+                for _ in 0..number {
+                    let _ = writeln!(io::stdout(), "{second}");
+                }
+                let _ = write!(io::stderr(), "{second}");
+                "printed".into()
             }
             "headers" => {
                 let mut request = Request::new("GET", second);

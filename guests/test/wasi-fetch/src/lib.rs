@@ -1,4 +1,6 @@
-//! Calls the URL of its prompt by `wasi:http`, as a program does that does not know the contract. For the host's tests.
+//! Calls the URL of its prompt by `wasi:http`, or prints by `wasi:cli`, as a program does that does not know the contract. For the host's tests.
+
+use std::io::{self, Write as _};
 
 use talaria_guest::{Description, Executor, Failure, Needs, Outcome, Turn};
 use wasip2::http::outgoing_handler::handle;
@@ -21,10 +23,17 @@ impl Executor for WasiFetch {
     }
 
     fn execute(turn: Turn) -> Result<Outcome, Failure> {
-        // `METHOD URL [BODY]`
+        // `METHOD URL [BODY]`, or `STDOUT COUNT TEXT`, which prints.
         let mut words = turn.text.splitn(3, ' ');
         let mut word = || words.next().unwrap_or_default();
         let (method, url, body) = (word(), word(), word());
+        if method == "STDOUT" {
+            for _ in 0..url.parse().unwrap_or(0) {
+                let _ = writeln!(io::stdout(), "{body}");
+            }
+            let _ = write!(io::stderr(), "{body}");
+            return Ok(Outcome::text("printed"));
+        }
         Ok(Outcome::text(fetch(method, url, body).unwrap_or_else(|error| error)))
     }
 }

@@ -44,7 +44,7 @@ impl Log {
 
     /// Counts a line as dropped if the rate has no room for even an empty one. This is much cheaper than to redact the
     /// line first, and a flood mostly ends here.
-    fn is_full(&self, now: Instant) -> bool {
+    pub(super) fn is_full(&self, now: Instant) -> bool {
         let mut room = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = !room.lines.has(1.0, now) || !room.bytes.has(ITEM as f64, now);
         room.dropped += u64::from(is_full);
@@ -57,7 +57,7 @@ impl Log {
 
     /// Counts a line of so many bytes. If it is within the rate, returns the number of lines dropped since the last one
     /// that was.
-    fn admit(&self, bytes: usize, now: Instant) -> Option<u64> {
+    pub(super) fn admit(&self, bytes: usize, now: Instant) -> Option<u64> {
         let mut room = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = bytes as f64;
         if room.lines.has(1.0, now) && room.bytes.has(bytes, now) {

@@ -18,7 +18,7 @@ pub(crate) mod pieces;
 mod result;
 pub(crate) mod span;
 mod state;
-mod stderr;
+mod stdio;
 mod tools;
 mod wasi;
 
@@ -85,7 +85,8 @@ pub(crate) struct Ctx {
     wasi: Option<Box<WasiCtx>>,
     wasi_http: Option<Box<WasiHttpCtx>>,
     outbound: outbound::Outbound,
-    stderr: stderr::CapturedStderr,
+    /// Created with `wasi`.
+    stdio: Option<stdio::Stdio>,
     budget: budget::Budget,
     open_spans: usize,
     deltas: Option<TextStream>,
@@ -122,7 +123,7 @@ impl Ctx {
             wasi: None,
             wasi_http: None,
             outbound,
-            stderr: stderr::CapturedStderr::default(),
+            stdio: None,
             budget: budget::Budget::new(limits),
             open_spans: 0,
             deltas: None,
@@ -142,31 +143,12 @@ impl Ctx {
 
     /// Returns what the guest wrote to its standard error, usually the message of a panic. It is not redacted yet.
     pub(crate) fn stderr_text(&self) -> String {
-        self.stderr.text().trim().to_owned()
+        self.stdio.as_ref().map(|stdio| stdio.stderr.text().trim().to_owned()).unwrap_or_default()
     }
 
-    /// Redacts a text of the guest for the log or the trace, and cuts it where it takes more than `most` bytes there.
-    ///
-    /// It is redacted before it is cut, so that the cut leaves no half of a secret, which nothing would recognise. Of a
-    /// long text only the beginning is redacted; the end of that, where a secret may be cut in half, is left out.
+    /// See [`for_log`].
     pub(crate) fn for_log(&self, text: &str, most: usize) -> String {
-        let window = cut(text, most + SECRET);
-        let mut redacted = match self.shared() {
-            Some(shared) => shared.replies.redactor().all(window),
-            None => talaria_redact::shapes(window),
-        }
-        .into_owned();
-        let whole = window.len() == text.len();
-        let sure = if whole { redacted.len() } else { redacted.len().saturating_sub(SECRET) };
-        let mut size = 0;
-        let end = redacted.char_indices().find(|(at, char)| {
-            size += printed_char(*char);
-            size > most || at + char.len_utf8() > sure
-        });
-        if let Some((at, _)) = end {
-            redacted.truncate(at);
-        }
-        redacted
+        for_log(self.shared(), text, most)
     }
 
     /// Emits the text that the redactor still holds back.
@@ -229,6 +211,30 @@ async fn unless_cancelled<T>(scope: Option<&Scope>, wait: impl Future<Output = T
         Poll::Pending => cancelled.as_mut().poll(context).map(|()| None),
     })
     .await
+}
+
+/// Redacts a text of the guest for the log or the trace, and cuts it where it takes more than `most` bytes there.
+///
+/// It is redacted before it is cut, so that the cut leaves no half of a secret, which nothing would recognise. Of a long
+/// text only the beginning is redacted; the end of that, where a secret may be cut in half, is left out.
+fn for_log(shared: Option<&Arc<Shared>>, text: &str, most: usize) -> String {
+    let window = cut(text, most + SECRET);
+    let mut redacted = match shared {
+        Some(shared) => shared.replies.redactor().all(window),
+        None => talaria_redact::shapes(window),
+    }
+    .into_owned();
+    let whole = window.len() == text.len();
+    let sure = if whole { redacted.len() } else { redacted.len().saturating_sub(SECRET) };
+    let mut size = 0;
+    let end = redacted.char_indices().find(|(at, char)| {
+        size += printed_char(*char);
+        size > most || at + char.len_utf8() > sure
+    });
+    if let Some((at, _)) = end {
+        redacted.truncate(at);
+    }
+    redacted
 }
 
 /// Returns the number of bytes of a text in the log, with its escapes.

@@ -161,7 +161,8 @@ impl OpenCall {
         if status >= 400
             && let Some(step) = &self.step
         {
-            step.timeline().note(|facts| facts.upstream_error = Some(UpstreamError { status, body: "".into() }));
+            step.timeline()
+                .note(|facts| facts.upstream_error = Some(UpstreamError { status, body: "".into() }));
         }
     }
 

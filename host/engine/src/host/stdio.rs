@@ -1,32 +1,137 @@
-//! The standard error of a guest. The beginning is kept for the log; the rest is dropped.
+//! The standard output and the standard error of a guest: each line is a line of the operator's log.
+//!
+//! Lines are scrubbed, cut and limited in rate like those of the import `log`. All that a call may print is charged to its
+//! budget when it first uses WASI ([`PRINTED`]); what it prints beyond that is dropped, and the last line says so. The
+//! beginning of the standard error is kept besides: it usually has the message of a panic.
+//!
+//! A line without an end is logged when the call ends. Of a line that is too long the beginning is logged.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
+use tracing::{info, warn};
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-/// The number of bytes kept, enough for the message and location of a panic.
+use super::log::MAX_LINE;
+use super::{SECRET, for_log, printed};
+use crate::executor::Shared;
+use crate::size::ITEM;
+
+/// The number of bytes of the standard error that are kept, enough for the message and location of a panic.
 const KEPT: usize = 2 << 10;
+/// The bytes that a call may print to each stream.
+pub(super) const PRINTED: usize = 64 << 10;
+/// What a guest may write at once.
+const AT_ONCE: usize = 4 << 10;
 
-#[derive(Clone, Default)]
-pub(super) struct CapturedStderr(Arc<Mutex<Vec<u8>>>);
+/// What is kept of a line: more than is logged, so that no secret is cut in half before it is recognised.
+const LINE: usize = MAX_LINE + SECRET;
 
-impl CapturedStderr {
-    pub(super) fn text(&self) -> String {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&kept).into_owned()
-    }
+/// One stream of a guest. Clones share it.
+#[derive(Clone)]
+pub(super) struct Printed(Arc<Mutex<Stream>>);
 
-    fn keep(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = KEPT.saturating_sub(kept.len()).min(bytes.len());
-        kept.extend(bytes.iter().take(room));
+struct Stream {
+    /// `stdout` or `stderr`.
+    name: &'static str,
+    shared: Option<Arc<Shared>>,
+    kept: Vec<u8>,
+    line: Vec<u8>,
+    left: usize,
+}
+
+/// Both streams of a guest.
+pub(super) struct Stdio {
+    pub(super) stdout: Printed,
+    pub(super) stderr: Printed,
+}
+
+// === impl Stdio ===
+
+impl Stdio {
+    /// The streams of a call, of which each may print so many bytes.
+    pub(super) fn new(shared: Option<&Arc<Shared>>, left: usize) -> Self {
+        Self { stdout: Printed::new("stdout", shared, left), stderr: Printed::new("stderr", shared, left) }
     }
 }
 
-impl OutputStream for CapturedStderr {
+// === impl Printed ===
+
+impl Printed {
+    fn new(name: &'static str, shared: Option<&Arc<Shared>>, left: usize) -> Self {
+        let (kept, line) = (Vec::new(), Vec::new());
+        Self(Arc::new(Mutex::new(Stream { name, shared: shared.cloned(), kept, line, left })))
+    }
+
+    /// The beginning of what was printed. It is not redacted yet.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.lock().kept).into_owned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stream> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Stream ===
+
+impl Stream {
+    fn print(&mut self, bytes: &[u8]) {
+        let room = KEPT.saturating_sub(self.kept.len()).min(bytes.len());
+        self.kept.extend(bytes.iter().take(room));
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.left == 0 {
+                return;
+            }
+            let room = (LINE - self.line.len()).min(piece.len());
+            self.line.extend(piece.iter().take(room));
+            if piece.ends_with(b"\n") {
+                self.log();
+            }
+        }
+    }
+
+    /// Logs the line, and begins another one.
+    fn log(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end();
+        let (Some(shared), false) = (&self.shared, text.is_empty()) else { return };
+        if shared.log.is_full(Instant::now()) {
+            return;
+        }
+        let text = for_log(Some(shared), text, MAX_LINE);
+        let bytes = ITEM + printed(&text);
+        let Some(dropped) = shared.log.admit(bytes, Instant::now()) else { return };
+        let (executor, stream) = (shared.name.as_str(), self.name);
+        if dropped > 0 {
+            warn!(executor, dropped, "dropped log lines of the guest: too many");
+        }
+        info!(target: "guest", executor, stream, "{text}");
+        self.left = self.left.saturating_sub(bytes);
+        if self.left == 0 {
+            warn!(
+                executor,
+                stream,
+                most = PRINTED,
+                "the guest printed more than is logged; the rest is dropped"
+            );
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if !self.line.is_empty() {
+            self.log();
+        }
+    }
+}
+
+impl OutputStream for Printed {
     fn write(&mut self, bytes: bytes::Bytes) -> StreamResult<()> {
-        self.keep(&bytes);
+        self.lock().print(&bytes);
         Ok(())
     }
 
@@ -35,22 +140,22 @@ impl OutputStream for CapturedStderr {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        Ok(KEPT)
+        Ok(AT_ONCE)
     }
 }
 
 #[async_trait::async_trait]
-impl Pollable for CapturedStderr {
+impl Pollable for Printed {
     async fn ready(&mut self) {}
 }
 
-impl IsTerminal for CapturedStderr {
+impl IsTerminal for Printed {
     fn is_terminal(&self) -> bool {
         false
     }
 }
 
-impl StdoutStream for CapturedStderr {
+impl StdoutStream for Printed {
     fn p2_stream(&self) -> Box<dyn OutputStream> {
         Box::new(self.clone())
     }

@@ -25,8 +25,9 @@ use wasmtime_wasi_http::{
 
 use super::Ctx;
 use super::outbound::{OpenCall, Outbound, Verdict, call_name};
-use super::stderr::CapturedStderr;
+use super::stdio::{PRINTED, Stdio};
 use crate::limits::{FOLDER, Wasi};
+use crate::size::Size;
 
 /// The resolution of clocks unless precise ones are granted. It is too coarse for timing attacks on CPU caches.
 const COARSE: Duration = Duration::from_millis(1);
@@ -38,9 +39,9 @@ const FIELDS: usize = 64 << 10;
 const OURS: [http::HeaderName; 2] = [http::header::HOST, http::header::CONTENT_LENGTH];
 
 /// Creates the WASI context of a guest according to its grant.
-pub(super) fn context(stderr: CapturedStderr, granted: &Wasi) -> WasiCtx {
+pub(super) fn context(stdio: &Stdio, granted: &Wasi) -> WasiCtx {
     let mut wasi = WasiCtx::builder();
-    wasi.stderr(stderr).allow_tcp(false).allow_udp(false);
+    wasi.stdout(stdio.stdout.clone()).stderr(stdio.stderr.clone()).allow_tcp(false).allow_udp(false);
     if !granted.random {
         wasi.secure_random(SmallRng::from_rng(&mut rand::rng()));
     }
@@ -93,10 +94,12 @@ impl HostMonotonicClock for Coarse {
 
 impl WasiView for Ctx {
     fn ctx(&mut self) -> WasiCtxView<'_> {
+        let left = if self.wasi.is_none() && self.affords(Size::of(2 * PRINTED)) { PRINTED } else { 0 };
         let ctx = self.wasi.get_or_insert_with(|| {
+            let stdio = self.stdio.insert(Stdio::new(self.purpose.shared(), left));
             let nothing = Wasi::default();
             let granted = self.outbound.shared.as_ref().map_or(&nothing, |shared| &shared.wasi);
-            Box::new(context(self.stderr.clone(), granted))
+            Box::new(context(stdio, granted))
         });
         WasiCtxView { ctx, table: &mut self.table }
     }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 use talaria_executors::{Readiness, Table};
+use tracing::{info, warn};
 
 use crate::config::Config;
 
@@ -97,6 +98,30 @@ impl Banner {
             tools: None,
             demo_gateway,
             warnings: config.warnings.clone(),
+        }
+    }
+}
+
+impl Banner {
+    /// Logs what it says as an event, for logs that are read line by line.
+    pub(crate) fn log(&self) {
+        let Self { url, card, admin, .. } = self;
+        let (version, admin) = (env!("CARGO_PKG_VERSION"), admin.as_deref());
+        let (callback, tools) = (self.callback.as_deref(), self.tools.as_deref());
+        let grpc = self.grpc.map(tracing::field::display);
+        info!(version, url, card, grpc, admin, callback, tools, "serving A2A");
+        for Line { name, default, readiness, stand_in } in &self.executors {
+            info!(executor = name, default, %readiness, stand_in, "executor");
+        }
+        for Refused { name, reason } in &self.refused {
+            warn!(executor = name, reason, "executor refused");
+        }
+    }
+
+    /// Logs the warnings, which not everybody sees who reads the log.
+    pub(crate) fn log_warnings(&self) {
+        for warning in &self.warnings {
+            warn!("{warning}");
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::metered::{Metered, TurnMetrics};
 use crate::push::Post;
 use crate::tokens::Watch;
 use crate::tool_servers::ToolServers;
+use crate::turn_log::TurnLog;
 use crate::workspace::tools::ToolService;
 
 impl App {
@@ -58,7 +59,8 @@ impl App {
             .push_sender(sender, delivery)
             .shares(config.shares())
             .shared_runtime(Handle::current())
-            .observer(Arc::new(TurnMetrics(metrics.clone())));
+            .observer(Arc::new(TurnMetrics(metrics.clone())))
+            .observer(Arc::new(TurnLog));
         if let Some(workspace) = &workspace {
             turns = turns.observer(Arc::clone(&workspace.activity) as _);
         }

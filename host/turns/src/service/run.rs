@@ -111,12 +111,14 @@ impl Run {
 
     /// Runs the turn. Returns once its last event is in the store.
     pub(super) async fn finish(self, service: &Inner) {
-        let (task, context, executor) = (&self.turn.task, &self.turn.context, self.taker.name());
-        let span = info_span!("turn.run", %task, %context, executor);
-        self.run(service).instrument(span).await;
+        // Lines about an executor name it themselves.
+        let span = info_span!("turn.run", task = %self.turn.task, context = %self.turn.context);
+        let timeline = Arc::clone(&self.timeline);
+        let state = self.run(service).instrument(span).await;
+        timeline.close(state);
     }
 
-    async fn run(self, service: &Inner) {
+    async fn run(self, service: &Inner) -> TurnState {
         let Self { live, taker, turn, past, ticket, memory, counted, timeline } = self;
         let TurnMemory { host, executor: memory } = memory;
         let mut progress = Progress::default();
@@ -174,7 +176,7 @@ impl Run {
             }
         }
         drop((place, counted, host));
-        timeline.close(state);
+        state
     }
 }
 
