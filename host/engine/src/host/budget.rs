@@ -13,6 +13,9 @@
 //!
 //! The budget belongs to a call. A probe, a cancellation and a read of the transcript each have their own.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::Ctx;
 use crate::limits::Limits;
 use crate::size::Size;
@@ -23,8 +26,12 @@ const RESULT: usize = 1 << 20;
 /// What is left of a turn's budget.
 pub(crate) struct Budget {
     entries: u32,
-    bytes: usize,
+    bytes: Bytes,
 }
+
+/// The bytes that are left. Clones share them; only one thread takes from them at a time.
+#[derive(Clone)]
+pub(super) struct Bytes(Arc<AtomicUsize>);
 
 /// Which limit was reached.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,14 +42,31 @@ enum Over {
 
 impl Budget {
     pub(super) fn new(limits: &Limits) -> Self {
-        Self { entries: limits.events, bytes: limits.output_bytes }
+        Self { entries: limits.events, bytes: Bytes(Arc::new(AtomicUsize::new(limits.output_bytes))) }
+    }
+
+    /// The bytes, for what takes some of them out of the guest's sight.
+    pub(super) fn bytes(&self) -> Bytes {
+        self.bytes.clone()
     }
 
     fn take(&mut self, entries: u32, bytes: usize) -> Result<(), Over> {
         let entries = self.entries.checked_sub(entries).ok_or(Over::Entries)?;
-        let bytes = self.bytes.checked_sub(bytes).ok_or(Over::Bytes)?;
-        *self = Self { entries, bytes };
+        if !self.bytes.take(bytes) {
+            return Err(Over::Bytes);
+        }
+        self.entries = entries;
         Ok(())
+    }
+}
+
+// === impl Bytes ===
+
+impl Bytes {
+    /// Takes some, if so many are left.
+    pub(super) fn take(&self, bytes: usize) -> bool {
+        let left = self.0.load(Ordering::Relaxed).checked_sub(bytes);
+        left.map(|left| self.0.store(left, Ordering::Relaxed)).is_some()
     }
 }
 
@@ -109,6 +133,6 @@ mod tests {
             metadata: None,
         };
         assert_eq!(budget.take(1, Size::of(0).parts(&[answer]).cost), Ok(()));
-        assert!(budget.bytes > 20 << 20, "with room for artifacts: {}", budget.bytes);
+        assert!(budget.bytes.take(20 << 20), "with room for artifacts");
     }
 }

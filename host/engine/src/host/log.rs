@@ -51,7 +51,7 @@ impl Log {
         is_full
     }
 
-    fn count_dropped(&self) {
+    pub(super) fn count_dropped(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).dropped += 1;
     }
 

@@ -1,8 +1,7 @@
 //! The standard output and the standard error of a guest: each line is a line of the operator's log.
 //!
-//! Lines are scrubbed, cut and limited in rate like those of the import `log`. All that a call may print is charged to its
-//! budget when it first uses WASI ([`PRINTED`]); what it prints beyond that is dropped, and the last line says so. The
-//! beginning of the standard error is kept besides: it usually has the message of a panic.
+//! Lines are scrubbed, cut, limited in rate and charged to the turn's budget like those of the import `log`. The beginning
+//! of the standard error is kept besides: it usually has the message of a panic.
 //!
 //! A line without an end is logged when the call ends. Of a line that is too long the beginning is logged.
 
@@ -13,6 +12,7 @@ use tracing::{info, warn};
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
+use super::budget::Bytes;
 use super::log::MAX_LINE;
 use super::{SECRET, for_log, printed};
 use crate::executor::Shared;
@@ -20,8 +20,6 @@ use crate::size::ITEM;
 
 /// The number of bytes of the standard error that are kept, enough for the message and location of a panic.
 const KEPT: usize = 2 << 10;
-/// The bytes that a call may print to each stream.
-pub(super) const PRINTED: usize = 64 << 10;
 /// What a guest may write at once.
 const AT_ONCE: usize = 4 << 10;
 
@@ -38,7 +36,7 @@ struct Stream {
     shared: Option<Arc<Shared>>,
     kept: Vec<u8>,
     line: Vec<u8>,
-    left: usize,
+    budget: Bytes,
 }
 
 /// Both streams of a guest.
@@ -50,18 +48,21 @@ pub(super) struct Stdio {
 // === impl Stdio ===
 
 impl Stdio {
-    /// The streams of a call, of which each may print so many bytes.
-    pub(super) fn new(shared: Option<&Arc<Shared>>, left: usize) -> Self {
-        Self { stdout: Printed::new("stdout", shared, left), stderr: Printed::new("stderr", shared, left) }
+    /// The streams of a call with this budget.
+    pub(super) fn new(shared: Option<&Arc<Shared>>, budget: &Bytes) -> Self {
+        Self {
+            stdout: Printed::new("stdout", shared, budget),
+            stderr: Printed::new("stderr", shared, budget),
+        }
     }
 }
 
 // === impl Printed ===
 
 impl Printed {
-    fn new(name: &'static str, shared: Option<&Arc<Shared>>, left: usize) -> Self {
-        let (kept, line) = (Vec::new(), Vec::new());
-        Self(Arc::new(Mutex::new(Stream { name, shared: shared.cloned(), kept, line, left })))
+    fn new(name: &'static str, shared: Option<&Arc<Shared>>, budget: &Bytes) -> Self {
+        let (shared, kept, line, budget) = (shared.cloned(), Vec::new(), Vec::new(), budget.clone());
+        Self(Arc::new(Mutex::new(Stream { name, shared, kept, line, budget })))
     }
 
     /// The beginning of what was printed. It is not redacted yet.
@@ -81,9 +82,6 @@ impl Stream {
         let room = KEPT.saturating_sub(self.kept.len()).min(bytes.len());
         self.kept.extend(bytes.iter().take(room));
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if self.left == 0 {
-                return;
-            }
             let room = (LINE - self.line.len()).min(piece.len());
             self.line.extend(piece.iter().take(room));
             if piece.ends_with(b"\n") {
@@ -103,21 +101,15 @@ impl Stream {
         }
         let text = for_log(Some(shared), text, MAX_LINE);
         let bytes = ITEM + printed(&text);
+        if !self.budget.take(bytes) {
+            return shared.log.count_dropped();
+        }
         let Some(dropped) = shared.log.admit(bytes, Instant::now()) else { return };
         let (executor, stream) = (shared.name.as_str(), self.name);
         if dropped > 0 {
             warn!(executor, dropped, "dropped log lines of the guest: too many");
         }
         info!(target: "guest", executor, stream, "{text}");
-        self.left = self.left.saturating_sub(bytes);
-        if self.left == 0 {
-            warn!(
-                executor,
-                stream,
-                most = PRINTED,
-                "the guest printed more than is logged; the rest is dropped"
-            );
-        }
     }
 }
 

@@ -25,9 +25,8 @@ use wasmtime_wasi_http::{
 
 use super::Ctx;
 use super::outbound::{OpenCall, Outbound, Verdict, call_name};
-use super::stdio::{PRINTED, Stdio};
+use super::stdio::Stdio;
 use crate::limits::{FOLDER, Wasi};
-use crate::size::Size;
 
 /// The resolution of clocks unless precise ones are granted. It is too coarse for timing attacks on CPU caches.
 const COARSE: Duration = Duration::from_millis(1);
@@ -94,9 +93,8 @@ impl HostMonotonicClock for Coarse {
 
 impl WasiView for Ctx {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let left = if self.wasi.is_none() && self.affords(Size::of(2 * PRINTED)) { PRINTED } else { 0 };
         let ctx = self.wasi.get_or_insert_with(|| {
-            let stdio = self.stdio.insert(Stdio::new(self.purpose.shared(), left));
+            let stdio = self.stdio.insert(Stdio::new(self.purpose.shared(), &self.budget.bytes()));
             let nothing = Wasi::default();
             let granted = self.outbound.shared.as_ref().map_or(&nothing, |shared| &shared.wasi);
             Box::new(context(stdio, granted))
