@@ -16,6 +16,7 @@ mod store;
 mod tokens;
 mod tool_servers;
 mod toolboxes;
+mod traced;
 mod workspace;
 
 use std::num::NonZero;

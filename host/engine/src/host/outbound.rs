@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use talaria_egress::{Error, ErrorKind};
+use talaria_egress::{Bounds, Error, ErrorKind};
 use talaria_turns::{OpenStep, StepKind, Timeline, UpstreamError};
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +49,11 @@ pub(crate) struct OpenCall {
     /// What the turn's timeline shows of it.
     step: Option<OpenStep>,
 }
+
+/// The headers of W3C Trace Context.
+const PARENT: &str = "traceparent";
+/// See [`PARENT`].
+const STATE: &str = "tracestate";
 
 /// The bytes of an upstream's error that the timeline shows.
 const ERROR: usize = 300;
@@ -155,13 +160,32 @@ impl OpenCall {
         self.count(&self.used.received, bytes, self.limits.received_bytes, "receive", "bytes_in")
     }
 
+    /// Adds the place of the call in the trace of its turn to the headers, unless the guest sets one itself, or the headers are
+    /// as many or as long as they may be.
+    pub(super) fn propagate(&self, headers: &mut Vec<(String, String)>) {
+        let Some((parent, state)) = self.step.as_ref().and_then(OpenStep::propagated) else { return };
+        let is_trace = |name: &str| [PARENT, STATE].iter().any(|ours| name.eq_ignore_ascii_case(ours));
+        let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let more = PARENT.len() + parent.len() + STATE.len() + state.as_ref().map_or(0, |state| state.len());
+        let Bounds { headers: most, header_bytes, .. } = self.shared.access.bounds;
+        if headers.iter().any(|(name, _)| is_trace(name))
+            || headers.len() + 2 > most
+            || bytes + more > header_bytes
+        {
+            return;
+        }
+        headers.push((PARENT.to_owned(), parent));
+        headers.extend(state.map(|state| (STATE.to_owned(), state.to_string())));
+    }
+
     /// Notes the status of the response.
     pub(super) fn answered(&self, status: u16) {
         self.note(|step| step.status = Some(status));
         if status >= 400
             && let Some(step) = &self.step
         {
-            step.timeline().note(|facts| facts.upstream_error = Some(UpstreamError { status, body: "".into() }));
+            step.timeline()
+                .note(|facts| facts.upstream_error = Some(UpstreamError { status, body: "".into() }));
         }
     }
 

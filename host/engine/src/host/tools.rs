@@ -140,7 +140,9 @@ impl Ctx {
     async fn list_tools(&mut self) -> Vec<wit::Tool> {
         let Some((shared, ..)) = self.calling() else { return Vec::new() };
         // Some toolboxes ask other servers, so a list is a call too.
-        if shared.tools.names.is_empty() || self.outbound.admit(&shared, StepKind::Tool, "the list of tools").is_err() {
+        if shared.tools.names.is_empty()
+            || self.outbound.admit(&shared, StepKind::Tool, "the list of tools").is_err()
+        {
             return Vec::new();
         }
         let listed = Arc::clone(&shared);

@@ -218,6 +218,7 @@ impl Delegations {
             async_delivery: true,
             metadata: None,
             push: None,
+            trace: None,
         };
         match link.turns.send(incoming).await {
             // It is in the store, so it is told even if the host is killed now.

@@ -1,0 +1,82 @@
+//! The content of messages, for operators who switched it on: the text of the message and of the answer, scrubbed and cut.
+//!
+//! It is in memory from the end of a turn's execution until its spans are made. Only recorded turns have an entry, and there
+//! are as many turns at once as the host accepts.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::json;
+use talaria_redact::Redactor;
+use talaria_turns::{Outcome, TaskId, Turn, message_text};
+
+/// The bytes of each text.
+const TEXT: usize = 4 << 10;
+/// The size of the largest secret that is recognised where a text is cut.
+const SECRET: usize = 4 << 10;
+
+/// The content of the turns under way.
+#[derive(Default)]
+pub(crate) struct Contents(Mutex<HashMap<TaskId, Option<Content>>>);
+
+/// The texts of a turn, as the conventions write messages.
+pub(crate) struct Content {
+    pub(crate) input: String,
+    pub(crate) output: String,
+}
+
+// === impl Contents ===
+
+impl Contents {
+    /// Waits for the content of a turn.
+    pub(crate) fn open(&self, task: &TaskId) {
+        self.lock().entry(task.clone()).or_default();
+    }
+
+    pub(crate) fn note(&self, turn: &Turn, outcome: &Outcome) {
+        if !self.lock().contains_key(&turn.task) {
+            return;
+        }
+        let message = |role: &str, text: &str| {
+            json!([{ "role": role, "parts": [{ "type": "text", "content": scrubbed(text) }] }]).to_string()
+        };
+        let input = message("user", &message_text(&turn.message.parts));
+        let output = message("assistant", &message_text(&outcome.parts));
+        if let Some(content) = self.lock().get_mut(&turn.task) {
+            *content = Some(Content { input, output });
+        }
+    }
+
+    pub(crate) fn take(&self, task: &TaskId) -> Option<Content> {
+        self.lock().remove(task).flatten()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Option<Content>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The beginning of a text without secrets. It is scrubbed before it is cut, so that the cut leaves no half of one.
+fn scrubbed(text: &str) -> String {
+    let window = text.get(..text.floor_char_boundary(TEXT + SECRET)).unwrap_or(text);
+    let scrubbed = Redactor::process().all(window);
+    let sure =
+        if window.len() == text.len() { TEXT } else { scrubbed.len().saturating_sub(SECRET).min(TEXT) };
+    scrubbed.get(..scrubbed.floor_char_boundary(sure)).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_scrubbed_and_then_cut() {
+        assert_eq!(scrubbed("hello"), "hello");
+        assert_eq!(scrubbed(&"ä".repeat(TEXT)).len(), TEXT);
+        let key = format!("sk-{}", "k".repeat(40));
+        for before in (TEXT - 100..TEXT + 100).chain(TEXT + SECRET - 100..TEXT + SECRET + 100) {
+            let text = format!("{}{} {key} end", "y ".repeat(before / 2), format!("{key} ").repeat(20));
+            assert!(!scrubbed(&text).contains("kk"), "{before}");
+        }
+    }
+}
