@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_fakes::{Exported, FakeCollector, FakeGateway, Recorded, Reply, free_port, guest, soon};
+use talaria_fakes::{Exported, FakeCollector, FakeGateway, FakeToolServer, Recorded, Reply, free_port, guest, soon};
 
 use crate::bridge::{Bridge, Start, call, message, request};
 use crate::webhook::Webhook;
@@ -45,7 +45,8 @@ fn probing<'a>(folder: &'a Path, upstream: &FakeGateway, more: &str) -> Start<'a
     let executors = folder.join("executors");
     std::fs::create_dir_all(&executors).unwrap();
     std::fs::write(executors.join("probe.wasm"), guest("probe")).unwrap();
-    let policy = format!("[grant]\negress = [\"* http://{}/*\"]\n", upstream.address());
+    let url = format!("http://{}", upstream.address());
+    let policy = format!("[settings]\nbase_url = \"{url}\"\n[grant]\negress = [\"GET {url}/v1/x\"]\n");
     std::fs::write(executors.join("probe.toml"), policy).unwrap();
     let config = "[executors]\ndefault = \"probe\"\n[store]\nurl = \"sqlite:tasks.db\"\n";
     Start::new(folder).config(&format!("{config}{more}"))
@@ -233,12 +234,12 @@ async fn a_denied_call_is_in_the_trace_with_the_line_that_would_allow_it() {
     let (gateway, collector) = (upstream().await, FakeCollector::start().await);
     let folder = tempfile::tempdir().unwrap();
     let bridge = traced(probing(folder.path(), &gateway, ""), &collector).up();
-    bridge.say(&format!("fetch http://10.1.2.3/private?token={SECRET}")).await;
+    bridge.say(&format!("fetch http://{}/private?token={SECRET}", gateway.address())).await;
     let spans = collector.has("turn").await;
     let call = named(&spans, "egress.send");
     assert_eq!((call.attribute("talaria.denied"), call.attribute("error.type")), ("true", "denied"));
-    assert!(call.error.as_ref().is_some_and(|why| why.contains("egress = [")), "{call:?}");
-    assert_eq!(call.attribute("url.full"), "http://10.1.2.3/private");
+    assert!(call.error.as_ref().is_some_and(|why| why.contains("egress = [\"GET ")), "{call:?}");
+    assert_eq!(call.attribute("url.full"), format!("http://{}/private", gateway.address()));
     let sent: Vec<u8> = collector.posts().iter().flat_map(|post| post.body.to_vec()).collect();
     assert!(!String::from_utf8_lossy(&sent).contains(SECRET), "{spans:#?}");
 }
@@ -411,4 +412,23 @@ async fn a_bad_variable_ends_the_start_and_says_what_to_do() {
     let said = crate::bridge::stderr(&output);
     assert_eq!(output.status.code(), Some(64), "{said}");
     assert!(said.contains("OTEL_EXPORTER_OTLP_PROTOCOL") && said.contains("http/protobuf"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_of_a_tool_names_its_span_to_the_server() {
+    let (gateway, collector, tools) =
+        (upstream().await, FakeCollector::start().await, FakeToolServer::start().await);
+    let folder = tempfile::tempdir().unwrap();
+    let more = format!("[tools.servers.docs]\nurl = \"{}\"\n", tools.url());
+    let start = traced(probing(folder.path(), &gateway, &more), &collector);
+    let policy = "[grant]\ntools = [\"docs__echo\"]\n";
+    std::fs::write(folder.path().join("executors/probe.toml"), policy).unwrap();
+    let bridge = start.env("OTEL_SERVICE_NAME", "bridge").up();
+    send(&bridge, message("tool docs__echo {}"), &[("traceparent", &parent("01"))]).await;
+    let spans = collector.has("turn").await;
+    assert_tree(&spans, &[("execute_tool docs__echo", "guest.execute")]);
+    let span = named(&spans, "execute_tool docs__echo");
+    assert_eq!(span.attribute("gen_ai.tool.name"), "docs__echo");
+    let [call] = tools.received("tools/call").try_into().unwrap();
+    assert_eq!(call["params"]["_meta"]["traceparent"], format!("00-{TRACE}-{}-01", span.id));
 }

@@ -1,7 +1,7 @@
 //! The content of messages, for operators who switched it on: the text of the message and of the answer, scrubbed and cut.
 //!
-//! It is in memory from the end of a turn's execution until its spans are made. Only recorded turns have an entry, and there
-//! are as many turns at once as the host accepts.
+//! It is in memory from the end of a turn's execution until its spans are made, which is when its end is in the store. Turns of
+//! one task run one after the other, so a task has one entry, and there are as many as the host has turns at once.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,41 +17,32 @@ const SECRET: usize = 4 << 10;
 
 /// The content of the turns under way.
 #[derive(Default)]
-pub(crate) struct Contents(Mutex<HashMap<TaskId, Option<Content>>>);
+pub(crate) struct Contents(Mutex<HashMap<TaskId, Content>>);
 
 /// The texts of a turn, as the conventions write messages.
 pub(crate) struct Content {
     pub(crate) input: String,
-    pub(crate) output: String,
+    /// `None` if the turn failed.
+    pub(crate) output: Option<String>,
 }
 
 // === impl Contents ===
 
 impl Contents {
-    /// Waits for the content of a turn.
-    pub(crate) fn open(&self, task: &TaskId) {
-        self.lock().entry(task.clone()).or_default();
-    }
-
-    pub(crate) fn note(&self, turn: &Turn, outcome: &Outcome) {
-        if !self.lock().contains_key(&turn.task) {
-            return;
-        }
+    pub(crate) fn note(&self, turn: &Turn, outcome: Option<&Outcome>) {
         let message = |role: &str, text: &str| {
             json!([{ "role": role, "parts": [{ "type": "text", "content": scrubbed(text) }] }]).to_string()
         };
         let input = message("user", &message_text(&turn.message.parts));
-        let output = message("assistant", &message_text(&outcome.parts));
-        if let Some(content) = self.lock().get_mut(&turn.task) {
-            *content = Some(Content { input, output });
-        }
+        let output = outcome.map(|outcome| message("assistant", &message_text(&outcome.parts)));
+        self.lock().insert(turn.task.clone(), Content { input, output });
     }
 
     pub(crate) fn take(&self, task: &TaskId) -> Option<Content> {
-        self.lock().remove(task).flatten()
+        self.lock().remove(task)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Option<Content>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Content>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -173,17 +173,14 @@ impl TurnObserver for Telemetry {
     fn began(&self, _: &str, _: &Turn) {}
 
     fn ended(&self, _: &str, turn: &Turn, end: TurnEnd<'_>, _: Duration) {
-        if let (Some(contents), TurnEnd::Outcome(outcome)) = (&self.0.contents, end) {
-            contents.note(turn, outcome);
-        }
-    }
-
-    fn accepted(&self, timeline: &Arc<Timeline>) {
-        if let Some(contents) = &self.0.contents
-            && recorded(timeline).is_some()
-        {
-            contents.open(&timeline.task);
-        }
+        let Some(contents) = &self.0.contents else { return };
+        contents.note(
+            turn,
+            match end {
+                TurnEnd::Outcome(outcome) => Some(outcome),
+                TurnEnd::Failure(_) | TurnEnd::Cancelled | TurnEnd::Dropped => None,
+            },
+        );
     }
 
     fn step_ended(&self, timeline: &Arc<Timeline>, step: &Step) {
@@ -196,8 +193,8 @@ impl TurnObserver for Telemetry {
     }
 
     fn closed(&self, timeline: &Arc<Timeline>) {
-        let Some(of) = recorded(timeline) else { return };
         let content = self.0.contents.as_ref().and_then(|contents| contents.take(&timeline.task));
+        let Some(of) = recorded(timeline) else { return };
         timeline.read(|facts| {
             if let Some(queued) = facts.queued {
                 self.hand_over(|| self.0.spans.guest((timeline, of), facts, queued));

@@ -288,7 +288,9 @@ fn turn(timeline: &Timeline, facts: &Facts, content: Option<Content>) -> Attribu
     }
     if let Some(Content { input, output }) = content {
         attributes.add(names::INPUT, input);
-        attributes.add(names::OUTPUT, output);
+        if let Some(output) = output {
+            attributes.add(names::OUTPUT, output);
+        }
     }
     attributes
 }

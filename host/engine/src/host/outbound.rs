@@ -178,6 +178,11 @@ impl OpenCall {
         headers.extend(state.map(|state| (STATE.to_owned(), state.to_string())));
     }
 
+    /// The place of the call in the trace of its turn, for callers that have no headers.
+    pub(super) fn traceparent(&self) -> Option<Box<str>> {
+        self.step.as_ref().and_then(OpenStep::propagated).map(|(parent, _)| parent.into())
+    }
+
     /// Notes the status of the response.
     pub(super) fn answered(&self, status: u16) {
         self.note(|step| step.status = Some(status));

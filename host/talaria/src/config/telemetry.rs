@@ -8,6 +8,9 @@ use talaria_telemetry::Config;
 use super::file;
 use super::load::Loader;
 
+/// A word of a header that is shorter is no credential: `Bearer`, `tenant-a`.
+const SHORTEST: usize = 16;
+
 impl Loader<'_> {
     /// Reads the variables. `None` if traces are off.
     pub(super) fn telemetry(&mut self, file: &file::Telemetry) -> Result<Option<Config>, ConfigError> {
@@ -21,6 +24,9 @@ impl Loader<'_> {
             }
             return Ok(None);
         };
+        // Of `Basic TOKEN`, the token too.
+        let words = config.secrets().flat_map(|secret| secret.expose_secret().split_whitespace());
+        Redactor::process().learn(words.filter(|word| word.len() >= SHORTEST));
         Redactor::process().learn(config.secrets().map(|secret| secret.expose_secret()));
         config.content |= file.content;
         if config.content {

@@ -51,6 +51,7 @@ impl Delegations {
             owner: key.owner.clone(),
             task: key.task.clone(),
             context: context.clone(),
+            traceparent: None,
         };
         let Some(ticket) = ticket else {
             let mut running = state.running.iter();
