@@ -161,7 +161,7 @@ pub struct StepTrace {
     pub span: SpanId,
     /// The span that it is a child of.
     pub parent: SpanId,
-    /// What the guest attached to its span: keys and values, scrubbed and bounded by whoever adds them.
+    /// What the guest attached to its span: keys and values, scrubbed and bounded before they are added.
     pub attributes: Vec<(Box<str>, Box<str>)>,
     /// What happened in the guest's span, likewise.
     pub events: Vec<(Duration, Box<str>)>,

@@ -74,7 +74,11 @@ impl Ctx {
         // The tracing crate needs static span names; exporters use `otel.name` instead.
         let span = tracing::info_span!(target: "guest", "guest.span", otel.name = name, %attributes);
         let step = self.timeline().map(|timeline| timeline.step(StepKind::Span, &name));
-        if let Some(step) = &step {
+        let is_recorded = step.as_ref().is_some_and(OpenStep::is_recorded);
+        if is_recorded
+            && self.affords(Size::of(bytes))
+            && let Some(step) = &step
+        {
             step.trace(|trace, _| {
                 for (key, value) in given {
                     add(trace, self.for_log(key, MAX_NAME), self.for_log(value, MAX_VALUE));
