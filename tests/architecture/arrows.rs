@@ -9,7 +9,7 @@ use crate::sources::matches;
 
 /// The crates of the core: they know no product, and compile without wasmtime but for `engine`. `redact` is not among them,
 /// since the prefixes of keys are those of providers.
-pub(crate) const CORE: [&str; 14] = [
+pub(crate) const CORE: [&str; 15] = [
     "a2a",
     "backoff",
     "budget",
@@ -23,11 +23,12 @@ pub(crate) const CORE: [&str; 14] = [
     "observe",
     "oci",
     "store",
+    "telemetry",
     "turns",
 ];
 
 /// The crates of ours that each crate uses, and no other. The binary may use all of them.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     // Lowest: the domain, redaction, the two ends of the network, logs and metrics.
     ("backoff", &[]),
     ("budget", &[]),
@@ -44,6 +45,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("mcp", &["budget", "egress", "listen", "redact", "turns"]),
     ("oci", &["backoff", "egress", "redact"]),
     ("store", &["turns"]),
+    ("telemetry", &["backoff", "egress", "redact", "turns"]),
     // What is built on them.
     ("client", &["backoff", "config", "egress"]),
     ("executors", &["backoff", "config", "egress", "engine", "oci", "redact", "turns"]),

@@ -37,7 +37,12 @@ pub(crate) struct Start<'a> {
 }
 
 /// Variables of ours that a developer's shell may hold.
-const OURS: [&str; 33] = [
+const OURS: [&str; 38] = [
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_SDK_DISABLED",
+    "OTEL_TRACES_EXPORTER",
     "A2A_TOKEN",
     "HTTP_PROXY",
     "HTTPS_PROXY",

@@ -2,6 +2,7 @@
 
 use prost::Message;
 use serde_json::Value;
+use talaria_fakes::{Exported, FakeCollector};
 use tonic::client::Grpc;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request, Response, Status};
@@ -92,4 +93,32 @@ async fn a_port_for_grpc_alone_asks_for_the_same_tokens() {
     let url = format!("http://{own}");
     let other = crate::bridge::request(&url, "GET", "/.well-known/agent-card.json", &[], "");
     assert_eq!(other.await.status, 415, "nothing but gRPC is here");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_in_the_metadata_of_a_call_goes_on() {
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let collector = FakeCollector::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let bridge = Start::new(folder.path())
+        .arg("--demo")
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.endpoint())
+        .env("OTEL_BSP_SCHEDULE_DELAY", "50")
+        .up();
+    let channel = Endpoint::from_shared(bridge.url().to_owned()).unwrap().connect().await.unwrap();
+    let mut grpc = Grpc::new(channel);
+    grpc.ready().await.unwrap();
+    let mut request = Request::new(saying("hello"));
+    let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+    request.metadata_mut().insert("traceparent", parent.parse().unwrap());
+    let path = "/lf.a2a.v1.A2AService/SendMessage".parse().unwrap();
+    let codec = ProstCodec::<_, v1::SendMessageResponse>::default();
+    grpc.unary(request, path, codec).await.unwrap();
+    let is_complete =
+        |spans: &[Exported]| ["a2a.request", "turn"].iter().all(|name| spans.iter().any(|span| span.name == *name));
+    let spans = collector.until("the request and its turn", is_complete).await;
+    assert!(spans.iter().all(|span| span.trace == TRACE), "{spans:#?}");
+    let request = spans.iter().find(|span| span.name == "a2a.request").unwrap();
+    assert_eq!(request.parent, "00f067aa0ba902b7");
+    assert_eq!(request.attribute("rpc.method"), "/lf.a2a.v1.A2AService/SendMessage");
 }

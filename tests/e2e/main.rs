@@ -65,6 +65,7 @@ mod tokens;
 mod tool_loop;
 mod tool_servers;
 mod tools;
+mod traces;
 mod workspace;
 mod workspace_commands;
 mod workspace_reports;

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use talaria_turns::{Principal, TaskId};
+use talaria_turns::{Principal, TaskId, TraceContext};
 use tracing::{debug, info};
 
 use crate::rejection::Rejection;
@@ -29,6 +29,10 @@ pub struct Request<'a> {
     pub code: Option<i32>,
     /// How long it took. For a stream, until it began.
     pub took: Duration,
+    /// The task that it names or made.
+    pub task: Option<&'a TaskId>,
+    /// Its place in a trace, if traces are on.
+    pub trace: Option<&'a TraceContext>,
 }
 
 /// Sees every answered request.
@@ -45,6 +49,8 @@ pub(crate) struct Noted {
     /// The task that it names or makes.
     pub(crate) task: OnceLock<TaskId>,
     pub(crate) why: OnceLock<String>,
+    /// The request's place in a trace, if traces are on.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 // === impl Noted ===
@@ -68,7 +74,7 @@ impl Noted {
 
     /// Writes the line.
     pub(crate) fn log(&self, route: &'static str, request: &Request<'_>) {
-        let Request { method, operation, version, status, code, took } = *request;
+        let Request { method, operation, version, status, code, took, .. } = *request;
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let caller = self.caller.get().and_then(Principal::name);
         let task = self.task.get().map(TaskId::as_str);

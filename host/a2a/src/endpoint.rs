@@ -17,7 +17,7 @@ use http::{Method, Request, Response, StatusCode, Version as HttpVersion};
 use hyper::body::{Body as _, Incoming};
 use talaria_budget::Charge;
 use talaria_listen::Peer;
-use talaria_turns::Principal;
+use talaria_turns::{Principal, TraceSampler};
 
 use crate::access::{self, Noted, RequestObserver};
 use crate::auth::Auth;
@@ -35,6 +35,7 @@ use crate::respond::{self, Body};
 use crate::rest::{self, Media};
 use crate::route::{Rest, Route};
 use crate::service_params::ServiceParams;
+use crate::trace;
 use crate::version::Version;
 
 /// Answers every request to the server.
@@ -48,7 +49,9 @@ pub(crate) struct Endpoint {
     pub(crate) shares: HashMap<Principal, Streaming>,
     pub(crate) max_body: usize,
     pub(crate) body_timeout: Duration,
-    pub(crate) observer: Option<Arc<dyn RequestObserver>>,
+    pub(crate) observers: Vec<Arc<dyn RequestObserver>>,
+    /// Decides which requests are traced; `None` if traces are off.
+    pub(crate) sampler: Option<Arc<dyn TraceSampler>>,
 }
 
 /// The fields of the access log beside those of HTTP.
@@ -78,7 +81,7 @@ impl Endpoint {
         let started = Instant::now();
         let (head, body) = request.into_parts();
         let has_connection = head.version < HttpVersion::HTTP_2;
-        let noted = Noted { peer: head.extensions.get::<Peer>().map(|peer| peer.0), ..Noted::default() };
+        let mut noted = Noted { peer: head.extensions.get::<Peer>().map(|peer| peer.0), ..Noted::default() };
         // Taken by what reads it.
         let mut body = Some(body);
         let params = ServiceParams::read(&head.headers, head.uri.query());
@@ -90,6 +93,11 @@ impl Endpoint {
             Route::Unknown => None,
             _ => self.cors.preflight(&method, &head.headers),
         };
+        if let (Some(sampler), None, Route::Rpc | Route::Rest(_) | Route::Grpc) =
+            (&self.sampler, &preflight, &route)
+        {
+            noted.trace = Some(sampler.sample(trace::of(&head.headers).as_ref()));
+        }
         let (mut response, fields) = match preflight {
             Some(response) => (response, LogFields::default()),
             None => self.dispatch(&route, head, &mut body, params, &noted).await,
@@ -106,9 +114,11 @@ impl Endpoint {
             status: status.unwrap_or(response.status()),
             code,
             took: started.elapsed(),
+            task: noted.task.get(),
+            trace: noted.trace.as_ref(),
         };
         noted.log(route.name(), &request);
-        if let Some(observer) = &self.observer {
+        for observer in &self.observers {
             observer.answered(&request);
         }
         response

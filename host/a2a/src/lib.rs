@@ -57,6 +57,7 @@ mod service_params;
 mod sign;
 mod sse;
 mod stream_form;
+mod trace;
 mod update_stream;
 mod v03;
 mod v1;

@@ -16,7 +16,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use talaria_budget::Budget;
 use talaria_listen::Spread;
-use talaria_turns::{StreamAs, Turns};
+use talaria_turns::{StreamAs, TraceSampler, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -227,7 +227,8 @@ impl Server {
             shares,
             max_body: limits.body,
             body_timeout: limits.body_timeout,
-            observer: None,
+            observers: Vec::new(),
+            sampler: None,
         };
         Self {
             url,
@@ -253,11 +254,20 @@ impl Server {
         Self { grpc_listener: Some(listener), ..self }
     }
 
-    /// Reports every answered request to this observer.
+    /// Reports every answered request to this observer too.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn RequestObserver>) -> Self {
         if let Some(endpoint) = Arc::get_mut(&mut self.endpoint) {
-            endpoint.observer = Some(observer);
+            endpoint.observers.push(observer);
+        }
+        self
+    }
+
+    /// Traces requests, as this decides. Without it the headers of a trace are not read.
+    #[must_use]
+    pub fn traced(mut self, sampler: Arc<dyn TraceSampler>) -> Self {
+        if let Some(endpoint) = Arc::get_mut(&mut self.endpoint) {
+            endpoint.sampler = Some(sampler);
         }
         self
     }

@@ -68,6 +68,8 @@ pub struct Executor {
     on_success: Option<Box<OnSuccess>>,
     workspaces: Option<Arc<dyn Workspaces>>,
     version: Arc<ComponentVersion>,
+    /// The model in its settings.
+    model: Option<Arc<str>>,
 }
 
 /// The export that a turn calls. The generated bindings would look up and check all four exports for every turn.
@@ -181,9 +183,12 @@ impl Executor {
             version: component.description().version.as_str().into(),
             digest: component.digest().into(),
         });
+        let model = shared.settings.get("model").and_then(Value::as_str).filter(|model| !model.is_empty());
+        let model = model.map(Into::into);
         Self {
             shared,
             version,
+            model,
             component,
             room: Semaphore::new(limits.concurrency),
             waiting: AtomicUsize::new(0),
@@ -397,6 +402,7 @@ impl talaria_turns::Executor for Executor {
             timeline.note(|facts| {
                 facts.waited = limit.saturating_sub(deadline.saturating_duration_since(Instant::now()));
                 facts.component = Some(Arc::clone(&self.version));
+                facts.model.clone_from(&self.model);
             });
         }
         // The future is large; boxing it keeps the callers' futures small.

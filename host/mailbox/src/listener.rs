@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, RETRY_AFTER};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -30,6 +31,7 @@ use serde_json::json;
 use subtle::ConstantTimeEq as _;
 use talaria_budget::Budget;
 use talaria_listen::{Advice, BodyError, Door, Refusal, Spread, read_body};
+use talaria_turns::TraceContext;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -45,6 +47,8 @@ pub struct Listener {
     /// The memory for bodies.
     budget: Budget,
     spread: Spread,
+    /// Whether the peers' places in a trace are read.
+    is_traced: bool,
 }
 
 const ADVICE: Advice = Advice {
@@ -74,7 +78,14 @@ impl Listener {
             warned: AtomicBool::new(false),
             budget: Budget::unlimited(),
             spread: Spread::default(),
+            is_traced: false,
         }
+    }
+
+    /// Reads the places in a trace that peers send, and links them to the waits that they end.
+    #[must_use]
+    pub fn traced(self) -> Self {
+        Self { is_traced: true, ..self }
     }
 
     /// Charges bodies to this budget.
@@ -160,7 +171,8 @@ impl Listener {
             Err(invalid) => return wire.answer(&Answer::Invalid(&invalid.0)),
         };
         drop(body);
-        match self.mailbox.post(&callback).await {
+        let trace = self.is_traced.then(|| trace_of(&head)).flatten();
+        match self.mailbox.post_traced(&callback, trace).await {
             Ok(Receipt::Accepted) => wire.answer(&Answer::Accepted),
             Ok(Receipt::Stale) => wire.answer(&Answer::Stale),
             Err(error) => {
@@ -183,6 +195,13 @@ impl Listener {
         }
         self.mailbox.wire().answer(&Answer::Unauthorized)
     }
+}
+
+/// The peer's place in a trace, if the request has one in its exact form.
+fn trace_of(head: &Parts) -> Option<TraceContext> {
+    let mut parents = head.headers.get_all("traceparent").iter();
+    let (Some(parent), None) = (parents.next(), parents.next()) else { return None };
+    TraceContext::parse(parent.to_str().ok()?, None)
 }
 
 /// The response to a request that the door refused, in the usual form of a wire.

@@ -1,5 +1,6 @@
 //! The mailbox: expectations in memory, the store behind them, and the turns that wait.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use secrecy::SecretString;
 use talaria_redact::ReplyRedactor;
 use talaria_turns::{
     Awaited, CallbackError, CallbackStore, Callbacks, Expectation, ExpectedReply, Late, LateReplySink,
-    StoreError, StoredCallback, Timestamp,
+    StoreError, StoredCallback, Timestamp, TraceContext,
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +45,9 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<dyn CallbackStore>,
     // Never held across an await.
     expectations: Mutex<Expectations>,
+    /// The places in a trace that peers sent with callbacks, by message, until the turn has them. Only in memory: a trace can
+    /// do without them.
+    traces: Mutex<HashMap<Box<str>, TraceContext>>,
     pub(crate) reply_url: String,
     path_token: Option<SecretString>,
     wire: Arc<dyn CallbackWire>,
@@ -83,6 +87,7 @@ impl Mailbox {
         Ok(Self(Arc::new(Inner {
             store,
             expectations,
+            traces: Mutex::default(),
             reply_url,
             path_token,
             wire,
@@ -114,6 +119,18 @@ impl Mailbox {
     /// # Errors
     /// Those of the store, or [`StoreError::Full`]: the peer should try again.
     pub async fn post(&self, callback: &Callback) -> Result<Receipt, StoreError> {
+        self.post_traced(callback, None).await
+    }
+
+    /// Takes a callback that came with a place in a trace.
+    ///
+    /// # Errors
+    /// Those of [`Mailbox::post`].
+    pub async fn post_traced(
+        &self,
+        callback: &Callback,
+        trace: Option<TraceContext>,
+    ) -> Result<Receipt, StoreError> {
         let digest = callback.digest();
         let bytes = callback.content.len();
         let (message, delivered_as, late) = match self.0.expectations().route(callback, &digest, bytes) {
@@ -145,6 +162,12 @@ impl Mailbox {
             Ok(()) => reserved.is_stored = true,
             Err(StoreError::NotFound) => return Ok(Receipt::Stale),
             Err(error) => return Err(error),
+        }
+        if let Some(trace) = trace.filter(|_| !late) {
+            let mut traces = self.0.traces();
+            if traces.len() < self.0.limits.open {
+                traces.insert(message.clone(), trace);
+            }
         }
         self.0.expectations().stored(&message, delivered_as, late);
         if late {
@@ -239,6 +262,10 @@ impl Mailbox {
 // === impl Inner ===
 
 impl Inner {
+    pub(crate) fn traces(&self) -> MutexGuard<'_, HashMap<Box<str>, TraceContext>> {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn expectations(&self) -> MutexGuard<'_, Expectations> {
         // Every change is complete before the lock is released, so a panic elsewhere left nothing half done.
         self.expectations.lock().unwrap_or_else(PoisonError::into_inner)

@@ -120,7 +120,8 @@ impl Awaited for Waiting {
                 && let Some(stored) = self.inner.store.callback(&self.message, self.read).await?
             {
                 self.read += 1;
-                return Ok(Delivery { content_type: CONTENT_TYPE.into(), body: stored.body });
+                let trace = self.inner.traces().remove(&self.message);
+                return Ok(Delivery { content_type: CONTENT_TYPE.into(), body: stored.body, trace });
             }
             if is_closing {
                 return Err(CallbackError::Closing);
@@ -132,6 +133,7 @@ impl Awaited for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
+        self.inner.traces().remove(&self.message);
         self.inner.expectations().withdraw(&self.message, Timestamp::now());
         self.inner.changed.notify_one();
     }

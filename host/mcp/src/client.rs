@@ -287,11 +287,16 @@ impl RemoteServer {
         ))
     }
 
-    async fn run_tool(&self, remote: &str, arguments: Value) -> Result<CallResult, ToolError> {
+    async fn run_tool(
+        &self,
+        remote: &str,
+        arguments: Value,
+        trace: Option<&str>,
+    ) -> Result<CallResult, ToolError> {
         let called = async {
             // It fails only if it is closed, which it never is.
             let _slot = self.slots.acquire().await;
-            self.connection.call(remote, arguments).await
+            self.connection.call(remote, arguments, trace).await
         };
         // The wait for a slot counts.
         let answer = match timeout(self.timeout, called).await {
@@ -336,7 +341,7 @@ impl Toolbox for RemoteServer {
         known.catalogue.iter().flat_map(|catalogue| &catalogue.tools).map(|tool| tool.spec.clone()).collect()
     }
 
-    async fn call(&self, _: &CallingTurn, name: &str, arguments: Value) -> Result<String, ToolError> {
+    async fn call(&self, turn: &CallingTurn, name: &str, arguments: Value) -> Result<String, ToolError> {
         if !name.starts_with(&prefix(&self.name)) {
             return Err(ToolError::Unknown(name.to_owned()));
         }
@@ -350,7 +355,7 @@ impl Toolbox for RemoteServer {
             let reason = format!("the arguments must be a JSON object of at most {ARGUMENTS} bytes");
             return Ok(CallResult::failed(&reason).text);
         }
-        let called = async { Box::pin(self.run_tool(&self.remote(name).await?, arguments)).await };
+        let called = async { Box::pin(self.run_tool(&self.remote(name).await?, arguments, turn.traceparent.as_deref())).await };
         let called = called.await;
         counted.end = match &called {
             Ok(CallResult { is_error: false, .. }) => CallEnd::Done,

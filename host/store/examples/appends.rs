@@ -96,7 +96,7 @@ async fn turn(store: &dyn Store, owner: &Principal) -> Result<(), StoreError> {
     let key = TaskKey { owner: owner.clone(), task: TaskId::fresh() };
     let message = Arc::new(Message { role: Role::User, ..Message::agent(vec![Part::text(QUESTION)]) });
     let (once, context) = (Once::of(&message, None, None), ContextId::fresh());
-    let accepted = Event::Accepted { message, executor: "echo".into(), metadata: None };
+    let accepted = Event::Accepted { message, executor: "echo".into(), metadata: None, trace: None };
     let onto = Onto::Nothing { context: &context, host_made: true };
     store.write(&key, onto, &[Arc::new(accepted)], Some(&once)).await?;
     store.append(&key, 1, &[Event::moved(State::Working)]).await?;

@@ -32,6 +32,7 @@ use talaria_hermes::gateway::{CurrentWorkspace, Supervisor, ToolServer};
 use talaria_mailbox::Mailbox;
 use talaria_mcp::PATH;
 use talaria_store::Sqlite;
+use talaria_telemetry::Telemetry;
 use talaria_turns::{Store, Turns};
 use talaria_workspace::{TOOLS_SERVER, TeamTools};
 use tokio::net::TcpListener;
@@ -72,6 +73,8 @@ struct Tasks {
     /// The store's file, once it is open. It is flushed at the end and not dropped: metrics, turns and the admin server
     /// hold each other, and all of them the store.
     sqlite: Arc<OnceLock<Arc<Sqlite>>>,
+    /// The traces, if they are on. The last spans are sent at the end.
+    telemetry: Arc<OnceLock<Telemetry>>,
 }
 
 /// Everything, connected and ready to start.
@@ -127,6 +130,9 @@ impl Bound {
     ) -> anyhow::Result<bool> {
         let tasks = Tasks::default();
         let ended = Box::pin(self.serve(env, demo, stop, on_up, tasks.clone())).await;
+        if let Some(telemetry) = tasks.telemetry.get() {
+            telemetry.shutdown().await;
+        }
         if let Some(store) = tasks.sqlite.get()
             && tokio::time::timeout(FLUSH, store.flush()).await.is_err()
         {

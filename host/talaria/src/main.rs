@@ -17,6 +17,7 @@ mod tokens;
 mod tool_servers;
 mod toolboxes;
 mod turn_log;
+mod traced;
 mod workspace;
 
 use std::num::NonZero;

@@ -133,6 +133,7 @@ mod tests {
             async_delivery: false,
             metadata: None,
             push: None,
+            trace: None,
         }
     }
 

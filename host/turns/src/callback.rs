@@ -10,6 +10,7 @@ use async_trait::async_trait;
 
 use crate::model::Timestamp;
 use crate::store::{StoreError, TaskKey};
+use crate::trace::TraceContext;
 
 /// A reply that a turn expects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Delivery {
     pub content_type: String,
     /// The body.
     pub body: Vec<u8>,
+    /// The place in a trace that the peer sent with it, if traces are on.
+    pub trace: Option<TraceContext>,
 }
 
 /// Why there is no reply.

@@ -33,6 +33,7 @@ mod task;
 mod text;
 mod timeline;
 mod toolbox;
+mod trace;
 mod workspace;
 
 pub use callback::{
@@ -70,7 +71,8 @@ pub use stream_as::StreamAs;
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
 pub use text::{is_text_media, message_text};
 pub use timeline::{
-    ComponentVersion, Facts, OpenStep, STEPS, Step, StepKind, Timeline, TurnState, UpstreamError,
+    ComponentVersion, Facts, OpenStep, STEPS, Step, StepKind, StepTrace, Timeline, TurnState, UpstreamError,
 };
 pub use toolbox::{CallingTurn, ToolError, ToolSpec, Toolbox, Toolboxes};
+pub use trace::{SpanId, TraceContext, TraceId, TraceSampler};
 pub use workspace::{Workspace, Workspaces};

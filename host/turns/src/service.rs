@@ -42,6 +42,7 @@ use crate::rejections::{self, Refused};
 use crate::shares::{Callers, Shares, TurnShare};
 use crate::store::{Page, Query, Store, StoreError, TaskKey};
 use crate::task::{Event, State, Task};
+use crate::trace::{TraceContext, TraceSampler};
 
 pub use error::{CancelError, FollowError, SendError};
 
@@ -89,6 +90,8 @@ pub struct Incoming {
     pub metadata: Option<Arc<Metadata>>,
     /// Where the caller wants push notifications about the task.
     pub push: Option<PushConfig>,
+    /// The place of its request in a trace, if traces are on.
+    pub trace: Option<TraceContext>,
 }
 
 /// A message that was accepted.
@@ -115,6 +118,7 @@ struct Inner {
     rejections: rejections::Counter,
     observers: Arc<[Arc<dyn TurnObserver>]>,
     hold: Option<Arc<dyn Hold>>,
+    sampler: Option<Arc<dyn TraceSampler>>,
     tracker: TaskTracker,
     /// Where turns go on that compute for long, if they do not begin there.
     shared_runtime: Option<Handle>,
@@ -136,6 +140,7 @@ pub struct TurnsBuilder {
     push: Option<(Arc<dyn PushSender>, PushLimits)>,
     observers: Vec<Arc<dyn TurnObserver>>,
     hold: Option<Arc<dyn Hold>>,
+    sampler: Option<Arc<dyn TraceSampler>>,
     shared_runtime: Option<Handle>,
 }
 
@@ -187,6 +192,12 @@ impl TurnsBuilder {
         Self { hold: Some(hold), ..self }
     }
 
+    /// Traces turns, as this decides; also those of messages that came without a request. Without it no turn is traced.
+    #[must_use]
+    pub fn traced(self, sampler: Arc<dyn TraceSampler>) -> Self {
+        Self { sampler: Some(sampler), ..self }
+    }
+
     /// Charges what turns and live tasks take to this budget. Without it there is no bound.
     #[must_use]
     pub fn budget(self, budget: Budget) -> Self {
@@ -203,7 +214,8 @@ impl TurnsBuilder {
     /// Builds the service.
     #[must_use]
     pub fn build(self) -> Turns {
-        let Self { store, route, limits, budget, shares, push, observers, hold, shared_runtime } = self;
+        let Self { store, route, limits, budget, shares, push, observers, hold, sampler, shared_runtime } =
+            self;
         let deliveries = push.as_ref().map_or(1, |(_, limits)| limits.at_once);
         let callers = Arc::new(Callers::new(&shares, deliveries, &budget));
         let dispatcher = push.map(|(sender, limits)| {
@@ -223,6 +235,7 @@ impl TurnsBuilder {
             rejections: rejections::Counter::default(),
             observers: observers.into(),
             hold,
+            sampler,
             tracker: TaskTracker::new(),
             shared_runtime,
         }))
@@ -268,6 +281,7 @@ impl Turns {
             push: None,
             observers: Vec::new(),
             hold: None,
+            sampler: None,
             shared_runtime: None,
         }
     }

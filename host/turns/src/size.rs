@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::model::{Artifact, Content, Message, Metadata, Part};
 use crate::task::{Event, Task};
+use crate::trace::TraceContext;
 
 /// A JSON value in memory, with its entry in an object's table.
 pub(crate) const VALUE: usize = 128;
@@ -59,7 +60,9 @@ impl Event {
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
-            Self::Accepted { message, metadata: more, .. } => message.size() + metadata(more.as_deref()),
+            Self::Accepted { message, metadata: more, trace, .. } => {
+                message.size() + metadata(more.as_deref()) + trace.as_ref().map_or(0, TraceContext::size)
+            }
             Self::Answered(message) => message.size(),
             Self::Status { status, metadata: more, .. } => {
                 ITEM + status.message.as_ref().map_or(0, |message| message.size())

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::keys;
 use crate::model::{Artifact, Content, ContextId, Message, Metadata, Part, TaskId, Timestamp, base64_text};
 use crate::shared;
+use crate::trace::TraceContext;
 
 /// The state of a task, as A2A defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -65,6 +66,9 @@ pub enum Event {
         /// The request's metadata.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "shared::option")]
         metadata: Option<Arc<Metadata>>,
+        /// The turn's place in a trace, if traces are on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trace: Option<TraceContext>,
     },
     /// The caller answered a question of the running turn.
     Answered(#[serde(with = "shared")] Arc<Message>),
@@ -127,6 +131,9 @@ pub struct Task {
     /// The executor of the last turn, which also gets the next message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executor: Option<Box<str>>,
+    /// The place of the last turn in a trace, if traces were on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
     /// The turns that have not ended, oldest first.
     pub pending: VecDeque<Pending>,
     /// The answers that the running turn got since its checkpoint, as indexes into the history.
@@ -148,6 +155,9 @@ pub struct Pending {
     /// When it began; a restart does not change that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Timestamp>,
+    /// Its place in a trace, if traces were on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
 }
 
 /// What an executor needs in order to resume a turn.
@@ -301,6 +311,7 @@ impl Task {
             artifacts: Vec::new(),
             metadata: Metadata::new(),
             executor: None,
+            trace: None,
             pending: VecDeque::new(),
             answers: Vec::new(),
             checkpoint: None,
@@ -314,7 +325,7 @@ impl Task {
     pub fn apply(&mut self, event: &Event) -> Result<(), IllegalMove> {
         self.status.state.check(std::slice::from_ref(event))?;
         match event {
-            Event::Accepted { message, executor, metadata } => {
+            Event::Accepted { message, executor, metadata, trace } => {
                 if self.pending.is_empty() {
                     // It belongs to a turn that has ended.
                     self.checkpoint = None;
@@ -324,7 +335,9 @@ impl Task {
                     executor: executor.clone(),
                     metadata: metadata.clone(),
                     begun: None,
+                    trace: trace.clone(),
                 });
+                self.trace.clone_from(trace);
                 self.executor = Some(executor.clone());
                 self.history.push(Arc::clone(message));
             }

@@ -7,15 +7,19 @@
 //! It is in memory only: the log of the task is the durable truth, and a write for each step would cost every turn. It is
 //! bounded by [`STEPS`] and [`TEXT`]; what is beyond is counted in [`Facts::omitted`]. After a restart a resumed turn begins
 //! a new one.
+//!
+//! If the turn is traced, each step has a place in the trace from its beginning, since the call that it stands for carries it.
+//! Steps that follow while a span of the guest is open are children of that span.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
 use crate::executor::Usage;
 use crate::model::{ContextId, Principal, TaskId, Timestamp};
 use crate::observer::TurnObserver;
+use crate::trace::{SpanId, TraceContext};
 
 /// The steps of a turn that are recorded.
 pub const STEPS: usize = 256;
@@ -34,9 +38,14 @@ pub struct Timeline {
     pub executor: Box<str>,
     /// When the message was accepted, or the turn resumed after a restart.
     pub accepted: Timestamp,
+    /// The turn's place in a trace, if traces are on.
+    pub trace: Option<TraceContext>,
     start: Instant,
+    clock: SystemTime,
     observers: Arc<[Arc<dyn TurnObserver>]>,
     facts: Mutex<Facts>,
+    /// The open spans of the guest, if the turn is traced, the innermost last.
+    open: Mutex<Vec<SpanId>>,
 }
 
 /// What is known of a turn. Times count from the acceptance of its message.
@@ -50,6 +59,8 @@ pub struct Facts {
     pub waited: Duration,
     /// When the first text of its answer was there.
     pub first_text: Option<Duration>,
+    /// When its executor returned, or its call was dropped.
+    pub returned: Option<Duration>,
     /// When it ended.
     pub ended: Option<Duration>,
     /// How long its guest computed, imports included.
@@ -58,6 +69,8 @@ pub struct Facts {
     pub memory: usize,
     /// The version of the component, and the beginning of its digest.
     pub component: Option<Arc<ComponentVersion>>,
+    /// The model that its executor is set to ask.
+    pub model: Option<Arc<str>>,
     /// The tokens that it used.
     pub usage: Option<Usage>,
     /// The bytes of its answer's text.
@@ -137,6 +150,23 @@ pub struct Step {
     pub denied: bool,
     /// Why it failed, at most [`TEXT`] bytes. If it was denied, this names the line that would allow it.
     pub error: Option<Box<str>>,
+    /// Its place in the trace, if the turn is traced.
+    pub trace: Option<Box<StepTrace>>,
+}
+
+/// What a trace shows of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepTrace {
+    /// Its span.
+    pub span: SpanId,
+    /// The span that it is a child of.
+    pub parent: SpanId,
+    /// What the guest attached to its span: keys and values, scrubbed and bounded before they are added.
+    pub attributes: Vec<(Box<str>, Box<str>)>,
+    /// What happened in the guest's span, likewise.
+    pub events: Vec<(Duration, Box<str>)>,
+    /// The span of the other side that belongs to it: the one that posted the callback.
+    pub link: Option<TraceContext>,
 }
 
 /// The kind of a step.
@@ -166,6 +196,7 @@ impl Timeline {
         (task, context, caller): (TaskId, ContextId, Principal),
         executor: &str,
         observers: Arc<[Arc<dyn TurnObserver>]>,
+        trace: Option<TraceContext>,
     ) -> Arc<Self> {
         Arc::new(Self {
             task,
@@ -173,9 +204,12 @@ impl Timeline {
             caller,
             executor: executor.into(),
             accepted: Timestamp::now(),
+            trace,
             start: Instant::now(),
+            clock: SystemTime::now(),
             observers,
             facts: Mutex::default(),
+            open: Mutex::default(),
         })
     }
 
@@ -190,6 +224,12 @@ impl Timeline {
     pub fn at(&self, after: Duration) -> Timestamp {
         let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         Timestamp::from_millis(self.accepted.millis().saturating_add(millis))
+    }
+
+    /// The same, as exactly as the clock is.
+    #[must_use]
+    pub fn time(&self, after: Duration) -> SystemTime {
+        self.clock.checked_add(after).unwrap_or(self.clock)
     }
 
     /// What is known now.
@@ -222,6 +262,8 @@ impl Timeline {
             "context": self.context.as_str(),
             "caller": self.caller.name(),
             "executor": self.executor,
+            "trace_id": self.trace.as_ref().map(|trace| trace.trace.to_string()),
+            "model": facts.model.as_deref(),
             "version": facts.component.as_ref().map(|component| &*component.version),
             "digest": facts.component.as_ref().map(|component| &*component.digest),
             "accepted": self.accepted.to_string(),
@@ -256,6 +298,7 @@ impl Timeline {
     /// Begins a step.
     #[must_use]
     pub fn step(self: &Arc<Self>, kind: StepKind, name: &str) -> OpenStep {
+        let trace = self.trace_step(kind);
         let mut facts = self.lock();
         let step = Step {
             number: facts.steps.len() + facts.omitted,
@@ -268,6 +311,7 @@ impl Timeline {
             received: 0,
             denied: false,
             error: None,
+            trace,
         };
         if facts.steps.len() < STEPS {
             facts.steps.push(step.clone());
@@ -279,6 +323,22 @@ impl Timeline {
             observer.step_began(self, &step);
         }
         OpenStep { timeline: Arc::clone(self), step: Mutex::new(step) }
+    }
+
+    /// Gives a step its place in the trace.
+    fn trace_step(&self, kind: StepKind) -> Option<Box<StepTrace>> {
+        let trace = self.trace.as_ref()?;
+        let mut open = self.open_spans();
+        let parent = open.last().copied().unwrap_or_else(|| trace.span.of_guest());
+        let span = SpanId::fresh();
+        if kind == StepKind::Span {
+            open.push(span);
+        }
+        Some(Box::new(StepTrace { span, parent, attributes: Vec::new(), events: Vec::new(), link: None }))
+    }
+
+    fn open_spans(&self) -> MutexGuard<'_, Vec<SpanId>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The executor is called now.
@@ -400,6 +460,29 @@ impl OpenStep {
         });
     }
 
+    /// The headers `traceparent` and `tracestate` of the call that the step stands for, if the turn is traced.
+    #[must_use]
+    pub fn propagated(&self) -> Option<(String, Option<Arc<str>>)> {
+        let context = self.timeline.trace.as_ref()?;
+        let span = self.lock().trace.as_ref()?.span;
+        Some((context.traceparent(span), context.state.clone()))
+    }
+
+    /// Changes what a trace shows of the step, if the turn is recorded in one. `note` gets the time since its acceptance.
+    pub fn trace(&self, note: impl FnOnce(&mut StepTrace, Duration)) {
+        if self.is_recorded()
+            && let Some(trace) = &mut self.lock().trace
+        {
+            note(trace, self.timeline.elapsed());
+        }
+    }
+
+    /// Whether the turn is recorded in a trace.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.timeline.trace.as_ref().is_some_and(|trace| trace.sampled)
+    }
+
     /// The number of the step in its turn.
     #[must_use]
     pub fn number(&self) -> usize {
@@ -423,6 +506,9 @@ impl Drop for OpenStep {
         let step = self.step.get_mut().unwrap_or_else(PoisonError::into_inner);
         step.took = Some(now.saturating_sub(step.began));
         let step = &*step;
+        if let (StepKind::Span, Some(trace)) = (step.kind, &step.trace) {
+            self.timeline.open_spans().retain(|open| *open != trace.span);
+        }
         self.timeline.note(|facts| {
             if let Some(known) = facts.steps.get_mut(step.number) {
                 known.clone_from(step);
@@ -445,7 +531,7 @@ mod tests {
     #[test]
     fn steps_and_their_texts_are_bounded() {
         let of = (TaskId::fresh(), ContextId::fresh(), Principal::anyone());
-        let timeline = Timeline::begin(of, "chat", Arc::default());
+        let timeline = Timeline::begin(of, "chat", Arc::default(), None);
         for _ in 0..STEPS + 3 {
             let step = timeline.step(StepKind::Call, &"ä".repeat(TEXT));
             step.failed(&"x".repeat(TEXT + 1), true);
@@ -471,6 +557,7 @@ mod tests {
             received: 0,
             denied: false,
             error: None,
+            trace: None,
         };
         let steps = vec![
             step(StepKind::Call, 10, 20),
@@ -480,5 +567,37 @@ mod tests {
             step(StepKind::Call, 100, 1),
         ];
         assert_eq!(Facts { steps, ..Facts::default() }.upstream(), Duration::from_millis(41));
+    }
+
+    #[test]
+    fn only_the_steps_of_a_traced_turn_have_places_in_the_trace() {
+        let begin = |trace| {
+            let of = (TaskId::fresh(), ContextId::fresh(), Principal::anyone());
+            Timeline::begin(of, "chat", Arc::default(), trace)
+        };
+        let untraced = begin(None);
+        let step = untraced.step(StepKind::Call, "GET http://a/");
+        assert_eq!(step.propagated(), None);
+        drop(step);
+        assert!(untraced.facts().steps.iter().all(|step| step.trace.is_none()));
+        assert!(untraced.to_json()["trace_id"].is_null());
+
+        let turn = TraceContext::root(true);
+        let timeline = begin(Some(turn.clone()));
+        let first = timeline.step(StepKind::Call, "first");
+        let outer = timeline.step(StepKind::Span, "outer");
+        let inner = timeline.step(StepKind::Span, "inner");
+        drop(timeline.step(StepKind::Call, "second"));
+        drop(outer);
+        drop(timeline.step(StepKind::Call, "third"));
+        drop((inner, first));
+        drop(timeline.step(StepKind::Call, "last"));
+        let traces: Vec<StepTrace> =
+            timeline.facts().steps.into_iter().filter_map(|step| step.trace).map(|trace| *trace).collect();
+        let [first, outer, inner, second, third, last] = traces.as_slice() else { panic!("{traces:?}") };
+        let guest = turn.span.of_guest();
+        assert_eq!((first.parent, outer.parent, inner.parent), (guest, guest, outer.span));
+        assert_eq!((second.parent, third.parent, last.parent), (inner.span, inner.span, guest));
+        assert_eq!(timeline.to_json()["trace_id"], turn.trace.to_string());
     }
 }

@@ -32,6 +32,8 @@ pub struct CallingTurn {
     pub task: TaskId,
     /// The context of the task.
     pub context: ContextId,
+    /// The place of the call in a trace, as the header `traceparent` has it, if traces are on.
+    pub traceparent: Option<Box<str>>,
 }
 
 /// Why a call has no result. A call that a tool refuses in words has one.
@@ -80,7 +82,7 @@ impl CallingTurn {
     #[must_use]
     pub fn of(turn: &Turn) -> Self {
         let Turn { principal, task, context, .. } = turn;
-        Self { owner: principal.clone(), task: task.clone(), context: context.clone() }
+        Self { owner: principal.clone(), task: task.clone(), context: context.clone(), traceparent: None }
     }
 }
 

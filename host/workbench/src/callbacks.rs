@@ -82,6 +82,7 @@ impl Awaited for Waiting {
             "reply_to": (reply.kind != "notice").then_some(&self.message),
             "chat_id": self.chat,
         });
-        Ok(Delivery { content_type: "application/json".into(), body: body.to_string().into_bytes() })
+        let body = body.to_string().into_bytes();
+        Ok(Delivery { content_type: "application/json".into(), body, trace: None })
     }
 }

@@ -210,6 +210,7 @@ impl Trial {
             message: turn.message.clone(),
             executor: executor.name().into(),
             metadata: None,
+            trace: None,
         };
         let is_kept = self.store.create(&key, context, &[accepted]).await.is_ok();
         let Ran { result, said, .. } = self.ran(executor, turn, line, CancellationToken::new()).await;

@@ -233,7 +233,7 @@ mod tests {
 
     fn accepted(text: &str) -> Event {
         let message = Message { role: talaria_turns::Role::User, ..Message::agent(vec![Part::text(text)]) };
-        Event::Accepted { message: message.into(), executor: "it".into(), metadata: None }
+        Event::Accepted { message: message.into(), executor: "it".into(), metadata: None, trace: None }
     }
 
     fn piece(text: &str) -> Event {

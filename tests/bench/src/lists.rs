@@ -83,7 +83,8 @@ async fn filled(store: Sqlite, tasks: usize) -> Result<Arc<Sqlite>> {
 async fn create(store: &Sqlite) -> Result<(), StoreError> {
     let key = TaskKey { owner: Principal::anyone(), task: TaskId::fresh() };
     let message = Message { role: Role::User, ..Message::agent(vec![Part::text("What do you know?")]) };
-    let accepted = Event::Accepted { message: message.into(), executor: "echo".into(), metadata: None };
+    let accepted =
+        Event::Accepted { message: message.into(), executor: "echo".into(), metadata: None, trace: None };
     store.create(&key, &ContextId::fresh(), &[accepted]).await?;
     let artifact = Artifact::new(REPLY, vec![Part::text("Less than I would like to.")]).into();
     let reply = Event::Artifact { artifact, append: false, last: true };

@@ -33,6 +33,7 @@ mod stream;
 mod streams;
 mod swap;
 mod table;
+mod telemetry;
 mod usage;
 mod waiting;
 
@@ -124,6 +125,8 @@ enum What {
     Hostile,
     /// Turns through the bridge beside guests that spin.
     Spin,
+    /// Throughput with traces against without.
+    Telemetry,
     /// A2A's Python SDK and LiteLLM's proxy in front of the same upstream; only if it is named.
     Peers,
 }
@@ -247,6 +250,7 @@ impl What {
             Self::WaitingCallbacks => vec![callback::waiting(bridge, cli.turns).await?],
             Self::Hostile => hostile::beside().await?,
             Self::Spin => spin::beside(bridge).await?.into(),
+            Self::Telemetry => telemetry::compare(bridge).await?,
             Self::Peers => peers::compare(bridge, &cli.installed).await?,
         })
     }

@@ -66,6 +66,12 @@ impl Bridge {
         self.start_with(upstream, "memory:")
     }
 
+    /// Starts a bridge that records every turn, and sends the spans to a collector.
+    pub(crate) fn start_traced(&self, upstream: &str, collector: &str) -> Result<Server> {
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector), ("OTEL_TRACES_SAMPLER", "always_on")];
+        self.start_configured_in(&variables, upstream, "memory:", "")
+    }
+
     /// Starts a bridge that may use one core only, and so has one worker.
     pub(crate) fn start_on_one_core(&self, upstream: &str) -> Result<Server> {
         usage::on_one_core(|| self.start(upstream))
@@ -110,18 +116,34 @@ impl Bridge {
     }
 
     fn start_configured(&self, upstream: &str, store: &str, more: &str) -> Result<Server> {
+        self.start_configured_in(&[], upstream, store, more)
+    }
+
+    fn start_configured_in(
+        &self,
+        variables: &[(&str, &str)],
+        upstream: &str,
+        store: &str,
+        more: &str,
+    ) -> Result<Server> {
         let cache = self.home.path().join("cache");
-        self.start_as(&format!(
+        let text = format!(
             "[store]\nurl = {store:?}\n\n[engine]\ncache_dir = {cache:?}\n\n\
              [executor.chat-completions.settings]\nbase_url = {upstream:?}\n\n{more}"
-        ))
+        );
+        self.start_in(variables, &text)
     }
 
     fn start_as(&self, text: &str) -> Result<Server> {
+        self.start_in(&[], text)
+    }
+
+    fn start_in(&self, variables: &[(&str, &str)], text: &str) -> Result<Server> {
         let address = free_address();
         let config = self.home.path().join(format!("bridge-{}.toml", address.port()));
         fs::write(&config, text)?;
         let mut command = program(&self.binary);
+        command.envs(variables.iter().copied());
         command.args(["serve", "--listen", &address.to_string(), "--config"]).arg(&config);
         Server::start(command, address, config.with_extension("log"))
     }

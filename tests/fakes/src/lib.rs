@@ -3,7 +3,7 @@
 //! [`FakeGateway`] is the upstream: it plays a script, records its requests, and shows whether its connections were
 //! closed. [`FakeRuns`] is a gateway with runs, [`FakePlugin`] an upstream that answers by callback. [`FakeRegistry`] serves
 //! components, [`FakePlatform`] registers workspaces, [`FakeToolServer`] offers tools, [`FakeProxy`] opens tunnels, and
-//! [`Provider`] is the model behind a real gateway, [`FakeAgent`] an agent that speaks A2A. There is one fake of each kind, and none of them needs the engine: the tests of a crate compile no more than the crate does.
+//! [`Provider`] is the model behind a real gateway, [`FakeAgent`] an agent that speaks A2A, [`FakeCollector`] a collector of traces. There is one fake of each kind, and none of them needs the engine: the tests of a crate compile no more than the crate does.
 //!
 //! Everything here fails by panicking, with a sentence that says what is wrong.
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@
 )]
 
 mod agent;
+mod collector;
 mod gateway;
 mod platform;
 mod plugin;
@@ -30,6 +31,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use agent::{FakeAgent, Say, Spoken, params};
+pub use collector::{Exported, FakeCollector, ForgetfulCollector};
 pub use gateway::{FakeGateway, Recorded};
 pub use platform::{Delegated, FakePlatform, Mood};
 pub use plugin::{FakePlugin, Inbound, Step};

@@ -79,6 +79,7 @@ fn task(message: &Message) -> Task {
         message: message.clone().into(),
         executor: "e".into(),
         metadata: message.metadata.clone().map(Into::into),
+        trace: None,
     };
     for event in [accepted, Event::Artifact { artifact: artifact.into(), append: false, last: true }, moved] {
         task.apply(&event).expect("a legal move");

@@ -66,6 +66,7 @@ fn incoming(text: &str) -> Incoming {
         async_delivery: false,
         metadata: None,
         push: None,
+        trace: None,
     }
 }
 

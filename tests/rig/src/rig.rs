@@ -255,7 +255,7 @@ impl Rig {
         let turn = self.turn(text);
         let key = TaskKey { owner: turn.principal.clone(), task: turn.task.clone() };
         let (message, executor) = (turn.message.clone(), "rig".into());
-        let accepted = Event::Accepted { message, executor, metadata: None };
+        let accepted = Event::Accepted { message, executor, metadata: None, trace: None };
         self.store.create(&key, &turn.context, &[accepted]).await.expect("room in the store");
         turn
     }

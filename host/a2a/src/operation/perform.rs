@@ -158,6 +158,7 @@ impl Operations {
         tenant: Option<String>,
         send: SendMessage,
         streaming: bool,
+        noted: &Noted,
     ) -> Incoming {
         let SendMessage { addressed, configuration, mut metadata } = send;
         let Addressed { message, task, context } = addressed;
@@ -177,7 +178,8 @@ impl Operations {
         }
         let push = configuration.push;
         let (message, metadata) = (Arc::new(message), metadata.map(Arc::new));
-        Incoming { principal, message, task, context, streaming, async_delivery, metadata, push }
+        let trace = noted.trace.clone();
+        Incoming { principal, message, task, context, streaming, async_delivery, metadata, push, trace }
     }
 
     async fn send(
@@ -190,7 +192,7 @@ impl Operations {
     ) -> Result<Sent, Rejection> {
         let Configuration { return_immediately, history_length, .. } = send.configuration;
         let (has_push, names_task) = (send.configuration.push.is_some(), send.addressed.task.is_some());
-        let accepted = self.turns.send(self.incoming(principal, tenant, send, false)).await?;
+        let accepted = self.turns.send(self.incoming(principal, tenant, send, false, noted)).await?;
         // From here on the turn is charged for its message.
         drop(charge);
         noted.task(&accepted.task.id);
@@ -223,7 +225,7 @@ impl Operations {
         let history_length = send.configuration.history_length;
         // A message that names a task is answered with that task.
         let hold = send.addressed.task.is_none().then_some(self.hold);
-        let incoming = self.incoming(principal, tenant, send, true);
+        let incoming = self.incoming(principal, tenant, send, true, noted);
         let Some(after) = after else {
             let accepted = self.turns.send(incoming).await?;
             drop(charge);

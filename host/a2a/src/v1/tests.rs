@@ -53,7 +53,8 @@ fn task() -> Task {
     task.apply(&Event::Status { status, metadata, ends_turn: false }).unwrap();
     let mut first = Message::agent(vec![Part::text("hi")]);
     (first.id, first.role) = ("m1".parse().unwrap(), talaria_turns::Role::User);
-    task.apply(&Event::Accepted { message: first.into(), executor: "e".into(), metadata: None }).unwrap();
+    task.apply(&Event::Accepted { message: first.into(), executor: "e".into(), metadata: None, trace: None })
+        .unwrap();
     task
 }
 

@@ -147,6 +147,7 @@ impl wit::HostPending for Ctx {
             Some(Some(Ok(delivery))) => {
                 if let Some(step) = &step {
                     step.note(|step| step.received = delivery.body.len());
+                    step.trace(|trace, _| trace.link = delivery.trace);
                 }
                 Ok(wit::Delivery { content_type: delivery.content_type, body: delivery.body })
             }

@@ -30,6 +30,7 @@ impl Ctx {
             self.outbound.admit(&shared, StepKind::Call, &name).map_err(|error| failed(&error))?;
         open_call.send(request.body.len()).map_err(|error| failed(&error))?;
         let mut request = convert(request);
+        open_call.propagate(&mut request.headers);
         request.max_bytes = Some(request.max_bytes.unwrap_or(usize::MAX).min(open_call.left()));
         Ok((open_call, request))
     }

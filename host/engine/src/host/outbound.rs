@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use talaria_egress::{Error, ErrorKind};
+use talaria_egress::{Bounds, Error, ErrorKind};
 use talaria_turns::{OpenStep, StepKind, Timeline, UpstreamError};
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +49,11 @@ pub(crate) struct OpenCall {
     /// What the turn's timeline shows of it.
     step: Option<OpenStep>,
 }
+
+/// The headers of W3C Trace Context.
+const PARENT: &str = "traceparent";
+/// See [`PARENT`].
+const STATE: &str = "tracestate";
 
 /// The bytes of an upstream's error that the timeline shows.
 const ERROR: usize = 300;
@@ -108,6 +113,21 @@ pub(super) fn call_name(method: &str, url: &str) -> String {
     format!("{method} {url}")
 }
 
+/// Adds the headers of a trace, unless the guest sets one itself, or the headers are as many or as long as they may be.
+fn add_trace(headers: &mut Vec<(String, String)>, parent: String, state: Option<&str>, bounds: &Bounds) {
+    let is_trace = |name: &str| [PARENT, STATE].iter().any(|ours| name.eq_ignore_ascii_case(ours));
+    // A brace could be taken for the place of a secret, and the text is a caller's.
+    let state = state.filter(|state| !state.contains('{'));
+    let mut more = vec![(PARENT.to_owned(), parent)];
+    more.extend(state.map(|state| (STATE.to_owned(), state.to_owned())));
+    let bytes = |all: &[(String, String)]| all.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+    let fits = headers.len() + more.len() <= bounds.headers
+        && bytes(headers).saturating_add(bytes(&more)) <= bounds.header_bytes;
+    if fits && !headers.iter().any(|(name, _)| is_trace(name)) {
+        headers.extend(more);
+    }
+}
+
 // === impl Verdict ===
 
 impl Verdict {
@@ -153,6 +173,18 @@ impl OpenCall {
     pub(super) fn receive(&self, bytes: usize) -> Result<(), Error> {
         self.note(|step| step.received += bytes);
         self.count(&self.used.received, bytes, self.limits.received_bytes, "receive", "bytes_in")
+    }
+
+    /// Adds the place of the call in the trace of its turn to the headers.
+    pub(super) fn propagate(&self, headers: &mut Vec<(String, String)>) {
+        if let Some((parent, state)) = self.step.as_ref().and_then(OpenStep::propagated) {
+            add_trace(headers, parent, state.as_deref(), &self.shared.access.bounds);
+        }
+    }
+
+    /// The place of the call in the trace of its turn, for callers that have no headers.
+    pub(super) fn traceparent(&self) -> Option<Box<str>> {
+        self.step.as_ref().and_then(OpenStep::propagated).map(|(parent, _)| parent.into())
     }
 
     /// Notes the status of the response.
@@ -224,5 +256,33 @@ impl OpenCall {
 impl Drop for OpenCall {
     fn drop(&mut self) {
         self.used.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_headers_of_a_trace_are_added_unless_the_guest_sets_them_or_there_is_no_room() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let added = |given: Vec<(String, String)>, state: Option<&str>, bounds: &Bounds| {
+            let (mut headers, before) = (given.clone(), given.len());
+            add_trace(&mut headers, "00-a".into(), state, bounds);
+            assert_eq!(headers[..before], given);
+            headers.split_off(before)
+        };
+        let (bounds, accept) = (Bounds::default(), pair("accept", "*/*"));
+        let (parent, state) = (pair("traceparent", "00-a"), pair("tracestate", "a=1"));
+        assert_eq!(added(vec![accept.clone()], Some("a=1"), &bounds), [parent.clone(), state]);
+        assert_eq!(added(vec![], None, &bounds), [parent.clone()]);
+        assert_eq!(added(vec![], Some("a={secret:KEY}"), &bounds), [parent], "no place for a secret");
+        for own in ["TraceParent", "tracestate"] {
+            assert_eq!(added(vec![pair(own, "x")], Some("a=1"), &bounds), [], "{own}");
+        }
+        let full = Bounds { headers: 1, ..bounds };
+        assert_eq!(added(vec![accept.clone()], None, &full), []);
+        let long = Bounds { header_bytes: 20, ..bounds };
+        assert_eq!(added(vec![accept], None, &long), []);
     }
 }

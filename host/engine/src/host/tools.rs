@@ -73,7 +73,7 @@ impl Ctx {
     }
 
     fn admit_tool(&mut self, name: &str, arguments: &String) -> Result<Admitted, wit::Error> {
-        let Some((shared, turn, deadline)) = self.calling() else {
+        let Some((shared, mut turn, deadline)) = self.calling() else {
             return Err(failed(wit::ErrorKind::Unsupported, "only a turn can call tools"));
         };
         if !ToolSpec::is_name(name) {
@@ -96,6 +96,7 @@ impl Ctx {
         }
         let open_call =
             self.outbound.admit(&shared, StepKind::Tool, name).map_err(|error| limited(&error))?;
+        turn.traceparent = open_call.traceparent();
         open_call.send(arguments.len()).map_err(|error| limited(&error))?;
         self.charge(0, size).map_err(|why| failed(wit::ErrorKind::TooLarge, why))?;
         let left = deadline.saturating_duration_since(Instant::now());

@@ -174,6 +174,7 @@ async fn send(
         };
         headers.push((name.as_str().to_owned(), value.to_owned()));
     }
+    open_call.propagate(&mut headers);
     let request = Request {
         method: head.method.as_str().to_owned(),
         url: head.uri.to_string(),

@@ -44,6 +44,7 @@ fn message(text: &str) -> Incoming {
         async_delivery: false,
         metadata: None,
         push: None,
+        trace: None,
     }
 }
 

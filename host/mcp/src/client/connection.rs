@@ -96,9 +96,13 @@ impl Connection {
         (Self { client, url, timeout, session, next_id, list_changed, abandoned }, receiver)
     }
 
-    /// Calls a tool. The caller bounds the time.
-    pub(super) async fn call(&self, tool: &str, arguments: Value) -> Answered {
-        self.ask("tools/call", json!({ "name": tool, "arguments": arguments })).await
+    /// Calls a tool, from a place in a trace if there is one. The caller bounds the time.
+    pub(super) async fn call(&self, tool: &str, arguments: Value, trace: Option<&str>) -> Answered {
+        let mut params = json!({ "name": tool, "arguments": arguments });
+        if let (Some(trace), Some(params)) = (trace, params.as_object_mut()) {
+            params.insert("_meta".to_owned(), json!({ "traceparent": trace }));
+        }
+        self.ask("tools/call", params).await
     }
 
     /// Reads the list of tools, all pages of it.

@@ -179,7 +179,7 @@ pub(crate) async fn a_page_ends_before_it_holds_too_many_bytes(store: Arc<dyn St
 /// Creates a task with a text, whose status has the time `at`.
 async fn at_with(store: &dyn Store, at: u64, text: &str) {
     let message = super::message("m", talaria_turns::Role::User, text).into();
-    let accepted = Event::Accepted { message, executor: "worker".into(), metadata: None };
+    let accepted = Event::Accepted { message, executor: "worker".into(), metadata: None, trace: None };
     create(store, "a", &[accepted, status(State::Working, at, false)]).await;
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn once(id: &str) -> Once {
 pub(crate) fn accepted(id: &str) -> Event {
     let metadata = serde_json::json!({ "n": 1.5, "of": ["it", null] }).as_object().cloned();
     let message = message(id, Role::User, "do it").into();
-    Event::Accepted { message, executor: "worker".into(), metadata: metadata.map(Arc::new) }
+    Event::Accepted { message, executor: "worker".into(), metadata: metadata.map(Arc::new), trace: None }
 }
 
 /// Returns a status with a given time.

@@ -74,6 +74,9 @@ impl Opened {
                 let mut server = CallbackServer::open(callback, token, listener, stored, replies).await?;
                 server.server =
                     server.server.with_budget(config.memory.budget.clone()).with_workers(spread.clone());
+                if config.telemetry.is_some() {
+                    server.server = server.server.traced();
+                }
                 Some(server)
             }
             _ => None,

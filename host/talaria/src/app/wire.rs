@@ -4,17 +4,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use talaria_a2a::{CardConfig, Counts, Server, Token};
-use talaria_egress::Webhooks;
+use talaria_egress::{Egress, Webhooks};
 use talaria_executors::Executors;
 use talaria_executors::route::Routes;
 use talaria_mailbox::Mailbox;
 use talaria_observe::metrics::{Mail, Memory, Metrics, Readings, Refusal};
+use talaria_telemetry::Telemetry;
 use talaria_turns::{Limits, PushLimits, PushSender, Route, Turns};
 
 use talaria_workspace::{IdleTimeout, ToolActivity};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
+use tracing::info;
 
 use super::banner::Banner;
 use super::bind::Bound;
@@ -27,6 +30,7 @@ use crate::metered::{Metered, TurnMetrics};
 use crate::push::Post;
 use crate::tokens::Watch;
 use crate::tool_servers::ToolServers;
+use crate::traced::RequestSpans;
 use crate::turn_log::TurnLog;
 use crate::workspace::tools::ToolService;
 
@@ -53,7 +57,8 @@ impl App {
             hops: config.limits.hops,
             ..Limits::default()
         };
-        let (sender, delivery) = pushing(&config, metrics.clone());
+        let telemetry = tracing_of(&config, &tasks)?;
+        let (sender, delivery) = pushing(&config, metrics.clone(), telemetry.clone());
         let mut turns = Turns::builder(Arc::clone(&store), Arc::clone(&executors) as Arc<dyn Route>, limits)
             .budget(config.memory.budget.clone())
             .push_sender(sender, delivery)
@@ -61,6 +66,9 @@ impl App {
             .shared_runtime(Handle::current())
             .observer(Arc::new(TurnMetrics(metrics.clone())))
             .observer(Arc::new(TurnLog));
+        if let Some(telemetry) = &telemetry {
+            turns = turns.traced(Arc::new(telemetry.clone())).observer(Arc::new(telemetry.clone()));
+        }
         if let Some(workspace) = &workspace {
             turns = turns.observer(Arc::clone(&workspace.activity) as _);
         }
@@ -81,6 +89,11 @@ impl App {
         let card = card::with_modes(first.clone(), &executors.table());
         let server = Server::new(server_config(&config, address, card)?, turns.clone());
         let mut server = server.with_workers(spread);
+        if let Some(telemetry) = &telemetry {
+            server = server
+                .traced(Arc::new(telemetry.clone()))
+                .with_observer(Arc::new(RequestSpans(telemetry.clone())));
+        }
         let grpc = grpc_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         if let Some(listener) = grpc_listener {
             server = server.with_grpc_listener(listener);
@@ -123,6 +136,17 @@ impl App {
             tasks,
         })
     }
+}
+
+/// Starts the traces, unless they are off. They are sent on the runtime of the start.
+fn tracing_of(config: &Config, tasks: &Tasks) -> anyhow::Result<Option<Telemetry>> {
+    let Some(traces) = config.telemetry.clone() else { return Ok(None) };
+    let endpoint = traces.endpoint().to_owned();
+    let egress = Egress::new(config.egress.clone());
+    let started = Telemetry::start(traces, &egress, Handle::current(), env!("CARGO_PKG_VERSION"));
+    let telemetry = started.with_context(|| format!("cannot send traces to {endpoint}"))?;
+    info!(endpoint, "traces are sent");
+    Ok(Some(tasks.telemetry.get_or_init(|| telemetry).clone()))
 }
 
 /// How long an executor may be silent, as its component says.
@@ -183,10 +207,15 @@ fn readings(
 }
 
 /// Sends push notifications, and the limits of its retries.
-fn pushing(config: &Config, metrics: Metrics) -> (Arc<dyn PushSender>, PushLimits) {
+fn pushing(
+    config: &Config,
+    metrics: Metrics,
+    telemetry: Option<Telemetry>,
+) -> (Arc<dyn PushSender>, PushLimits) {
     let Push { allow_private, timeout, tries, pause } = &config.push;
     let webhooks = Webhooks::new(config.egress.clone(), *allow_private);
-    let sender = Arc::new(Metered::new(Arc::new(Post(webhooks.with_timeout(timeout.get()))), metrics));
+    let post = Post { webhooks: webhooks.with_timeout(timeout.get()), telemetry };
+    let sender = Arc::new(Metered::new(Arc::new(post), metrics));
     (sender, PushLimits { tries: tries.get(), pause: pause.get(), ..PushLimits::default() })
 }
 

@@ -65,6 +65,8 @@ pub(crate) struct File {
     pub(crate) oci: Oci,
     /// How much the host accepts.
     pub(crate) limits: Limits,
+    /// What traces record. Where they are sent, if at all, is in the environment. See `docs/telemetry.md`.
+    pub(crate) telemetry: Telemetry,
     /// What is redacted before callers read it.
     pub(crate) redact: Redact,
     /// The tools of the agent, over MCP: its team, people, memory. Served in a workspace only. See `docs/workspace.md`. And
@@ -98,6 +100,18 @@ pub(crate) struct Push {
     ///
     /// Example: `pause = "10s"`
     pub(crate) pause: Period,
+}
+
+/// `[telemetry]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+#[schemars(rename = "telemetry")]
+pub(crate) struct Telemetry {
+    /// Records the texts of messages and answers in traces, scrubbed and cut at 4 KiB. `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`
+    /// does the same.
+    ///
+    /// Example: `content = true`
+    pub(crate) content: bool,
 }
 
 /// `[admin]`

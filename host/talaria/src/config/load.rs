@@ -68,6 +68,7 @@ impl Loader<'_> {
             Unusable::Key(Problem { key, what }) => self.at(key, what),
             Unusable::Variable(error) => error,
         })?;
+        let telemetry = self.telemetry(&file.telemetry)?;
         let (mut executors, wants_callbacks) = self.executors(&file, bridge, state, cache_dir, &egress)?;
         let secrets = host_secrets(&file, &executors.folder);
         let callback = self.callback(file.callback, bridge, wants_callbacks, &executors.folder)?;
@@ -113,6 +114,7 @@ impl Loader<'_> {
             keep_for: file.store.keep_for.get(),
             prepare_only: self.env.is_yes("MOLECULE_RUNTIME_PREPARE_ONLY"),
             egress,
+            telemetry,
             max_size: file.store.max_size,
             min_free: file.store.min_free,
             executors,

@@ -15,6 +15,7 @@
 //! | `egress` | `[egress]`: proxies and certificates of outbound calls |
 //! | `oci` | `[oci]`: registries of components |
 //! | `shares` | how much each caller may take |
+//! | `telemetry` | traces |
 //! | `tools` | the agent's tools, and servers of tools for executors |
 //! | `workspace` | the workspace that is served, if any |
 //! | `host_secrets` | the variables that the gateway must not get |
@@ -31,6 +32,7 @@ mod host_secrets;
 mod load;
 mod oci;
 mod shares;
+mod telemetry;
 mod tools;
 mod value;
 mod workspace;
@@ -109,6 +111,8 @@ pub(crate) struct Config {
     pub(crate) prepare_only: bool,
     /// How outbound calls leave this host.
     pub(crate) egress: talaria_egress::Config,
+    /// Where traces are sent; `None` if they are off.
+    pub(crate) telemetry: Option<talaria_telemetry::Config>,
     /// The largest size of the store.
     pub(crate) max_size: Size,
     /// The free space on its disk, if configured.

@@ -18,7 +18,12 @@ fn user(parts: Vec<Part>) -> Arc<Message> {
 }
 
 fn accepted(text: &str) -> Event {
-    Event::Accepted { message: user(vec![Part::text(text)]), executor: "it".into(), metadata: None }
+    Event::Accepted {
+        message: user(vec![Part::text(text)]),
+        executor: "it".into(),
+        metadata: None,
+        trace: None,
+    }
 }
 
 fn reply(text: &str, append: bool) -> Event {
@@ -144,7 +149,7 @@ fn a_file_that_does_not_fit_is_replaced_by_its_name() {
     file.filename = Some("ada.png".into());
     let message = user(vec![Part::text("this is me"), file]);
     let events = [
-        Event::Accepted { message, executor: "it".into(), metadata: None },
+        Event::Accepted { message, executor: "it".into(), metadata: None, trace: None },
         reply("I see", false),
         ended(State::Completed, ""),
     ];

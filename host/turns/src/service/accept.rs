@@ -20,6 +20,7 @@ use crate::once::Once;
 use crate::scope::Past;
 use crate::store::{StoreError, TaskKey};
 use crate::task::{Event, State, Task};
+use crate::trace::TraceContext;
 
 /// The task that a message went into, and the turn to run. There is no turn if the message was sent before or answers a
 /// question.
@@ -113,12 +114,13 @@ impl Inner {
         let is_stranger = self.limits.strangers_call && incoming.principal.name().is_none();
         let task = if is_stranger { TaskId::unguessable() } else { TaskId::fresh() };
         let key = TaskKey { owner: incoming.principal.clone(), task };
-        let first = accepted(&incoming, &taker);
+        let trace = self.trace_of(&incoming);
+        let first = accepted(&incoming, &taker, trace.clone());
         let live = self.tasks.create(key, &context, host_made, first, once).await?;
         self.set_push(&live, config, live.task().version).await?;
         let past = if host_made { Past::Nothing } else { self.past(&live) };
         let turn = turn(&live, context, incoming, Arc::default());
-        let run = Run::new(&live, taker, turn, past, ticket, (memory, &self.observers));
+        let run = Run::new(&live, taker, turn, past, ticket, (memory, &self.observers), trace);
         Ok((live, Some(run)))
     }
 
@@ -141,6 +143,7 @@ impl Inner {
             self.cursor_of(dispatcher, &live, config).await.map_err(SendError::Push)?;
         }
         // Decided while nobody else can write: the first of two answers is the answer, the second is a turn of its own.
+        let trace = self.trace_of(&incoming);
         let mut next: Option<Next> = None;
         let mut asking = None;
         let written = live.append_once(once, |task| {
@@ -158,7 +161,7 @@ impl Inner {
                 return Ok(vec![Event::moved(State::Working), answer]);
             }
             let taker = self.pick(&incoming, &context, task.executor.as_deref())?;
-            let mut events = vec![accepted(&incoming, &taker)];
+            let mut events = vec![accepted(&incoming, &taker, trace.clone())];
             let question = task.status.message.iter().filter(|_| interrupted);
             let history: History = task.history.iter().chain(question).cloned().collect();
             let bytes = bytes_of(&history, &incoming.message);
@@ -174,7 +177,7 @@ impl Inner {
         if let Some((taker, ticket, memory, history)) = next {
             let past = self.past(&live);
             let turn = turn(&live, context, incoming, history);
-            let run = Run::new(&live, taker, turn, past, ticket, (memory, &self.observers));
+            let run = Run::new(&live, taker, turn, past, ticket, (memory, &self.observers), trace);
             return Ok((live, Some(run)));
         }
         match asking {
@@ -183,6 +186,12 @@ impl Inner {
             None => drop(self.resume(&live, &task).await?),
         }
         Ok((live, None))
+    }
+
+    /// The place of the message's turn in a trace, if traces are on.
+    fn trace_of(&self, incoming: &Incoming) -> Option<TraceContext> {
+        let sampler = self.sampler.as_ref()?;
+        Some(incoming.trace.as_ref().map_or_else(|| sampler.sample(None), TraceContext::child))
     }
 
     fn pick(
@@ -312,10 +321,11 @@ fn once(incoming: &Incoming) -> Option<Once> {
     is_known.then(|| Once::of(message, task.as_ref(), context.as_ref()))
 }
 
-fn accepted(incoming: &Incoming, taker: &Taker) -> Event {
+fn accepted(incoming: &Incoming, taker: &Taker, trace: Option<TraceContext>) -> Event {
     Event::Accepted {
         message: Arc::clone(&incoming.message),
         executor: taker.name().into(),
         metadata: incoming.metadata.clone(),
+        trace,
     }
 }

@@ -146,7 +146,8 @@ impl Inner {
             };
             let taker = Taker::Executor(executor);
             let memory = self.reserve_again(&turn.principal, &taker, bytes_of(&turn.history, &turn.message));
-            let run = Run::new(live, taker, turn, self.past(live), ticket, (memory, &self.observers));
+            let (past, trace) = (self.past(live), pending.trace.clone().filter(|_| self.sampler.is_some()));
+            let run = Run::new(live, taker, turn, past, ticket, (memory, &self.observers), trace);
             let service = Arc::clone(self);
             self.spawn(async move { run.finish(&service).await });
         }

@@ -26,6 +26,7 @@ use crate::scope::{Past, Scope, TurnSignal};
 use crate::store::StoreError;
 use crate::task::{Event, State, Task};
 use crate::timeline::{Timeline, TurnState};
+use crate::trace::TraceContext;
 
 /// The signals that may wait between an executor and the log before the executor has to wait.
 const SIGNALS: usize = 16;
@@ -101,9 +102,10 @@ impl Run {
         past: Past,
         ticket: LaneTicket,
         (memory, observers): (TurnMemory, &Arc<[Arc<dyn TurnObserver>]>),
+        trace: Option<TraceContext>,
     ) -> Self {
         let of = (turn.task.clone(), turn.context.clone(), turn.principal.clone());
-        let timeline = Timeline::begin(of, taker.name(), Arc::clone(observers));
+        let timeline = Timeline::begin(of, taker.name(), Arc::clone(observers), trace);
         timeline.open();
         let counted = live.count_turn();
         Self { live: Arc::clone(live), taker, turn, past, ticket, memory, counted, timeline }
@@ -112,7 +114,8 @@ impl Run {
     /// Runs the turn. Returns once its last event is in the store.
     pub(super) async fn finish(self, service: &Inner) {
         // Lines about an executor name it themselves.
-        let span = info_span!("turn.run", task = %self.turn.task, context = %self.turn.context);
+        let trace_id = self.timeline.trace.as_ref().map(|trace| tracing::field::display(trace.trace));
+        let span = info_span!("turn.run", task = %self.turn.task, context = %self.turn.context, trace_id);
         let timeline = Arc::clone(&self.timeline);
         let state = self.run(service).instrument(span).await;
         timeline.close(state);
@@ -146,6 +149,8 @@ impl Run {
             ended = ended => ended,
         };
         live.set_asking(None);
+        let returned = timeline.elapsed();
+        timeline.note(|facts| facts.returned = Some(returned));
         let state = end.note(&timeline);
         // Decided with the append, so that a task that is released meanwhile does not stay open.
         let held = match &end {

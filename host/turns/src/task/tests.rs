@@ -29,7 +29,7 @@ fn a_resumed_turn_keeps_the_time_at_which_it_began() {
         metadata: None,
         ends_turn,
     };
-    let accepted = Event::Accepted { message, executor: "echo".into(), metadata: None };
+    let accepted = Event::Accepted { message, executor: "echo".into(), metadata: None, trace: None };
     for event in [accepted.clone(), accepted, at(1, false), at(2, false)] {
         task.apply(&event).unwrap();
     }

@@ -235,6 +235,7 @@ pub(crate) fn message(text: &str) -> Incoming {
         async_delivery: false,
         metadata: None,
         push: None,
+        trace: None,
     }
 }
 

@@ -51,6 +51,7 @@ impl Delegations {
             owner: key.owner.clone(),
             task: key.task.clone(),
             context: context.clone(),
+            traceparent: None,
         };
         let Some(ticket) = ticket else {
             let mut running = state.running.iter();
@@ -218,6 +219,7 @@ impl Delegations {
             async_delivery: true,
             metadata: None,
             push: None,
+            trace: None,
         };
         match link.turns.send(incoming).await {
             // It is in the store, so it is told even if the host is killed now.

@@ -205,6 +205,7 @@ async fn a_turn_reads_the_ticket_of_its_conversation_if_it_can_delegate() {
         owner: talaria_turns::Principal::anyone(),
         task: talaria_turns::TaskId::fresh(),
         context: context.parse().unwrap(),
+        traceparent: None,
     };
     let prompt = async |turn: Option<CallingTurn>| {
         let workspace = Arc::clone(&assembly).workspace(turn).await.unwrap();

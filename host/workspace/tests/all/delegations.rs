@@ -348,6 +348,7 @@ impl Site {
             async_delivery: false,
             metadata: None,
             push: None,
+            trace: None,
         };
         let accepted = self.turns.send(incoming).await.unwrap();
         soon("the turn begins", self.executor.has_begun()).await;

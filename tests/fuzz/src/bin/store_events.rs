@@ -74,6 +74,7 @@ fn event(from: &mut Unstructured<'_>) -> Result<Event> {
             message: message(from)?.into(),
             executor: text(from)?.into(),
             metadata: maybe(from, metadata)?.map(Into::into),
+            trace: None,
         },
         1 => Event::Answered(message(from)?.into()),
         2 => Event::Status {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use talaria_turns::{
     Artifact, ContextId, Event, Message, Metadata, Once, Onto, Part, Place, Principal, Query, Recall,
-    Retention, Role, State, StateKey, Status, Store, StoreError, TaskId, TaskKey, Timestamp,
+    Retention, Role, State, StateKey, Status, Store, StoreError, TaskId, TaskKey, Timestamp, TraceContext,
 };
 
 use super::empty;
@@ -51,7 +51,8 @@ fn event() -> impl Strategy<Value = Event> {
         (said(), metadata).prop_map(|(message, metadata)| Event::Accepted {
             message,
             executor: "it".into(),
-            metadata: metadata.map(Arc::new)
+            metadata: metadata.map(Arc::new),
+            trace: Some(TraceContext::root(true)),
         }),
         said().prop_map(Event::Answered),
         status.prop_map(|(state, at, message, metadata, ends_turn)| {

@@ -80,6 +80,7 @@ const ENVIRONMENT: &str = "
 | `MOLECULE_A2A_PLATFORM_SHARED_SECRET` | sent to the plugin, and wanted from it; or `MOLECULE_A2A_PLATFORM_SHARED_SECRET_FILE`, its file |
 | `MOLECULE_A2A_CALLBACK_HOST`, `_PORT` | overrides `callback.listen` |
 | `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` | the proxies of outbound calls, as `http://[USER:PASSWORD@]HOST:PORT`, and the hosts that are called directly; lower case wins. `localhost` and loopback addresses never go through a proxy |
+| `OTEL_*` | traces: where they are sent, and which turns are recorded; see [telemetry.md](telemetry.md) |
 | `XDG_CACHE_HOME`, `HOME` | where compiled components are kept |
 | any name in `grant.secrets` | that secret's value; with `_FILE` appended, the path of the file that holds it |
 
