@@ -40,6 +40,7 @@ mod hermes;
 mod hermes_runs;
 mod image;
 mod memory;
+mod metrics;
 mod oci;
 mod parts;
 mod plain_callback;

@@ -148,7 +148,8 @@ impl Resource {
             Self::Task => "task",
             Self::Cancel => "task:cancel",
             Self::Subscribe => "task:subscribe",
-            Self::PushConfigs | Self::PushConfig => "pushNotificationConfigs",
+            Self::PushConfigs => "pushNotificationConfigs",
+            Self::PushConfig => "pushNotificationConfig",
             Self::ExtendedCard => "extendedAgentCard",
         }
     }

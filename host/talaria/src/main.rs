@@ -182,6 +182,7 @@ fn load(config: &Config, runtime: &Runtime) -> anyhow::Result<Arc<Table>> {
         callbacks: None,
         workspaces: config.workspaces(),
         tools: toolboxes::offered(config, &servers),
+        observer: Arc::new(()),
     };
     let executors = runtime.block_on(Executors::load(&config.executors, services, &output::note))?;
     Ok(executors.table())
