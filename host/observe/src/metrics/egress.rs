@@ -1,6 +1,6 @@
 //! Outbound calls of executors, and what they were denied.
 //!
-//! The calls are those of turns; a probe's are not counted, and a call of a tool or a wait for a callback is none. A call that
+//! The calls are those of turns; a probe's are not counted, nor are calls of tools and waits for callbacks. A call that
 //! is denied before it is one (a guest without the grant for `wasi:http`) counts as a denial alone. Denials of probes count.
 
 use std::time::Duration;
