@@ -212,6 +212,28 @@ fn members<'a>(value: &'a Value, name: &str, found: &mut Vec<&'a str>) {
     }
 }
 
+#[test]
+fn the_dashboard_explains_itself_and_needs_no_plugin() {
+    let dashboard = dashboard();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids.len(), panels.len(), "each panel has an id of its own");
+    for panel in panels {
+        let kind = panel["type"].as_str().unwrap();
+        assert!(["row", "stat", "timeseries"].contains(&kind), "{kind} is not part of Grafana");
+        if kind == "row" {
+            continue;
+        }
+        assert!(panel["description"].as_str().is_some_and(|text| text.ends_with('.')), "{panel}");
+        assert_eq!(panel["datasource"]["uid"], "${datasource}", "{panel}");
+        let grid = &panel["gridPos"];
+        assert!(grid["x"].as_u64().unwrap() + grid["w"].as_u64().unwrap() <= 24, "{panel}");
+    }
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let names: Vec<_> = variables.iter().map(|variable| variable["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["datasource", "instance", "executor"]);
+}
+
 /// The expressions of the dashboard and of the rules, with what a user would choose filled in.
 fn expressions() -> Vec<String> {
     let (dashboard, rules) = (dashboard(), rules());

@@ -237,6 +237,11 @@ mod tests {
             (
                 "/tasks/t/pushNotificationConfigs/c",
                 one,
+                (Dialect::V1, None, text("t"), "pushNotificationConfig"),
+            ),
+            (
+                "/tasks/t/pushNotificationConfigs",
+                one,
                 (Dialect::V1, None, text("t"), "pushNotificationConfigs"),
             ),
         ] {
