@@ -51,7 +51,6 @@ async fn the_demo_is_ready_and_counts_its_turns() {
         "talaria_requests_refused_total{reason=\"turns\"} 0",
         "talaria_streams_open 0",
         "talaria_executor_ready{executor=\"chat-completions\"} 1",
-        "# EOF",
     ] {
         assert!(metrics.lines().any(|said| said == line), "{line} is not in:\n{metrics}");
     }

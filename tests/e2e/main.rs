@@ -41,6 +41,7 @@ mod hermes_runs;
 mod image;
 mod logs;
 mod memory;
+mod metrics;
 mod oci;
 mod parts;
 mod plain_callback;

@@ -149,6 +149,7 @@ async fn an_abandoned_webhook_is_listed_and_can_be_retried() {
     for line in [
         "talaria_push_deliveries_total{result=\"failed\"} 2",
         "talaria_push_deliveries_total{result=\"delivered\"} ",
+        "talaria_push_given_up_total 1\n",
     ] {
         assert!(metrics.contains(line), "{line} is not in:\n{metrics}");
     }

@@ -15,6 +15,9 @@ use crate::command::{read, target};
 /// The usual OCI registry, for the tests of `oci`.
 pub(crate) const REGISTRY: &str = "docker-registry";
 
+/// Prometheus and promtool, for the tests of the metrics.
+pub(crate) const PROMETHEUS: &str = "prometheus";
+
 /// libfaketime, which lets time run faster for the test of a workspace over an hour.
 pub(crate) const CLOCK: &str = "libfaketime";
 

@@ -23,6 +23,8 @@ pub(crate) fn everything(root: &Path) -> Result<Tally> {
         .context("cannot get docker-registry, which the registry test needs")?;
     debian::fetch(debian::CLOCK, root)
         .context("cannot get libfaketime, which the test of a workspace over an hour needs")?;
+    debian::fetch(debian::PROMETHEUS, root)
+        .context("cannot get prometheus, which the tests of the metrics need")?;
     hermes::prepare(root)?;
     interop::prepare(root)?;
     examples::prepare(root)?;

@@ -148,7 +148,8 @@ impl Resource {
             Self::Task => "task",
             Self::Cancel => "task:cancel",
             Self::Subscribe => "task:subscribe",
-            Self::PushConfigs | Self::PushConfig => "pushNotificationConfigs",
+            Self::PushConfigs => "pushNotificationConfigs",
+            Self::PushConfig => "pushNotificationConfig",
             Self::ExtendedCard => "extendedAgentCard",
         }
     }
@@ -235,6 +236,11 @@ mod tests {
             ("/x/extendedAgentCard", one, (Dialect::V1, text("x"), None, "extendedAgentCard")),
             (
                 "/tasks/t/pushNotificationConfigs/c",
+                one,
+                (Dialect::V1, None, text("t"), "pushNotificationConfig"),
+            ),
+            (
+                "/tasks/t/pushNotificationConfigs",
                 one,
                 (Dialect::V1, None, text("t"), "pushNotificationConfigs"),
             ),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::address::{Addresses, Special};
 use crate::connect::literal;
-use crate::denial::Denials;
+use crate::denial::{DenialKind, Denials};
 use crate::error::Error;
 use crate::pattern::{HostPattern, Pattern};
 use crate::secrets::Secrets;
@@ -80,7 +80,11 @@ impl Access {
             return Ok(target);
         }
         let add = format!("egress = [\"{}\"]", Pattern::of(&target));
-        Err(Error::denied(self.deny(format_args!("call {} {target}", target.method), &add)))
+        Err(Error::denied(self.deny(
+            DenialKind::Egress,
+            format_args!("call {} {target}", target.method),
+            &add,
+        )))
     }
 
     /// The addresses that an admitted call may connect to. A literal address may be any: only a pattern that contains it
@@ -105,7 +109,11 @@ impl Access {
                 target.method, target.scheme
             ),
         };
-        Error::denied(self.deny(format_args!("connect to {special} ({})", target.host), &add))
+        Error::denied(self.deny(
+            DenialKind::Address,
+            format_args!("connect to {special} ({})", target.host),
+            &add,
+        ))
     }
 }
 

@@ -54,7 +54,7 @@ mod webhook;
 pub use access::{Access, Bounds, Needs};
 pub use address::{Addresses, Special};
 pub use client::{Config, Egress, Request, Response, Roots};
-pub use denial::Denials;
+pub use denial::{DenialKind, Denials};
 pub use error::{Error, ErrorKind};
 pub use exchange::Exchange;
 pub use origin::{Origin, OriginClient};

@@ -12,6 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use talaria_redact::Values;
 
 use crate::access::Access;
+use crate::denial::DenialKind;
 use crate::error::Error;
 use crate::pattern::Pattern;
 use crate::target::Target;
@@ -176,7 +177,7 @@ impl Secrets {
             ),
             None => (format!("use secret {name}"), format!("secrets = [\"{name}\"]")),
         };
-        Err(Error::denied(access.deny(what, &add)))
+        Err(Error::denied(access.deny(DenialKind::Secret, what, &add)))
     }
 }
 

@@ -103,6 +103,19 @@ pub enum Fault {
     Answer,
 }
 
+/// The instances of an executor at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Turns that have one.
+    pub in_use: usize,
+    /// The most.
+    pub limit: usize,
+    /// Turns that wait for one.
+    pub waiting: usize,
+    /// The most.
+    pub queue_limit: usize,
+}
+
 /// The data that all calls of an executor share.
 pub(crate) struct Shared {
     pub(crate) name: String,
@@ -233,6 +246,14 @@ impl Executor {
     #[must_use]
     pub fn settings(&self) -> &Map<String, Value> {
         &self.shared.settings
+    }
+
+    /// Returns the instances that its turns have and wait for now.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        let Limits { concurrency: limit, queue: queue_limit, .. } = self.shared.limits;
+        let in_use = limit.saturating_sub(self.room.available_permits());
+        Load { in_use, limit, waiting: self.waiting.load(Ordering::Relaxed), queue_limit }
     }
 
     /// Probes whether the executor can reach what it needs.

@@ -27,7 +27,7 @@ pub use cache::UntrustedFolder;
 pub use compiler::{CompileLimits, Compiler, compile_if_child};
 pub use component::{Component, LoadError, Stage};
 pub use contract::bindings::talaria::executor::types::{Capabilities, Description, Needs};
-pub use executor::{Executor, Fault, GrantedTools, Sent, Spec};
+pub use executor::{Executor, Fault, GrantedTools, Load, Sent, Spec};
 pub use limits::{FOLDER, Limits, Wasi};
 pub use pool::{Engine, EngineConfig, EngineError};
 pub use schema::InvalidSettings;

@@ -223,6 +223,7 @@ impl Executors {
         }
         // The audit log does not list the built-in executors at every start.
         if loaded.content.is_none() && *who == Who::Start {
+            self.loader.observer.changed(name.as_str(), what);
             return;
         }
         let mut entry = Entry::new(who.clone(), what, name);

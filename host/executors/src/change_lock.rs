@@ -4,6 +4,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tracing::{info, warn};
@@ -11,16 +12,17 @@ use tracing::{info, warn};
 use crate::audit::{Audit, Entry};
 use crate::config::ExecutorName;
 use crate::loaded::LoadedExecutor;
+use crate::observer::ExecutorObserver;
 use crate::versions::{Content, Id, VersionStore};
 use crate::watch::Watch;
 
 /// Its holder may change the table.
-#[derive(Default)]
 pub(crate) struct ChangeLock {
     pub(crate) watch: Watch,
     /// `None` if versions are not stored.
     pub(crate) versions: Option<VersionStore>,
     pub(crate) audit: Option<Audit>,
+    pub(crate) observer: Arc<dyn ExecutorObserver>,
 }
 
 // === impl ChangeLock ===
@@ -28,7 +30,7 @@ pub(crate) struct ChangeLock {
 impl ChangeLock {
     /// Opens the version store and the audit log in the folder `state`. If that fails, the host works without them and logs
     /// a warning.
-    pub(crate) fn open(state: Option<&Path>) -> Self {
+    pub(crate) fn open(state: Option<&Path>, observer: Arc<dyn ExecutorObserver>) -> Self {
         let versions = state.and_then(|folder| {
             VersionStore::open(folder)
                 .inspect_err(|error| {
@@ -41,12 +43,13 @@ impl ChangeLock {
                 .inspect_err(|error| warn!(%error, "cannot open the audit log; changes go to this log only"))
                 .ok()
         });
-        Self { watch: Watch::default(), versions, audit }
+        Self { watch: Watch::default(), versions, audit, observer }
     }
 
     /// Writes a change to the log and to the audit log.
     pub(crate) async fn record(&self, entry: Entry) {
         let Entry { who, what, executor, digest, reason, .. } = &entry;
+        self.observer.changed(executor, *what);
         info!(?who, ?what, executor, digest, reason, "executor changed");
         if let Some(audit) = &self.audit {
             audit.append(&entry).await;

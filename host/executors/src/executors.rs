@@ -18,6 +18,7 @@ use tracing::warn;
 use crate::change_lock::ChangeLock;
 use crate::config::{Builtins, Config, Executor, ExecutorName, Folder};
 use crate::loaded::{LoadedExecutor, Loader};
+use crate::observer::ExecutorObserver;
 use crate::route::{Routes, Why};
 use crate::table::Table;
 use crate::watch;
@@ -57,6 +58,8 @@ pub struct Services {
     pub workspaces: Option<Arc<dyn Workspaces>>,
     /// The tools of the host, for executors that are granted some.
     pub tools: Toolboxes,
+    /// Sees what happens to executors.
+    pub observer: Arc<dyn ExecutorObserver>,
 }
 
 /// The default executor cannot take turns.
@@ -80,19 +83,27 @@ impl Executors {
         let engine = engine.with_session_keys(config.session_keys).with_claims(config.claims);
         let engine = engine.with_replies(config.replies);
         let quarantined = Arc::new(Notify::new());
-        let Services { variables, callbacks, workspaces, tools } = services;
+        let Services { variables, callbacks, workspaces, tools, observer } = services;
+        let lock = ChangeLock::open(config.state.as_deref(), Arc::clone(&observer));
         let table = Table { entries: BTreeMap::new(), default: config.default.clone() };
         let executors = Self {
             table: ArcSwap::from_pointee(table),
             routes: Arc::new(Routes::new(config)),
-            loader: Loader { engine, callbacks, workspaces, tools, quarantined: Arc::clone(&quarantined) },
+            loader: Loader {
+                engine,
+                callbacks,
+                workspaces,
+                tools,
+                quarantined: Arc::clone(&quarantined),
+                observer,
+            },
             fixed: config.fixed.clone(),
             folder: config.folder.clone(),
             takes_callbacks: config.takes_callbacks,
             oci: config.oci.clone(),
             builtins: config.builtins.clone(),
             variables,
-            changes: Mutex::new(ChangeLock::open(config.state.as_deref())),
+            changes: Mutex::new(lock),
             quarantined,
             changed: Notify::new(),
         };

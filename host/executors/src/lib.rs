@@ -17,6 +17,7 @@
 //! | `executors` | all executors: how they are loaded, maintained and picked |
 //! | `table` | the executors at one moment |
 //! | `change`, `change_lock` | every change of the table: at the start, from the folder, after probes and faults |
+//! | `observer` | what is reported to those who count |
 //! | `operator` | the changes that an operator makes |
 //! | `watch` | what changed in the executors folder |
 //! | `loaded` | one version: how it is loaded, whether it is ready |
@@ -38,6 +39,7 @@ mod executors;
 mod input;
 mod loaded;
 pub mod needs;
+mod observer;
 mod operator;
 mod quarantine;
 pub mod route;
@@ -55,5 +57,6 @@ pub use config::{
 pub use executors::{Executors, NoDefault, Services, Variables};
 pub use input::InputModes;
 pub use loaded::{LoadedExecutor, Loader, Readiness};
+pub use observer::ExecutorObserver;
 pub use operator::{NotChanged, Upload};
 pub use table::{Table, TableEntry};

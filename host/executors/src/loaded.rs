@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use talaria_egress::Denials;
 use talaria_engine::{Component, Engine, GrantedTools, Sent, Spec, Stage};
 use talaria_turns::{Callbacks, Failure, FailureKind, NoExecutor, Principal, Toolboxes, Workspaces};
 use tokio::sync::Notify;
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::input::InputModes;
+use super::observer::ExecutorObserver;
 use super::quarantine::{Admission, Consequence, Faults, Recovery};
 use super::versions::Content;
 use super::{needs, suggested, tools};
@@ -80,6 +82,7 @@ pub struct Loader {
     /// The tools of the host, for executors that are granted some.
     pub(super) tools: Toolboxes,
     pub(super) quarantined: Arc<Notify>,
+    pub(super) observer: Arc<dyn ExecutorObserver>,
 }
 
 // === impl Loader ===
@@ -88,7 +91,15 @@ impl Loader {
     /// A loader for an executor outside of any [`Executors`](crate::Executors); nothing acts on its quarantine.
     pub fn standalone(engine: Engine, callbacks: Arc<dyn Callbacks>) -> Self {
         let tools = Toolboxes::default();
-        Self { engine, callbacks: Some(callbacks), workspaces: None, tools, quarantined: Arc::default() }
+        let quarantined = Arc::default();
+        Self {
+            engine,
+            callbacks: Some(callbacks),
+            workspaces: None,
+            tools,
+            quarantined,
+            observer: Arc::new(()),
+        }
     }
 
     /// Loads and probes an executor. The error says why it was refused.
@@ -134,9 +145,11 @@ impl Loader {
         let tools = GrantedTools { names: granted.clone(), toolboxes: self.tools.clone() };
         let no_call_granted = needs::no_call_granted(&component, &settings, &config.grant);
         let name = config.name.as_str();
+        let (observer, denied) = (Arc::clone(&self.observer), name.to_owned());
+        let denials = Denials::reported_to(Arc::new(move |kind| observer.denied(&denied, kind)));
         let executor = talaria_engine::Executor::new(Spec {
             name: name.to_owned(),
-            access: config.access(&component, &settings),
+            access: config.access(&component, &settings, denials),
             limits: config.limits(),
             wasi: config.grant.wasi.clone(),
             settings,
@@ -154,8 +167,12 @@ impl Loader {
             quarantined: Arc::clone(&self.quarantined),
         });
         let (faults, successes) = (Arc::clone(&record), Arc::clone(&record));
+        let observer = Arc::clone(&self.observer);
         let executor = executor
-            .on_fault(move |_, sent| faults.fault(sent))
+            .on_fault(move |fault, sent| {
+                observer.fault(faults.name.as_str(), fault);
+                faults.fault(sent);
+            })
             .on_success(move |sent| successes.success(&sent.by));
         let executor = match &self.workspaces {
             Some(workspaces) => executor.in_workspace(Arc::clone(workspaces)),

@@ -15,8 +15,8 @@ pub use memory::Memory;
 #[doc(hidden)]
 pub use sqlite::fuzz;
 pub use sqlite::{
-    Checked, Config as SqliteConfig, Copied, CopyError, OpenError, Owner, Progress, Restored, Sqlite,
-    Synchronous, backup, check, restore, try_write,
+    Checked, Config as SqliteConfig, Copied, CopyError, OpenError, Operation, Owner, Progress, Restored,
+    Sqlite, StoreObserver, Synchronous, backup, check, restore, try_write,
 };
 
 /// Returns the number of an event in the log of all tasks, from the number of its append and its index there. Both stores

@@ -32,15 +32,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
-use http::{Method, Request, Response, StatusCode};
+use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use talaria_a2a::{Auth, Token};
 use talaria_listen::{Advice, Door, error as failure};
 use talaria_mailbox::Mailbox;
-use talaria_observe::metrics::{MEDIA_TYPE, Metrics};
+use talaria_observe::metrics::{Format, Metrics};
 use talaria_turns::Turns;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -143,6 +143,7 @@ impl Admin {
             (None, Some((change, name)), Some(host)) => {
                 executors::change(host, change, name, &request.headers, body).await
             }
+            (None, None, _) if matches!(route, Route::Metrics) => self.metrics(&request.headers),
             _ => self.answer(&route).await,
         };
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -155,16 +156,17 @@ impl Admin {
         reply
     }
 
+    /// The numbers, in the format that the scraper wants.
+    fn metrics(&self, headers: &HeaderMap) -> Reply {
+        let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+        let format = Format::accepted(accept);
+        let media = HeaderValue::from_static(format.media_type());
+        talaria_listen::typed(StatusCode::OK, media, self.metrics.text(format))
+    }
+
     async fn answer(&self, route: &Route<'_>) -> Reply {
         let host = match (route, self.host.get()) {
             (Route::Health, _) => return respond(StatusCode::OK, &json!({ "status": "ok" })),
-            (Route::Metrics, _) => {
-                return talaria_listen::typed(
-                    StatusCode::OK,
-                    HeaderValue::from_static(MEDIA_TYPE),
-                    self.metrics.text(),
-                );
-            }
             (Route::Unknown, _) => {
                 let message = "nothing is here; there are /healthz, /readyz, /metrics, /executors, /audit, \
                                /mailbox and /push/undelivered";

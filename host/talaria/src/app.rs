@@ -193,12 +193,14 @@ impl Bound {
         }
         let address = self.listener.local_addr()?;
         let callbacks = self.callback_listener.take();
-        let opened = Opened::open(&self.config, address, callbacks, &tasks.sqlite, &self.spread).await?;
+        let (spread, metrics) = (&self.spread, &self.metrics);
+        let opened = Opened::open(&self.config, address, callbacks, &tasks.sqlite, spread, metrics).await?;
         let tools = self.serve_tools(&opened, &tasks).await?;
         let servers = ToolServers::new(&self.config, &self.metrics)?;
         servers.run(tracker, shutdown);
         start_gateway(&self.config, &tasks).await;
-        let executors = opened.load(&self.config, env, toolboxes::serving(tools.as_ref(), &servers)).await?;
+        let offered = toolboxes::serving(tools.as_ref(), &servers);
+        let executors = opened.load(&self.config, env, offered, &self.metrics).await?;
         App::wire(self, opened, (tools, servers), executors, demo_gateway, tasks)
     }
 

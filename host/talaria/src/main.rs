@@ -16,8 +16,8 @@ mod store;
 mod tokens;
 mod tool_servers;
 mod toolboxes;
-mod turn_log;
 mod traced;
+mod turn_log;
 mod workspace;
 
 use std::num::NonZero;
@@ -197,6 +197,7 @@ fn load(config: &Config, runtime: &Runtime) -> anyhow::Result<Arc<Table>> {
         callbacks: None,
         workspaces: config.workspaces(),
         tools: toolboxes::offered(config, &servers),
+        observer: Arc::new(()),
     };
     let executors = runtime.block_on(Executors::load(&config.executors, services, &output::note))?;
     Ok(executors.table())

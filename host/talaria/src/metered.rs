@@ -1,17 +1,34 @@
-//! Counts turns and push notifications where the binary composes the domain, so that the domain knows no metrics.
+//! Counts what happens where the binary composes the domain, so that the domain knows no metrics.
+//!
+//! Here: turns, their outbound calls, and push notifications. Beside it: requests, executors, the store, and the numbers that
+//! the parts count themselves.
 //!
 //! A turn counts from the call of its executor until the executor returns or the call is dropped. A turn that its caller
 //! cancelled counts as canceled, whatever its executor returned; one that ends with the host counts as failed. A turn that
 //! waits in the lane of its context has not begun.
 
+mod executors;
+mod requests;
+mod store;
+mod watched;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use talaria_observe::metrics::{self, Metrics, Push};
+use talaria_observe::metrics::Metrics;
+use talaria_observe::metrics::egress::{Answer, Call};
+use talaria_observe::metrics::push::Push;
+use talaria_observe::metrics::turns::{self, InInstance, Spent};
 use talaria_turns::{
-    FinalState, PushConfig, PushFailure, PushNotification, PushSender, Retry, Turn, TurnEnd, TurnObserver,
+    Facts, FinalState, PushConfig, PushFailure, PushNotification, PushSender, Retry, Step, StepKind,
+    Timeline, Turn, TurnEnd, TurnObserver, TurnState,
 };
+
+pub(crate) use self::executors::ExecutorMetrics;
+pub(crate) use self::requests::RequestMetrics;
+pub(crate) use self::store::StoreMetrics;
+pub(crate) use self::watched::Watched;
 
 /// Counts turns.
 pub(crate) struct TurnMetrics(pub(crate) Metrics);
@@ -26,21 +43,57 @@ pub(crate) struct Metered<T> {
 
 impl TurnObserver for TurnMetrics {
     fn began(&self, executor: &str, _: &Turn) {
-        self.0.turn_started(executor);
+        self.0.turns.started(executor);
     }
 
     fn ended(&self, executor: &str, _: &Turn, end: TurnEnd<'_>, took: Duration) {
         let end = match end {
             TurnEnd::Outcome(outcome) => match outcome.state {
-                FinalState::Completed => metrics::TurnEnd::Completed,
-                FinalState::InputRequired => metrics::TurnEnd::InputRequired,
-                FinalState::AuthRequired => metrics::TurnEnd::AuthRequired,
-                FinalState::Rejected => metrics::TurnEnd::Rejected,
+                FinalState::Completed => turns::TurnEnd::Completed,
+                FinalState::InputRequired => turns::TurnEnd::InputRequired,
+                FinalState::AuthRequired => turns::TurnEnd::AuthRequired,
+                FinalState::Rejected => turns::TurnEnd::Rejected,
             },
-            TurnEnd::Failure(_) | TurnEnd::Dropped => metrics::TurnEnd::Failed,
-            TurnEnd::Cancelled => metrics::TurnEnd::Canceled,
+            TurnEnd::Failure(_) | TurnEnd::Dropped => turns::TurnEnd::Failed,
+            TurnEnd::Cancelled => turns::TurnEnd::Canceled,
         };
-        self.0.turn_ended(executor, end, took);
+        self.0.turns.ended(executor, end, took);
+    }
+
+    fn step_ended(&self, timeline: &Arc<Timeline>, step: &Step) {
+        if step.kind != StepKind::Call {
+            return;
+        }
+        let answer = match (step.denied, step.status) {
+            (true, _) => Answer::Denied,
+            (false, Some(_)) if step.error.is_some() => Answer::Error,
+            (false, Some(status)) => Answer::of_status(status),
+            (false, None) => Answer::Error,
+        };
+        let call =
+            Call { answer, took: step.took.unwrap_or_default(), sent: step.sent, received: step.received };
+        self.0.egress.called(&timeline.executor, &call);
+    }
+
+    fn closed(&self, timeline: &Arc<Timeline>) {
+        self.0.turns.closed(&timeline.executor, &timeline.read(spent));
+    }
+}
+
+fn spent(facts: &Facts) -> Spent {
+    let instance = facts.component.as_ref().map(|_| InInstance {
+        waited: facts.waited,
+        guest: facts.guest,
+        upstream: facts.upstream(),
+        memory: facts.memory,
+    });
+    let failure = || turns::Failure::named(facts.failure.unwrap_or_default());
+    Spent {
+        lane: facts.queued,
+        instance,
+        first_text: facts.first_text,
+        tokens: facts.usage.as_ref().map(|usage| (usage.input_tokens.into(), usage.output_tokens.into())),
+        failure: (facts.state == TurnState::Failed).then(failure),
     }
 }
 
@@ -60,7 +113,7 @@ impl<T: PushSender> PushSender for Metered<T> {
 
     async fn deliver(&self, config: &PushConfig, notification: &PushNotification) -> Result<(), PushFailure> {
         let result = self.inner.deliver(config, notification).await;
-        self.metrics.push(match &result {
+        self.metrics.push.tried(match &result {
             Ok(()) => Push::Delivered,
             Err(PushFailure { retry: Retry::Later | Retry::After(_), .. }) => Push::Failed,
             Err(PushFailure { retry: Retry::Never, .. }) => Push::Refused,
@@ -71,6 +124,7 @@ impl<T: PushSender> PushSender for Metered<T> {
 
 #[cfg(test)]
 mod tests {
+    use talaria_observe::metrics::Format;
     use talaria_store::Memory;
     use talaria_turns::{
         Executor, Failure, FailureKind, Incoming, Limits, Message, NoExecutor, Outcome, Part, Principal,
@@ -147,17 +201,23 @@ mod tests {
             turns.send(incoming(text)).await.unwrap().settled().await;
         }
         let cancelled = turns.send(incoming("hang")).await.unwrap();
-        while !metrics.text().contains("talaria_turns_started_total{executor=\"obedient\"} 9") {
+        while !metrics
+            .text(Format::Prometheus)
+            .contains("talaria_turns_started_total{executor=\"obedient\"} 9")
+        {
             tokio::task::yield_now().await;
         }
         turns.cancel(&Principal::anyone(), &cancelled.task.id).await.unwrap();
         let _stopped = turns.send(incoming("hang")).await.unwrap();
-        while !metrics.text().contains("talaria_turns_started_total{executor=\"obedient\"} 10") {
+        while !metrics
+            .text(Format::Prometheus)
+            .contains("talaria_turns_started_total{executor=\"obedient\"} 10")
+        {
             tokio::task::yield_now().await;
         }
         turns.drain(Duration::ZERO).await;
 
-        let text = metrics.text();
+        let text = metrics.text(Format::Prometheus);
         for (state, count) in [
             ("completed", 2),
             ("input-required", 1),

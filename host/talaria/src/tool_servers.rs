@@ -24,7 +24,7 @@ impl ToolServers {
         let egress = Egress::new(config.egress.clone());
         let server = |remote: &talaria_mcp::RemoteConfig| {
             let metrics = metrics.clone();
-            let observer = move |server: &str, end| metrics.tool_server_called(server, tool_end(end));
+            let observer = move |server: &str, end| metrics.tools.server_called(server, tool_end(end));
             Ok(Arc::new(RemoteServer::new(remote.clone(), &egress, Arc::new(observer))?))
         };
         Ok(Self(config.tool_servers.iter().map(server).collect::<anyhow::Result<_>>()?))

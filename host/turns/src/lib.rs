@@ -56,7 +56,7 @@ pub use observer::{TurnEnd, TurnObserver};
 pub use once::Once;
 pub use push::{
     Authentication, Credential, GivenUp, PushConfig, PushContent, PushError, PushFailure, PushLimits,
-    PushNotification, PushSender, Retry, StoredPushConfig,
+    PushNotification, PushQueue, PushSender, Retry, StoredPushConfig,
 };
 pub use recall::{Extent, Recall, Recollection};
 pub use rejections::Refused;

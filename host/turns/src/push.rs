@@ -21,6 +21,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub(crate) use self::dispatcher::PushDispatcher;
+pub use self::dispatcher::PushQueue;
 use crate::model::{PushConfigId, Timestamp};
 use crate::shares::OverShare;
 use crate::store::{Entry, StoreError, TaskKey};

@@ -37,7 +37,7 @@ use crate::lanes::Lanes;
 use crate::live_task::{LiveTask, LiveTasks, Reader};
 use crate::model::{ContextId, Message, Metadata, Principal, TaskId};
 use crate::observer::TurnObserver;
-use crate::push::{PushConfig, PushDispatcher, PushLimits, PushSender};
+use crate::push::{PushConfig, PushDispatcher, PushLimits, PushQueue, PushSender};
 use crate::rejections::{self, Refused};
 use crate::shares::{Callers, Shares, TurnShare};
 use crate::store::{Page, Query, Store, StoreError, TaskKey};
@@ -435,6 +435,12 @@ impl Turns {
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.0.tracker.len()
+    }
+
+    /// Returns what push notifications there are to deliver.
+    #[must_use]
+    pub fn push_queue(&self) -> PushQueue {
+        self.0.dispatcher.as_ref().map(|dispatcher| dispatcher.queue()).unwrap_or_default()
     }
 
     /// Returns the number of messages that were rejected for lack of room.

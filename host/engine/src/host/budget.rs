@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Ctx;
 use crate::limits::Limits;
 use crate::size::Size;
+use talaria_egress::DenialKind;
 
 /// The bytes of a result that are free: as many as an event may have.
 const RESULT: usize = 1 << 20;
@@ -87,7 +88,7 @@ impl Ctx {
             ),
         };
         Err(match self.shared() {
-            Some(shared) => shared.access.deny(what, &add),
+            Some(shared) => shared.access.deny(DenialKind::Limit, what, &add),
             None => format!("a component may not {what}"),
         })
     }

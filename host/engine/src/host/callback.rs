@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use talaria_egress::DenialKind;
 use talaria_turns::{Awaited, CallbackError, Callbacks, Expectation, StepKind};
 use wasmtime::Result;
 use wasmtime::component::Resource;
@@ -55,7 +56,7 @@ impl Ctx {
         shared.callbacks.as_ref().ok_or_else(|| {
             rejected(
                 wit::ErrorKind::Denied,
-                shared.access.deny("expect replies out of band", "callbacks = true"),
+                shared.access.deny(DenialKind::Callback, "expect replies out of band", "callbacks = true"),
             )
         })
     }

@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use talaria_egress::{Bounds, Error, ErrorKind};
+use talaria_egress::{Bounds, DenialKind, Error, ErrorKind};
 use talaria_turns::{OpenStep, StepKind, Timeline, UpstreamError};
 use tokio_util::sync::CancellationToken;
 
@@ -85,7 +85,7 @@ impl Outbound {
     ) -> Result<OpenCall, Error> {
         let step = self.timeline.as_ref().map(|timeline| timeline.step(kind, name));
         let denied = |what: String, add: String| {
-            let error = Error::new(ErrorKind::Denied, shared.access.deny(what, &add));
+            let error = Error::new(ErrorKind::Denied, shared.access.deny(DenialKind::Limit, what, &add));
             if let Some(step) = &step {
                 step.failed(error.message(), true);
             }
@@ -248,7 +248,11 @@ impl OpenCall {
             return Ok(());
         }
         let add = format!("{key} = \"{}KiB\"", (most >> 9).max(1));
-        let message = self.shared.access.deny(format_args!("{verb} more than {most} bytes a turn"), &add);
+        let message = self.shared.access.deny(
+            DenialKind::Limit,
+            format_args!("{verb} more than {most} bytes a turn"),
+            &add,
+        );
         Err(Error::new(ErrorKind::TooLarge, message))
     }
 }

@@ -3,6 +3,7 @@
 //! Keys, values and the total per context are limited in size, and so is the history that a call returns. What a turn
 //! writes is charged to its budget. If the store fails, the guest gets `unavailable` and the log gets the cause.
 
+use talaria_egress::DenialKind;
 use talaria_turns::StoreError;
 use wasmtime::Result;
 
@@ -81,7 +82,10 @@ impl wit::Host for Ctx {
                 Ok(beside) if beside.saturating_add(key.len() + value.len()) > most => {
                     let add = format!("state = \"{}KiB\"", (most >> 9).max(1));
                     let what = format_args!("remember more than {most} bytes of a conversation");
-                    return Ok(Err(rejected(wit::ErrorKind::TooLarge, shared.access.deny(what, &add))));
+                    return Ok(Err(rejected(
+                        wit::ErrorKind::TooLarge,
+                        shared.access.deny(DenialKind::State, what, &add),
+                    )));
                 }
                 Ok(_) => {}
             }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use talaria_egress::ErrorKind;
+use talaria_egress::{DenialKind, ErrorKind};
 use talaria_turns::{CallingTurn, StepKind, ToolError, ToolSpec, Toolbox as _};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument as _, debug, info_span, warn};
@@ -81,7 +81,7 @@ impl Ctx {
         }
         if !shared.tools.names.iter().any(|granted| granted == name) {
             let add = format!("tools = [\"{name}\"]");
-            let why = shared.access.deny(format_args!("call the tool {name}"), &add);
+            let why = shared.access.deny(DenialKind::Tool, format_args!("call the tool {name}"), &add);
             return Err(failed(wit::ErrorKind::Denied, why));
         }
         if arguments.len() > MAX_BYTES {

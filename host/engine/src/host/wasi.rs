@@ -16,7 +16,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited, StreamBody};
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
-use talaria_egress::{ErrorKind, Request};
+use talaria_egress::{DenialKind, ErrorKind, Request};
 use talaria_turns::StepKind;
 use wasmtime_wasi::{FsPerms, HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{
@@ -132,7 +132,11 @@ impl WasiHttpHooks for Outbound {
         };
         if !shared.wasi.http {
             // This error has no message; `deny` logs the configuration line to add.
-            self.verdict.denied(&shared.access.deny("use wasi:http", "wasi_http = true"));
+            self.verdict.denied(&shared.access.deny(
+                DenialKind::WasiHttp,
+                "use wasi:http",
+                "wasi_http = true",
+            ));
             return Box::new(std::future::ready(Err(Error::HttpRequestDenied)));
         }
         let name = call_name(request.method().as_str(), &request.uri().to_string());

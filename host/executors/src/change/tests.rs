@@ -128,7 +128,8 @@ impl Rig {
             builtins: self.builtins.clone(),
         };
         let (variables, tools) = (Arc::new(|_: &str| None), Toolboxes::default());
-        let services = Services { variables, callbacks: None, workspaces: None, tools };
+        let services =
+            Services { variables, callbacks: None, workspaces: None, tools, observer: Arc::new(()) };
         self.executors = Some(Executors::load(&config, services, &|_| ()).await.expect("an engine"));
     }
 

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use talaria_egress::{Access, Bounds, HostPattern, InvalidSecret, Needs, Pattern, Secrets};
+use talaria_egress::{Access, Bounds, Denials, HostPattern, InvalidSecret, Needs, Pattern, Secrets};
 use talaria_engine::{Component, Limits, Wasi, fill_in};
 use talaria_turns::ToolSpec;
 
@@ -363,7 +363,12 @@ impl Executor {
     }
 
     /// What its component may reach: what it needs, if that is granted.
-    pub fn access(&self, component: &Component, settings: &Map<String, Value>) -> Arc<Access> {
+    pub fn access(
+        &self,
+        component: &Component,
+        settings: &Map<String, Value>,
+        denials: Denials,
+    ) -> Arc<Access> {
         let needs = &component.description().needs;
         Arc::new(Access {
             executor: self.name.as_str().to_owned(),
@@ -375,6 +380,7 @@ impl Executor {
                 secrets: names(&needs.secrets, settings),
             }),
             bounds: Bounds { timeout: self.deadline, ..Bounds::default() },
+            denials,
             ..Access::default()
         })
     }

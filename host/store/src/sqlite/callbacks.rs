@@ -6,9 +6,9 @@ use talaria_turns::{
     CallbackHeader, CallbackStore, ExpectedReply, Principal, StoreError, StoredCallback, TaskKey, Timestamp,
 };
 
-use super::Sqlite;
 use super::fault::Fault;
 use super::write::{self, millis, natural};
+use super::{Operation, Sqlite};
 
 /// A write.
 pub(super) enum Write {
@@ -154,7 +154,7 @@ fn timestamp(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
 #[async_trait]
 impl CallbackStore for Sqlite {
     async fn expected(&self) -> Result<(Vec<ExpectedReply>, Vec<CallbackHeader>), StoreError> {
-        self.readers.read(expected).await
+        self.timed(Operation::Callback, self.readers.read(expected)).await
     }
 
     async fn expect(&self, expected: &ExpectedReply) -> Result<(), StoreError> {
@@ -175,12 +175,16 @@ impl CallbackStore for Sqlite {
 
     async fn callback(&self, message: &str, place: usize) -> Result<Option<StoredCallback>, StoreError> {
         let message = message.to_owned();
-        self.look_ups.read(move |connection| callback(connection, &message, place)).await
+        self.timed(
+            Operation::Callback,
+            self.look_ups.read(move |connection| callback(connection, &message, place)),
+        )
+        .await
     }
 }
 
 impl Sqlite {
     async fn write_callbacks(&self, write: Write) -> Result<(), StoreError> {
-        self.writer.write(write::Write::Callbacks(write)).await.map(drop)
+        self.timed(Operation::Callback, self.writer.write(write::Write::Callbacks(write))).await.map(drop)
     }
 }

@@ -6,9 +6,9 @@ use talaria_turns::{
     Delegation, DelegationState, DelegationStore, Principal, StoreError, TaskKey, Timestamp,
 };
 
-use super::Sqlite;
 use super::fault::Fault;
 use super::write::{self, millis, natural};
+use super::{Operation, Sqlite};
 
 /// A write.
 pub(super) enum Write {
@@ -123,15 +123,20 @@ fn timestamp(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>
 #[async_trait]
 impl DelegationStore for Sqlite {
     async fn delegations(&self) -> Result<Vec<Delegation>, StoreError> {
-        self.readers.read(delegations).await
+        self.timed(Operation::Delegation, self.readers.read(delegations)).await
     }
 
     async fn put_delegation(&self, delegation: &Delegation) -> Result<(), StoreError> {
         let write = Write::Put(Box::new(delegation.clone()));
-        self.writer.write(write::Write::Delegations(write)).await.map(drop)
+        self.timed(Operation::Delegation, self.writer.write(write::Write::Delegations(write))).await.map(drop)
     }
 
     async fn delete_delegations(&self, ids: &[Box<str>]) -> Result<(), StoreError> {
-        self.writer.write(write::Write::Delegations(Write::Delete(ids.into()))).await.map(drop)
+        self.timed(
+            Operation::Delegation,
+            self.writer.write(write::Write::Delegations(Write::Delete(ids.into()))),
+        )
+        .await
+        .map(drop)
     }
 }

@@ -28,6 +28,7 @@ mod fault;
 pub mod fuzz;
 mod ledger;
 mod lock;
+mod observer;
 mod queue;
 mod read;
 mod reader;
@@ -62,6 +63,7 @@ pub use self::fault::OpenError;
 use self::ledger::Ledger;
 pub use self::lock::Owner;
 use self::lock::StoreLock;
+pub use self::observer::{Operation, StoreObserver};
 use self::reader::Readers;
 use self::write::{Change, Write};
 use self::writer::Writer;
@@ -110,6 +112,7 @@ pub enum Synchronous {
 ///
 /// Dropping it waits until its queues are written and the file is closed.
 pub struct Sqlite {
+    observer: Option<Arc<dyn StoreObserver>>,
     /// The tasks of which a snapshot is being taken.
     snapshots: Arc<Mutex<HashSet<TaskKey>>>,
     ledger: Arc<Ledger>,
@@ -171,6 +174,7 @@ impl Sqlite {
         let (reading, writing) = (Threads(reading), Threads(vec![writing, merging]));
         let snapshots = Arc::default();
         Ok(Self {
+            observer: None,
             snapshots,
             ledger,
             readers,
@@ -181,6 +185,12 @@ impl Sqlite {
             _writing: writing,
             _lock: lock,
         })
+    }
+
+    /// Reports how long calls take.
+    #[must_use]
+    pub fn with_observer(self, observer: Arc<dyn StoreObserver>) -> Self {
+        Self { observer: Some(observer), ..self }
     }
 
     /// Merges the write-ahead log into the file and empties it, so that the file alone has everything. To be called at the
@@ -296,11 +306,15 @@ impl Store for Sqlite {
         match onto {
             Onto::Nothing { context, host_made } => {
                 let context = context.clone();
-                self.writer.write(Write::Create { key, context, host_made, change }).await?;
+                self.timed(
+                    Operation::Create,
+                    self.writer.write(Write::Create { key, context, host_made, change }),
+                )
+                .await?;
             }
             Onto::Version(expected) => {
                 let write = Write::Append { key: key.clone(), expected, change };
-                let beyond = self.writer.write(write).await?;
+                let beyond = self.timed(Operation::Append, self.writer.write(write)).await?;
                 if write::is_worth_a_snapshot(expected + events.len() as u64, beyond) {
                     self.snapshot(&key);
                 }
@@ -311,39 +325,54 @@ impl Store for Sqlite {
 
     async fn task(&self, key: &TaskKey) -> Result<Option<Arc<Task>>, StoreError> {
         let key = key.clone();
-        self.readers.read(move |connection| read::task(connection, &key)).await
+        self.timed(Operation::Task, self.readers.read(move |connection| read::task(connection, &key))).await
     }
 
     async fn events(&self, key: &TaskKey, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         let key = key.clone();
-        self.readers.read(move |connection| read::events(connection, &key, after, limit)).await
+        self.timed(
+            Operation::Events,
+            self.readers.read(move |connection| read::events(connection, &key, after, limit)),
+        )
+        .await
     }
 
     async fn log(&self, begin: Begin, limit: usize) -> Result<Vec<Logged>, StoreError> {
-        self.readers.read(move |connection| read::log(connection, begin, limit)).await
+        self.timed(Operation::Log, self.readers.read(move |connection| read::log(connection, begin, limit)))
+            .await
     }
 
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
         let (owner, query, ledger) = (owner.clone(), query.clone(), Arc::clone(&self.ledger));
-        self.readers.read(move |connection| read::list(connection, &ledger, &owner, &query)).await
+        self.timed(
+            Operation::List,
+            self.readers.read(move |connection| read::list(connection, &ledger, &owner, &query)),
+        )
+        .await
     }
 
     async fn accepted(&self, owner: &Principal, once: &Once) -> Result<Option<TaskId>, StoreError> {
         let (owner, once) = (owner.clone(), once.clone());
-        self.look_ups.read(move |connection| read::accepted(connection, &owner, &once)).await
+        self.timed(
+            Operation::Accepted,
+            self.look_ups.read(move |connection| read::accepted(connection, &owner, &once)),
+        )
+        .await
     }
 
     async fn recall(&self, recall: &Recall) -> Result<Vec<Arc<Message>>, StoreError> {
         let recall = recall.clone();
-        self.readers.read(move |connection| recall::read(connection, &recall)).await
+        self.timed(Operation::Recall, self.readers.read(move |connection| recall::read(connection, &recall)))
+            .await
     }
 
     async fn unfinished(&self) -> Result<Vec<TaskKey>, StoreError> {
-        self.readers.read(read::unfinished).await
+        self.timed(Operation::Scan, self.readers.read(read::unfinished)).await
     }
 
     async fn stuck(&self, before: Timestamp) -> Result<Vec<TaskKey>, StoreError> {
-        self.readers.read(move |connection| read::stuck(connection, before)).await
+        self.timed(Operation::Scan, self.readers.read(move |connection| read::stuck(connection, before)))
+            .await
     }
 
     async fn forget(&self, retention: &Retention) -> Result<usize, StoreError> {
@@ -358,11 +387,14 @@ impl Store for Sqlite {
                 excess: kept.bytes.saturating_sub(most),
             };
             let find = move |connection: &Connection| read::newest_to_forget(connection, &cut);
-            let Some(newest) = self.readers.read(find).await? else { continue };
+            let Some(newest) = self.timed(Operation::Forget, self.readers.read(find)).await? else {
+                continue;
+            };
             // Several small writes, so that other writes are not delayed.
             loop {
                 let (owner, newest) = (owner.clone(), newest.clone());
-                let count = self.writer.write(Write::Forget { owner, newest }).await?;
+                let count =
+                    self.timed(Operation::Forget, self.writer.write(Write::Forget { owner, newest })).await?;
                 forgotten += usize::try_from(count).unwrap_or(usize::MAX);
                 if count == 0 {
                     break;
@@ -377,7 +409,7 @@ impl Store for Sqlite {
     }
 
     async fn has_room(&self) -> Result<(), StoreError> {
-        self.writer.write(Write::Room).await?;
+        self.timed(Operation::Room, self.writer.write(Write::Room)).await?;
         Ok(())
     }
 
@@ -387,16 +419,21 @@ impl Store for Sqlite {
 
     async fn state(&self, key: &StateKey) -> Result<Option<Arc<[u8]>>, StoreError> {
         let key = key.clone();
-        self.look_ups.read(move |connection| read::state(connection, &key)).await
+        self.timed(Operation::State, self.look_ups.read(move |connection| read::state(connection, &key)))
+            .await
     }
 
     async fn state_beside(&self, key: &StateKey) -> Result<usize, StoreError> {
         let key = key.clone();
-        self.look_ups.read(move |connection| read::state_beside(connection, &key)).await
+        self.timed(
+            Operation::State,
+            self.look_ups.read(move |connection| read::state_beside(connection, &key)),
+        )
+        .await
     }
 
     async fn set_state(&self, key: &StateKey, value: Option<Arc<[u8]>>) -> Result<(), StoreError> {
-        self.writer.write(Write::State { key: key.clone(), value }).await?;
+        self.timed(Operation::SetState, self.writer.write(Write::State { key: key.clone(), value })).await?;
         Ok(())
     }
 
@@ -407,17 +444,25 @@ impl Store for Sqlite {
         cursor: u64,
     ) -> Result<(), StoreError> {
         let (key, id, json) = (key.clone(), config.id.clone(), json(config)?);
-        self.writer.write(Write::SetPush { key, id, json, cursor }).await?;
+        self.timed(Operation::Push, self.writer.write(Write::SetPush { key, id, json, cursor })).await?;
         Ok(())
     }
 
     async fn push_configs(&self, key: &TaskKey) -> Result<Vec<StoredPushConfig>, StoreError> {
         let key = key.clone();
-        self.look_ups.read(move |connection| read::push_configs(connection, &key)).await
+        self.timed(
+            Operation::Push,
+            self.look_ups.read(move |connection| read::push_configs(connection, &key)),
+        )
+        .await
     }
 
     async fn delete_push_config(&self, key: &TaskKey, config: &PushConfigId) -> Result<(), StoreError> {
-        self.writer.write(Write::DeletePush { key: key.clone(), id: config.clone() }).await?;
+        self.timed(
+            Operation::Push,
+            self.writer.write(Write::DeletePush { key: key.clone(), id: config.clone() }),
+        )
+        .await?;
         Ok(())
     }
 
@@ -430,16 +475,17 @@ impl Store for Sqlite {
     ) -> Result<(), StoreError> {
         let given_up = given_up.map(|why| Ok::<_, StoreError>((why.at, json(why)?))).transpose()?;
         let (key, id) = (key.clone(), config.clone());
-        self.writer.write(Write::MovePush { key, id, cursor, given_up }).await?;
+        self.timed(Operation::Push, self.writer.write(Write::MovePush { key, id, cursor, given_up })).await?;
         Ok(())
     }
 
     async fn open_push_configs(&self) -> Result<Vec<StoredPushConfig>, StoreError> {
-        self.readers.read(read::open_push_configs).await
+        self.timed(Operation::Scan, self.readers.read(read::open_push_configs)).await
     }
 
     async fn given_up(&self, limit: usize) -> Result<Vec<StoredPushConfig>, StoreError> {
-        self.readers.read(move |connection| read::given_up(connection, limit)).await
+        self.timed(Operation::Push, self.readers.read(move |connection| read::given_up(connection, limit)))
+            .await
     }
 }
 

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use talaria_observe::metrics::OneExecutor;
+use talaria_engine::Load;
+use talaria_observe::metrics::executors::OneExecutor;
 use talaria_turns::{ContextId, Principal, StateKey, Store};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -68,12 +69,19 @@ impl Health {
     /// The state of the executors, for metrics.
     pub(crate) fn executors(&self) -> Vec<OneExecutor> {
         let table = self.executors.table();
-        let one = |(name, loaded): (&ExecutorName, &Arc<LoadedExecutor>)| OneExecutor {
-            name: name.as_str().to_owned(),
-            is_ready: loaded.is_ready(),
-            is_quarantined: loaded.is_quarantined(),
-            is_stood_in_for: table.stand_in(name).is_some_and(|(other, _)| other != name),
-            callers_held_back: loaded.callers_held_back(),
+        let one = |(name, loaded): (&ExecutorName, &Arc<LoadedExecutor>)| {
+            let Load { in_use, limit, waiting, queue_limit } = loaded.executor.load();
+            OneExecutor {
+                name: name.as_str().to_owned(),
+                is_ready: loaded.is_ready(),
+                is_quarantined: loaded.is_quarantined(),
+                is_stood_in_for: table.stand_in(name).is_some_and(|(other, _)| other != name),
+                callers_held_back: loaded.callers_held_back(),
+                in_use,
+                limit,
+                waiting,
+                queue_limit,
+            }
         };
         table.loaded().map(one).collect()
     }

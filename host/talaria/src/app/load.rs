@@ -12,6 +12,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use talaria_executors::{Executors, Services};
 use talaria_listen::Spread;
 use talaria_mailbox::{Listener, Mailbox};
+use talaria_observe::metrics::Metrics;
 use talaria_redact::{Redactor, ReplyRedactor};
 use talaria_store::{Memory, Sqlite, SqliteConfig};
 use talaria_turns::{CallbackStore, Callbacks, DelegationStore, Store, Toolboxes};
@@ -19,6 +20,7 @@ use tokio::net::TcpListener;
 
 use super::token;
 use crate::config::{Callback, Config, StoreUrl};
+use crate::metered::{ExecutorMetrics, StoreMetrics};
 use crate::{output, workspace};
 
 /// The store, and what reads it.
@@ -46,6 +48,7 @@ impl Opened {
         callbacks: Option<TcpListener>,
         sqlite: &OnceLock<Arc<Sqlite>>,
         spread: &Spread,
+        metrics: &Metrics,
     ) -> anyhow::Result<Self> {
         let Stores { store, callbacks: stored, delegations } = match &config.store {
             StoreUrl::Memory => {
@@ -57,7 +60,8 @@ impl Opened {
             StoreUrl::Sqlite(path) => {
                 let chosen = SqliteConfig { address: Some(address.to_string()), ..config.sqlite() };
                 let store = Sqlite::open(path, &chosen)
-                    .with_context(|| format!("cannot open the store {}", path.display()))?;
+                    .with_context(|| format!("cannot open the store {}", path.display()))?
+                    .with_observer(Arc::new(StoreMetrics(metrics.clone())));
                 Stores::of(Arc::clone(sqlite.get_or_init(|| Arc::new(store))))
             }
         };
@@ -90,6 +94,7 @@ impl Opened {
         config: &Config,
         env: fn(&str) -> Option<String>,
         tools: Toolboxes,
+        metrics: &Metrics,
     ) -> anyhow::Result<Arc<Executors>> {
         let mailbox = self.callbacks.as_ref().map(|callbacks| callbacks.mailbox.clone());
         let services = Services {
@@ -97,6 +102,7 @@ impl Opened {
             callbacks: mailbox.map(|mailbox| Arc::new(mailbox) as Arc<dyn Callbacks>),
             workspaces: config.workspaces(),
             tools,
+            observer: Arc::new(ExecutorMetrics(metrics.clone())),
         };
         let executors = Executors::load(&config.executors, services, &output::note).await?;
         Ok(Arc::new(executors.with_default()?))

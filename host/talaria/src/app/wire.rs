@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use talaria_a2a::{CardConfig, Counts, Server, Token};
+use talaria_a2a::{CardConfig, Server, Token};
 use talaria_egress::{Egress, Webhooks};
 use talaria_executors::Executors;
-use talaria_executors::route::Routes;
-use talaria_mailbox::Mailbox;
-use talaria_observe::metrics::{Mail, Memory, Metrics, Readings, Refusal};
+use talaria_observe::metrics::Metrics;
 use talaria_telemetry::Telemetry;
 use talaria_turns::{Limits, PushLimits, PushSender, Route, Turns};
 
@@ -26,7 +24,7 @@ use super::{App, Tasks};
 use crate::admin::Health;
 use crate::card::{self, Renewal};
 use crate::config::{self, Config, PLATFORM, Push};
-use crate::metered::{Metered, TurnMetrics};
+use crate::metered::{Metered, RequestMetrics, TurnMetrics, Watched};
 use crate::push::Post;
 use crate::tokens::Watch;
 use crate::tool_servers::ToolServers;
@@ -106,13 +104,19 @@ impl App {
             server = server.with_extra_routes(pages);
         }
         let mailbox = callbacks.as_ref().map(|callbacks| callbacks.mailbox.clone());
-        let (counts, counted, routes) = (server.counts(), turns.clone(), Arc::clone(executors.routes()));
-        let (watched, mail, stored) = (Arc::clone(&health), mailbox.clone(), Arc::clone(&store));
-        metrics.watch(move || Readings {
-            store_bytes: stored.size(),
-            tool_servers: servers.iter().map(|server| (server.name().to_owned(), server.is_up())).collect(),
-            ..readings(&counted, &counts, &watched, &routes, mail.as_ref())
-        });
+        let server = server.with_observer(Arc::new(RequestMetrics(metrics.clone())));
+        let watched = Watched {
+            turns: turns.clone(),
+            turns_limit: limits.turns,
+            server: server.counts(),
+            health: Arc::clone(&health),
+            routes: Arc::clone(executors.routes()),
+            mailbox: mailbox.clone(),
+            store: Arc::clone(&store),
+            store_limit: config.max_size.bytes(),
+            tool_servers: servers,
+        };
+        watched.by(&metrics);
         let mut banner = Banner::new(&config, address, &executors.table(), admin_url, demo_gateway);
         banner.callback = callbacks.as_ref().map(|callbacks| callbacks.url.clone());
         banner.grpc = grpc;
@@ -158,52 +162,6 @@ fn idle_timeout(executors: Arc<Executors>) -> IdleTimeout {
             loaded.executor.component().description().idle_timeout_seconds.filter(|seconds| *seconds > 0);
         Some(Duration::from_secs(seconds?.into()))
     })
-}
-
-/// The numbers that the parts count themselves.
-fn readings(
-    turns: &Turns,
-    server: &Counts,
-    health: &Health,
-    routes: &Routes,
-    mailbox: Option<&Mailbox>,
-) -> Readings {
-    let refused = turns.refused();
-    let mail = mailbox.map(Mailbox::counts).unwrap_or_default();
-    Readings {
-        turns_under_way: turns.under_way(),
-        streams_open: server.streams_open(),
-        refused: vec![
-            (Refusal::Connections, server.connections_rejected()),
-            (Refusal::Turns, refused.busy),
-            (Refusal::Conversation, refused.lane_full),
-            (Refusal::Memory, refused.no_memory + server.memory_refused()),
-            (Refusal::Draining, refused.draining),
-            (Refusal::CallerTurns, refused.caller_turns),
-            (Refusal::CallerRate, refused.caller_rate),
-            (Refusal::CallerTasks, refused.caller_tasks),
-            (Refusal::CallerBytes, refused.caller_bytes),
-            (Refusal::CallerWebhooks, refused.caller_webhooks),
-            (Refusal::CallerMemory, turns.callers_memory_refused()),
-            (Refusal::StoreFull, refused.store_full),
-            (Refusal::Foreign, server.requests_refused()),
-        ],
-        executors: health.executors(),
-        routed: routes.counted(),
-        mailbox: vec![
-            (Mail::Waiting, mail.waiting),
-            (Mail::InLine, mail.in_line),
-            (Mail::Unanswered, mail.unanswered),
-            (Mail::Late, mail.late),
-        ],
-        mailbox_bytes: mail.bytes,
-        memory: Memory {
-            used: turns.budget().used(),
-            limit: turns.budget().limit(),
-            refused: turns.budget().refused(),
-        },
-        ..Readings::default()
-    }
 }
 
 /// Sends push notifications, and the limits of its retries.

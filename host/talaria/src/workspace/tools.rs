@@ -5,7 +5,8 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use talaria_hermes::gateway::ToolServer;
 use talaria_mcp::{CallEnd, Server};
-use talaria_observe::metrics::{Metrics, ToolEnd};
+use talaria_observe::metrics::Metrics;
+use talaria_observe::metrics::tools::ToolEnd;
 use talaria_turns::{DelegationStore, Store};
 use talaria_workspace::{TOOLS_SERVER, TeamTools, ToolsConfig};
 
@@ -38,7 +39,7 @@ impl WorkspaceService {
         metrics: Metrics,
         server: ToolServer,
     ) -> anyhow::Result<ToolService> {
-        let observer = move |tool, end| metrics.tool_called(tool, tool_end(end));
+        let observer = move |tool, end| metrics.tools.called(tool, tool_end(end));
         let tools = TeamTools::open(
             self.config.platform_url.as_str(),
             self.config.egress.clone(),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +35,18 @@ pub(crate) struct PushDispatcher {
     /// Ends the waits for events and the pauses; deliveries that have begun are finished.
     closing: CancellationToken,
     following: Mutex<HashMap<(TaskKey, PushConfigId), Following>>,
+    given_up: AtomicU64,
+}
+
+/// What there is to deliver.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PushQueue {
+    /// Push configurations whose tasks are followed: tasks under way, and notifications still to be delivered.
+    pub following: usize,
+    /// Notifications that are being delivered.
+    pub delivering: usize,
+    /// Push configurations that were given up since the start.
+    pub given_up: u64,
 }
 
 /// A follower that can be stopped. The number distinguishes it from one that replaced it.
@@ -80,6 +93,7 @@ impl PushDispatcher {
             runtime,
             closing: CancellationToken::new(),
             following: Mutex::default(),
+            given_up: AtomicU64::new(0),
         }
     }
 
@@ -118,6 +132,15 @@ impl PushDispatcher {
     pub(crate) fn withdraw(&self, key: &TaskKey, config: &PushConfigId) {
         if let Some(following) = self.following().remove(&(key.clone(), config.clone())) {
             following.end.cancel();
+        }
+    }
+
+    /// What there is to deliver now.
+    pub(crate) fn queue(&self) -> PushQueue {
+        PushQueue {
+            following: self.following().len(),
+            delivering: self.limits.at_once.max(1).saturating_sub(self.room.available_permits()),
+            given_up: self.given_up.load(Ordering::Relaxed),
         }
     }
 
@@ -231,6 +254,7 @@ impl Follower {
             let tries = backoff.attempts();
             let (task, config) = (&self.live.key.task, &self.config.id);
             if retry == Retry::Never || tries >= dispatcher.limits.tries {
+                dispatcher.given_up.fetch_add(1, Ordering::Relaxed);
                 warn!(%task, %config, tries, why, "gave up push notifications");
                 return Delivered::Never(GivenUp { at: Timestamp::now(), tries, why });
             }
