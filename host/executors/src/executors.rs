@@ -15,11 +15,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::audit::Audit;
 use crate::change_lock::ChangeLock;
 use crate::config::{Builtins, Config, Executor, ExecutorName, Folder};
 use crate::loaded::{LoadedExecutor, Loader};
 use crate::route::{Routes, Why};
 use crate::table::Table;
+use crate::versions::VersionStore;
 use crate::watch;
 
 /// The executors of a host.
@@ -38,6 +40,9 @@ pub struct Executors {
     pub(crate) variables: Variables,
     /// Its holder may change the table.
     pub(crate) changes: Mutex<ChangeLock>,
+    /// What [`ChangeLock`] has too, for those who do not wait for a change.
+    pub(crate) audit: Option<Audit>,
+    pub(crate) versions: Option<VersionStore>,
     /// Notified when a version goes into quarantine.
     pub(crate) quarantined: Arc<Notify>,
     /// Notified when the table changes.
@@ -82,6 +87,8 @@ impl Executors {
         let quarantined = Arc::new(Notify::new());
         let Services { variables, callbacks, workspaces, tools } = services;
         let table = Table { entries: BTreeMap::new(), default: config.default.clone() };
+        let changes = ChangeLock::open(config.state.as_deref());
+        let (audit, versions) = (changes.audit.clone(), changes.versions.clone());
         let executors = Self {
             table: ArcSwap::from_pointee(table),
             routes: Arc::new(Routes::new(config)),
@@ -92,7 +99,9 @@ impl Executors {
             oci: config.oci.clone(),
             builtins: config.builtins.clone(),
             variables,
-            changes: Mutex::new(ChangeLock::open(config.state.as_deref())),
+            changes: Mutex::new(changes),
+            audit,
+            versions,
             quarantined,
             changed: Notify::new(),
         };

@@ -57,3 +57,4 @@ pub use input::InputModes;
 pub use loaded::{LoadedExecutor, Loader, Readiness};
 pub use operator::{NotChanged, Upload};
 pub use table::{Table, TableEntry};
+pub use versions::KeptVersion;

@@ -23,6 +23,7 @@ use super::{App, Tasks};
 use crate::admin::Health;
 use crate::card::{self, Renewal};
 use crate::config::{self, Config, PLATFORM, Push};
+use crate::journal::Journal;
 use crate::metered::{Metered, TurnMetrics};
 use crate::push::Post;
 use crate::tokens::Watch;
@@ -59,6 +60,8 @@ impl App {
             .shares(config.shares())
             .shared_runtime(Handle::current())
             .observer(Arc::new(TurnMetrics(metrics.clone())));
+        let journal = Arc::new(Journal::new(config.memory.whole));
+        turns = turns.observer(Arc::clone(&journal) as _);
         if let Some(workspace) = &workspace {
             turns = turns.observer(Arc::clone(&workspace.activity) as _);
         }
@@ -115,6 +118,7 @@ impl App {
             workspace,
             tools,
             health,
+            journal,
             card,
             tokens,
             banner,

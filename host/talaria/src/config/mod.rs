@@ -15,6 +15,7 @@
 //! | `egress` | `[egress]`: proxies and certificates of outbound calls |
 //! | `oci` | `[oci]`: registries of components |
 //! | `shares` | how much each caller may take |
+//! | `shown` | the configuration in effect, without secrets |
 //! | `tools` | the agent's tools, and servers of tools for executors |
 //! | `workspace` | the workspace that is served, if any |
 //! | `host_secrets` | the variables that the gateway must not get |
@@ -31,6 +32,7 @@ mod host_secrets;
 mod load;
 mod oci;
 mod shares;
+mod shown;
 mod tools;
 mod value;
 mod workspace;
@@ -121,6 +123,8 @@ pub(crate) struct Config {
     pub(crate) memory: Memory,
     /// Warnings for the operator, one sentence each: keys without effect, and risky choices.
     pub(crate) warnings: Vec<String>,
+    /// The file with its defaults, for the operator.
+    pub(crate) written: serde_json::Value,
 }
 
 /// The memory that this process may use, and how it is divided.
