@@ -253,8 +253,9 @@ function Needs({ executor }: { executor: Executor }) {
             </thead>
             <tbody>
               {needs.map((need) => (
-                <tr key={need.need}>
+                <tr key={`${need.kind} ${need.need}`}>
                   <td class="break">
+                    {need.kind && <span class="muted">{need.kind} </span>}
                     <code>
                       <Text of={need.need} />
                     </code>

@@ -116,6 +116,8 @@ function listen(): void {
     "executors",
     parsed<unknown>(() => void readExecutors()),
   );
+  // This page was behind and missed something.
+  opened.addEventListener("reset", readAll);
   opened.addEventListener("stats", parsed<Bucket>(addBucket));
   opened.onerror = () => {
     if (mine !== epoch) return;

@@ -232,6 +232,7 @@ export function Parts({ parts }: { parts: Part[] }) {
           return (
             <div class="said" key={index}>
               <Text of={part.text} block />
+              {part.cut && <span class="muted"> … the rest is not shown</span>}
             </div>
           );
         }
@@ -245,10 +246,10 @@ export function Parts({ parts }: { parts: Part[] }) {
         return (
           <p class="file" key={index}>
             <span aria-hidden="true">📄 </span>
-            <Text of={part.file ?? part.url ?? "file"} />
+            <Text of={part.file ?? part.uri ?? "file"} />
             <span class="muted">
               {" "}
-              <Text of={part.media_type ?? ""} /> {part.bytes === undefined ? "" : bytes(part.bytes)}
+              <Text of={part.media_type ?? ""} /> {part.bytes == null ? "" : bytes(part.bytes)}
             </span>
           </p>
         );
@@ -262,6 +263,7 @@ function Conversation({ turn }: { turn: TurnDetail }) {
   return (
     <Panel title="Conversation">
       <div class="talk">
+        {turn.messages_cut ? <p class="muted small-text">{count(turn.messages_cut)} earlier messages are not shown.</p> : null}
         {messages.map((message, index) => (
           <article key={index} class={`bubble bubble-${message.role}`} aria-label={message.role === "user" ? "Caller" : "Agent"}>
             <header class="muted small-text">

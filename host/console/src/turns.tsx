@@ -28,7 +28,7 @@ export function fits(row: TurnRow, wanted: Record<string, string>): boolean {
   return (
     (!state || row.state === state) &&
     (!executor || row.executor === executor) &&
-    (!owner || row.owner === owner) &&
+    (!owner || (owner === "-" ? row.owner === null : row.owner === owner)) &&
     (!context || row.context === context) &&
     (!search || text.includes(search.toLowerCase()))
   );
@@ -182,7 +182,7 @@ function Filters() {
       </label>
       <label>
         <span class="sr-only">Owner</span>
-        <input class="narrow" placeholder="Any owner" value={params.get("owner") ?? ""} maxLength={200} onChange={(event) => refine({ owner: event.currentTarget.value.trim() })} />
+        <input class="narrow" placeholder="Any owner" title="The name of a caller; - for callers without one" value={params.get("owner") ?? ""} maxLength={200} onChange={(event) => refine({ owner: event.currentTarget.value.trim() })} />
       </label>
       {params.get("context") && (
         <button type="button" class="tag" onClick={() => refine({ context: null })}>

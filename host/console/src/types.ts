@@ -103,11 +103,13 @@ export interface TurnRow {
 
 export interface Part {
   text?: string;
-  file?: string;
+  file?: string | null;
   media_type?: string | null;
-  bytes?: number;
-  url?: string;
+  bytes?: number | null;
+  uri?: string | null;
   data?: unknown;
+  /** It is longer than what is shown. */
+  cut?: boolean;
 }
 
 export interface TurnDetail {
@@ -119,10 +121,12 @@ export interface TurnDetail {
   at: string;
   metadata?: Record<string, unknown>;
   messages?: { role: "user" | "agent"; at?: string; parts: Part[] }[];
+  messages_cut?: number;
   artifacts?: { id: string; name?: string | null; parts: Part[] }[];
   question?: boolean;
   timelines?: Timeline[];
   events?: { sequence: number; at: string; kind: string; summary?: string }[];
+  events_cut?: number;
   trace_id?: string | null;
 }
 
@@ -143,7 +147,7 @@ export interface Executor {
   fallback?: string;
   stand_in?: string;
   fail_mode?: string;
-  needs?: { need: string; granted: boolean; line?: string | null }[];
+  needs?: { kind?: string; need: string; granted: boolean; line?: string | null }[];
   settings?: Record<string, unknown>;
   schema?: Schema | null;
   versions?: { digest: string; version?: string | null; since?: string | null }[];
