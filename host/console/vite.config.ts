@@ -25,7 +25,7 @@ export default defineConfig({
     proxy: Object.fromEntries(
       ["/status", "/stats", "/turns", "/events", "/config", "/executors", "/audit", "/log", "/session", "/a2a", "/readyz"].map((path) => [
         path,
-        "http://127.0.0.1:9090",
+        "http://127.0.0.1:8001",
       ]),
     ),
   },

@@ -20,15 +20,19 @@ interface Props {
   lines: Line[];
   show: (value: number | null | undefined) => string;
   note?: string | undefined;
+  /** Ticks at powers of two. */
+  binary?: boolean;
 }
 
-const HEIGHT = 168;
+const BINARY = Array.from({ length: 40 }, (_, power) => 2 ** power);
+
+const HEIGHT = 160;
 
 function css(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-export function Chart({ title, times, lines, show, note }: Props) {
+export function Chart({ title, times, lines, show, note, binary }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [asTable, setAsTable] = useState(false);
@@ -49,8 +53,8 @@ export function Chart({ title, times, lines, show, note }: Props) {
         padding: [8, 6, 0, 0],
         scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) > 0 ? (high ?? 1) * 1.08 : 1] } },
         axes: [
-          { ...axis, space: 70, values: (_, splits) => splits.map((split) => new Date(split * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })) },
-          { ...axis, size: 58, space: 32, values: (_, splits) => splits.map((split) => show(split)) },
+          { ...axis, size: 26, gap: 4, space: 70, values: (_, splits) => splits.map((split) => new Date(split * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })) },
+          { ...axis, size: 62, space: 32, ...(binary ? { incrs: BINARY } : {}), values: (_, splits) => splits.map((split) => show(split)) },
         ],
         series: [
           {},
@@ -115,7 +119,7 @@ function time(seconds: number | undefined): string {
   return seconds === undefined ? "" : new Date(seconds * 1000).toLocaleTimeString("en-GB");
 }
 
-function Table({ title, times, lines, show }: Omit<Props, "note">) {
+function Table({ title, times, lines, show }: Omit<Props, "note" | "binary">) {
   const filled = times.map((at, index) => ({ at, index })).filter(({ index }) => lines.some((line) => line.values[index]));
   if (filled.length === 0) return <p class="muted pad">Nothing in the last hour.</p>;
   return (

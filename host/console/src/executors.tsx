@@ -220,6 +220,7 @@ function One({ executor }: { executor: Executor }) {
 function VersionFacts({ version }: { version: Version }) {
   return (
     <Facts
+      wide
       of={[
         ["Component", <Text of={version.component} />],
         ["Version", <Text of={version.version} />],
@@ -340,7 +341,7 @@ function Steps({ doing }: { doing: Doing }) {
         {rows.map(([name, kind, says]) => (
           <li key={name} class={`step step-${kind}`}>
             <span class="step-mark" aria-hidden="true">
-              {{ done: "✓", busy: "…", bad: "✕", later: "·", wait: "⏳" }[kind]}
+              {{ done: "✓", busy: "…", bad: "✕", later: "·", wait: "…" }[kind]}
             </span>
             <span>
               {name}

@@ -2,6 +2,7 @@
 
 export function ms(value: number | null | undefined): string {
   if (value == null || !Number.isFinite(value)) return "–";
+  if (value === 0) return "0 ms";
   if (value < 1) return `${value.toFixed(2)} ms`;
   if (value < 10) return `${value.toFixed(1)} ms`;
   if (value < 1000) return `${Math.round(value)} ms`;
@@ -27,7 +28,7 @@ export function bytes(value: number | null | undefined): string {
     rest /= 1024;
     unit += 1;
   }
-  return `${unit === 0 || rest >= 100 ? Math.round(rest) : rest.toFixed(1)} ${units[unit]}`;
+  return `${unit === 0 || rest >= 100 || Number.isInteger(rest) ? Math.round(rest) : rest.toFixed(1)} ${units[unit]}`;
 }
 
 export function count(value: number | null | undefined): string {

@@ -31,7 +31,7 @@ function reasons(status: Status): string[] {
   if (report.draining) found.push("it is stopping and accepts no more turns");
   if (report.store && report.store.state !== "ready") found.push(`store: ${report.store.reason}`);
   for (const [name, state] of Object.entries(report.executors ?? {})) {
-    if (state.state !== "ready") found.push(`${name} is ${state.state}: ${state.reason}`);
+    if (state.state !== "ready") found.push(`${name} is ${state.state.replace("-", " ")}: ${state.reason}`);
   }
   if (report.stand_in) found.push(`${report.stand_in} takes the turns of ${report.default ?? "the default executor"}`);
   return found;
@@ -232,7 +232,7 @@ function Charts() {
         <Chart title={`Turns in ${known.every_s} s`} times={series.times} lines={series.rate} show={whole} />
         <Chart title="Latency of turns" times={series.times} lines={series.latency} show={ms} />
         <Chart title="Turns that run" times={series.times} lines={series.load} show={whole} />
-        <Chart title="Memory" times={series.times} lines={series.memory} show={bytes} />
+        <Chart title="Memory" times={series.times} lines={series.memory} show={bytes} binary />
       </div>
       {series.times.length === 0 && (
         <Empty>

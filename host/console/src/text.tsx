@@ -11,8 +11,6 @@ const LONGEST = 200_000;
 
 function name(found: string): string {
   const code = found.codePointAt(0) ?? 0;
-  if (code === 0x7f) return "\u2421";
-  if (code < 0x20) return String.fromCodePoint(0x2400 + code);
   return `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
 }
 

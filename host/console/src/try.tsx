@@ -337,7 +337,7 @@ function Piece({ part }: { part: A2APart }) {
     const isWeb = /^https?:\/\//i.test(part.url);
     return (
       <p class="file">
-        📄{" "}
+        <span class="file-mark" aria-hidden="true" />
         {isWeb ? (
           <a href={part.url} target="_blank" rel="noreferrer noopener">
             <Text of={part.filename ?? part.url} />
@@ -348,9 +348,10 @@ function Piece({ part }: { part: A2APart }) {
       </p>
     );
   }
+  const approval = approvalOf(part);
   return (
-    <pre class="data" tabIndex={0}>
-      <Text of={JSON.stringify(part.data, null, 2)} block />
+    <pre class="data" tabIndex={0} aria-label={approval ? "To approve" : "Data"} role="region">
+      <Text of={approval?.command === undefined ? JSON.stringify(part.data, null, 2) : approval.command} block />
     </pre>
   );
 }
@@ -372,7 +373,7 @@ function FilePiece({ part, raw }: { part: A2APart; raw: string }) {
     <div class="file">
       {IMAGES.includes(part.mediaType ?? "") && raw.length < LARGEST_FILE && <img src={`data:${part.mediaType};base64,${raw}`} alt={plain(name, 120)} />}
       <p>
-        <span aria-hidden="true">📄 </span>
+        <span class="file-mark" aria-hidden="true" />
         <Text of={name} /> <span class="muted num">{bytes(size)}</span>{" "}
         <button type="button" class="small" onClick={save}>
           Save<span class="sr-only"> {plain(name, 120)}</span>
@@ -384,23 +385,23 @@ function FilePiece({ part, raw }: { part: A2APart; raw: string }) {
 
 interface Approval {
   command?: unknown;
-  description?: unknown;
   choices?: unknown;
+}
+
+function approvalOf(part: A2APart): Approval | null {
+  const { data } = part;
+  const approval = typeof data === "object" && data !== null && "approval" in data ? (data as { approval: unknown }).approval : null;
+  return typeof approval === "object" ? (approval as Approval | null) : null;
 }
 
 /** Buttons for the answers of a question: those that an approval names, or yes and no. */
 function Choices({ one }: { one: Said }) {
-  const data = one.parts.map((part) => part.data).find((value) => typeof value === "object" && value !== null && "approval" in value) as { approval: Approval } | undefined;
-  const named = data?.approval.choices;
+  const approval = one.parts.map(approvalOf).find((found) => found !== null);
+  const named = approval?.choices;
   const choices = Array.isArray(named) ? named.filter((choice): choice is string => typeof choice === "string" && choice.length < 60).slice(0, 6) : [];
   return (
     <div class="choices">
-      <strong>{data ? "It asks for your approval." : "It asks."}</strong>
-      {data?.approval.command !== undefined && (
-        <pre class="data" tabIndex={0}>
-          <Text of={data.approval.command} block />
-        </pre>
-      )}
+      <strong>{approval ? "It asks for your approval." : "It asks."}</strong>
       <div class="row wrap">
         {(choices.length > 0 ? choices : ["yes", "no"]).map((choice) => (
           <button type="button" key={choice} onClick={() => void say([{ text: choice }], "")}>

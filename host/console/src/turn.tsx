@@ -245,7 +245,7 @@ export function Parts({ parts }: { parts: Part[] }) {
         }
         return (
           <p class="file" key={index}>
-            <span aria-hidden="true">📄 </span>
+            <span class="file-mark" aria-hidden="true" />
             <Text of={part.file ?? part.uri ?? "file"} />
             <span class="muted">
               {" "}
@@ -343,6 +343,7 @@ function More({ turn }: { turn: TurnDetail }) {
   return (
     <Panel title="Details">
       <Facts
+        wide
         of={[
           ["Task", <Id of={turn.task} />],
           [

@@ -95,9 +95,9 @@ export function Panel({ title, aside, children, id }: { title: string; aside?: C
 }
 
 /** Names and values. */
-export function Facts({ of }: { of: [string, ComponentChildren][] }) {
+export function Facts({ of, wide }: { of: [string, ComponentChildren][]; wide?: boolean }) {
   return (
-    <dl class="facts">
+    <dl class={wide ? "facts wide" : "facts"}>
       {of
         .filter(([, value]) => value !== null && value !== undefined && value !== "")
         .map(([name, value]) => (
