@@ -31,6 +31,12 @@ pub(crate) fn print(format: Format, report: &impl Report) -> io::Result<()> {
     write(&mut stdout.lock(), terminal, format, report)
 }
 
+/// Prints a result as one line of JSON, for results that follow each other.
+pub(crate) fn line(value: &serde_json::Value) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{value}").and_then(|()| out.flush())
+}
+
 /// Prints a note for people on standard error. A failure to print is ignored.
 pub(crate) fn note(text: impl Display) {
     let stderr = io::stderr();

@@ -341,7 +341,7 @@ pub(crate) fn cache_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf>
 }
 
 /// The address to call for a bound address: loopback, if all addresses are bound.
-fn callable(bound: SocketAddr) -> SocketAddr {
+pub(crate) fn callable(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

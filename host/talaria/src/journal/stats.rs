@@ -19,7 +19,7 @@ const BUCKETS: usize = 360;
 /// The executors that are told apart; the turns of further ones count in the sums alone.
 const EXECUTORS: usize = 64;
 
-/// The steps of a histogram: from a quarter of a millisecond to an hour.
+/// The steps of a histogram: from a quarter of a millisecond to 49 minutes.
 const STEPS: usize = 48;
 const FIRST_MS: f64 = 0.25;
 
@@ -270,7 +270,7 @@ mod tests {
             assert!((found - exact).abs() <= exact / 5.0, "{part}: {found}, not {exact}");
         }
         histogram.add(Duration::from_secs(1 << 30));
-        assert!(histogram.percentile(1.0).unwrap() >= 3_000_000.0, "the last step has what took longer");
+        assert!(histogram.percentile(1.0).unwrap() >= 2_900_000.0, "the last step has what took longer");
     }
 
     #[test]
