@@ -27,17 +27,20 @@ export class Bridge {
     bridge.child.stderr.on('data', (data) => (bridge.log = (bridge.log + data).slice(-20_000)));
     const late = setTimeout(() => bridge.child.kill('SIGKILL'), PATIENCE);
     let out = '';
-    for await (const data of bridge.child.stdout) {
-      out += data;
-      try {
-        const banner = JSON.parse(out);
-        bridge.url = banner.url;
-        bridge.admin = banner.admin;
-        break;
-      } catch {
-        // Not the whole banner yet.
-      }
-    }
+    await new Promise((resolve) => {
+      bridge.child.stdout.on('data', (data) => {
+        out += data;
+        try {
+          const banner = JSON.parse(out);
+          bridge.url = banner.url;
+          bridge.admin = banner.admin;
+          resolve();
+        } catch {
+          // Not the whole banner yet.
+        }
+      });
+      bridge.child.once('exit', resolve);
+    });
     clearTimeout(late);
     if (!bridge.admin) throw new Error(`talaria did not start:\n${bridge.log}`);
     return bridge;

@@ -118,7 +118,14 @@ function listen(): void {
   );
   // This page was behind and missed something.
   opened.addEventListener("reset", readAll);
-  opened.addEventListener("stats", parsed<Bucket>(addBucket));
+  opened.addEventListener(
+    "stats",
+    parsed<Bucket>((bucket) => {
+      addBucket(bucket);
+      // The counts of the executors.
+      if (!document.hidden) void readExecutors();
+    }),
+  );
   opened.onerror = () => {
     if (mine !== epoch) return;
     opened.close();

@@ -1,6 +1,6 @@
 // The sign-in, for a bridge that has an admin token. The token goes into one request and is kept nowhere; the session is a cookie
 // that scripts cannot read.
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { signIn, why } from "./api";
 import { Failed, Heading } from "./ui";
 
@@ -8,6 +8,8 @@ export function SignIn() {
   const [token, setToken] = useState("");
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => field.current?.focus(), []);
   const submit = async () => {
     if (!token || busy) return;
     setBusy(true);
@@ -34,7 +36,7 @@ export function SignIn() {
         <input class="sr-only" type="text" autocomplete="username" value="admin" readOnly tabIndex={-1} aria-hidden="true" />
         <div class="field">
           <label for="token">Admin token</label>
-          <input id="token" type="password" autocomplete="current-password" autoFocus value={token} maxLength={4096} onInput={(event) => setToken(event.currentTarget.value)} />
+          <input id="token" ref={field} type="password" autocomplete="current-password" value={token} maxLength={4096} onInput={(event) => setToken(event.currentTarget.value)} />
         </div>
         {error && <Failed what={error} />}
         <div class="row end">

@@ -153,7 +153,7 @@ async function say(parts: A2APart[], executor: string): Promise<void> {
     parts,
     ...(context.value ? { contextId: context.value } : {}),
     ...(open.value ? { taskId: open.value } : {}),
-    ...(executor ? { metadata: { "talaria/executor": executor } } : {}),
+    ...(executor && !open.value ? { metadata: { "talaria/executor": executor } } : {}),
   };
   const began = performance.now();
   let last: string | null = null;

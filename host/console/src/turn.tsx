@@ -137,7 +137,7 @@ function Timelines({ turn }: { turn: TurnDetail }) {
           aside={<State of={timeline.state} />}
         >
           <Reason timeline={timeline} />
-          <Waterfall timeline={timeline} events={index === 0 ? (turn.events ?? []) : []} />
+          <Waterfall timeline={timeline} events={turn.events ?? []} />
           <Summary timeline={timeline} />
         </Panel>
       ))}
