@@ -166,7 +166,8 @@ fn browser() -> Result<PathBuf> {
     let find = || {
         let path = env::var_os("PATH").unwrap_or_default();
         let folders: Vec<PathBuf> = env::split_paths(&path).collect();
-        let mut candidates = BROWSERS.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+        let mut candidates =
+            BROWSERS.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
         candidates.find(|file| file.is_file())
     };
     if let Some(found) = find() {
@@ -208,9 +209,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().to_owned();
         let console = root.join("host/console");
-        for (file, text) in
-            [("src/main.tsx", "// main"), ("index.html", "<p>"), ("dist/index.html", "<p>"), ("dist/assets/app.js", "1")]
-        {
+        for (file, text) in [
+            ("src/main.tsx", "// main"),
+            ("index.html", "<p>"),
+            ("dist/index.html", "<p>"),
+            ("dist/assets/app.js", "1"),
+        ] {
             write_if_changed(&console.join(file), text.as_bytes()).unwrap();
         }
         fs::write(console.join("dist").join(RECORD), record(&console).unwrap()).unwrap();
@@ -224,9 +228,11 @@ mod tests {
 
     #[test]
     fn check_names_what_differs() {
-        for (file, named) in
-            [("src/new.ts", "(sources)"), ("package-lock.json", "(sources)"), ("dist/assets/app.js", "(assets/app.js)")]
-        {
+        for (file, named) in [
+            ("src/new.ts", "(sources)"),
+            ("package-lock.json", "(sources)"),
+            ("dist/assets/app.js", "(assets/app.js)"),
+        ] {
             let (_folder, root) = tree();
             check(&root).unwrap();
             write_if_changed(&root.join("host/console").join(file), b"changed").unwrap();
@@ -256,8 +262,17 @@ mod tests {
             assert!(!page.contains(forbidden), "index.html has {forbidden}");
         }
         let scripts = page.matches("<script").count();
-        assert_eq!((scripts, page.matches("<script type=\"module\" crossorigin src=\"./assets/app.js\"></script>").count()), (1, 1));
-        assert!(!fs::read_to_string(dist.join("assets/app.css")).unwrap().contains("url("), "the style sheet loads something");
+        assert_eq!(
+            (
+                scripts,
+                page.matches("<script type=\"module\" crossorigin src=\"./assets/app.js\"></script>").count()
+            ),
+            (1, 1)
+        );
+        assert!(
+            !fs::read_to_string(dist.join("assets/app.css")).unwrap().contains("url("),
+            "the style sheet loads something"
+        );
     }
 
     #[test]
@@ -265,7 +280,14 @@ mod tests {
         let sources = crate::repository().unwrap().join("host/console/src");
         for file in files(&sources, &[]).unwrap() {
             let text = fs::read_to_string(&file).unwrap();
-            for forbidden in ["dangerouslySetInnerHTML", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
+            for forbidden in [
+                "dangerouslySetInnerHTML",
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+            ] {
                 assert!(!text.contains(forbidden), "{} has {forbidden}", file.display());
             }
         }
@@ -276,7 +298,10 @@ mod tests {
         let root = crate::repository().unwrap();
         for lock in ["host/console/package-lock.json", "tests/console/package-lock.json"] {
             let text = fs::read_to_string(root.join(lock)).unwrap();
-            assert!(!text.contains("\"resolved\""), "{lock} says where packages were downloaded from; delete the fields `resolved`");
+            assert!(
+                !text.contains("\"resolved\""),
+                "{lock} says where packages were downloaded from; delete the fields `resolved`"
+            );
             assert!(text.contains("\"integrity\""), "{lock} has no digests");
         }
     }

@@ -43,7 +43,9 @@ pub(crate) fn test(root: &Path) -> Result<()> {
         step("whole product", "cargo nextest run --workspace --profile product", |root| {
             count(&mut nextest(root, "product"))
         }),
-        step("console in a browser", "cargo xtask console-test", |root| console::test(Journeys::Gate, None, root)),
+        step("console in a browser", "cargo xtask console-test", |root| {
+            console::test(Journeys::Gate, None, root)
+        }),
         step("real hermes-agent", "cargo xtask hermes", |root| hermes::test(&[], root)),
         step("SDK clients", "cargo xtask interop", |root| interop::run(None, root)),
         step("fuzz corpora", "cargo xtask fuzz --replay", |root| fuzz::fuzz(&["--replay"], root)),
