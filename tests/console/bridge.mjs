@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -16,6 +16,8 @@ export class Bridge {
   static async start(config, { flags = [], env = {}, folder } = {}) {
     const bridge = new Bridge();
     bridge.folder = folder ?? (await mkdtemp(join(tmpdir(), 'talaria-console-')));
+    // Uploads go there.
+    await mkdir(join(bridge.folder, 'executors'), { recursive: true });
     const admin = config.includes('[admin]') ? '' : '[admin]\nlisten = "127.0.0.1:0"\n';
     await writeFile(join(bridge.folder, 'talaria.toml'), `${config}\n${admin}`);
     bridge.log = '';
@@ -63,7 +65,7 @@ export class Bridge {
     const params = { message, configuration: { returnImmediately: true } };
     const { result, error } = await this.call('SendMessage', params);
     if (error) throw new Error(JSON.stringify(error));
-    return result.task;
+    return result.task ?? { id: result.message.taskId };
   }
 
   async call(method, params) {

@@ -83,7 +83,7 @@ async function talk(journey) {
   await message.fill('use a tool and tell me about wings');
   await message.press('Enter');
   const answer = page.locator('.bubble-agent').last();
-  await answer.getByText('completed').waitFor();
+  await answer.locator('.state', { hasText: 'completed' }).waitFor();
   await answer.locator('.tool', { hasText: 'demo' }).waitFor();
   await answer.getByText('about wings').first().waitFor();
   const frames = page.getByRole('region', { name: 'Raw events' });
@@ -100,7 +100,7 @@ async function talk(journey) {
   await page.locator('.bubble-agent').last().getByText('Please provide more input').waitFor();
   await page.getByRole('button', { name: 'yes', exact: true }).click();
   const reply = page.locator('.bubble-agent').last();
-  await reply.getByText('completed').waitFor();
+  await reply.locator('.state', { hasText: 'completed' }).waitFor();
   await reply.getByText('Completed: yes').waitFor();
 }
 

@@ -11,13 +11,20 @@ import { expect, until } from './harness.mjs';
 
 const AXE = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-/** The name of the component `conformance` in its bytes, and names of the same length that want to be markup. */
-const HOSTILE = [['conformance', '<img src=x>']];
+/** Texts in the bytes of the component `conformance`, and others of the same length that want to be markup. */
+const HOSTILE_NAME = [['conformance', '<img src=x>']];
+const HOSTILE_TEXTS = [
+  ['conformance0.1.0Answers', 'conformance<i>\u0007!Answers'],
+  ['A2A conformance', '<img src="/x"/>'],
+  ['Answer to a message', '<b onclick=a()>Ans<'],
+];
+/** Versions and the audit log are kept beside a store in a file. */
+const KEPT = '[executors]\ndefault = "conformance"\n';
 /** Markup, a sound, a turn of the direction of writing, a zero width space, a terminal's escape, a null. */
 const NASTY = 'a <img src=x onerror="alert(1)"><script>alert(2)</script><b>bold</b> & "q" \u0007 \u202Egnp.exe \u200B \u001b[31m end';
 
 export const views = [
-  { name: 'a component with a hostile name is swapped in, live', run: swap },
+  { name: 'a component with hostile texts is swapped in, live', run: swap },
   { name: 'a reply full of markup and control characters is text', run: nasty },
   { name: 'a denied call names the line that allows it', run: denied },
   { name: 'an upload is probed step by step, refused, and rolled back', run: upload },
@@ -50,19 +57,20 @@ async function put(bridge, name, type, body) {
 }
 
 async function swap(journey) {
-  const { bridge, page } = await signedIn(journey, CONFORMANCE, { path: '#/executors' });
+  const { bridge, page } = await signedIn(journey, KEPT, { path: '#/executors' });
   await put(bridge, 'probe', 'application/wasm', await readFile(component('conformance')));
   const row = page.locator('tbody tr', { hasText: 'probe' }).first();
   await row.waitFor();
   const before = await row.locator('code').innerText();
   await page.getByRole('link', { name: 'probe', exact: true }).first().click();
   await page.getByRole('region', { name: 'In service' }).getByText('conformance', { exact: true }).waitFor();
-  const { executor } = await put(bridge, 'probe', 'application/wasm', await patched('conformance', HOSTILE));
-  expect(executor.current.component === '<img src=x>', `the component has the hostile name, not ${executor.current.component}`);
+  const { executor } = await put(bridge, 'probe', 'application/wasm', await patched('conformance', HOSTILE_TEXTS));
+  expect(executor.current.version === '<i>\u0007!', `the component has the hostile version, not ${executor.current.version}`);
   // Without a reload of the page.
-  await page.getByRole('region', { name: 'In service' }).getByText('<img src=x>', { exact: true }).waitFor();
+  await page.getByRole('region', { name: 'In service' }).getByText('<i>U+0007!', { exact: true }).waitFor();
+  await page.locator('form.settings').getByText('<b onclick=a()>Ans<').waitFor();
   await page.getByRole('region', { name: 'Audit' }).getByText('swapped').first().waitFor();
-  expect((await page.locator('img').count()) === 0, 'a name is never an element');
+  expect((await page.locator('img, i, [onclick]').count()) === 0, 'a text is never an element');
   await journey.picture(page, 'executor');
   await page.getByRole('link', { name: '← Executors' }).click();
   await until(page, 'the new digest is in the list', (old) => ![...document.querySelectorAll('tbody tr')].some((row) => row.textContent.includes('probe') && row.textContent.includes(old)), before);
@@ -83,7 +91,7 @@ async function nasty(journey) {
   await page.getByLabel('Message', { exact: true }).fill(NASTY);
   await page.getByRole('button', { name: 'Send' }).click();
   const reply = page.locator('.bubble-agent').last();
-  await reply.getByText('completed').waitFor();
+  await reply.locator('.state', { hasText: 'completed' }).waitFor();
   const look = async (where, label) => {
     const text = await where.innerText();
     for (const part of ['<img src=x onerror="alert(1)">', '<script>alert(2)</script>', '<b>bold</b>', 'U+202E', 'U+200B', 'U+0007', 'U+001B']) {
@@ -91,7 +99,7 @@ async function nasty(journey) {
     }
     // eslint-disable-next-line no-control-regex
     expect(!/[\u0007\u001b\u202e\u200b]/.test(text), `${label} has no character that cannot be seen`);
-    expect((await where.locator('img, script, b').filter({ hasNotText: /ms|^\d/ }).count()) === 0, `${label} has no element of the caller's`);
+    expect((await where.locator('img, script, b').count()) === 0, `${label} has no element of the caller's`);
   };
   await look(reply, 'the reply');
   await journey.picture(page, 'hostile reply');
@@ -101,7 +109,7 @@ async function nasty(journey) {
   await row.waitFor();
   await look(row, 'the row');
   await row.getByRole('link').click();
-  await page.getByRole('region', { name: 'Conversation' }).getByText('Completed:').waitFor();
+  await page.getByRole('region', { name: 'Conversation' }).getByText('Completed:').first().waitFor();
   await look(page.locator('.bubble-user').first(), 'the message');
   await look(page.locator('.bubble-agent').first(), 'the answer');
   await look(page.getByRole('region', { name: 'Events', exact: true }), 'the table of events');
@@ -126,11 +134,13 @@ async function denied(journey) {
 }
 
 async function upload(journey) {
-  const { page, bridge } = await signedIn(journey, CONFORMANCE, { path: '#/executors' });
+  const { page, bridge } = await signedIn(journey, KEPT, { path: '#/executors' });
   const good = join(bridge.folder, 'good.wasm');
   const bad = join(bridge.folder, 'bad.wasm');
   await writeFile(good, await readFile(component('conformance')));
+  const hostile = join(bridge.folder, 'hostile.wasm');
   await writeFile(bad, 'this is no component');
+  await writeFile(hostile, await patched('conformance', HOSTILE_NAME));
   await page.getByLabel('Name').fill('Not A Name');
   await page.getByLabel('Component').setInputFiles(good);
   await page.getByRole('button', { name: 'Add' }).click();
@@ -147,11 +157,15 @@ async function upload(journey) {
   const refused = page.getByRole('status', { name: 'Swap' });
   await refused.locator('.step-bad').waitFor();
   await refused.getByText('the version in service was not touched').waitFor();
+  await page.getByLabel('Component').setInputFiles(hostile);
+  await page.getByRole('button', { name: 'Swap' }).click();
+  await refused.locator('.step-bad', { hasText: '<img src=x>' }).waitFor();
+  expect((await page.locator('img').count()) === 0, 'a name is never an element');
   await page.getByRole('region', { name: 'In service' }).getByText('conformance', { exact: true }).waitFor();
 }
 
 async function settings(journey) {
-  const { page, bridge } = await signedIn(journey, CONFORMANCE, { path: '#/executors' });
+  const { page, bridge } = await signedIn(journey, KEPT, { path: '#/executors' });
   await put(bridge, 'set', 'application/wasm', await readFile(component('chat-completions')));
   await page.getByRole('link', { name: 'set', exact: true }).first().click();
   const form = page.locator('form.settings');
@@ -177,7 +191,7 @@ async function answer(journey) {
   await page.getByLabel('Answer', { exact: true }).fill('here it is');
   await page.getByRole('button', { name: 'Answer', exact: true }).click();
   await page.locator('h1 ~ p .state', { hasText: 'completed' }).waitFor();
-  await page.getByRole('region', { name: 'Conversation' }).getByText('Completed: here it is').waitFor();
+  await page.getByRole('region', { name: 'Conversation' }).getByText('Completed: here it is').first().waitFor();
   await page.getByRole('region', { name: 'Timeline of message 2' }).waitFor();
 }
 
@@ -188,6 +202,7 @@ async function filters(journey) {
   const rows = page.locator('tbody tr');
   await until(page, 'five turns', () => document.querySelectorAll('tbody tr').length === 5);
   await page.keyboard.press('/');
+  await page.locator('#search:focus').waitFor();
   await page.keyboard.type('alpha');
   await until(page, 'two turns', () => document.querySelectorAll('tbody tr').length === 2);
   expect(page.url().includes('search=alpha'), 'the search is in the address');

@@ -221,9 +221,13 @@ function keys(onHelp: () => void): () => void {
         break;
       case "/":
         event.preventDefault();
-        if (route.value.view !== "turns" || route.value.name) go(href("turns"));
-        // After the view is there.
-        setTimeout(() => document.getElementById("search")?.focus(), 50);
+        if (route.value.view === "turns" && !route.value.name) {
+          document.getElementById("search")?.focus();
+        } else {
+          go(href("turns"));
+          // After the view is there.
+          setTimeout(() => document.getElementById("search")?.focus(), 50);
+        }
         break;
       case "j":
       case "k":

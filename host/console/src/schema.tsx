@@ -98,17 +98,13 @@ function isObject(value: Value): value is Record<string, Value> {
 
 export function SettingsForm({ schema, settings, onSave, disabled }: { schema: Schema | null | undefined; settings: Record<string, unknown>; onSave: (settings: Record<string, unknown>) => Promise<void>; disabled: boolean }) {
   const given = JSON.stringify(settings);
-  const [value, setValue] = useState<Value>(settings);
-  const [base, setBase] = useState(given);
+  // What somebody changed here; without that, what is in effect is shown, whoever changes it.
+  const [edited, setValue] = useState<Value>(null);
+  const value = edited ?? settings;
   const [tried, setTried] = useState(false);
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const [saved, setSaved] = useState(false);
-  if (base !== given) {
-    // Somebody else changed them; what was typed here is kept if it is not what was there before.
-    if (JSON.stringify(value) === base) setValue(settings);
-    setBase(given);
-  }
   const effective: Schema = useMemo(() => (schema && kindOf(schema) === "object" ? schema : { description: "All settings, as JSON" }), [schema]);
   const wrong = problems(effective, value);
   const changed = JSON.stringify(value) !== given;
@@ -120,6 +116,7 @@ export function SettingsForm({ schema, settings, onSave, disabled }: { schema: S
     setError(null);
     try {
       await onSave(value);
+      setValue(null);
       setSaved(true);
       setTried(false);
     } catch (failure) {
@@ -137,7 +134,7 @@ export function SettingsForm({ schema, settings, onSave, disabled }: { schema: S
       }}
     >
       <fieldset disabled={disabled || busy} class="bare">
-        <Field id="set" name="settings" schema={effective} value={value} onChange={setValue} depth={0} required problems={tried ? wrong : []} path={[]} />
+        <Field id="set" name="settings" schema={effective} value={value} onChange={(next) => setValue(next ?? {})} depth={0} required problems={tried ? wrong : []} path={[]} />
       </fieldset>
       {error && <Failed what={error} />}
       {tried && wrong.length > 0 && <Failed what={`${wrong.length === 1 ? "One setting is" : `${wrong.length} settings are`} not right: ${wrong.map((one) => `${one.path} ${one.says}`).join("; ")}`} />}
@@ -145,7 +142,7 @@ export function SettingsForm({ schema, settings, onSave, disabled }: { schema: S
         <span class="muted" role="status">
           {busy ? "The bridge loads it with these settings and probes it …" : saved && !changed ? "In effect." : changed ? "Not saved." : ""}
         </span>
-        <button type="button" disabled={!changed || busy} onClick={() => setValue(settings)}>
+        <button type="button" disabled={!changed || busy} onClick={() => setValue(null)}>
           Undo
         </button>
         <button type="submit" class="primary" disabled={disabled || busy || !changed}>
