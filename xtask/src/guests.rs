@@ -247,17 +247,17 @@ fn has_extension(file: &Path, extension: &str) -> bool {
     file.extension().is_some_and(|actual| actual == extension)
 }
 
-fn relative(file: &Path, base: &Path) -> Result<String> {
+pub(crate) fn relative(file: &Path, base: &Path) -> Result<String> {
     Ok(file.strip_prefix(base)?.to_string_lossy().replace(MAIN_SEPARATOR, "/"))
 }
 
-fn digest_of(file: &Path) -> Result<String> {
+pub(crate) fn digest_of(file: &Path) -> Result<String> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(format!("{:x}", Sha256::digest(bytes)))
 }
 
 /// Writes a file unless its content is the same, so that the host that embeds it is not rebuilt for nothing.
-fn write_if_changed(file: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_if_changed(file: &Path, bytes: &[u8]) -> Result<()> {
     if fs::read(file).is_ok_and(|old| old == bytes) {
         return Ok(());
     }

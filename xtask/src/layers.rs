@@ -2,10 +2,10 @@
 //!
 //! - `check` is for daily work and needs only the compiler, no network: format, lint, documentation, the tests of every
 //!   crate.
-//! - `test` is the gate that CI runs: `check`, then the whole product, the real hermes-agent, the SDKs, the examples, and
+//! - `test` is the gate that CI runs: `check`, then the whole product, the console in a browser, the real hermes-agent, the SDKs, the examples, and
 //!   every known input of the fuzz targets.
 //! - `release-check` has the checks that take too long for each change, or use random inputs: fuzzing, property tests with a
-//!   new seed, the soak test, agent frameworks, LiteLLM behind talaria, the conformance kits and the corpus.
+//!   new seed, the soak test, every view of the console, agent frameworks, LiteLLM behind talaria, the conformance kits and the corpus.
 //!
 //! The first two give the same result for the same tree: they use no random inputs (the seed of property tests is in
 //! `.cargo/config.toml`), and no test is retried.
@@ -17,10 +17,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::command::{cargo, read, run};
+use crate::console::Journeys;
 use crate::fuzz;
 use crate::gate::{Step, Tally, count, run_all};
 use crate::toolchain::Toolchain;
-use crate::{acts, examples, guests, hermes, interop, litellm, provide, tck};
+use crate::{acts, console, examples, guests, hermes, interop, litellm, provide, tck};
 
 /// Minutes for each fuzz target before a release, by default.
 const FUZZ_MINUTES: u32 = 5;
@@ -41,6 +42,9 @@ pub(crate) fn test(root: &Path) -> Result<()> {
         step("examples", "cargo xtask examples", examples::run_all),
         step("whole product", "cargo nextest run --workspace --profile product", |root| {
             count(&mut nextest(root, "product"))
+        }),
+        step("console in a browser", "cargo xtask console-test", |root| {
+            console::test(Journeys::Gate, None, root)
         }),
         step("real hermes-agent", "cargo xtask hermes", |root| hermes::test(&[], root)),
         step("SDK clients", "cargo xtask interop", |root| interop::run(None, root)),
@@ -77,6 +81,9 @@ pub(crate) fn release(args: &[&str], root: &Path) -> Result<()> {
         step("components rebuilt", "cargo xtask guests", |root| {
             let toolchain = Toolchain::find(&root.join("target/wasm-toolchain"))?;
             guests::reproduce(&root.join("guests"), &toolchain)
+        }),
+        step("every view of the console", "cargo xtask console-test", |root| {
+            console::test(Journeys::All, None, root)
         }),
         step("fuzz", "cargo xtask fuzz --minutes N", move |root| {
             fuzz::fuzz(&["--minutes", &minutes.to_string()], root)
@@ -120,6 +127,9 @@ fn check_steps() -> Vec<Step<'static>> {
         step("format", "cargo xtask fmt", format),
         step("components fit sources", "cargo xtask guests --check", |root| {
             guests::check(&root.join("guests")).map(|()| Tally::default())
+        }),
+        step("console fits sources", "cargo xtask console --check", |root| {
+            console::check(root).map(|()| Tally::default())
         }),
         step("logic of the executors", "cargo test --manifest-path guests/Cargo.toml --lib", |root| {
             guests::test(&root.join("guests"))

@@ -7,6 +7,7 @@ mod acts;
 mod bench;
 mod bridge;
 mod command;
+mod console;
 mod debian;
 mod examples;
 mod fuzz;
@@ -31,6 +32,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::command::{cargo, run};
+use crate::console::Journeys;
 use crate::gate::Tally;
 use crate::toolchain::Toolchain;
 
@@ -50,6 +52,9 @@ usage: cargo xtask VERB
   deny                  licences, duplicates and advisories; needs cargo-deny and downloads the advisory database
   guests [DIR]          build the components of the workspace DIR (default: guests) into DIR/dist
   guests --check [DIR]  fail if DIR/dist does not match its sources; builds nothing
+  console               build host/console into host/console/dist
+  console --check       fail if host/console/dist does not match its sources; builds nothing
+  console-test [FILTER] drive the console in a browser against the binary; installs chromium on the first run
   examples              build the example executors and new projects, and run their tests
   hermes [FILTER...]    the executors against the real hermes-agent, installed on the first run
   interop [NAME]        the clients of the SDKs against the binary: python_1, python_03, js; the binary in front of
@@ -81,6 +86,10 @@ fn main() -> ExitCode {
             ["guests", dir] if !dir.starts_with('-') => {
                 absolute(dir).and_then(|dir| build_guests(&dir, &root))
             }
+            ["console"] => console::build(&root),
+            ["console", "--check"] => console::check(&root),
+            ["console-test"] => judge(console::test(Journeys::All, None, &root)),
+            ["console-test", filter] => judge(console::test(Journeys::All, Some(filter), &root)),
             ["check"] => layers::check(&root),
             ["test"] => layers::test(&root),
             ["test", filter @ ..] => layers::matching(filter, &root),

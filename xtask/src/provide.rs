@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 
 use crate::command::{cargo, run};
 use crate::gate::Tally;
-use crate::{debian, examples, hermes, interop};
+use crate::{console, debian, examples, hermes, interop};
 
 /// Provides all programs.
 pub(crate) fn everything(root: &Path) -> Result<Tally> {
@@ -28,6 +28,7 @@ pub(crate) fn everything(root: &Path) -> Result<Tally> {
     hermes::prepare(root)?;
     interop::prepare(root)?;
     examples::prepare(root)?;
+    console::prepare(root)?;
     Ok(Tally::default())
 }
 

@@ -54,6 +54,14 @@ pub(crate) struct Endpoint {
     pub(crate) sampler: Option<Arc<dyn TraceSampler>>,
 }
 
+/// Who sends a request that another server of the host passes on. Only the host adds it to a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Vouched {
+    pub(crate) caller: Principal,
+    /// The path below which that server serves A2A.
+    pub(crate) prefix: &'static str,
+}
+
 /// The fields of the access log beside those of HTTP.
 #[derive(Default)]
 struct LogFields {
@@ -160,7 +168,7 @@ impl Endpoint {
         params: ServiceParams,
         noted: &Noted,
     ) -> (Response<Body>, LogFields) {
-        let Some(caller) = self.auth.caller(&head.headers) else {
+        let Some(caller) = self.caller(&head) else {
             noted.rejected(&Rejection::unauthenticated());
             return (unauthenticated(), LogFields::default());
         };
@@ -193,7 +201,7 @@ impl Endpoint {
         params: ServiceParams,
         noted: &Noted,
     ) -> (Response<Body>, LogFields) {
-        let Some(caller) = self.auth.caller(&head.headers) else {
+        let Some(caller) = self.caller(&head) else {
             noted.rejected(&Rejection::unauthenticated());
             return (unauthenticated(), LogFields::default());
         };
@@ -225,7 +233,7 @@ impl Endpoint {
         params: ServiceParams,
         noted: &Noted,
     ) -> (Response<Body>, LogFields) {
-        let (card, caller) = (self.card.snapshot(), self.auth.caller(&head.headers));
+        let (card, caller) = (self.card.snapshot(), self.caller(&head));
         let streaming = caller.as_ref().map_or(&self.streaming, |caller| self.streaming(caller));
         let version = grpc::version_of(head.uri.path());
         let call = grpc::Call::of(&head);
@@ -274,10 +282,22 @@ impl Endpoint {
         Box::pin(self.operations.perform(card, caller, request)).await
     }
 
+    /// The caller; `None` if its token is missing or wrong.
+    fn caller(&self, head: &Parts) -> Option<Principal> {
+        match head.extensions.get::<Vouched>() {
+            Some(vouched) => Some(vouched.caller.clone()),
+            None => self.auth.caller(&head.headers),
+        }
+    }
+
     /// The address that the request was sent to, if the card follows it and it is known.
     fn url(&self, head: &Parts) -> Option<String> {
         let peer = head.extensions.get::<Peer>().map(|peer| peer.0.ip());
-        origin::of(head, peer, self.card.trusted_proxies()?)
+        let mut url = origin::of(head, peer, self.card.trusted_proxies()?)?;
+        if let Some(vouched) = head.extensions.get::<Vouched>() {
+            url.push_str(vouched.prefix);
+        }
+        Some(url)
     }
 
     /// Reads a body, which is charged together with the head.

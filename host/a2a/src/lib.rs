@@ -71,5 +71,5 @@ pub use live_card::LiveCard;
 pub use operation::ReplyAs;
 pub use origin::{InvalidNetwork, InvalidOrigin, Network, Origin};
 pub use push::Notification;
-pub use server::{Config, Counts, ExtraRoutes, Limits, Server};
+pub use server::{Config, Counts, ExtraRoutes, Inside, Limits, Server};
 pub use sign::{CardSigner, InvalidSigningKey};

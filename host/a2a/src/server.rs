@@ -4,6 +4,7 @@
 //! [`Limits::grace`], and then closes what is left. The turns behind closed requests carry on; `talaria-turns` drains them.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,11 +13,12 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use talaria_budget::Budget;
 use talaria_listen::Spread;
-use talaria_turns::{StreamAs, TraceSampler, Turns};
+use talaria_turns::{Principal, StreamAs, TraceSampler, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +27,7 @@ use crate::auth::{Auth, Token};
 use crate::card::{CardConfig, GrpcAddress};
 use crate::cors::Cors;
 use crate::door::door;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Vouched};
 use crate::live_card::{CardContext, LiveCard};
 use crate::memory;
 use crate::open_stream::Streaming;
@@ -113,6 +115,15 @@ pub struct Server {
     limits: Limits,
     counts: Counts,
     spread: Spread,
+}
+
+/// Answers A2A requests that another server of the host received, for a caller that it vouches for. Cheap to clone.
+///
+/// They take the way of all others, with the limits and the memory of that caller, but for the door and the token: whoever
+/// passes a request on has checked who sends it.
+#[derive(Clone)]
+pub struct Inside {
+    endpoint: Arc<Endpoint>,
 }
 
 /// The counters of a server. Cheap to clone.
@@ -278,6 +289,12 @@ impl Server {
         Self { extra: Some(routes), ..self }
     }
 
+    /// Returns a handle for requests that another server of the host received. To be called when the server is complete.
+    #[must_use]
+    pub fn inside(&self) -> Inside {
+        Inside { endpoint: Arc::clone(&self.endpoint) }
+    }
+
     /// Returns its counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -340,6 +357,28 @@ impl Server {
         let (rejected, stop) = (Arc::clone(&rejected), shutdown.clone());
         let serving = spread.serve(listener, limits, door, rejected, stop, handle);
         tokio::join!(serving, serving_grpc, end_streams);
+    }
+}
+
+// === impl Inside ===
+
+impl Inside {
+    /// Answers a request of this caller, whose path is that of this server. The card names the address that the request was
+    /// sent to with this path, below which the other server serves A2A.
+    pub async fn answer(
+        &self,
+        caller: Principal,
+        prefix: &'static str,
+        mut request: Request<Incoming>,
+    ) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+        request.extensions_mut().insert(Vouched { caller, prefix });
+        self.endpoint.handle(request).await.map(|body| body.boxed_unsync())
+    }
+
+    /// Whether the other callers need a token.
+    #[must_use]
+    pub fn needs_token(&self) -> bool {
+        self.endpoint.auth.is_required()
     }
 }
 

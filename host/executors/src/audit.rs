@@ -1,4 +1,4 @@
-//! The audit log of executors: who changed what, one JSON object per line, appended to `audit.jsonl` and never rewritten.
+//! The audit log: who changed which executor, and what operators did to turns and to the host, one JSON object per line, appended to `audit.jsonl` and never rewritten.
 //!
 //! A line is on disk before its change is acknowledged. If a line cannot be written, the host's log has it instead and the
 //! change still happens: a full disk must not stop an operator who rolls back a broken executor.
@@ -15,7 +15,7 @@ use tracing::warn;
 
 use crate::config::ExecutorName;
 
-/// What happened to an executor.
+/// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
@@ -33,6 +33,16 @@ pub enum What {
     Quarantined,
     /// Its files are gone; it was taken out of service.
     Removed,
+    /// An operator cancelled a task.
+    Canceled,
+    /// An operator answered the question of a task.
+    Answered,
+    /// An operator had a push notification sent again.
+    Retried,
+    /// An operator changed the log filter.
+    LogChanged,
+    /// Somebody gave the admin server a wrong token.
+    SignInRefused,
 }
 
 /// Who made a change.
@@ -60,7 +70,11 @@ pub struct Entry {
     /// What happened.
     pub what: What,
     /// The executor's name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub executor: String,
+    /// The task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
     /// The digest of the component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
@@ -72,7 +86,8 @@ pub struct Entry {
     pub reason: Option<String>,
 }
 
-/// The log.
+/// The log. Clones append to the same file.
+#[derive(Clone)]
 pub(crate) struct Audit {
     path: PathBuf,
     file: Arc<File>,
@@ -126,7 +141,21 @@ impl Audit {
 impl Entry {
     pub(crate) fn new(who: Who, what: What, executor: &ExecutorName) -> Self {
         let (at, executor) = (Timestamp::now().to_string(), executor.as_str().to_owned());
-        Self { at, who, what, executor, digest: None, before: None, reason: None }
+        Self { at, who, what, executor, task: None, digest: None, before: None, reason: None }
+    }
+
+    /// What an operator did that is not a change of an executor.
+    pub(crate) fn act(by: &str, what: What, task: Option<&str>, reason: Option<&str>) -> Self {
+        Self {
+            at: Timestamp::now().to_string(),
+            who: Who::Caller(by.to_owned()),
+            what,
+            executor: String::new(),
+            task: task.map(str::to_owned),
+            digest: None,
+            before: None,
+            reason: reason.map(str::to_owned),
+        }
     }
 }
 

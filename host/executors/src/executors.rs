@@ -15,12 +15,14 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::audit::Audit;
 use crate::change_lock::ChangeLock;
 use crate::config::{Builtins, Config, Executor, ExecutorName, Folder};
 use crate::loaded::{LoadedExecutor, Loader};
 use crate::observer::ExecutorObserver;
 use crate::route::{Routes, Why};
 use crate::table::Table;
+use crate::versions::VersionStore;
 use crate::watch;
 
 /// The executors of a host.
@@ -39,6 +41,9 @@ pub struct Executors {
     pub(crate) variables: Variables,
     /// Its holder may change the table.
     pub(crate) changes: Mutex<ChangeLock>,
+    /// What [`ChangeLock`] has too, for those who do not wait for a change.
+    pub(crate) audit: Option<Audit>,
+    pub(crate) versions: Option<VersionStore>,
     /// Notified when a version goes into quarantine.
     pub(crate) quarantined: Arc<Notify>,
     /// Notified when the table changes.
@@ -86,6 +91,7 @@ impl Executors {
         let Services { variables, callbacks, workspaces, tools, observer } = services;
         let lock = ChangeLock::open(config.state.as_deref(), Arc::clone(&observer));
         let table = Table { entries: BTreeMap::new(), default: config.default.clone() };
+        let (audit, versions) = (lock.audit.clone(), lock.versions.clone());
         let executors = Self {
             table: ArcSwap::from_pointee(table),
             routes: Arc::new(Routes::new(config)),
@@ -104,6 +110,8 @@ impl Executors {
             builtins: config.builtins.clone(),
             variables,
             changes: Mutex::new(lock),
+            audit,
+            versions,
             quarantined,
             changed: Notify::new(),
         };

@@ -60,3 +60,4 @@ pub use loaded::{LoadedExecutor, Loader, Readiness};
 pub use observer::ExecutorObserver;
 pub use operator::{NotChanged, Upload};
 pub use table::{Table, TableEntry};
+pub use versions::KeptVersion;

@@ -6,10 +6,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+use tracing::info;
+
 use super::audit::{Entry, What, Who};
 use super::change::{Report, Taken, is_builtin};
 use super::change_lock::{ChangeLock, blocking};
-use super::versions::{Content, Id, VersionStore, write_whole};
+use super::versions::{Content, Id, KeptVersion, VersionStore, write_whole};
 use super::watch;
 use crate::config::{ExecutorName, Files};
 use crate::executors::{Executors, log};
@@ -210,18 +213,76 @@ impl Executors {
         Ok(())
     }
 
-    /// The last `most` changes, oldest first.
+    /// The last `most` entries of the audit log, oldest first.
     pub async fn audit(&self, most: usize) -> Result<Vec<Entry>, NotChanged> {
-        let lock = self.changes.lock().await;
-        match &lock.audit {
+        match &self.audit {
             Some(audit) => audit.last(most).await.map_err(|error| NotChanged::Failed(error.to_string())),
             None => Err(NotChanged::Conflict("no log of changes is kept; set `executors.state`".into())),
         }
     }
+
+    /// Writes what an operator did, other than a change of an executor, to the log and to the audit log.
+    pub async fn note(&self, by: &str, what: What, task: Option<&str>, reason: Option<&str>) {
+        info!(by, ?what, task, reason, "operator acted");
+        if let Some(audit) = &self.audit {
+            audit.append(&Entry::act(by, what, task, reason)).await;
+        }
+    }
+
+    /// Changes the settings of an executor from the folder: loads it with them and, if that succeeds, writes them into its
+    /// file. The rest of the file keeps its values, not its comments.
+    pub async fn configure_with(
+        &self,
+        name: &ExecutorName,
+        settings: Map<String, Value>,
+        who: &Who,
+    ) -> Result<Taken, NotChanged> {
+        let path = self.folder.policy(name);
+        let text = blocking(move || watch::read_policy(&path)).await;
+        let text = text.map_err(|error| NotChanged::Failed(error.to_string()))?.unwrap_or_default();
+        let policy = with_settings(&text, settings).map_err(NotChanged::Refused)?;
+        // A change of the file meanwhile is overwritten, as by an upload.
+        self.put(name, Upload { component: None, policy: Some(policy) }, who).await
+    }
+
+    /// The versions of an executor that are on disk: the present one, the one before, and those that completed turns.
+    pub async fn versions(&self, name: &ExecutorName) -> Vec<KeptVersion> {
+        let (Some(versions), name) = (self.versions.clone(), name.clone()) else { return Vec::new() };
+        blocking(move || Ok(versions.list(&name))).await.unwrap_or_default()
+    }
+}
+
+/// Replaces the settings in the text of an executor's file.
+fn with_settings(text: &str, settings: Map<String, Value>) -> Result<String, String> {
+    let mut file: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
+    let settings = toml::Value::try_from(settings)
+        .map_err(|error| format!("settings that TOML cannot hold: {error}; leave out what is null"))?;
+    file.insert("settings".into(), settings);
+    toml::to_string(&file).map_err(|error| error.to_string())
 }
 
 /// The files that exist.
 fn present(files: Files) -> Files {
     let there = |path: &PathBuf| path.exists();
     Files { component: files.component.filter(there), policy: files.policy.filter(there) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_are_replaced_and_the_rest_stays() {
+        let text = "[settings]\nold = 1\n[grant]\negress = [\"GET https://a/*\"]\n";
+        let settings = json!({ "new": { "deep": [1, "two"] }, "flag": true });
+        let changed = with_settings(text, settings.as_object().unwrap().clone()).unwrap();
+        let read: toml::Table = toml::from_str(&changed).unwrap();
+        assert_eq!(read["grant"]["egress"][0].as_str(), Some("GET https://a/*"));
+        assert_eq!(json!(read["settings"]), settings);
+        assert!(with_settings("not toml", Map::new()).is_err());
+        let null = json!({ "a": null });
+        assert!(with_settings("", null.as_object().unwrap().clone()).is_err());
+    }
 }

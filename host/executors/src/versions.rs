@@ -12,14 +12,16 @@
 //! The name of a version is a digest of both files, which is checked when the version is read. Files are written by rename,
 //! so they are always complete. Of each executor at most four versions are stored: these two, and two that completed turns.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
+use talaria_turns::Timestamp;
 
 use crate::config::ExecutorName;
 
@@ -36,7 +38,30 @@ pub(crate) struct Id(String);
 
 /// The folder with the stored versions.
 #[derive(Debug, Clone)]
-pub(crate) struct VersionStore(PathBuf);
+pub(crate) struct VersionStore(PathBuf, Digests);
+
+/// The digests of stored components, so that each is read once for a list. A version's files never change.
+type Digests = Arc<Mutex<HashMap<String, String>>>;
+
+/// The digests that are kept; then they are computed anew.
+const DIGESTS: usize = 1_024;
+
+/// A version on disk.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct KeptVersion {
+    /// Its name: a digest of both of its files.
+    pub id: String,
+    /// The digest of its component.
+    pub digest: String,
+    /// Whether it was last in service and ready.
+    pub current: bool,
+    /// Whether a rollback goes to it.
+    pub previous: bool,
+    /// Whether it completed turns and was not quarantined since.
+    pub completed: bool,
+    /// When it was stored.
+    pub since: Option<String>,
+}
 
 const CURRENT: &str = "current";
 const PREVIOUS: &str = "previous";
@@ -80,7 +105,7 @@ impl VersionStore {
     /// Opens the folder; creates it if it is absent.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        Ok(Self(folder.to_owned()))
+        Ok(Self(folder.to_owned(), Digests::default()))
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -115,6 +140,48 @@ impl VersionStore {
     /// The version that completed a turn last, of those that have not been quarantined since.
     pub(crate) fn last_good(&self, name: &ExecutorName) -> Option<Id> {
         self.completed(name).into_iter().next()
+    }
+
+    /// The versions of an executor, the present one first.
+    pub(crate) fn list(&self, name: &ExecutorName) -> Vec<KeptVersion> {
+        let (current, previous) = (self.current(name), self.previous(name));
+        let completed = self.completed(name);
+        let mut ids: Vec<&Id> = Vec::new();
+        for id in current.iter().chain(&previous).chain(&completed) {
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        let kept = |id: &Id| {
+            let file = self.file(name, id, "wasm");
+            let digest = self.digest(id, &file)?;
+            let stored = fs::metadata(&file).and_then(|file| file.modified()).ok();
+            let since = stored.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+            let millis = since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+            Some(KeptVersion {
+                id: id.0.clone(),
+                digest,
+                current: current.as_ref() == Some(id),
+                previous: previous.as_ref() == Some(id),
+                completed: completed.contains(id),
+                since: millis.map(|millis| Timestamp::from_millis(millis).to_string()),
+            })
+        };
+        ids.into_iter().filter_map(kept).collect()
+    }
+
+    fn digest(&self, id: &Id, file: &Path) -> Option<String> {
+        let lock = || self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&id.0) {
+            return Some(known.clone());
+        }
+        let digest = format!("{:x}", Sha256::digest(fs::read(file).ok()?));
+        let mut known = lock();
+        if known.len() >= DIGESTS {
+            known.clear();
+        }
+        known.insert(id.0.clone(), digest.clone());
+        Some(digest)
     }
 
     fn completed(&self, name: &ExecutorName) -> Vec<Id> {

@@ -8,12 +8,16 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use arc_swap::ArcSwap;
 use talaria_redact::Redactor;
-use tracing::Dispatch;
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
+use tracing::{Dispatch, Metadata, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::layer::{Layer, SubscriberExt as _};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::one_line::{Colours, one_line};
@@ -39,6 +43,12 @@ pub enum InitError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The filter cannot be changed while the process runs.
+    #[error(
+        "the log filter cannot be changed while the host runs: {0}; give levels by target only, such as \
+         info,access=debug, here and to `--log`"
+    )]
+    Fixed(&'static str),
     /// The logs of the process were started before.
     #[error("the logs of this process were started already")]
     AlreadyStarted,
@@ -57,11 +67,52 @@ struct Scrubbed<W> {
     text: Option<Colours>,
 }
 
+/// The filter of this process, and what changes it.
+struct Current {
+    text: Mutex<String>,
+    /// `None` if it filters by spans.
+    targets: Option<Arc<ArcSwap<Targets>>>,
+}
+
+/// Levels by target that can be replaced. Like [`Targets`] itself it answers when a place in the code is first reached, and
+/// does nothing when a span is entered or left. `tracing_subscriber::reload` would take a lock there, for all threads.
+struct Adjustable(Arc<ArcSwap<Targets>>);
+
+static CURRENT: OnceLock<Current> = OnceLock::new();
+
+/// Returns the log filter of this process; empty if its logs were not started.
+pub fn filter() -> String {
+    let text = |current: &Current| current.text.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    CURRENT.get().map(text).unwrap_or_default()
+}
+
+/// Replaces the log filter of this process.
+///
+/// # Errors
+/// [`InitError::Filter`] if it cannot be parsed; [`InitError::Fixed`] if it, or the one that the logs were started with,
+/// filters by spans.
+pub fn set_filter(filter: &str) -> Result<(), InitError> {
+    let current = CURRENT.get().ok_or(InitError::Fixed("the logs were not started"))?;
+    let Ok(targets) = filter.parse::<Targets>() else {
+        parse_filter(filter)?;
+        return Err(InitError::Fixed("the new one filters by spans"));
+    };
+    let known = current.targets.as_ref().ok_or(InitError::Fixed("it was started with one by spans"))?;
+    // Held, so that the text is that of the last change.
+    let mut text = current.text.lock().unwrap_or_else(PoisonError::into_inner);
+    known.store(Arc::new(targets));
+    tracing::callsite::rebuild_interest_cache();
+    filter.clone_into(&mut text);
+    Ok(())
+}
+
 /// Starts the logs of this process, once. The filter has the form of `RUST_LOG`, for example `info,talaria=debug`. Without
 /// `colours` there are none; with them there are if stderr is a terminal.
 pub fn init(format: Format, filter: &str, colours: bool) -> Result<(), InitError> {
-    let logs = dispatch(format, filter, io::stderr, colours && io::stderr().is_terminal())?;
-    tracing::dispatcher::set_global_default(logs).map_err(|_already| InitError::AlreadyStarted)
+    let (logs, targets) = dispatch(format, filter, io::stderr, colours && io::stderr().is_terminal())?;
+    tracing::dispatcher::set_global_default(logs).map_err(|_already| InitError::AlreadyStarted)?;
+    let _ = CURRENT.set(Current { text: Mutex::new(filter.to_owned()), targets });
+    Ok(())
 }
 
 /// The logs, written to something other than stderr and without colours, for tests of what is logged.
@@ -73,7 +124,7 @@ pub fn written_to<W: Write + 'static>(
     format: Format,
     filter: &str,
 ) -> Result<Dispatch, InitError> {
-    dispatch(format, filter, writer, false)
+    dispatch(format, filter, writer, false).map(|(logs, _)| logs)
 }
 
 fn dispatch<W: Write + 'static>(
@@ -81,8 +132,8 @@ fn dispatch<W: Write + 'static>(
     filter: &str,
     to: impl Fn() -> W + Send + Sync + 'static,
     is_terminal: bool,
-) -> Result<Dispatch, InitError> {
-    let filter = layer(filter)?;
+) -> Result<(Dispatch, Option<Arc<ArcSwap<Targets>>>), InitError> {
+    let (filter, targets) = layer(filter)?;
     let text = if is_terminal { Colours::Keep } else { Colours::Escape };
     let logs = tracing_subscriber::fmt::layer();
     let logs = match format {
@@ -96,21 +147,42 @@ fn dispatch<W: Write + 'static>(
             logs.with_current_span(false).boxed()
         }
     };
-    Ok(Registry::default().with(filter).with(logs).into())
+    Ok((Registry::default().with(filter).with(logs).into(), targets))
 }
+
+type Filter = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// What is logged, as a layer. A filter by spans and their fields takes a lock whenever a span is entered or left, which is
 /// several times in each turn, and all threads take the same one; so it is used only if there is more in it than targets.
-fn layer(filter: &str) -> Result<Box<dyn Layer<Registry> + Send + Sync>, InitError> {
+fn layer(filter: &str) -> Result<(Filter, Option<Arc<ArcSwap<Targets>>>), InitError> {
     match filter.parse::<Targets>() {
-        Ok(targets) => Ok(targets.boxed()),
-        Err(_) => Ok(parse_filter(filter)?.boxed()),
+        Ok(targets) => {
+            let targets = Arc::new(ArcSwap::from_pointee(targets));
+            Ok((Adjustable(Arc::clone(&targets)).boxed(), Some(targets)))
+        }
+        Err(_) => Ok((parse_filter(filter)?.boxed(), None)),
     }
 }
 
 pub(crate) fn parse_filter(filter: &str) -> Result<EnvFilter, InitError> {
     EnvFilter::try_new(filter)
         .map_err(|error| InitError::Filter { filter: filter.to_owned(), problem: error.to_string() })
+}
+
+// === impl Adjustable ===
+
+impl<S: Subscriber> Layer<S> for Adjustable {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        Layer::<S>::register_callsite(&**self.0.load(), metadata)
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, context: Context<'_, S>) -> bool {
+        Layer::<S>::enabled(&**self.0.load(), metadata, context)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Layer::<S>::max_level_hint(&**self.0.load())
+    }
 }
 
 // === impl Format ===

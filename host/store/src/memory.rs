@@ -16,6 +16,7 @@ mod delegations;
 mod lists;
 mod owners;
 mod record;
+mod survey;
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -25,8 +26,8 @@ use async_trait::async_trait;
 use foldhash::quality::RandomState;
 use talaria_turns::{
     Begin, ContextId, Delegation, EVENTS_BYTES, Entry, Event, Extent, GivenUp, Kept, Logged, Message, Once,
-    Onto, Page, Principal, PushConfig, PushConfigId, Query, Recall, Recollection, Retention, State, StateKey,
-    Store, StoreError, StoredPushConfig, Task, TaskId, TaskKey, Timestamp,
+    Onto, Page, Principal, PushConfig, PushConfigId, Query, Recall, Recollection, Retention, Said, State,
+    StateKey, Store, StoreError, StoredPushConfig, Survey, Surveyed, Task, TaskId, TaskKey, TaskRow, Timestamp,
 };
 
 use self::owners::Owners;
@@ -147,6 +148,15 @@ impl Store for Memory {
         Ok(entries.map(|(event, sequence)| Entry { sequence, event: Arc::clone(event) }).collect())
     }
 
+    async fn times(&self, key: &TaskKey, after: u64) -> Result<Vec<(u64, Timestamp)>, StoreError> {
+        let inner = self.inner();
+        let record = inner.tasks.get(key).ok_or(StoreError::NotFound)?;
+        let first = |append: &Append| append.begin as u64 + 1;
+        let from = record.appends.partition_point(|append| first(append) <= after.saturating_add(1));
+        let appends = record.appends.get(from.saturating_sub(1)..).unwrap_or_default();
+        Ok(appends.iter().map(|append| (first(append), append.at)).collect())
+    }
+
     async fn log(&self, begin: Begin, limit: usize) -> Result<Vec<Logged>, StoreError> {
         let inner = self.inner();
         let first = match begin {
@@ -162,6 +172,14 @@ impl Store for Memory {
 
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
         self.inner().list(owner, query)
+    }
+
+    async fn survey(&self, survey: &Survey) -> Result<Surveyed, StoreError> {
+        Ok(self.inner().survey(survey))
+    }
+
+    async fn find(&self, task: &TaskId) -> Result<Option<TaskRow>, StoreError> {
+        Ok(self.inner().find(task))
     }
 
     async fn accepted(&self, owner: &Principal, once: &Once) -> Result<Option<TaskId>, StoreError> {
@@ -383,6 +401,7 @@ impl Inner {
             created_at: now,
             state: State::Submitted,
             status_at: now,
+            said: Said::default(),
             accepted: Vec::new(),
             bytes: 0,
             events: Vec::new(),
@@ -414,6 +433,9 @@ impl Inner {
             let (begin, number) = (record.events.len(), self.appends);
             record.appends.push(Append { begin, number, at: Timestamp::now() });
         }
+        let said = Said::of(events.iter().map(AsRef::as_ref));
+        record.said.executor = said.executor.or(record.said.executor.take());
+        record.said.text = said.text.or(record.said.text.take());
         record.events.extend(events.iter().cloned());
         let bytes = owners::bytes(events);
         record.bytes += bytes;

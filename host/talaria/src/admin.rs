@@ -1,62 +1,90 @@
-//! The admin server: health, readiness, metrics, and changes of executors.
+//! The admin server: health, metrics, what runs and what it does, changes of executors, and the console.
 //!
 //! | route | answers |
 //! |---|---|
 //! | `GET /healthz` | 200 as soon as it listens, which is before the executors are loaded |
 //! | `GET /readyz` | 200 if a turn would be accepted and could succeed, else 503; JSON says why |
 //! | `GET /metrics` | the numbers of [`talaria_observe::metrics`] |
+//! | `GET /status`, `GET /stats` | what runs and how loaded it is; the numbers of the last hour |
+//! | `GET /turns`, `GET /turns/{task}` | the turns of all callers; one of them, step by step |
+//! | `POST /turns/{task}/cancel`, `…/answer` | cancels one; answers its question |
+//! | `GET /events` | what changes, as server-sent events |
+//! | `GET /config` | the configuration in effect, without secrets |
+//! | `GET /log`, `PUT /log` | the log filter |
 //! | `GET /mailbox` | the number of turns that wait for callbacks, and late replies |
 //! | `GET /push/undelivered` | push notifications that were given up |
 //! | `POST /push/undelivered/{task}/{id}/retry` | retries one |
-//! | `GET /executors`, `GET /executors/{name}` | the executors: version, readiness, fallback |
+//! | `GET /executors`, `GET /executors/{name}` | the executors: version, readiness, needs, settings, counts |
 //! | `PUT /executors/{name}` | loads an upload and puts it into service |
+//! | `PUT /executors/{name}/settings` | the same with other settings |
 //! | `DELETE /executors/{name}` | takes one out of service |
 //! | `POST /executors/{name}/reload`, `…/rollback` | reads its files again; goes back to the version before |
-//! | `GET /audit` | the changes of executors, and who made them |
+//! | `GET /audit` | the changes of executors, and what operators did |
+//! | `/session` | signs in and out |
+//! | `/a2a` | A2A, as the caller `console` |
+//! | `GET /openapi.json` | the description of all this |
+//! | `GET /`, `GET /assets/{file}` | the console |
 //!
-//! The server listens on loopback by default, and beyond loopback only with a token. If a token is configured, every route
-//! but those in `admin.open` needs it; without one, executors cannot be changed. Without a token everybody who can open a socket on
-//! this machine may read. Pages in the operator's browser may not: [`talaria_listen::Door`] keeps them out.
+//! The server listens on loopback by default, and beyond loopback only with a token. Who may do what is in [`guard`].
+//! Without a token everybody who can open a socket on this machine may read. Pages in the operator's browser may not:
+//! [`talaria_listen::Door`] keeps them out.
 //!
 //! If a configured port is taken, the start fails, as with any bad configuration. If the default port is taken, a warning
 //! says so and the host works without the admin server.
 
+mod a2a;
+mod events;
 mod executors;
+mod guard;
 mod health;
 mod late;
+mod log;
+mod openapi;
+mod reply;
 mod route;
+mod session;
+mod sign_in;
+mod status;
+mod turns;
 mod undelivered;
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bytes::Bytes;
-use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body_util::Full;
+use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Incoming;
-use serde_json::{Value, json};
-use talaria_a2a::{Auth, Token};
-use talaria_listen::{Advice, Door, error as failure};
+use serde_json::json;
+use talaria_a2a::{Auth, Counts, Inside, Token};
+use talaria_listen::{Advice, Door};
 use talaria_mailbox::Mailbox;
 use talaria_observe::metrics::{Format, Metrics};
-use talaria_turns::Turns;
+use talaria_turns::{Store, Turns};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::{debug, info};
 
+pub(crate) use events::publish;
 use executors::Upload;
+use guard::Who;
 pub(crate) use health::Health;
+use reply::{Reply, failure, not_found, ok, respond, unavailable, whole};
 use route::Route;
+use session::Sessions;
+pub(crate) use status::About;
 use undelivered::NotRetried;
 
 use crate::config::{self, OpenPath};
-use talaria_executors::Executors;
+use crate::console;
+use crate::journal::Journal;
+use talaria_executors::{Executors, What};
 
-/// A few connections are enough for a probe, a scraper and an operator.
+/// A few connections are enough for a probe, a scraper and operators with a page or two each.
 const LIMITS: talaria_listen::Limits = talaria_listen::Limits {
-    connections: 64,
+    connections: 128,
     busy: StatusCode::TOO_MANY_REQUESTS,
     header_timeout: Duration::from_secs(10),
     stall: Duration::from_secs(10),
@@ -73,19 +101,30 @@ pub(crate) struct Admin {
     auth: Auth,
     open: Vec<OpenPath>,
     metrics: Metrics,
+    sessions: Sessions,
+    started: Instant,
+    /// Ends the streams.
+    closing: CancellationToken,
     /// Set when the host is up.
     host: OnceLock<Host>,
 }
 
 /// The host, once it is up.
-struct Host {
-    health: Arc<Health>,
-    turns: Turns,
-    mailbox: Option<Mailbox>,
-    executors: Arc<Executors>,
+pub(crate) struct Host {
+    pub(crate) health: Arc<Health>,
+    pub(crate) turns: Turns,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) mailbox: Option<Mailbox>,
+    pub(crate) executors: Arc<Executors>,
+    /// Answers A2A requests.
+    pub(crate) a2a: Inside,
+    /// The numbers of the A2A server.
+    pub(crate) server: Counts,
+    pub(crate) about: About,
+    /// For what is written after the answer.
+    pub(crate) tracker: TaskTracker,
 }
-
-type Reply = Response<Full<Bytes>>;
 
 /// Binds the configured address. If the default address is taken, the inner error is a warning.
 pub(crate) async fn bind(config: &config::Admin) -> anyhow::Result<Result<TcpListener, String>> {
@@ -107,46 +146,50 @@ impl Admin {
     pub(crate) fn new(config: &config::Admin, metrics: Metrics) -> anyhow::Result<Self> {
         let token = config.token.clone().map(|token| Token::new("admin", token)).transpose()?;
         let (auth, open) = (Auth::new(token.into_iter().collect()), config.open.clone());
-        Ok(Self { auth, open, metrics, host: OnceLock::new() })
+        let closing = CancellationToken::new();
+        let (sessions, started, host) = (Sessions::default(), Instant::now(), OnceLock::new());
+        Ok(Self { auth, open, metrics, sessions, started, closing, host })
     }
 
     /// Shows the host from now on.
-    pub(crate) fn show(
-        &self,
-        health: Arc<Health>,
-        turns: Turns,
-        executors: Arc<Executors>,
-        mailbox: Option<Mailbox>,
-    ) {
-        let _ = self.host.set(Host { health, turns, executors, mailbox });
+    pub(crate) fn show(&self, host: Host) {
+        let _ = self.host.set(host);
     }
 
     /// Serves until `shutdown`.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, shutdown: CancellationToken) {
         // Beyond loopback there is a token.
-        let door = Door::local([], ADVICE, |refusal| refusal.response());
+        let door = Door::local([], ADVICE, |refusal| whole(refusal.response()));
         let door = if self.auth.is_required() { door.any_host() } else { door };
+        let (closing, stopped) = (self.closing.clone(), shutdown.clone());
+        let end_streams = async move {
+            stopped.cancelled().await;
+            closing.cancel();
+        };
         let handle = move |request: Request<Incoming>| {
             let admin = Arc::clone(&self);
-            async move { admin.handle(request).await }
+            async move {
+                match Route::of(request.uri().path()) {
+                    Route::A2a => admin.a2a(request).await,
+                    _ => admin.handle(request).await,
+                }
+            }
         };
-        talaria_listen::serve(listener, LIMITS, door, Arc::default(), shutdown, handle).await;
+        let serving = talaria_listen::serve(listener, LIMITS, door, Arc::default(), shutdown, handle);
+        tokio::join!(serving, end_streams);
     }
 
-    /// Answers one request. Only uploads have a body.
+    /// Answers one request.
     async fn handle<B: Upload>(&self, request: Request<B>) -> Reply {
         let (request, body) = request.into_parts();
         let route = Route::of(request.uri.path());
-        let change = route.change(&request.method);
-        let mut reply = match (self.refuse(&route, &request), change, self.host.get()) {
-            (Some(refusal), _, _) => refusal,
-            (None, Some((change, name)), Some(host)) => {
-                executors::change(host, change, name, &request.headers, body).await
-            }
-            (None, None, _) if matches!(route, Route::Metrics) => self.metrics(&request.headers),
-            _ => self.answer(&route).await,
+        let mut reply = match self.admit(&route, &request).and_then(|who| allow(&route, &request).map(|()| who)) {
+            Ok(who) => self.answer(&route, who, &request, body).await,
+            Err(refusal) => refusal,
         };
-        reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if !matches!(route, Route::Console { .. }) {
+            reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        }
         let (route, status) = (route.name(), reply.status().as_u16());
         if reply.status().is_client_error() {
             info!(route, status, "admin request rejected");
@@ -161,16 +204,25 @@ impl Admin {
         let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let format = Format::accepted(accept);
         let media = HeaderValue::from_static(format.media_type());
-        talaria_listen::typed(StatusCode::OK, media, self.metrics.text(format))
+        whole(talaria_listen::typed(StatusCode::OK, media, self.metrics.text(format)))
     }
 
-    async fn answer(&self, route: &Route<'_>) -> Reply {
+    async fn answer(&self, route: &Route<'_>, who: Who, request: &Parts, body: impl Upload) -> Reply {
         let host = match (route, self.host.get()) {
-            (Route::Health, _) => return respond(StatusCode::OK, &json!({ "status": "ok" })),
+            (Route::Health, _) => return ok(&json!({ "status": "ok" })),
+            (Route::Metrics, _) => return self.metrics(&request.headers),
+            (Route::Console { path }, _) => {
+                let file = console::respond(path, &request.headers);
+                return file.map_or_else(|| not_found("there is no such file"), whole);
+            }
+            (Route::OpenApi, _) => {
+                return whole(talaria_listen::json(StatusCode::OK, openapi::DOCUMENT));
+            }
+            (Route::Session, host) => return self.session(host, request, body).await,
             (Route::Unknown, _) => {
-                let message = "nothing is here; there are /healthz, /readyz, /metrics, /executors, /audit, \
-                               /mailbox and /push/undelivered";
-                return failure(StatusCode::NOT_FOUND, "NOT_FOUND", message);
+                let message = "nothing is here; there are /healthz, /readyz, /metrics, /status, /turns, /executors, \
+                               /audit, /mailbox and /push/undelivered; /openapi.json describes all";
+                return not_found(message);
             }
             (_, None) => {
                 let starting = json!({ "ready": false, "reason": "starting: executors are being loaded" });
@@ -178,24 +230,38 @@ impl Admin {
             }
             (_, Some(host)) => host,
         };
+        if let Some((change, name)) = route.change(&request.method) {
+            return executors::change(host, change, name, request, body).await;
+        }
         match route {
+            Route::Status => ok(&status::show(self, host, who).await),
+            Route::Stats => ok(&host.journal.stats(crate::journal::Stats::to_json)),
+            Route::Turns => turns::list(host, request.uri.query()).await,
+            Route::Turn { task } => turns::one(host, task).await,
+            Route::Cancel { task } => turns::cancel(host, task, &who).await,
+            Route::Answer { task } => turns::answer(host, task, &who, request, body).await,
+            Route::Events => events::watch(host, self.closing.clone()),
+            Route::Config => ok(&host.about.config),
+            Route::Log if request.method == Method::PUT => log::set(host, &who, request, body).await,
+            Route::Log => log::show(),
             Route::Mailbox => match late::list(host.mailbox.as_ref()).await {
-                Ok(list) => respond(StatusCode::OK, &list),
+                Ok(list) => ok(&list),
                 Err(error) => unavailable(&error),
             },
             Route::Undelivered => match undelivered::list(&host.turns).await {
-                Ok(list) => respond(StatusCode::OK, &list),
+                Ok(list) => ok(&list),
                 Err(error) => unavailable(&error),
             },
             Route::Retry { task, id } => match undelivered::retry(&host.turns, task, id).await {
-                Ok(()) => respond(StatusCode::ACCEPTED, &json!({ "status": "retrying" })),
-                Err(error @ NotRetried::NotFound) => {
-                    failure(StatusCode::NOT_FOUND, "NOT_FOUND", &error.to_string())
+                Ok(()) => {
+                    host.executors.note(who.name(), What::Retried, Some(task), Some(id)).await;
+                    respond(StatusCode::ACCEPTED, &json!({ "status": "retrying" }))
                 }
+                Err(error @ NotRetried::NotFound) => not_found(&error.to_string()),
                 Err(NotRetried::Failed(error)) => unavailable(&error),
             },
-            Route::Executors => executors::list(&host.executors),
-            Route::Executor { name } => executors::one(&host.executors, name),
+            Route::Executors => executors::list(host).await,
+            Route::Executor { name } => executors::one(host, name).await,
             Route::Audit => executors::audit(&host.executors).await,
             _ => {
                 let report = host.health.report().await;
@@ -205,38 +271,25 @@ impl Admin {
         }
     }
 
-    /// The rejection of a request, if any. The cheapest check comes first, and strangers learn nothing.
-    fn refuse(&self, route: &Route<'_>, request: &http::request::Parts) -> Option<Reply> {
-        let is_open = route.as_open().is_some_and(|path| self.open.contains(&path));
-        if !is_open && self.auth.caller(&request.headers).is_none() {
-            let message = "this server needs the token of `admin.token`: Authorization: Bearer TOKEN";
-            let mut reply = failure(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message);
-            reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            return Some(reply);
-        }
-        let allowed = route.methods();
-        if allowed.is_empty() || allowed.contains(&request.method) {
-            let is_open = route.change(&request.method).is_some() && !self.auth.is_required();
-            let message = "changing executors needs a token: set `admin.token`";
-            return is_open.then(|| failure(StatusCode::FORBIDDEN, "NO_TOKEN", message));
-        }
-        let allowed = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
-        let message = format!("this path takes {allowed}");
-        let mut reply = failure(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", &message);
-        if let Ok(allowed) = HeaderValue::try_from(allowed) {
-            reply.headers_mut().insert(ALLOW, allowed);
-        }
-        Some(reply)
+    /// Whether callers of the A2A server need a token.
+    fn calls_need_a_token(&self) -> bool {
+        self.host.get().is_some_and(|host| host.a2a.needs_token())
     }
 }
 
-/// A failure of the store. The operator may read its text.
-fn unavailable(error: &dyn std::error::Error) -> Reply {
-    failure(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", &error.to_string())
-}
-
-fn respond(status: StatusCode, body: &Value) -> Reply {
-    talaria_listen::json(status, body.to_string())
+/// The rejection of a method that the path does not take.
+fn allow(route: &Route<'_>, request: &Parts) -> Result<(), Reply> {
+    let allowed = route.methods();
+    if allowed.is_empty() || allowed.contains(&request.method) {
+        return Ok(());
+    }
+    let allowed = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+    let message = format!("this path takes {allowed}");
+    let mut reply = failure(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", &message);
+    if let Ok(allowed) = HeaderValue::try_from(allowed) {
+        reply.headers_mut().insert(ALLOW, allowed);
+    }
+    Err(reply)
 }
 
 #[cfg(test)]

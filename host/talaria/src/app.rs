@@ -45,9 +45,10 @@ pub(crate) use bind::Bound;
 
 use load::{CallbackServer, Opened};
 
-use crate::admin::{Admin, Health};
+use crate::admin::{self, About, Admin, Health, Host};
 use crate::card::Renewal;
 use crate::config::Config;
+use crate::journal::Journal;
 use crate::tokens::Watch;
 use crate::tool_servers::ToolServers;
 use crate::workspace::late::LateReplies;
@@ -91,6 +92,7 @@ struct App {
     workspace: Option<workspace::WorkspaceService>,
     tools: Option<ToolService>,
     health: Arc<Health>,
+    journal: Arc<Journal>,
     card: Renewal,
     tokens: Option<Watch>,
     banner: Banner,
@@ -263,7 +265,22 @@ impl App {
             tracker.spawn(mailbox.clone().tend(late_replies, shutdown.clone()));
         }
         tracker.spawn(Arc::clone(&executors).tend(config.executors.probe_every, shutdown.clone()));
-        self.admin.show(self.health, turns.clone(), Arc::clone(&executors), mailbox.clone());
+        let url = config.a2a.public_url(self.listener.local_addr()?);
+        self.admin.show(Host {
+            health: self.health,
+            turns: turns.clone(),
+            store: Arc::clone(&store),
+            journal: Arc::clone(&self.journal),
+            mailbox: mailbox.clone(),
+            executors: Arc::clone(&executors),
+            a2a: server.inside(),
+            server: server.counts(),
+            about: About::new(&config, url),
+            tracker: tracker.clone(),
+        });
+        let budget = turns.budget().clone();
+        let of = (Arc::clone(&store), Arc::clone(&executors));
+        tracker.spawn(admin::publish(self.journal, of, move || budget.used(), shutdown.clone()));
         let keep = upkeep::Keep {
             keep_for: config.keep_for,
             tasks: usize::try_from(config.limits.tasks.get())?,

@@ -4,6 +4,7 @@
 //! 2; `--help` and `--version` succeed.
 
 mod executor;
+mod operator;
 mod send;
 mod store;
 
@@ -19,6 +20,7 @@ use crate::config::Overrides;
 use crate::output::Format;
 
 pub(crate) use executor::{Executor, ExecutorNew, ExecutorTest};
+pub(crate) use operator::{Health, Status, Target, TaskFilter, Tasks};
 pub(crate) use send::Send;
 pub(crate) use store::Store;
 
@@ -56,12 +58,19 @@ pub(crate) enum Command {
     Check(Check),
     /// Diagnose this machine: ports, gateway, keys, plugin, folders. Each finding comes with its fix.
     Doctor(Doctor),
+    /// Show what the running host does: readiness, load, executors.
+    Status(Status),
+    /// List, show, cancel and watch the tasks of all callers of the running host.
+    #[command(subcommand)]
+    Tasks(Tasks),
+    /// Ask whether the running host is alive or ready; the exit code is the answer.
+    Health(Health),
     /// Send a message to an A2A agent and print its reply.
     Send(Send),
     /// Inspect the rules that choose the executor of a message.
     #[command(subcommand)]
     Route(RouteCommand),
-    /// List, inspect, create, test and roll back executors.
+    /// List, inspect, create, test and change executors.
     #[command(subcommand)]
     Executor(Executor),
     /// Back up, restore and check the store of tasks.
@@ -362,6 +371,13 @@ mod tests {
             ("route-explain", "talaria route explain --help"),
             ("executor-new", "talaria executor new --help"),
             ("executor-test", "talaria executor test --help"),
+            ("status", "talaria status --help"),
+            ("health", "talaria health --help"),
+            ("tasks", "talaria tasks --help"),
+            ("tasks-list", "talaria tasks list --help"),
+            ("tasks-show", "talaria tasks show --help"),
+            ("tasks-watch", "talaria tasks watch --help"),
+            ("executor-push", "talaria executor push --help"),
             ("doctor", "talaria doctor --help"),
             ("store", "talaria store --help"),
             ("store-backup", "talaria store backup --help"),

@@ -7,9 +7,12 @@ mod card;
 mod check;
 mod cli;
 mod config;
+mod console;
 mod doctor;
 mod executor;
+mod journal;
 mod metered;
+mod operator;
 mod output;
 mod push;
 mod store;
@@ -44,6 +47,7 @@ use cli::{
     Send, Serve, Store, Workspace,
 };
 use config::{Config, ConfigError, Overrides};
+use operator::{RunningHost, executors, tasks};
 use output::Format;
 use tool_servers::ToolServers;
 
@@ -67,6 +71,9 @@ fn main() -> ExitCode {
         Command::Doctor(doctor) => run_doctor(&Overrides::from(doctor), cli.output),
         Command::Executor(command) => run_executor(command, cli.output),
         Command::Route(RouteCommand::Explain(explain)) => run_explain(explain, cli.output),
+        Command::Status(status) => run_status(status, cli.output),
+        Command::Tasks(tasks) => run_tasks(tasks, cli.output),
+        Command::Health(health) => run_health(health, cli.output),
         Command::Send(send) => run_send(send, cli.output),
         Command::Store(command) => run_store(command, cli.output),
         Command::Workspace(Workspace::Prompt(prompt)) => run_prompt(&Overrides::from(prompt), cli.output),
@@ -159,7 +166,24 @@ fn run_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> 
     let file = match command {
         Executor::New(new) => return run_executor_new(new, format),
         Executor::Test(test) => return run_executor_test(test, format),
-        Executor::List(list) => &list.config,
+        Executor::List(list) => {
+            if !list.offline {
+                let host = RunningHost::of(&list.target, &env)?;
+                let listed = current_thread()?.block_on(async {
+                    let is_asked = list.target.admin.is_some() || host.is_there().await;
+                    if is_asked { executors::Listed::ask(&host).await.map(Some) } else { Ok(None) }
+                })?;
+                if let Some(listed) = listed {
+                    output::print(format, &listed)?;
+                    return Ok(ExitCode::SUCCESS);
+                }
+                output::note(format!("no host answers at {}; these are the files", host.url()));
+            }
+            &list.target.config
+        }
+        Executor::Status(_) | Executor::Reload(_) | Executor::Push(_) | Executor::Remove(_) => {
+            return run_remote_executor(command, format);
+        }
         Executor::Inspect(inspect) => &inspect.config,
         Executor::Rollback(rollback) => &rollback.config,
     };
@@ -189,6 +213,78 @@ fn run_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
+/// Asks the running host to show or to change an executor.
+fn run_remote_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> {
+    let target = match command {
+        Executor::Push(push) => &push.target,
+        Executor::Status(named) | Executor::Reload(named) | Executor::Remove(named) => &named.target,
+        _ => return Ok(ExitCode::from(EXIT_USAGE)),
+    };
+    let host = RunningHost::of(target, &env)?;
+    current_thread()?.block_on(async {
+        match command {
+            Executor::Status(named) => {
+                output::print(format, &executors::Shown::ask(&host, &named.name).await?)?;
+            }
+            Executor::Push(push) => {
+                let (component, policy) = (push.component.as_deref(), push.policy.as_deref());
+                let pushed = executors::Changed::push(&host, &push.name, component, policy).await?;
+                output::print(format, &pushed)?;
+            }
+            Executor::Reload(named) => {
+                output::print(format, &executors::Changed::reload(&host, &named.name).await?)?;
+            }
+            Executor::Remove(named) => {
+                output::print(format, &executors::Changed::remove(&host, &named.name).await?)?;
+            }
+            _ => {}
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn run_status(status: &cli::Status, format: Format) -> anyhow::Result<ExitCode> {
+    let host = RunningHost::of(&status.target, &env)?;
+    let status = current_thread()?.block_on(operator::status::Status::ask(&host))?;
+    output::print(format, &status)?;
+    Ok(if status.is_ready() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_health(health: &cli::Health, format: Format) -> anyhow::Result<ExitCode> {
+    let host = RunningHost::of(&health.target, &env)?;
+    let health = current_thread()?.block_on(operator::health::Health::ask(&host, health.ready))?;
+    output::print(format, &health)?;
+    Ok(if health.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_tasks(tasks: &cli::Tasks, format: Format) -> anyhow::Result<ExitCode> {
+    let target = match tasks {
+        cli::Tasks::List(list) => &list.target,
+        cli::Tasks::Show(show) => &show.target,
+        cli::Tasks::Cancel(cancel) => &cancel.target,
+        cli::Tasks::Watch(watch) => &watch.target,
+    };
+    let host = RunningHost::of(target, &env)?;
+    current_thread()?.block_on(async {
+        match tasks {
+            cli::Tasks::List(list) => {
+                let listed = tasks::List::ask(&host, &list.filter, list.limit.into()).await?;
+                output::print(format, &listed)?;
+            }
+            cli::Tasks::Show(show) => output::print(format, &tasks::Shown::ask(&host, &show.task).await?)?,
+            cli::Tasks::Cancel(cancel) => {
+                output::print(format, &tasks::Cancelled::ask(&host, &cancel.task).await?)?;
+            }
+            cli::Tasks::Watch(watch) => tasks::watch(&host, watch.task.as_deref(), format).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn current_thread() -> anyhow::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build().context("cannot start the runtime")
+}
+
 /// Loads the executors for a command that inspects them and does not serve.
 fn load(config: &Config, runtime: &Runtime) -> anyhow::Result<Arc<Table>> {
     let servers = ToolServers::new(config, &Metrics::new(env!("CARGO_PKG_VERSION")))?;
@@ -204,8 +300,7 @@ fn load(config: &Config, runtime: &Runtime) -> anyhow::Result<Arc<Table>> {
 }
 
 fn run_send(send: &Send, format: Format) -> anyhow::Result<ExitCode> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    Ok(ExitCode::from(runtime.block_on(talaria_client::send::run(&send.options(format), &env))))
+    Ok(ExitCode::from(current_thread()?.block_on(talaria_client::send::run(&send.options(format), &env))))
 }
 
 fn run_executor_new(new: &ExecutorNew, format: Format) -> anyhow::Result<ExitCode> {

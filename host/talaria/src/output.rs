@@ -34,6 +34,12 @@ pub(crate) fn print(format: Format, report: &impl Report) -> io::Result<()> {
     write(&mut stdout.lock(), terminal, format, report)
 }
 
+/// Prints a result as one line of JSON, for results that follow each other.
+pub(crate) fn line(value: &serde_json::Value) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{value}").and_then(|()| out.flush())
+}
+
 /// Whether notes are events of the log.
 static EVENTS: AtomicBool = AtomicBool::new(false);
 

@@ -29,6 +29,7 @@ mod shares;
 mod size;
 mod store;
 mod stream_as;
+mod survey;
 mod task;
 mod text;
 mod timeline;
@@ -68,6 +69,7 @@ pub use store::{
     Begin, EVENTS_BYTES, Entry, Logged, Onto, Page, Place, Query, StateKey, Store, StoreError, TaskKey,
 };
 pub use stream_as::StreamAs;
+pub use survey::{BEGINNING, LOOKED_AT, Said, Survey, Surveyed, TaskRow};
 pub use task::{Checkpoint, Event, IllegalMove, Pending, REPLY, State, Status, Task};
 pub use text::{is_text_media, message_text};
 pub use timeline::{

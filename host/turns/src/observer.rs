@@ -33,6 +33,9 @@ pub trait TurnObserver: Send + Sync + 'static {
     /// killed.
     fn accepted(&self, _: &Arc<Timeline>) {}
 
+    /// The task of a turn asks its caller something, or was answered; that is in the store.
+    fn moved(&self, _: &Arc<Timeline>) {}
+
     /// A turn began a step.
     fn step_began(&self, _: &Arc<Timeline>, _: &Step) {}
 

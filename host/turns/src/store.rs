@@ -19,6 +19,7 @@ use crate::once::Once;
 use crate::push::{GivenUp, PushConfig, StoredPushConfig};
 use crate::recall::Recall;
 use crate::retention::{Kept, Retention};
+use crate::survey::{Survey, Surveyed, TaskRow};
 use crate::task::{Event, IllegalMove, State, Task};
 
 /// The bytes of events, as [`Event::size`] counts them, after which a page of events ends. A reader that is behind holds one
@@ -203,12 +204,24 @@ pub trait Store: Send + Sync + 'static {
     /// [`EVENTS_BYTES`]. If there are any, it returns at least one.
     async fn events(&self, key: &TaskKey, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError>;
 
+    /// Returns when the appends of a task were made that have events after sequence number `after`: the number of the first
+    /// event of each, and the time.
+    async fn times(&self, key: &TaskKey, after: u64) -> Result<Vec<(u64, Timestamp)>, StoreError>;
+
     /// Returns the events of all tasks of all owners, oldest first, at most `limit`. Those of deleted tasks are absent.
     async fn log(&self, begin: Begin, limit: usize) -> Result<Vec<Logged>, StoreError>;
 
     /// Lists tasks of an owner: newest status first, then by id, descending. A page ends before the task that would make it
     /// larger than [`Query::bytes`], but has at least one.
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError>;
+
+    /// Lists tasks of all owners: newest status first, then by id, descending; each as a row. For the operator: whoever calls
+    /// this must not show it to a caller.
+    async fn survey(&self, survey: &Survey) -> Result<Surveyed, StoreError>;
+
+    /// Finds a task by its id alone, and so its owner. For the operator, as [`Store::survey`]. If two owners have tasks of the
+    /// same id, which the host never makes, it returns one of them.
+    async fn find(&self, task: &TaskId) -> Result<Option<TaskRow>, StoreError>;
 
     /// Returns the task that accepted a message of this owner, if it was written with [`Once`].
     async fn accepted(&self, owner: &Principal, once: &Once) -> Result<Option<TaskId>, StoreError>;

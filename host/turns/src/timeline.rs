@@ -369,6 +369,13 @@ impl Timeline {
         }
     }
 
+    /// Tells the observers that the task asks, or was answered.
+    pub(crate) fn moved(self: &Arc<Self>) {
+        for observer in &*self.observers {
+            observer.moved(self);
+        }
+    }
+
     /// Tells the observers that the end of the turn is in the store.
     pub(crate) fn close(self: &Arc<Self>, state: TurnState) {
         let now = self.elapsed();

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
     Begin, Entry, Event, GivenUp, Kept, Logged, Message, Once, Onto, Page, Principal, PushConfig,
-    PushConfigId, Query, Recall, Retention, StateKey, Store, StoreError, StoredPushConfig, Task, TaskId,
-    TaskKey, Timestamp,
+    PushConfigId, Query, Recall, Retention, StateKey, Store, StoreError, StoredPushConfig, Survey, Surveyed, Task,
+    TaskId, TaskKey, TaskRow, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -66,6 +66,18 @@ impl Store for Counted {
 
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
         self.inner.list(owner, query).await
+    }
+
+    async fn survey(&self, survey: &Survey) -> Result<Surveyed, StoreError> {
+        self.inner.survey(survey).await
+    }
+
+    async fn find(&self, task: &TaskId) -> Result<Option<TaskRow>, StoreError> {
+        self.inner.find(task).await
+    }
+
+    async fn times(&self, key: &TaskKey, after: u64) -> Result<Vec<(u64, Timestamp)>, StoreError> {
+        self.inner.times(key, after).await
     }
 
     async fn accepted(&self, owner: &Principal, once: &Once) -> Result<Option<TaskId>, StoreError> {

@@ -22,7 +22,7 @@ impl Write for Lines {
 fn a_secret_in_an_event_does_not_reach_the_log() {
     let lines = Lines::default();
     let writer = lines.clone();
-    let logs = dispatch(Format::Json, "info", move || writer.clone(), false).expect("a filter");
+    let (logs, _) = dispatch(Format::Json, "info", move || writer.clone(), false).expect("a filter");
     tracing::dispatcher::with_default(&logs, || {
         tracing::info!(header = "Bearer abcdefghij", "called with X_TOKEN=\"abc defghij\"");
     });
@@ -37,7 +37,7 @@ fn logged(is_terminal: bool) -> String {
     const FORGED: &str = "a\r\n2026 ERROR forged\u{2028}\u{85}\u{1b}[2J\u{8}\u{7f}b";
     let lines = Lines::default();
     let writer = lines.clone();
-    let logs = dispatch(Format::Text, "info", move || writer.clone(), is_terminal).expect("a filter");
+    let (logs, _) = dispatch(Format::Text, "info", move || writer.clone(), is_terminal).expect("a filter");
     tracing::dispatcher::with_default(&logs, || {
         let span = tracing::info_span!("span", name = FORGED, shown = %FORGED);
         span.in_scope(|| tracing::warn!(text = FORGED, shown = %FORGED, debug = ?FORGED, "{FORGED}"));
@@ -69,4 +69,25 @@ fn a_bad_filter_or_format_is_named_in_the_error() {
     assert_eq!("json".parse(), Ok(Format::Json));
     let error = "yaml".parse::<Format>().expect_err("no such format");
     assert_eq!(error.to_string(), "unknown log format \"yaml\"; write text or json");
+}
+
+#[test]
+fn levels_by_target_can_be_replaced_while_it_logs() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let (logs, targets) = dispatch(Format::Text, "info", move || writer.clone(), false).expect("a filter");
+    let targets = targets.expect("levels by target");
+    tracing::dispatcher::with_default(&logs, || {
+        for filter in ["info", "info,adjusted=debug", "error"] {
+            targets.store(Arc::new(filter.parse().expect("targets")));
+            tracing::callsite::rebuild_interest_cache();
+            tracing::debug!(target: "adjusted", filter, "detail");
+            tracing::info!(filter, "news");
+        }
+    });
+    let text = String::from_utf8(lines.0.lock().expect("unpoisoned").clone()).expect("text");
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(text.contains("detail"), "{text}");
+    let (_, by_spans) = dispatch(Format::Text, "info,[turn]=debug", io::sink, false).expect("a filter");
+    assert!(by_spans.is_none(), "a filter by spans takes a lock, so it is not made for all");
 }

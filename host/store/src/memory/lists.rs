@@ -13,7 +13,7 @@ use super::Inner;
 use super::record::Record;
 
 /// A task in the order of a list.
-type Listed<'a> = (Timestamp, &'a TaskId, &'a Record);
+pub(super) type Listed<'a> = (Timestamp, &'a TaskId, &'a Record);
 
 impl Inner {
     pub(super) fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError> {
@@ -41,7 +41,7 @@ impl Inner {
     }
 
     /// Returns the tasks that fit, in the order of a list, after a place in it.
-    fn listed<'a>(
+    pub(super) fn listed<'a>(
         &'a self,
         owner: &'a Principal,
         query: &'a Query,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use talaria_turns::{
-    ContextId, Entry, Event, Logged, Once, Query, State, StoreError, StoredPushConfig, Task, TaskKey,
+    ContextId, Entry, Event, Logged, Once, Query, Said, State, StoreError, StoredPushConfig, Task, TaskKey,
     Timestamp,
 };
 
@@ -16,6 +16,8 @@ pub(super) struct Record {
     pub(super) state: State,
     /// The time of the status, which is the last one if the task has ended.
     pub(super) status_at: Timestamp,
+    /// What the operator's list shows.
+    pub(super) said: Said,
     /// The messages that it accepted once.
     pub(super) accepted: Vec<Once>,
     /// The bytes of the events as JSON.

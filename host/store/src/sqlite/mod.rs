@@ -34,6 +34,7 @@ mod read;
 mod reader;
 mod recall;
 mod schema;
+mod survey;
 mod write;
 mod writer;
 
@@ -52,8 +53,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use talaria_turns::{
     Begin, Entry, Event, GivenUp, Kept, Logged, Message, Once, Onto, Page, Principal, PushConfig,
-    PushConfigId, Query, Recall, Retention, StateKey, Store, StoreError, StoredPushConfig, Task, TaskId,
-    TaskKey, Timestamp,
+    PushConfigId, Query, Recall, Retention, StateKey, Store, StoreError, StoredPushConfig, Survey, Surveyed,
+    Task, TaskId, TaskKey, TaskRow, Timestamp,
 };
 
 pub use self::check::{Checked, check, try_write};
@@ -337,6 +338,11 @@ impl Store for Sqlite {
         .await
     }
 
+    async fn times(&self, key: &TaskKey, after: u64) -> Result<Vec<(u64, Timestamp)>, StoreError> {
+        let key = key.clone();
+        self.readers.read(move |connection| read::times(connection, &key, after)).await
+    }
+
     async fn log(&self, begin: Begin, limit: usize) -> Result<Vec<Logged>, StoreError> {
         self.timed(Operation::Log, self.readers.read(move |connection| read::log(connection, begin, limit)))
             .await
@@ -349,6 +355,16 @@ impl Store for Sqlite {
             self.readers.read(move |connection| read::list(connection, &ledger, &owner, &query)),
         )
         .await
+    }
+
+    async fn survey(&self, survey: &Survey) -> Result<Surveyed, StoreError> {
+        let (owners, survey) = (survey::owners(&self.ledger), survey.clone());
+        self.readers.read(move |connection| survey::survey(connection, &owners, &survey)).await
+    }
+
+    async fn find(&self, task: &TaskId) -> Result<Option<TaskRow>, StoreError> {
+        let (owners, task) = (survey::owners(&self.ledger), task.clone());
+        self.readers.read(move |connection| survey::find(connection, &owners, &task)).await
     }
 
     async fn accepted(&self, owner: &Principal, once: &Once) -> Result<Option<TaskId>, StoreError> {

@@ -145,6 +145,23 @@ pub(super) fn events(
     Ok(entries)
 }
 
+pub(super) fn times(
+    connection: &Connection,
+    key: &TaskKey,
+    after: u64,
+) -> Result<Vec<(u64, Timestamp)>, Fault> {
+    let found = find(connection, key)?.ok_or(StoreError::NotFound)?;
+    let mut select = connection.prepare_cached(
+        "SELECT first, iif(at = 0, status_at, at) FROM events JOIN tasks ON tasks.key = events.task
+         WHERE task = ?1 AND first >= coalesce(
+             (SELECT max(first) FROM events WHERE task = ?1 AND first <= ?2), 0)
+         ORDER BY first",
+    )?;
+    let time = |row: &Row<'_>| Ok((natural(row.get(0)?), Timestamp::from_millis(natural(row.get(1)?))));
+    let times = select.query_map(params![found.row, integer(after.saturating_add(1))], time)?;
+    Ok(times.collect::<rusqlite::Result<_>>()?)
+}
+
 pub(super) fn log(connection: &Connection, begin: Begin, limit: usize) -> Result<Vec<Logged>, Fault> {
     let begin = match begin {
         Begin::At(number) => number,

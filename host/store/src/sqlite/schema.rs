@@ -26,6 +26,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("v7.sql"),
     include_str!("v8.sql"),
     include_str!("v9.sql"),
+    include_str!("v10.sql"),
 ];
 
 /// What a file turns out to be.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use talaria_turns::{
-    ContextId, Event, IllegalMove, Once, Principal, PushConfigId, State, StateKey, StoreError, TaskKey,
+    ContextId, Event, IllegalMove, Once, Principal, PushConfigId, Said, State, StateKey, StoreError, TaskKey,
     Timestamp,
 };
 
@@ -71,6 +71,8 @@ pub(super) struct Change {
     once: Option<Once>,
     /// Whether a message is accepted, which a full store rejects.
     accepts: bool,
+    /// What the operator's list shows.
+    said: Said,
 }
 
 // === impl Change ===
@@ -89,6 +91,7 @@ impl Change {
             turns: (0, 0),
             once: once.cloned(),
             accepts: events.iter().any(|event| matches!(**event, Event::Accepted { .. })),
+            said: Said::of(plain.iter().copied()),
         };
         let (more, least) = &mut change.turns;
         for event in events {
@@ -161,9 +164,10 @@ fn create(
     let created = connection
         .prepare_cached(
             "INSERT INTO tasks
-                 (owner, id, context, version, state, status_at, created_at, ended_at, pending, host_made, bytes)
+                 (owner, id, context, version, state, status_at, created_at, ended_at, pending, host_made, bytes,
+                  executor, text)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, CASE WHEN ?10 THEN 1 ELSE EXISTS
-                 (SELECT 1 FROM tasks WHERE owner = ?1 AND context = ?3 AND host_made) END, ?11)
+                 (SELECT 1 FROM tasks WHERE owner = ?1 AND context = ?3 AND host_made) END, ?11, ?12, ?13)
              ON CONFLICT (owner, id) DO NOTHING",
         )?
         .execute(params![
@@ -178,6 +182,8 @@ fn create(
             change.turns(0),
             host_made,
             change.bytes(),
+            change.said.executor,
+            change.said.text.as_deref().unwrap_or_default(),
         ])?;
     if created == 0 {
         return Err(StoreError::Exists.into());
@@ -236,6 +242,7 @@ fn append(
         return Err(Fault::Unreadable(format!("task {} changed within a transaction", key.task)));
     }
     insert_events(connection, row, version, change)?;
+    note_said(connection, row, &change.said)?;
     take_in(connection, key, row, change)?;
     let mut holding = Holding { bytes: change.bytes(), ..Holding::default() };
     holding.states.add(before, -1);
@@ -295,6 +302,18 @@ fn insert_events(connection: &Connection, row: i64, version: i64, change: &Chang
                 "INSERT INTO events (task, first, count, events, at) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
             .execute(params![row, version + 1, integer(change.count), change.json, millis(change.at)])?;
+    }
+    Ok(())
+}
+
+/// Notes what a further message of the caller says. Most appends have none.
+fn note_said(connection: &Connection, row: i64, said: &Said) -> Result<(), Fault> {
+    if !said.is_nothing() {
+        connection
+            .prepare_cached(
+                "UPDATE tasks SET executor = coalesce(?2, executor), text = coalesce(?3, text) WHERE key = ?1",
+            )?
+            .execute(params![row, said.executor, said.text])?;
     }
     Ok(())
 }

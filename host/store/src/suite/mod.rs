@@ -9,6 +9,7 @@ pub(crate) mod once;
 pub(crate) mod push;
 pub(crate) mod recall;
 pub(crate) mod retention;
+pub(crate) mod survey;
 
 use std::sync::Arc;
 
@@ -58,6 +59,11 @@ macro_rules! every_promise {
             lists::a_total_counts_the_tasks_that_are_listed,
             lists::another_owners_tasks_are_not_listed,
             lists::a_page_ends_before_it_holds_too_many_bytes,
+            survey::the_tasks_of_all_owners_are_surveyed_newest_first,
+            survey::a_survey_is_filtered,
+            survey::a_row_shows_the_last_message_and_the_present_state,
+            survey::the_times_of_appends_are_known,
+            survey::the_owner_of_a_task_is_found_by_its_id,
             log::a_page_of_large_events_ends_early_and_resumes,
             retention::deletes_by_age,
             retention::deletes_by_count,

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap};
+use http::request::Parts;
 use hyper::body::Body;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
@@ -18,10 +19,12 @@ use serde_json::{Value, json};
 use talaria_budget::Charge;
 use talaria_listen::{BodyError, read_body};
 
-use super::{Host, Reply, failure, respond};
+use super::Host;
+use super::reply::{Reply, failure, invalid, ok, read_json, respond, scrub};
 use crate::config::ExecutorName;
+use crate::journal::Counts;
 use talaria_executors::{
-    self as executors, Executors, LoadedExecutor, NotChanged, Table, TableEntry, Taken, Who,
+    self as executors, Executors, LoadedExecutor, NotChanged, Table, TableEntry, Taken, Who, needs,
 };
 
 /// The largest upload: a component of the largest size, in base64, and its configuration.
@@ -54,29 +57,66 @@ pub(super) enum Change {
     Delete,
     Reload,
     Rollback,
+    Settings,
 }
 
-pub(super) fn list(executors: &Executors) -> Reply {
-    let table = executors.table();
-    let all: Vec<_> = table.entries().map(|(name, entry)| describe(&table, name, entry)).collect();
-    respond(StatusCode::OK, &json!({ "executors": all }))
+pub(super) async fn list(host: &Host) -> Reply {
+    let table = host.executors.table();
+    let mut all = Vec::new();
+    for (name, entry) in table.entries() {
+        all.push(whole(host, &table, name, entry).await);
+    }
+    ok(&json!({ "executors": all }))
 }
 
-pub(super) fn one(executors: &Executors, name: &str) -> Reply {
-    let table = executors.table();
+pub(super) async fn one(host: &Host, name: &str) -> Reply {
+    let table = host.executors.table();
     let found = name_of(name).and_then(|name| {
         let entry = table.entry(&name).ok_or_else(|| NotChanged::Unknown(name.to_string()))?;
-        Ok(describe(&table, &name, entry))
+        Ok((name, entry))
     });
     match found {
-        Ok(found) => respond(StatusCode::OK, &found),
+        Ok((name, entry)) => ok(&whole(host, &table, &name, entry).await),
         Err(error) => not_changed(&error),
     }
 }
 
+/// Describes an executor with what it needs, is set to and did.
+async fn whole(host: &Host, table: &Table, name: &ExecutorName, entry: &TableEntry) -> Value {
+    let mut shown = describe(table, name, entry);
+    let versions = host.executors.versions(name).await;
+    let counts = host.journal.stats(|stats| stats.of(name.as_str()));
+    let Some(fields) = shown.as_object_mut() else { return shown };
+    fields.insert("versions".into(), json!(versions));
+    let Counts { turns, failed, denied, faults } = counts;
+    let counts = json!({ "turns": turns, "failed": failed, "denied": denied, "faults": faults });
+    fields.insert("counts".into(), counts);
+    let Some(loaded) = entry.current.as_deref().or(entry.waiting.as_deref()) else { return shown };
+    let component = loaded.executor.component();
+    let needs = needs::needs(component, &loaded.config.settings, Some(&loaded.config.grant));
+    let needs: Vec<Value> = needs.iter().map(|need| need_of(json!(need))).collect();
+    let mut settings = json!(loaded.config.settings);
+    scrub(&mut settings);
+    fields.insert("needs".into(), needs.into());
+    fields.insert("settings".into(), settings);
+    let schema = serde_json::from_str(&component.description().settings_schema).unwrap_or(Value::Null);
+    fields.insert("schema".into(), schema);
+    shown
+}
+
+/// A need with the line that would grant it.
+fn need_of(mut need: Value) -> Value {
+    if let Some(fields) = need.as_object_mut()
+        && let Some(line) = fields.remove("add")
+    {
+        fields.insert("line".into(), line);
+    }
+    need
+}
+
 pub(super) async fn audit(executors: &Executors) -> Reply {
     match executors.audit(SHOWN).await {
-        Ok(entries) => respond(StatusCode::OK, &json!({ "changes": entries })),
+        Ok(entries) => ok(&json!({ "changes": entries })),
         Err(error) => not_changed(&error),
     }
 }
@@ -86,7 +126,7 @@ pub(super) async fn change(
     host: &Host,
     change: Change,
     name: &str,
-    headers: &HeaderMap,
+    head: &Parts,
     body: impl Upload,
 ) -> Reply {
     let name = match name_of(name) {
@@ -98,7 +138,11 @@ pub(super) async fn change(
     // Held until the component is loaded: an upload is in memory until then.
     let mut charge = host.turns.budget().nothing();
     let taken = match change {
-        Change::Put => match upload(headers, body, &mut charge).await {
+        Change::Settings => match read_json(head, body, host.turns.budget()).await {
+            Ok(settings) => executors.configure_with(&name, settings, &who).await,
+            Err(reply) => return reply,
+        },
+        Change::Put => match upload(&head.headers, body, &mut charge).await {
             Ok(upload) => executors.put(&name, upload, &who).await,
             Err(reply) => return reply,
         },
@@ -116,8 +160,11 @@ pub(super) async fn change(
                 Taken::Now => "takes turns",
                 Taken::WhenReady => "takes turns as soon as its upstream answers",
             };
-            let entry = table.entry(&name).map(|entry| describe(&table, &name, entry));
-            respond(StatusCode::OK, &json!({ "status": state, "executor": entry }))
+            let entry = match table.entry(&name) {
+                Some(entry) => Some(whole(host, &table, &name, entry).await),
+                None => None,
+            };
+            ok(&json!({ "status": state, "executor": entry }))
         }
         Err(error) => not_changed(&error),
     }
@@ -137,7 +184,6 @@ async fn upload(
                        application/json: {\"component\": BASE64, \"policy\": TEXT}";
         return Err(failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message));
     }
-    let invalid = |message: &str| failure(StatusCode::BAD_REQUEST, "INVALID_ARGUMENT", message);
     let bytes = match read_body(body, LARGEST, UPLOAD_TIMEOUT, charge).await {
         Ok(bytes) => bytes,
         Err(BodyError::TooLarge) => {

@@ -2,6 +2,9 @@
 
 use std::net::SocketAddr;
 
+use bytes::Bytes;
+use http::header::WWW_AUTHENTICATE;
+use http_body_util::Full;
 use secrecy::SecretString;
 
 use super::*;
@@ -40,8 +43,9 @@ async fn it_is_alive_before_it_is_ready() {
 async fn unknown_paths_and_methods_say_what_there_is() {
     let admin = admin(None);
     for path in [
-        "/",
         "/health",
+        "/assets/none.js",
+        "/turns/a/b",
         "/healthz/",
         "/metrics/x",
         "/push",

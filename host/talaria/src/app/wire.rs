@@ -24,6 +24,7 @@ use super::{App, Tasks};
 use crate::admin::Health;
 use crate::card::{self, Renewal};
 use crate::config::{self, Config, PLATFORM, Push};
+use crate::journal::Journal;
 use crate::metered::{Metered, RequestMetrics, TurnMetrics, Watched};
 use crate::push::Post;
 use crate::tokens::Watch;
@@ -67,6 +68,8 @@ impl App {
         if let Some(telemetry) = &telemetry {
             turns = turns.traced(Arc::new(telemetry.clone())).observer(Arc::new(telemetry.clone()));
         }
+        let journal = Arc::new(Journal::new(config.memory.whole));
+        turns = turns.observer(Arc::clone(&journal) as _);
         if let Some(workspace) = &workspace {
             turns = turns.observer(Arc::clone(&workspace.activity) as _);
         }
@@ -134,6 +137,7 @@ impl App {
             workspace,
             tools,
             health,
+            journal,
             card,
             tokens,
             banner,

@@ -4,14 +4,22 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Check;
+use super::Target;
 use crate::config::ExecutorName;
 
 /// `talaria executor`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Executor {
     /// List the executors, each with its component and whether it is ready.
-    List(Check),
+    List(ExecutorList),
+    /// Show an executor of the running host: version, readiness, needs, stored versions.
+    Status(ExecutorNamed),
+    /// Have the running host read the files of an executor again.
+    Reload(ExecutorNamed),
+    /// Upload a component, its configuration, or both to the running host, which puts it into service if it loads.
+    Push(ExecutorPush),
+    /// Take an executor of the running host out of service, and delete its files from the executors folder.
+    Remove(ExecutorNamed),
     /// Show a component: its identity, its needs, its grant, and the lines that grant what is missing.
     Inspect(ExecutorInspect),
     /// Create the project of a new executor: sources, contract, settings, a test.
@@ -20,6 +28,53 @@ pub(crate) enum Executor {
     Test(ExecutorTest),
     /// Roll an executor back to its previous version.
     Rollback(ExecutorRollback),
+}
+
+/// `talaria executor list`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Asks the running host. If none answers, or with --offline, it loads the files of the configuration as `talaria check` does.
+
+Examples:
+  talaria executor list
+  talaria executor list --offline --config /etc/talaria.toml")]
+pub(crate) struct ExecutorList {
+    /// Look at files and ask no host
+    #[arg(long, conflicts_with_all = ["admin", "token_env"])]
+    pub(crate) offline: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+/// An executor of the running host.
+#[derive(Debug, Args)]
+pub(crate) struct ExecutorNamed {
+    /// The executor
+    pub(crate) name: ExecutorName,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+/// `talaria executor push`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The host loads and probes the upload first. If it is refused, nothing changes. Needs `admin.token`.
+
+Examples:
+  talaria executor push my-agent --component my-agent.wasm
+  talaria executor push my-agent --component my-agent.wasm --policy my-agent.toml
+  talaria executor push my-agent --policy my-agent.toml")]
+pub(crate) struct ExecutorPush {
+    /// The executor
+    pub(crate) name: ExecutorName,
+    /// The component; without it the present one stays
+    #[arg(long, value_name = "FILE", required_unless_present = "policy")]
+    pub(crate) component: Option<PathBuf>,
+    /// Its settings and its grant; without them the present ones stay
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) target: Target,
 }
 
 /// `talaria executor inspect`

@@ -48,6 +48,7 @@ impl Loader<'_> {
         bridge: &BridgeEnv,
         overrides: &Overrides,
     ) -> Result<Config, ConfigError> {
+        let written = serde_json::to_value(&file).unwrap_or_default();
         let store = match &file.store.url {
             Some(StoreUrl::Sqlite(path)) => StoreUrl::Sqlite(self.folder.join(path)),
             Some(StoreUrl::Memory) => StoreUrl::Memory,
@@ -121,6 +122,7 @@ impl Loader<'_> {
             limits: file.limits,
             memory,
             warnings: self.warnings,
+            written,
         })
     }
 

@@ -16,6 +16,7 @@
 //! | `oci` | `[oci]`: registries of components |
 //! | `shares` | how much each caller may take |
 //! | `telemetry` | traces |
+//! | `shown` | the configuration in effect, without secrets |
 //! | `tools` | the agent's tools, and servers of tools for executors |
 //! | `workspace` | the workspace that is served, if any |
 //! | `host_secrets` | the variables that the gateway must not get |
@@ -33,6 +34,7 @@ mod load;
 mod oci;
 mod shares;
 mod telemetry;
+mod shown;
 mod tools;
 mod value;
 mod workspace;
@@ -125,6 +127,8 @@ pub(crate) struct Config {
     pub(crate) memory: Memory,
     /// Warnings for the operator, one sentence each: keys without effect, and risky choices.
     pub(crate) warnings: Vec<String>,
+    /// The file with its defaults, for the operator.
+    pub(crate) written: serde_json::Value,
 }
 
 /// The memory that this process may use, and how it is divided.
@@ -341,7 +345,7 @@ pub(crate) fn cache_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf>
 }
 
 /// The address to call for a bound address: loopback, if all addresses are bound.
-fn callable(bound: SocketAddr) -> SocketAddr {
+pub(crate) fn callable(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

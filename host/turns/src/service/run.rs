@@ -268,7 +268,12 @@ async fn execute(
             }
             Some(signal) = said.recv() => {
                 match take(live, signal, &mut said, progress, &on_emitted).await {
-                    Ok(asked) => question = asked.or(question),
+                    Ok(asked) => {
+                        if asked.is_some() {
+                            timeline.moved();
+                        }
+                        question = asked.or(question);
+                    }
                     Err(failure) => return End::Result(Err(failure)),
                 }
             }
@@ -282,6 +287,7 @@ async fn execute(
                 }
                 // An answer that came too late still answers that question, not the next one.
                 progress.asked = live.task().answers.len();
+                timeline.moved();
             }
             result = &mut execution => {
                 if result.is_err() && live.cancel.is_cancelled() {

@@ -333,5 +333,8 @@ async fn a_file_of_version_6_opens_and_can_hold_delegations() {
     assert_eq!(store.delegations().await.unwrap(), []);
     let key = TaskKey { owner: Principal::named("platform"), task: "task-1".parse().unwrap() };
     assert_eq!(task(&store, &key).await.status.state, State::Completed, "its tasks stay");
-    assert_eq!(count(&folder, "PRAGMA user_version"), 9);
+    let row = store.find(&key.task).await.unwrap().expect("it is found by its id");
+    assert_eq!((&row.key, row.state), (&key, State::Completed));
+    assert!(row.executor.is_some() && !row.text.is_empty(), "read from its events: {row:?}");
+    assert_eq!(count(&folder, "PRAGMA user_version"), 10);
 }
