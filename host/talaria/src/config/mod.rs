@@ -15,8 +15,8 @@
 //! | `egress` | `[egress]`: proxies and certificates of outbound calls |
 //! | `oci` | `[oci]`: registries of components |
 //! | `shares` | how much each caller may take |
-//! | `telemetry` | traces |
 //! | `shown` | the configuration in effect, without secrets |
+//! | `telemetry` | traces |
 //! | `tools` | the agent's tools, and servers of tools for executors |
 //! | `workspace` | the workspace that is served, if any |
 //! | `host_secrets` | the variables that the gateway must not get |
@@ -33,8 +33,8 @@ mod host_secrets;
 mod load;
 mod oci;
 mod shares;
-mod telemetry;
 mod shown;
+mod telemetry;
 mod tools;
 mod value;
 mod workspace;

@@ -45,6 +45,10 @@ impl ExecutorObserver for ExecutorMetrics {
             What::RolledBack => executors::Change::RolledBack,
             What::Quarantined => executors::Change::Quarantined,
             What::Removed => executors::Change::Removed,
+            // What an operator did elsewhere.
+            What::Canceled | What::Answered | What::Retried | What::LogChanged | What::SignInRefused => {
+                return;
+            }
         };
         self.0.executors.changed(executor, change);
     }

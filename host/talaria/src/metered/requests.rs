@@ -9,7 +9,7 @@ pub(crate) struct RequestMetrics(pub(crate) Metrics);
 
 impl RequestObserver for RequestMetrics {
     fn answered(&self, request: &Request<'_>) {
-        let Request { method, operation, version, status, code, took } = *request;
+        let Request { method, operation, version, status, code, took, .. } = *request;
         let operation = Operation::of(operation, method);
         let status = Status::of(status.as_u16(), code.is_some());
         self.0.requests.answered(operation, Version::named(version), status, took);
