@@ -114,8 +114,9 @@ async fn a_trace_in_the_metadata_of_a_call_goes_on() {
     let path = "/lf.a2a.v1.A2AService/SendMessage".parse().unwrap();
     let codec = ProstCodec::<_, v1::SendMessageResponse>::default();
     grpc.unary(request, path, codec).await.unwrap();
-    let is_complete =
-        |spans: &[Exported]| ["a2a.request", "turn"].iter().all(|name| spans.iter().any(|span| span.name == *name));
+    let is_complete = |spans: &[Exported]| {
+        ["a2a.request", "turn"].iter().all(|name| spans.iter().any(|span| span.name == *name))
+    };
     let spans = collector.until("the request and its turn", is_complete).await;
     assert!(spans.iter().all(|span| span.trace == TRACE), "{spans:#?}");
     let request = spans.iter().find(|span| span.name == "a2a.request").unwrap();

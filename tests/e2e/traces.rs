@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria_fakes::{Exported, FakeCollector, FakeGateway, FakeToolServer, Recorded, Reply, free_port, guest, soon};
+use talaria_fakes::{
+    Exported, FakeCollector, FakeGateway, FakeToolServer, Recorded, Reply, free_port, guest, soon,
+};
 
 use crate::bridge::{Bridge, Start, call, message, request};
 use crate::webhook::Webhook;

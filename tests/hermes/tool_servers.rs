@@ -70,8 +70,12 @@ async fn tools_of_the_official_python_sdk_are_listed_and_called() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let server = server();
-        let turn =
-            CallingTurn { owner: Principal::anyone(), task: TaskId::fresh(), context: ContextId::fresh() };
+        let turn = CallingTurn {
+            owner: Principal::anyone(),
+            task: TaskId::fresh(),
+            context: ContextId::fresh(),
+            traceparent: None,
+        };
         let tools = server.tools().await;
         let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["docs__add", "docs__no_way"], "{form}");

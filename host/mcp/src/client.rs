@@ -355,7 +355,9 @@ impl Toolbox for RemoteServer {
             let reason = format!("the arguments must be a JSON object of at most {ARGUMENTS} bytes");
             return Ok(CallResult::failed(&reason).text);
         }
-        let called = async { Box::pin(self.run_tool(&self.remote(name).await?, arguments, turn.traceparent.as_deref())).await };
+        let called = async {
+            Box::pin(self.run_tool(&self.remote(name).await?, arguments, turn.traceparent.as_deref())).await
+        };
         let called = called.await;
         counted.end = match &called {
             Ok(CallResult { is_error: false, .. }) => CallEnd::Done,

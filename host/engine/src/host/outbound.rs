@@ -120,7 +120,8 @@ fn add_trace(headers: &mut Vec<(String, String)>, parent: String, state: Option<
     let state = state.filter(|state| !state.contains('{'));
     let mut more = vec![(PARENT.to_owned(), parent)];
     more.extend(state.map(|state| (STATE.to_owned(), state.to_owned())));
-    let bytes = |all: &[(String, String)]| all.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+    let bytes =
+        |all: &[(String, String)]| all.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
     let fits = headers.len() + more.len() <= bounds.headers
         && bytes(headers).saturating_add(bytes(&more)) <= bounds.header_bytes;
     if fits && !headers.iter().any(|(name, _)| is_trace(name)) {
