@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::metadata::Metadata;
 
 /// Crates in several versions, and why. deny.toml has the same ones and those of other platforms.
-const SEVERAL: [(&str, &str); 9] = [
+const SEVERAL: [(&str, &str); 11] = [
     ("base64", "tonic uses 0.22, everything else 0.23"),
     ("cpufeatures", "sha2 0.10 uses 0.2, rand's chacha20 uses 0.3"),
     ("embedded-io", "wasmtime's postcard supports two versions"),
@@ -13,6 +13,8 @@ const SEVERAL: [(&str, &str); 9] = [
     ("getrandom", "jsonschema and ahash use 0.3; rand, tempfile and uuid use 0.4"),
     ("hashbrown", "prost-build's petgraph uses 0.15, wasmtime's gimli 0.16, everything else 0.17"),
     ("io-lifetimes", "wasmtime's fs-set-times uses 2, cap-std uses 3"),
+    ("rand", "the SDK of OpenTelemetry uses 0.9, everything else 0.10"),
+    ("rand_core", "as rand"),
     ("syn", "the macros of wasmtime, strum, prost and tracing use 2, the others 3"),
     ("unicode-width", "protox's miette uses 0.1"),
 ];

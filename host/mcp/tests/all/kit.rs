@@ -98,5 +98,10 @@ impl Drop for Client {
 }
 
 pub(crate) fn turn() -> CallingTurn {
-    CallingTurn { owner: Principal::anyone(), task: TaskId::fresh(), context: ContextId::fresh() }
+    CallingTurn {
+        owner: Principal::anyone(),
+        task: TaskId::fresh(),
+        context: ContextId::fresh(),
+        traceparent: None,
+    }
 }

@@ -12,8 +12,12 @@ async fn an_executor_calls_the_same_tools_for_its_turn_without_a_ticket() {
     let platform = platform().await;
     let agent = Agent::new(&platform).await;
     let tools: &dyn Toolbox = agent.tools.as_ref();
-    let turn =
-        CallingTurn { owner: Principal::named("ann"), task: TaskId::fresh(), context: ContextId::fresh() };
+    let turn = CallingTurn {
+        owner: Principal::named("ann"),
+        task: TaskId::fresh(),
+        context: ContextId::fresh(),
+        traceparent: None,
+    };
     let listed = tools.tools().await;
     let names: Vec<_> =
         Tools::list(agent.tools.as_ref()).await.iter().map(|tool| tool.name.to_owned()).collect();

@@ -16,7 +16,7 @@ fn an_unknown_key_suggests_the_nearest() {
     assert_eq!(
         error("[exector.x]"),
         "talaria.toml:1:2: unknown key `exector`; did you mean `executor`? \
-         (known: a2a, push, callback, admin, store, executors, executor, route, engine, egress, oci, limits, redact, tools, gateway)"
+         (known: a2a, push, callback, admin, store, executors, executor, route, engine, egress, oci, limits, telemetry, redact, tools, gateway)"
     );
     assert_eq!(
         error("[executor.chat-completions.grant]\n  egres = []"),
@@ -42,7 +42,7 @@ fn a_key_in_the_wrong_section_suggests_the_right_one() {
     assert_eq!(
         error("max_body = \"1MiB\""),
         "talaria.toml:1:1: unknown key `max_body`; did you mean `a2a.max_body`? \
-         (known here: a2a, push, callback, admin, store, executors, executor, route, engine, egress, oci, limits, redact, tools, gateway)"
+         (known here: a2a, push, callback, admin, store, executors, executor, route, engine, egress, oci, limits, telemetry, redact, tools, gateway)"
     );
 }
 
