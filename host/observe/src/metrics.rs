@@ -10,11 +10,11 @@
 //! knows of metrics; the binary connects them through observers.
 //!
 //! **Cost.** A turn takes no lock and allocates nothing here: what an executor counts is found by its name without a lock
-//! ([`ByName`]), counters and histograms are relaxed atomics. A read takes as long as its text is.
+//! (`by_name`), counters and histograms are relaxed atomics. A read takes as long as its text is.
 //!
-//! **Bounds.** At most [`by_name::MOST`] executors have series of their own; the others share one.
+//! **Bounds.** At most 256 executors (`by_name::MOST`) have series of their own; the others share one.
 //!
-//! Encoded here and not by a crate: [decision 074](../../../docs/decisions/074-metrics-by-hand.md).
+//! Encoded here and not by a crate: docs/decisions/074.
 
 mod build;
 mod by_name;
