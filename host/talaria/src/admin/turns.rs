@@ -1,6 +1,6 @@
 //! The turns of all callers: the list, one of them with all that is known of it, cancel, and the answer to its question.
 //!
-//! A row has the beginning of a message, and one turn its conversation: whoever may read here reads what callers wrote.
+//! A row has the beginning of a message, and one turn its conversation: those who may read here read what callers wrote.
 //! Everything is scrubbed as log lines are. Bounds: a page has [`PAGE`] rows, one turn the last [`MESSAGES`] messages,
 //! [`EVENTS`] events and [`TEXT`] characters of each part; what is beyond is marked as cut.
 
@@ -22,8 +22,7 @@ use talaria_turns::{
 
 use super::executors::Upload;
 use super::reply::{
-    Reply, beginning, conflict, invalid, not_found, ok, read_json, respond, scrub, scrubbed,
-    unavailable,
+    Reply, beginning, conflict, invalid, not_found, ok, read_json, respond, scrub, scrubbed, unavailable,
 };
 use super::{Host, guard};
 use crate::journal::Journal;
@@ -420,7 +419,8 @@ fn short(key: &str, value: String) -> Result<Box<str>, String> {
 pub(super) fn pairs(query: &str) -> Result<Vec<(String, String)>, String> {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
-        let text = percent_decode_str(&text).decode_utf8().map_err(|_| "the query is not UTF-8".to_owned())?;
+        let text =
+            percent_decode_str(&text).decode_utf8().map_err(|_| "the query is not UTF-8".to_owned())?;
         Ok::<_, String>(text.into_owned())
     };
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
@@ -475,7 +475,11 @@ mod tests {
         let shown = part(&Part::text(format!("Bearer abcdefghijklmnop {}", "x".repeat(TEXT))));
         assert_eq!(shown["cut"], true);
         let text = shown["text"].as_str().unwrap();
-        assert!(text.chars().count() == TEXT && !text.contains("abcdefghijklmnop"), "{}", beginning(text, 80).0);
+        assert!(
+            text.chars().count() == TEXT && !text.contains("abcdefghijklmnop"),
+            "{}",
+            beginning(text, 80).0
+        );
         let long = Event::Note { name: "n".into(), value: "y".repeat(1 << 20).into() };
         let told = Told { sequence: 1, at: Timestamp::now(), event: Arc::new(long) };
         assert!(told.to_json()["summary"].as_str().unwrap().chars().count() <= SUMMARY + 1);
