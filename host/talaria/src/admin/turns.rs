@@ -130,7 +130,6 @@ async fn whole(host: &Host, found: &TaskRow) -> Result<Value, StoreError> {
     let timelines = host.journal.timelines(&task.id);
     let mut metadata = Value::Object(bounded(&task.metadata));
     scrub(&mut metadata);
-    let metadata_text = |key: &str| task.metadata.get(key).and_then(Value::as_str);
     Ok(json!({
         "task": task.id.as_str(),
         "context": task.context.as_str(),
@@ -146,7 +145,7 @@ async fn whole(host: &Host, found: &TaskRow) -> Result<Value, StoreError> {
         "timelines": timelines.iter().map(|timeline| shown(timeline, true)).collect::<Vec<_>>(),
         "events": events.iter().map(Told::to_json).collect::<Vec<_>>(),
         "events_cut": task.version.saturating_sub(EVENTS as u64),
-        "trace_id": metadata_text("talaria/trace_id"),
+        "trace_id": Value::Null,
     }))
 }
 
