@@ -41,6 +41,7 @@ mod hermes_runs;
 mod image;
 mod memory;
 mod oci;
+mod operator;
 mod parts;
 mod plain_callback;
 mod plugin;

@@ -1,4 +1,4 @@
-//! The access log: one line for each request, and the same facts for whoever counts requests.
+//! The access log: one line for each request, and the same facts for those who count requests.
 //!
 //! A line has the target `access`, at `debug` if the request was performed and at `info` if it was rejected, in every binding
 //! alike: an error of JSON-RPC has the status 200 in HTTP, and is rejected all the same. It holds no content, and an unknown

@@ -27,7 +27,8 @@ use foldhash::quality::RandomState;
 use talaria_turns::{
     Begin, ContextId, Delegation, EVENTS_BYTES, Entry, Event, Extent, GivenUp, Kept, Logged, Message, Once,
     Onto, Page, Principal, PushConfig, PushConfigId, Query, Recall, Recollection, Retention, Said, State,
-    StateKey, Store, StoreError, StoredPushConfig, Survey, Surveyed, Task, TaskId, TaskKey, TaskRow, Timestamp,
+    StateKey, Store, StoreError, StoredPushConfig, Survey, Surveyed, Task, TaskId, TaskKey, TaskRow,
+    Timestamp,
 };
 
 use self::owners::Owners;

@@ -183,10 +183,11 @@ impl Admin {
     async fn handle<B: Upload>(&self, request: Request<B>) -> Reply {
         let (request, body) = request.into_parts();
         let route = Route::of(request.uri.path());
-        let mut reply = match self.admit(&route, &request).and_then(|who| allow(&route, &request).map(|()| who)) {
-            Ok(who) => self.answer(&route, who, &request, body).await,
-            Err(refusal) => refusal,
-        };
+        let mut reply =
+            match self.admit(&route, &request).and_then(|who| allow(&route, &request).map(|()| who)) {
+                Ok(who) => self.answer(&route, who, &request, body).await,
+                Err(refusal) => refusal,
+            };
         if !matches!(route, Route::Console { .. }) {
             reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }

@@ -68,8 +68,7 @@ impl Journal {
     /// A journal in a process that may use so many bytes of memory.
     pub(crate) fn new(memory: u64) -> Self {
         let most = usize::try_from(BYTES.min(memory / PART)).unwrap_or(usize::MAX);
-        let timelines =
-            Timelines { tasks: HashMap::new(), ended: VecDeque::new(), bytes: 0, most };
+        let timelines = Timelines { tasks: HashMap::new(), ended: VecDeque::new(), bytes: 0, most };
         Self {
             timelines: Mutex::new(timelines),
             stats: Mutex::default(),

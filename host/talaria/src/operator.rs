@@ -40,7 +40,9 @@ pub(crate) struct RunningHost {
 
 /// Why a host was not asked, or did not answer.
 #[derive(Debug, thiserror::Error)]
-#[error("no host answers at {url}: {why}; start it, name another with `--admin`, or look at files with `--offline`")]
+#[error(
+    "no host answers at {url}: {why}; start it, name another with `--admin`, or look at files with `--offline`"
+)]
 pub(crate) struct NoHost {
     url: String,
     why: String,
@@ -79,12 +81,8 @@ impl RunningHost {
 
     fn at(url: String, token: Option<SecretString>) -> anyhow::Result<Self> {
         let origin = url.parse().with_context(|| format!("{url} is no address of a host"))?;
-        let bounds = Bounds {
-            timeout: WATCHING,
-            request_body: UPLOAD,
-            stream_bytes: usize::MAX,
-            ..Bounds::default()
-        };
+        let bounds =
+            Bounds { timeout: WATCHING, request_body: UPLOAD, stream_bytes: usize::MAX, ..Bounds::default() };
         let client = Egress::new(talaria_egress::Config::default()).origin_client("command", &origin);
         let client = client.with_bounds(bounds);
         let client = match token {

@@ -1,6 +1,6 @@
 //! The timeline of a turn: what it did and when, for its log line, its metrics, its trace and the operator's page.
 //!
-//! It is written by whoever takes part in the turn (the service, the engine, the egress behind it) and read by
+//! It is written by those who take part in the turn (the service, the engine, the egress behind it) and read by
 //! [`TurnObserver`]s, while the turn runs and when it is closed. It holds no content of messages, no query of a URL and no
 //! header.
 //!

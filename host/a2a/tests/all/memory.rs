@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
     Begin, Entry, Event, GivenUp, Kept, Logged, Message, Once, Onto, Page, Principal, PushConfig,
-    PushConfigId, Query, Recall, Retention, StateKey, Store, StoreError, StoredPushConfig, Survey, Surveyed, Task,
-    TaskId, TaskKey, TaskRow, Timestamp,
+    PushConfigId, Query, Recall, Retention, StateKey, Store, StoreError, StoredPushConfig, Survey, Surveyed,
+    Task, TaskId, TaskKey, TaskRow, Timestamp,
 };
 use tokio::sync::watch;
 

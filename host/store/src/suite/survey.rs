@@ -22,7 +22,11 @@ fn ids(page: &Surveyed) -> Vec<TaskId> {
 }
 
 fn said(text: &str, executor: &str) -> Event {
-    Event::Accepted { message: message("m", Role::User, text).into(), executor: executor.into(), metadata: None }
+    Event::Accepted {
+        message: message("m", Role::User, text).into(),
+        executor: executor.into(),
+        metadata: None,
+    }
 }
 
 async fn create(store: &dyn Store, owner: &str, text: &str, executor: &str, state: (State, u64)) -> TaskKey {

@@ -138,11 +138,7 @@ async fn round(journal: &Journal, store: &dyn Store) {
 }
 
 /// Publishes the newest tasks whose status is another than the last time.
-async fn look_again(
-    journal: &Journal,
-    store: &dyn Store,
-    known: &mut HashMap<TaskId, (State, Timestamp)>,
-) {
+async fn look_again(journal: &Journal, store: &dyn Store, known: &mut HashMap<TaskId, (State, Timestamp)>) {
     let Ok(page) = store.survey(&Survey { limit: NEWEST, ..Survey::default() }).await else { return };
     let mut now = HashMap::with_capacity(NEWEST);
     for row in page.rows {

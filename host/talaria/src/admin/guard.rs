@@ -5,7 +5,7 @@
 //! | the console's files, signing in | everybody | everybody |
 //! | `/healthz`, `/readyz`, `/metrics` | everybody, as `admin.open` says | everybody |
 //! | reading | the token, or a session | everybody |
-//! | cancel, answer, the log filter | the token, or a session | whoever sends `x-talaria-console: 1` |
+//! | cancel, answer, the log filter | the token, or a session | everybody who sends `x-talaria-console: 1` |
 //! | `/a2a` | the token, or a session | everybody, unless the A2A server asks for tokens; then nobody |
 //! | changing executors | the token, or a session | nobody |
 //!
@@ -17,10 +17,10 @@ use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{Method, StatusCode};
 
+use super::Admin;
 use super::reply::{Reply, failure};
 use super::route::{Needs, Route};
 use super::session::CSRF;
-use super::Admin;
 
 /// The header of a request that is not a web form.
 const CONSOLE: &str = "x-talaria-console";
@@ -63,7 +63,8 @@ impl Admin {
                     Err(failure(StatusCode::FORBIDDEN, "NO_TOKEN", message))
                 }
                 Needs::Call if self.calls_need_a_token() => {
-                    let message = "the A2A server asks its callers for tokens; set `admin.token` to call it from here";
+                    let message =
+                        "the A2A server asks its callers for tokens; set `admin.token` to call it from here";
                     Err(failure(StatusCode::FORBIDDEN, "NO_TOKEN", message))
                 }
                 Needs::Call => Ok(Who::Anyone),

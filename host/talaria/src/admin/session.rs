@@ -60,11 +60,8 @@ impl Sessions {
             inner.open.remove(0);
         }
         inner.open.push(session.clone());
-        let cookie = format!(
-            "{NAME}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}",
-            session.id,
-            LASTS.as_secs()
-        );
+        let cookie =
+            format!("{NAME}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}", session.id, LASTS.as_secs());
         (session, cookie)
     }
 
@@ -95,7 +92,9 @@ impl Sessions {
     pub(super) fn was_wrong(&self) -> u32 {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, tries) = match inner.wrong {
-            Some((since, tries)) if since.elapsed() < Duration::from_secs(60) => (since, tries.saturating_add(1)),
+            Some((since, tries)) if since.elapsed() < Duration::from_secs(60) => {
+                (since, tries.saturating_add(1))
+            }
             _ => (Instant::now(), 1),
         };
         inner.wrong = Some((since, tries));
@@ -135,7 +134,10 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap())).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()))
+            .collect()
     }
 
     #[test]

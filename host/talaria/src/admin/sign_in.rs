@@ -65,7 +65,11 @@ impl Admin {
             bearer.into_iter().map(|bearer| (http::header::AUTHORIZATION, bearer)).collect();
         if self.auth.caller(&headers).is_none() {
             self.sign_in_refused(request);
-            return failure(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", "that is not the token of `admin.token`");
+            return failure(
+                StatusCode::UNAUTHORIZED,
+                "UNAUTHENTICATED",
+                "that is not the token of `admin.token`",
+            );
         }
         let (session, cookie) = self.sessions.open();
         set_cookie(respond(StatusCode::CREATED, &json!({ "signed_in": true, "csrf": session.csrf })), &cookie)

@@ -1,6 +1,6 @@
 //! The turns of all callers: the list, one of them with all that is known of it, cancel, and the answer to its question.
 //!
-//! A row has the beginning of a message, and one turn its conversation: whoever may read here reads what callers wrote.
+//! A row has the beginning of a message, and one turn its conversation: those who may read here read what callers wrote.
 //! Everything is scrubbed as log lines are. Bounds: a page has [`PAGE`] rows, one turn the last [`MESSAGES`] messages,
 //! [`EVENTS`] events and [`TEXT`] characters of each part; what is beyond is marked as cut.
 
@@ -22,8 +22,7 @@ use talaria_turns::{
 
 use super::executors::Upload;
 use super::reply::{
-    Reply, beginning, conflict, invalid, not_found, ok, read_json, respond, scrub, scrubbed,
-    unavailable,
+    Reply, beginning, conflict, invalid, not_found, ok, read_json, respond, scrub, scrubbed, unavailable,
 };
 use super::{Host, guard};
 use crate::journal::Journal;
@@ -131,7 +130,6 @@ async fn whole(host: &Host, found: &TaskRow) -> Result<Value, StoreError> {
     let timelines = host.journal.timelines(&task.id);
     let mut metadata = Value::Object(bounded(&task.metadata));
     scrub(&mut metadata);
-    let metadata_text = |key: &str| task.metadata.get(key).and_then(Value::as_str);
     Ok(json!({
         "task": task.id.as_str(),
         "context": task.context.as_str(),
@@ -147,7 +145,7 @@ async fn whole(host: &Host, found: &TaskRow) -> Result<Value, StoreError> {
         "timelines": timelines.iter().map(|timeline| shown(timeline, true)).collect::<Vec<_>>(),
         "events": events.iter().map(Told::to_json).collect::<Vec<_>>(),
         "events_cut": task.version.saturating_sub(EVENTS as u64),
-        "trace_id": metadata_text("talaria/trace_id"),
+        "trace_id": Value::Null,
     }))
 }
 
@@ -420,7 +418,8 @@ fn short(key: &str, value: String) -> Result<Box<str>, String> {
 pub(super) fn pairs(query: &str) -> Result<Vec<(String, String)>, String> {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
-        let text = percent_decode_str(&text).decode_utf8().map_err(|_| "the query is not UTF-8".to_owned())?;
+        let text =
+            percent_decode_str(&text).decode_utf8().map_err(|_| "the query is not UTF-8".to_owned())?;
         Ok::<_, String>(text.into_owned())
     };
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
@@ -475,7 +474,11 @@ mod tests {
         let shown = part(&Part::text(format!("Bearer abcdefghijklmnop {}", "x".repeat(TEXT))));
         assert_eq!(shown["cut"], true);
         let text = shown["text"].as_str().unwrap();
-        assert!(text.chars().count() == TEXT && !text.contains("abcdefghijklmnop"), "{}", beginning(text, 80).0);
+        assert!(
+            text.chars().count() == TEXT && !text.contains("abcdefghijklmnop"),
+            "{}",
+            beginning(text, 80).0
+        );
         let long = Event::Note { name: "n".into(), value: "y".repeat(1 << 20).into() };
         let told = Told { sequence: 1, at: Timestamp::now(), event: Arc::new(long) };
         assert!(told.to_json()["summary"].as_str().unwrap().chars().count() <= SUMMARY + 1);

@@ -215,7 +215,11 @@ impl Histogram {
         let ratio = took.as_secs_f64() * 1_000.0 / FIRST_MS;
         // The number of steps to get there; the last one has all that took longer.
         let step = if ratio <= 1.0 { 0.0 } else { (2.0 * ratio.log2()).ceil() };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and a few hundred")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and a few hundred"
+        )]
         let step = (step as usize).min(STEPS - 1);
         if let Some(count) = self.0.get_mut(step) {
             *count = count.saturating_add(1);
@@ -282,7 +286,10 @@ mod tests {
         assert!(stats.last().is_none(), "the present bucket has not ended");
         stats.tick(Sample { running: 3, memory: 7 });
         let bucket = stats.last().unwrap();
-        assert_eq!((&bucket["turns"], &bucket["failed"], &bucket["denied"]), (&json!(2), &json!(1), &json!(1)));
+        assert_eq!(
+            (&bucket["turns"], &bucket["failed"], &bucket["denied"]),
+            (&json!(2), &json!(1), &json!(1))
+        );
         assert_eq!((&bucket["running"], &bucket["memory"]), (&json!(3), &json!(7)));
         assert_eq!(bucket["executors"]["chat"]["turns"], 2);
         let counts = Counts { turns: 2, failed: 1, denied: 1, faults: 1 };

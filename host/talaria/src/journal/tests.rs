@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, NoExecutor, Outcome, Part, Principal,
-    Role, Route, RouteQuery, Scope, StepKind, Turns, message_text,
+    Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, NoExecutor, Outcome, Part,
+    Principal, Role, Route, RouteQuery, Scope, StepKind, Turns, message_text,
 };
 
 use super::*;

@@ -73,7 +73,12 @@ impl fmt::Display for Shown {
                 (false, false) => "kept",
             };
             let digest = text(version, "/digest");
-            write!(f, "\n  version {} {place}, since {}", digest.get(..12).unwrap_or(digest), text(version, "/since"))?;
+            write!(
+                f,
+                "\n  version {} {place}, since {}",
+                digest.get(..12).unwrap_or(digest),
+                text(version, "/since")
+            )?;
         }
         Ok(())
     }
@@ -95,7 +100,8 @@ impl Changed {
         component: Option<&Path>,
         policy: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let read = |path: &Path| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+        let read =
+            |path: &Path| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
         let component = component.map(read).transpose()?.map(|bytes| STANDARD.encode(bytes));
         let policy = policy.map(read).transpose()?.map(String::from_utf8).transpose();
         let policy = policy.context("the configuration is not UTF-8 text")?;

@@ -49,7 +49,8 @@ impl fmt::Display for Status {
         rows.push(vec!["memory".into(), format!("{} of {}", size(used), size(limit))]);
         let store = format!("{}, {}", text(status, "/store/url"), size(number(status, "/store/bytes")));
         rows.push(vec!["store".into(), store]);
-        for (name, pointer) in [("gateway", "/gateway/url"), ("workspace", "/workspace/id"), ("log", "/log")] {
+        for (name, pointer) in [("gateway", "/gateway/url"), ("workspace", "/workspace/id"), ("log", "/log")]
+        {
             let value = text(status, pointer);
             if !value.is_empty() {
                 rows.push(vec![name.into(), line(value, 100)]);
@@ -84,7 +85,8 @@ pub(super) fn table(executors: &Value) -> String {
     for executor in executors.as_array().into_iter().flatten() {
         let default = executor.get("default") == Some(&Value::Bool(true));
         let name = format!("{}{}", text(executor, "/name"), if default { " *" } else { "" });
-        let component = format!("{} {}", text(executor, "/current/component"), text(executor, "/current/version"));
+        let component =
+            format!("{} {}", text(executor, "/current/component"), text(executor, "/current/version"));
         let state = match text(executor, "/current/readiness/state") {
             "" => format!("refused: {}", line(text(executor, "/refused"), 120)),
             state => {
@@ -95,7 +97,8 @@ pub(super) fn table(executors: &Value) -> String {
         let digest = text(executor, "/current/digest");
         let count = |what: &str| number(executor, &format!("/counts/{what}")).to_string();
         let digest = digest.get(..12).unwrap_or(digest).to_owned();
-        let cells = [name, line(&component, 40), digest, state, count("turns"), count("failed"), count("denied")];
+        let cells =
+            [name, line(&component, 40), digest, state, count("turns"), count("failed"), count("denied")];
         rows.push(cells.to_vec());
     }
     columns(&rows)

@@ -119,10 +119,11 @@ impl Shown {
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(task) = self;
-        let rows = ["task", "context", "owner", "executor", "state", "at", "trace_id"].iter().filter_map(|key| {
-            let value = text(task, &format!("/{key}"));
-            (!value.is_empty()).then(|| vec![(*key).to_owned(), line(value, 120)])
-        });
+        let rows =
+            ["task", "context", "owner", "executor", "state", "at", "trace_id"].iter().filter_map(|key| {
+                let value = text(task, &format!("/{key}"));
+                (!value.is_empty()).then(|| vec![(*key).to_owned(), line(value, 120)])
+            });
         f.write_str(&columns(&rows.collect::<Vec<_>>()))?;
         let list = |key: &str| task.get(key).and_then(Value::as_array).into_iter().flatten();
         for message in list("messages") {
@@ -147,7 +148,9 @@ impl fmt::Display for Shown {
             write!(f, "\n\n{}", waterfall(timeline))?;
         }
         if list("timelines").next().is_none() {
-            f.write_str("\n\nno timeline: the turn ended before the host was started, or long ago; its events:")?;
+            f.write_str(
+                "\n\nno timeline: the turn ended before the host was started, or long ago; its events:",
+            )?;
             for event in list("events") {
                 let (at, kind) = (text(event, "/at"), text(event, "/kind"));
                 write!(f, "\n  {at}  {kind:<10} {}", line(text(event, "/summary"), 100))?;

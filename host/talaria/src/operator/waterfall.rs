@@ -101,7 +101,11 @@ fn note(step: &Value) -> String {
 
 /// A bar on the scale of the turn; at least one mark.
 fn draw(began: f64, took: f64, total: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the width of a bar")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to the width of a bar"
+    )]
     let column = |at: f64| {
         let part = if total > 0.0 { (at / total).clamp(0.0, 1.0) } else { 0.0 };
         (part * BAR as f64).round() as usize
@@ -147,7 +151,8 @@ executor                |    ====================================|     900 ms  f
 
     #[test]
     fn nonsense_is_drawn_too() {
-        for timeline in [json!({}), json!(null), json!({ "total_ms": -1, "queued_ms": 5, "steps": [{}, 3] })] {
+        for timeline in [json!({}), json!(null), json!({ "total_ms": -1, "queued_ms": 5, "steps": [{}, 3] })]
+        {
             assert!(waterfall(&timeline).contains("queued"), "{timeline}");
         }
     }
