@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 use talaria_budget::Charge;
 use talaria_listen::{BodyError, read_body};
 
-use super::Host;
-use super::reply::{Reply, failure, invalid, ok, read_json, respond, scrub};
+use super::reply::{Reply, failure, invalid, ok, read_json, scrub};
+use super::{Host, events};
 use crate::config::ExecutorName;
 use crate::journal::Counts;
 use talaria_executors::{
@@ -153,12 +153,16 @@ pub(super) async fn change(
         Change::Reload => executors.reload(&name, &who).await,
         Change::Rollback => executors.rollback(&name, &who).await.map(|()| Taken::Now),
         Change::Delete => match executors.remove(&name, &who).await {
-            Ok(()) => return respond(StatusCode::OK, &json!({ "status": "removed" })),
+            Ok(()) => {
+                events::executors_changed(&host.journal);
+                return ok(&json!({ "status": "removed" }));
+            }
             Err(error) => Err(error),
         },
     };
     match taken {
         Ok(taken) => {
+            events::executors_changed(&host.journal);
             let table = executors.table();
             let state = match taken {
                 Taken::Now => "takes turns",
