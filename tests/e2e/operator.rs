@@ -351,9 +351,9 @@ async fn the_question_of_a_turn_is_answered_by_the_operator() {
     assert_eq!((&shown["question"], &shown["state"]), (&json!(true), &json!("input-required")));
     let path = format!("/turns/{task}/answer");
     assert_eq!(send(&bridge, "POST", &path, &[], r#"{"text":" "}"#).await.0, 400);
-    let bare =
-        request(&url(&bridge), "POST", &path, &[("content-type", "application/json")], r#"{"text":"done"}"#);
-    assert_eq!(bare.await.status, 403, "a request that any page could send");
+    let plain = [("content-type", "application/json")];
+    let bare = request(&url(&bridge), "POST", &path, &plain, r#"{"text":"done"}"#).await;
+    assert_eq!(bare.status, 403, "a request that any page could send");
     let (status, said) = send(&bridge, "POST", &path, &[], r#"{"text":"done"}"#).await;
     assert_eq!((status, &said["task"]), (202, &json!(task)), "{said}");
     bridge.in_state(&task, "TASK_STATE_COMPLETED").await;
