@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use talaria_fakes::{FakeGateway, Reply, soon};
 
 use crate::bridge::{Bridge, Start, admin, request, run, stderr, stdout, talaria};
+use crate::swap::{self, PROBE, Site};
 
 const TOKEN: &str = "admin-token-0123456789";
 
@@ -338,4 +339,72 @@ settings = { model = "m" }
     assert_eq!(shown["admin"]["token"], json!({ "secret": "env ADMIN_TOKEN" }));
     assert_eq!(shown["a2a"]["callers"], json!(["peer", "other"]));
     assert!(text.contains(r#"{"secret":"file"}"#), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_question_of_a_turn_is_answered_by_the_operator() {
+    let folder = tempfile::tempdir().unwrap();
+    let bridge = Start::new(folder.path()).config("[executors]\ndefault = \"conformance\"\n").up();
+    let task = bridge.start_turn("tck-multi-turn").await;
+    bridge.in_state(&task, "TASK_STATE_INPUT_REQUIRED").await;
+    let (_, shown) = admin(&bridge, "GET", &format!("/turns/{task}")).await;
+    assert_eq!((&shown["question"], &shown["state"]), (&json!(true), &json!("input-required")));
+    let path = format!("/turns/{task}/answer");
+    assert_eq!(send(&bridge, "POST", &path, &[], r#"{"text":" "}"#).await.0, 400);
+    let plain = [("content-type", "application/json")];
+    let bare = request(&url(&bridge), "POST", &path, &plain, r#"{"text":"done"}"#).await;
+    assert_eq!(bare.status, 403, "a request that any page could send");
+    let (status, said) = send(&bridge, "POST", &path, &[], r#"{"text":"done"}"#).await;
+    assert_eq!((status, &said["task"]), (202, &json!(task)), "{said}");
+    bridge.in_state(&task, "TASK_STATE_COMPLETED").await;
+    let (_, row) = admin(&bridge, "GET", &format!("/turns?search={task}")).await;
+    assert_eq!(row["turns"][0]["text"], "done", "the last message: {row}");
+    let (_, audit) = admin(&bridge, "GET", "/audit").await;
+    assert!(audit.to_string().contains(r#""what":"answered""#), "{audit}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_executor_is_pushed_set_and_removed_from_the_command_line() {
+    let site = Site::new("");
+    let bridge = site.up();
+    let home = tempfile::tempdir().unwrap();
+    let (component, policy) = (home.path().join("mine.wasm"), home.path().join("mine.toml"));
+    std::fs::write(&component, talaria_fakes::guest("probe")).unwrap();
+    std::fs::write(&policy, PROBE).unwrap();
+    let run_here = async |arguments: &[&str]| {
+        let mut command = talaria(home.path());
+        command.env("OPERATOR_TOKEN", swap::TOKEN).args(arguments);
+        command.args(["--token-env", "OPERATOR_TOKEN", "--admin", &url(&bridge)]);
+        let output = tokio::task::spawn_blocking(move || run(&mut command)).await.unwrap();
+        (output.status.code(), stdout(&output), stderr(&output))
+    };
+    let paths = [component.to_str().unwrap(), policy.to_str().unwrap()];
+    let push = ["executor", "push", "mine", "--component", paths[0], "--policy", paths[1]];
+    let (code, said, error) = run_here(&push).await;
+    assert_eq!(code, Some(0), "{said}{error}");
+    let (code, said, _) = run_here(&["executor", "status", "mine"]).await;
+    assert!(code == Some(0) && said.contains("needs egress") && said.contains("granted"), "{said}");
+
+    let bearer = format!("Bearer {}", swap::TOKEN);
+    let bearer = [("authorization", bearer.as_str())];
+    let put = async |body: &str| send(&bridge, "PUT", "/executors/mine/settings", &bearer, body).await;
+    let (status, said) = put(r#"{"base_url":"http://127.0.0.1:9/other"}"#).await;
+    assert_eq!(status, 200, "{said}");
+    assert_eq!(said["executor"]["settings"]["base_url"], "http://127.0.0.1:9/other", "{said}");
+    assert!(said["executor"]["schema"].is_object(), "{said}");
+    let file = std::fs::read_to_string(site.file("mine.toml")).unwrap();
+    assert!(file.contains("/other") && file.contains("egress"), "it stays over a restart: {file}");
+    let (status, said) = put(r#"{"base_url":7}"#).await;
+    assert_eq!(status, 422, "{said}");
+    assert_eq!(
+        std::fs::read_to_string(site.file("mine.toml")).unwrap(),
+        file,
+        "a refused change writes nothing"
+    );
+    assert_eq!(put("[1]").await.0, 400);
+
+    assert_eq!(run_here(&["executor", "reload", "mine"]).await.0, Some(0));
+    assert_eq!(run_here(&["executor", "remove", "mine"]).await.0, Some(0));
+    let (code, _, error) = run_here(&["executor", "status", "mine"]).await;
+    assert!(code == Some(1) && error.contains("there is no executor `mine`"), "{error}");
 }
