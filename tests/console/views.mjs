@@ -109,12 +109,12 @@ async function nasty(journey) {
   await page.goto(`${page.url().split('#')[0]}#/turns`);
   const row = page.locator(`[data-task="${id}"]`);
   await row.waitFor();
-  // The bridge leaves characters out of a row that cannot be seen.
+  // What operators read is scrubbed: some characters that cannot be seen are gone before they come here.
   await look(row, 'the row', markup);
   await row.getByRole('link').click();
   await page.getByRole('region', { name: 'Conversation' }).getByText('Completed:').first().waitFor();
-  await look(page.locator('.bubble-user').first(), 'the message');
-  await look(page.locator('.bubble-agent').first(), 'the answer');
+  await look(page.locator('.bubble-user').first(), 'the message', [...markup, 'U+0007', 'U+001B']);
+  await look(page.locator('.bubble-agent').first(), 'the answer', [...markup, 'U+0007', 'U+001B']);
   await look(page.getByRole('region', { name: 'Events', exact: true }), 'the table of events', markup);
 }
 
