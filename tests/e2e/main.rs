@@ -43,6 +43,7 @@ mod logs;
 mod memory;
 mod metrics;
 mod oci;
+mod operator;
 mod parts;
 mod plain_callback;
 mod plugin;

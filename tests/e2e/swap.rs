@@ -11,7 +11,7 @@ use talaria_fakes::{FakeGateway, Reply, guest, soon};
 
 use crate::bridge::{Bridge, Start, client, request, run, stderr, stdout, talaria};
 
-const TOKEN: &str = "operators-own";
+pub(super) const TOKEN: &str = "operators-own";
 
 /// A grant of what the component `probe` declares, without which it is not ready.
 pub(super) const PROBE: &str = "[grant]\negress = [\"* http://127.0.0.1:9/*\"]\n";
@@ -40,7 +40,7 @@ impl Site {
         Start::new(self.0.path()).env("OPERATOR", TOKEN).up()
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         self.0.path().join("executors").join(name)
     }
 

@@ -119,8 +119,8 @@ pub struct Server {
 
 /// Answers A2A requests that another server of the host received, for a caller that it vouches for. Cheap to clone.
 ///
-/// They take the way of all others, with the limits and the memory of that caller, but for the door and the token: whoever
-/// passes a request on has checked who sends it.
+/// They take the way of all others, with the limits and the memory of that caller, but for the door and the token: the server
+/// that passes a request on has checked who sends it.
 #[derive(Clone)]
 pub struct Inside {
     endpoint: Arc<Endpoint>,

@@ -27,6 +27,9 @@ interface Props {
 const BINARY = Array.from({ length: 40 }, (_, power) => 2 ** power);
 
 const HEIGHT = 160;
+/** The seconds that a chart shows at least, and those after the last value, so that its bar is whole. */
+const LEAST = 600;
+const AFTER = 5;
 
 function css(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -51,7 +54,7 @@ export function Chart({ title, times, lines, show, note, binary }: Props) {
         legend: { show: false },
         cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
         padding: [8, 6, 0, 0],
-        scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) > 0 ? (high ?? 1) * 1.08 : 1] } },
+        scales: { x: { range: (_, low, high) => [Math.min(low ?? 0, (high ?? 0) - LEAST), (high ?? 0) + AFTER] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) > 0 ? (high ?? 1) * 1.08 : 1] } },
         axes: [
           { ...axis, size: 26, gap: 4, space: 70, values: (_, splits) => splits.map((split) => new Date(split * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })) },
           { ...axis, size: 62, space: 32, ...(binary ? { incrs: BINARY } : {}), values: (_, splits) => splits.map((split) => show(split)) },
@@ -165,7 +168,7 @@ export function Spark({ values, label }: { values: (number | null)[]; label: str
   return (
     <svg class="spark" viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={label}>
       {points.length > 1 && <polyline points={points.join(" ")} vector-effect="non-scaling-stroke" />}
-      <circle cx={lastPoint[0]} cy={lastPoint[1]} r="2.5" />
+      <path d={`M${lastPoint[0]} ${lastPoint[1]}h0`} vector-effect="non-scaling-stroke" />
     </svg>
   );
 }

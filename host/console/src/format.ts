@@ -3,6 +3,7 @@
 export function ms(value: number | null | undefined): string {
   if (value == null || !Number.isFinite(value)) return "–";
   if (value === 0) return "0 ms";
+  if (value < 0.1) return `${Math.max(1, Math.round(value * 1000))} µs`;
   if (value < 1) return `${value.toFixed(2)} ms`;
   if (value < 10) return `${value.toFixed(1)} ms`;
   if (value < 1000) return `${Math.round(value)} ms`;

@@ -85,7 +85,7 @@ function Numbers({ status }: { status: Status }) {
       <Tile name="Streams" value={count(status.streams)} note="open now" />
       <Tile name="Turns, last hour" value={count(turns)} note={`${(sum(minute, (bucket) => bucket.turns) / 60).toFixed(2)} each second now`} to={href("turns")} />
       <Tile name="Failed, last hour" value={count(failed)} note={turns ? `${((100 * failed) / turns).toFixed(1)} %` : ""} bad={failed > 0} to={href("turns", null, { state: "failed" })} />
-      <Tile name="Denied, last hour" value={count(denied)} note="calls that policy denied" bad={denied > 0} />
+      <Tile name="Denied, last hour" value={count(denied)} note="calls, by policy" bad={denied > 0} />
       <Tile name="Memory of callers" value={bytes(used?.used)} note={used ? `of ${bytes(used.limit)}` : ""} />
     </ul>
   );

@@ -274,9 +274,10 @@ function Conversation({ turn }: { turn: TurnDetail }) {
           </article>
         ))}
         {(turn.artifacts ?? []).map((artifact) => (
-          <article key={artifact.id} class="bubble bubble-agent" aria-label="Artifact">
+          <article key={artifact.id} class="bubble bubble-agent" aria-label={artifact.id === "reply" ? "Agent" : "Artifact"}>
             <header class="muted small-text">
-              Artifact <Text of={artifact.name ?? artifact.id} />
+              {artifact.id === "reply" ? "Agent" : "Artifact "}
+              {artifact.id !== "reply" && <Text of={artifact.name ?? artifact.id} />}
             </header>
             <Parts parts={artifact.parts} />
           </article>

@@ -93,7 +93,7 @@ pub fn filter() -> String {
 /// filters by spans.
 pub fn set_filter(filter: &str) -> Result<(), InitError> {
     let current = CURRENT.get().ok_or(InitError::Fixed("the logs were not started"))?;
-    let Ok(targets) = filter.parse::<Targets>() else {
+    let Some(targets) = by_target(filter) else {
         parse_filter(filter)?;
         return Err(InitError::Fixed("the new one filters by spans"));
     };
@@ -155,13 +155,18 @@ type Filter = Box<dyn Layer<Registry> + Send + Sync>;
 /// What is logged, as a layer. A filter by spans and their fields takes a lock whenever a span is entered or left, which is
 /// several times in each turn, and all threads take the same one; so it is used only if there is more in it than targets.
 fn layer(filter: &str) -> Result<(Filter, Option<Arc<ArcSwap<Targets>>>), InitError> {
-    match filter.parse::<Targets>() {
-        Ok(targets) => {
+    match by_target(filter) {
+        Some(targets) => {
             let targets = Arc::new(ArcSwap::from_pointee(targets));
             Ok((Adjustable(Arc::clone(&targets)).boxed(), Some(targets)))
         }
-        Err(_) => Ok((parse_filter(filter)?.boxed(), None)),
+        None => Ok((parse_filter(filter)?.boxed(), None)),
     }
+}
+
+/// Reads a filter that has levels by target only. `Targets` would take the name of a span in brackets for a target.
+fn by_target(filter: &str) -> Option<Targets> {
+    filter.parse().ok().filter(|_| !filter.contains('['))
 }
 
 pub(crate) fn parse_filter(filter: &str) -> Result<EnvFilter, InitError> {

@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn numbers_are_for_people_and_texts_are_lines() {
-        let times = [0.25, 42.0, 999.0, 1_234.0, 61_000.0, 7_200_000.0].map(time);
+        let times = [0.21, 42.0, 999.0, 1_234.0, 61_000.0, 7_200_000.0].map(time);
         assert_eq!(times, ["0.2 ms", "42 ms", "999 ms", "1.2 s", "1 min 01 s", "2.0 h"]);
         assert_eq!([12.0, 2_048.0, 3e6].map(size), ["12 B", "2.0 KiB", "2.9 MiB"]);
         assert_eq!(line("a\n\u{1b}b", 9), "a  b");

@@ -215,8 +215,8 @@ pub trait Store: Send + Sync + 'static {
     /// larger than [`Query::bytes`], but has at least one.
     async fn list(&self, owner: &Principal, query: &Query) -> Result<Page, StoreError>;
 
-    /// Lists tasks of all owners: newest status first, then by id, descending; each as a row. For the operator: whoever calls
-    /// this must not show it to a caller.
+    /// Lists tasks of all owners: newest status first, then by id, descending; each as a row. For the operator: no
+    /// caller may be shown it.
     async fn survey(&self, survey: &Survey) -> Result<Surveyed, StoreError>;
 
     /// Finds a task by its id alone, and so its owner. For the operator, as [`Store::survey`]. If two owners have tasks of the

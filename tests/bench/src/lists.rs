@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
+use talaria_egress::{Egress, Request};
 use talaria_store::{Sqlite, SqliteConfig};
 use talaria_turns::{
     Artifact, ContextId, Event, Message, Part, Principal, Query, REPLY, Role, State, Store, StoreError,
@@ -12,6 +13,8 @@ use talaria_turns::{
 };
 use tokio::task::JoinSet;
 
+use crate::gateway::Gateway;
+use crate::process::Bridge;
 use crate::table::{Row, Target, median};
 
 /// The tasks of the two stores.
@@ -23,7 +26,7 @@ const WRITERS: usize = 64;
 const PAGE: usize = 50;
 const LISTS: usize = 100;
 
-pub(crate) async fn pages() -> Result<Vec<Row>> {
+pub(crate) async fn pages(bridge: &Bridge) -> Result<Vec<Row>> {
     // Beside the binary, because the folder for temporary files may not be on disk.
     let here = std::env::current_exe()?;
     let folder = tempfile::Builder::new()
@@ -40,13 +43,46 @@ pub(crate) async fn pages() -> Result<Vec<Row>> {
             times.push(list(store).await?);
         }
     }
+    drop(stores);
+    let listed = of_all_callers(bridge, &folder.path().join(format!("{MANY}.db"))).await?;
     let [few, many] = times.each_mut().map(|times| median(times));
     Ok(vec![
         Row::new("ListTasks with 100,000 tasks, of the time with 1,000", many / few, "", Target::Under(2.0))
             .note(format!(
                 "{many:.2} to {few:.2} ms in SQLite; medians of {LISTS} first pages of {PAGE}, in turns"
             )),
+        listed,
     ])
+}
+
+/// The operator's list, through the admin server of a bridge with this store.
+async fn of_all_callers(bridge: &Bridge, store: &Path) -> Result<Row> {
+    let gateway = Gateway::fast().await?;
+    let (mut server, admin) = bridge.start_on(&gateway.base_url(), store)?;
+    server.ready().await?;
+    let origin = format!("http://{admin}");
+    let client = Egress::new(talaria_egress::Config::default()).origin_client("bench", &origin.parse()?);
+    let mut times = Vec::new();
+    let mut slowest: f64 = 0.0;
+    for query in ["", "&state=failed", "&executor=none", "&search=know", "&search=nothing"] {
+        for _ in 0..LISTS / 5 {
+            let url = format!("{origin}/turns?limit={PAGE}{query}");
+            let begin = Instant::now();
+            let response = client.fetch(Request { method: "GET".into(), url, ..Request::default() }).await?;
+            let took = begin.elapsed().as_secs_f64() * 1e3;
+            anyhow::ensure!(response.status == 200, "the list answered {}", response.status);
+            if query.is_empty() {
+                times.push(took);
+            }
+            slowest = slowest.max(took);
+        }
+    }
+    let row = Row::new("turns of all callers, of 100,000", median(&mut times), "ms", Target::Under(100.0));
+    Ok(row.note(format!(
+        "medians of {} first pages of {PAGE} through the admin server; {slowest:.1} ms for the slowest of all, with filters \
+         that find nothing",
+        LISTS / 5
+    )))
 }
 
 /// Lists the first page; returns the milliseconds.

@@ -241,7 +241,7 @@ impl What {
             Self::Load => load::compare(bridge).await?,
             Self::Connections => connections::compare(bridge).await?,
             Self::Durable => durable::compare(bridge).await?,
-            Self::Lists => lists::pages().await?,
+            Self::Lists => lists::pages(bridge).await?,
             Self::FirstEvent => vec![first::event(bridge).await?],
             Self::Streams => streams::open(bridge).await?,
             Self::SlowReaders => vec![slow::readers(bridge).await?],

@@ -111,6 +111,13 @@ impl Bridge {
         Ok((self.start_configured(upstream, "memory:", &more)?, admin))
     }
 
+    /// Starts a bridge on a store that is there. Returns the bridge and the address of its admin server.
+    pub(crate) fn start_on(&self, upstream: &str, store: &Path) -> Result<(Server, SocketAddr)> {
+        let admin = free_address();
+        let more = format!("[limits]\ntasks = 200000\n\n[admin]\nlisten = \"{admin}\"\n");
+        Ok((self.start_configured(upstream, &format!("sqlite:{}", store.display()), &more)?, admin))
+    }
+
     fn start_with(&self, upstream: &str, store: &str) -> Result<Server> {
         self.start_configured(upstream, store, "")
     }

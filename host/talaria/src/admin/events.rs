@@ -80,6 +80,11 @@ async fn next(watching: &mut Watching) -> Option<Bytes> {
     }
 }
 
+/// Tells those who watch to read the executors again.
+pub(super) fn executors_changed(journal: &Journal) {
+    journal.changes().publish(frame("executors", &json!({})));
+}
+
 fn frame(event: &str, data: &Value) -> Bytes {
     format!("event: {event}\ndata: {data}\n\n").into()
 }
@@ -115,7 +120,7 @@ pub(crate) async fn publish(
                     let now = seen(&executors);
                     if now != state {
                         state = now;
-                        journal.changes().publish(frame("executors", &json!({})));
+                        executors_changed(&journal);
                     }
                 }
             }

@@ -15,12 +15,12 @@ use http::request::Parts;
 use hyper::body::Body;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use talaria_budget::Charge;
 use talaria_listen::{BodyError, read_body};
 
-use super::Host;
-use super::reply::{Reply, failure, invalid, ok, read_json, respond, scrub};
+use super::reply::{Reply, failure, invalid, ok, read_json, scrub};
+use super::{Host, events};
 use crate::config::ExecutorName;
 use crate::journal::Counts;
 use talaria_executors::{
@@ -93,7 +93,7 @@ async fn whole(host: &Host, table: &Table, name: &ExecutorName, entry: &TableEnt
     fields.insert("counts".into(), counts);
     let Some(loaded) = entry.current.as_deref().or(entry.waiting.as_deref()) else { return shown };
     let component = loaded.executor.component();
-    let needs = needs::needs(component, &loaded.config.settings, Some(&loaded.config.grant));
+    let needs = needs::needs(component, loaded.executor.settings(), Some(&loaded.config.grant));
     let needs: Vec<Value> = needs.iter().map(|need| need_of(json!(need))).collect();
     let mut settings = json!(loaded.config.settings);
     scrub(&mut settings);
@@ -138,7 +138,11 @@ pub(super) async fn change(
     // Held until the component is loaded: an upload is in memory until then.
     let mut charge = host.turns.budget().nothing();
     let taken = match change {
-        Change::Settings => match read_json(head, body, host.turns.budget()).await {
+        Change::Settings => match read_json::<Map<String, Value>>(head, body, host.turns.budget()).await {
+            // What this server shows in place of a secret would replace it.
+            Ok(settings) if json!(settings).to_string().contains("[REDACTED:") => {
+                return invalid("a value is one that was redacted; write the value itself");
+            }
             Ok(settings) => executors.configure_with(&name, settings, &who).await,
             Err(reply) => return reply,
         },
@@ -149,12 +153,16 @@ pub(super) async fn change(
         Change::Reload => executors.reload(&name, &who).await,
         Change::Rollback => executors.rollback(&name, &who).await.map(|()| Taken::Now),
         Change::Delete => match executors.remove(&name, &who).await {
-            Ok(()) => return respond(StatusCode::OK, &json!({ "status": "removed" })),
+            Ok(()) => {
+                events::executors_changed(&host.journal);
+                return ok(&json!({ "status": "removed" }));
+            }
             Err(error) => Err(error),
         },
     };
     match taken {
         Ok(taken) => {
+            events::executors_changed(&host.journal);
             let table = executors.table();
             let state = match taken {
                 Taken::Now => "takes turns",

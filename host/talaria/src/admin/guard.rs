@@ -5,7 +5,7 @@
 //! | the console's files, signing in | everybody | everybody |
 //! | `/healthz`, `/readyz`, `/metrics` | everybody, as `admin.open` says | everybody |
 //! | reading | the token, or a session | everybody |
-//! | cancel, answer, the log filter | the token, or a session | whoever sends `x-talaria-console: 1` |
+//! | cancel, answer, the log filter | the token, or a session | everybody who sends `x-talaria-console: 1` |
 //! | `/a2a` | the token, or a session | everybody, unless the A2A server asks for tokens; then nobody |
 //! | changing executors | the token, or a session | nobody |
 //!

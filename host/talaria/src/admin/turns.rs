@@ -1,6 +1,6 @@
 //! The turns of all callers: the list, one of them with all that is known of it, cancel, and the answer to its question.
 //!
-//! A row has the beginning of a message, and one turn its conversation: whoever may read here reads what callers wrote.
+//! A row has the beginning of a message, and one turn its conversation: those who may read here read what callers wrote.
 //! Everything is scrubbed as log lines are. Bounds: a page has [`PAGE`] rows, one turn the last [`MESSAGES`] messages,
 //! [`EVENTS`] events and [`TEXT`] characters of each part; what is beyond is marked as cut.
 
@@ -130,7 +130,6 @@ async fn whole(host: &Host, found: &TaskRow) -> Result<Value, StoreError> {
     let timelines = host.journal.timelines(&task.id);
     let mut metadata = Value::Object(bounded(&task.metadata));
     scrub(&mut metadata);
-    let metadata_text = |key: &str| task.metadata.get(key).and_then(Value::as_str);
     Ok(json!({
         "task": task.id.as_str(),
         "context": task.context.as_str(),
@@ -146,7 +145,7 @@ async fn whole(host: &Host, found: &TaskRow) -> Result<Value, StoreError> {
         "timelines": timelines.iter().map(|timeline| shown(timeline, true)).collect::<Vec<_>>(),
         "events": events.iter().map(Told::to_json).collect::<Vec<_>>(),
         "events_cut": task.version.saturating_sub(EVENTS as u64),
-        "trace_id": metadata_text("talaria/trace_id"),
+        "trace_id": Value::Null,
     }))
 }
 

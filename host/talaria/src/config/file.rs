@@ -44,7 +44,7 @@ pub(crate) struct File {
     pub(crate) push: Push,
     /// The listener for out-of-band replies to executors. It is opened if an executor is granted `callbacks`.
     pub(crate) callback: Option<Callback>,
-    /// The operator's server: health, metrics, push notifications that were given up.
+    /// The operator's server: health, metrics, turns, executors, the console.
     pub(crate) admin: Admin,
     /// The store of tasks.
     pub(crate) store: Store,
@@ -119,7 +119,7 @@ pub(crate) struct Telemetry {
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 #[schemars(rename = "admin")]
 pub(crate) struct Admin {
-    /// The address to listen on, for `/healthz`, `/readyz`, `/metrics`, `/mailbox` and `/push/undelivered`. Beyond
+    /// The address to listen on, for health, metrics, the turns of all callers, changes of executors and the console. Beyond
     /// loopback it needs `admin.token`.
     ///
     /// Default: `127.0.0.1:8001`, if that is free
