@@ -71,12 +71,15 @@ struct Scrubbed<W> {
 struct Current {
     text: Mutex<String>,
     /// `None` if it filters by spans.
-    targets: Option<Arc<ArcSwap<Targets>>>,
+    targets: Option<Replaceable>,
 }
 
 /// Levels by target that can be replaced. Like [`Targets`] itself it answers when a place in the code is first reached, and
 /// does nothing when a span is entered or left. `tracing_subscriber::reload` would take a lock there, for all threads.
-struct Adjustable(Arc<ArcSwap<Targets>>);
+struct Adjustable(Replaceable);
+
+/// Levels by target, shared by the layer and by what replaces them.
+type Replaceable = Arc<ArcSwap<Targets>>;
 
 static CURRENT: OnceLock<Current> = OnceLock::new();
 
@@ -132,7 +135,7 @@ fn dispatch<W: Write + 'static>(
     filter: &str,
     to: impl Fn() -> W + Send + Sync + 'static,
     is_terminal: bool,
-) -> Result<(Dispatch, Option<Arc<ArcSwap<Targets>>>), InitError> {
+) -> Result<(Dispatch, Option<Replaceable>), InitError> {
     let (filter, targets) = layer(filter)?;
     let text = if is_terminal { Colours::Keep } else { Colours::Escape };
     let logs = tracing_subscriber::fmt::layer();
@@ -154,7 +157,7 @@ type Filter = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// What is logged, as a layer. A filter by spans and their fields takes a lock whenever a span is entered or left, which is
 /// several times in each turn, and all threads take the same one; so it is used only if there is more in it than targets.
-fn layer(filter: &str) -> Result<(Filter, Option<Arc<ArcSwap<Targets>>>), InitError> {
+fn layer(filter: &str) -> Result<(Filter, Option<Replaceable>), InitError> {
     match by_target(filter) {
         Some(targets) => {
             let targets = Arc::new(ArcSwap::from_pointee(targets));

@@ -19,7 +19,7 @@ use talaria_executors::route::Query;
 use crate::config::Overrides;
 use crate::output::Format;
 
-pub(crate) use executor::{Executor, ExecutorNew, ExecutorTest};
+pub(crate) use executor::{Executor, ExecutorList, ExecutorNew, ExecutorTest};
 pub(crate) use operator::{Health, Status, Target, TaskFilter, Tasks};
 pub(crate) use send::Send;
 pub(crate) use store::Store;

@@ -168,16 +168,14 @@ fn run_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> 
         Executor::Test(test) => return run_executor_test(test, format),
         Executor::List(list) => {
             if !list.offline {
-                let host = RunningHost::of(&list.target, &env)?;
-                let listed = current_thread()?.block_on(async {
-                    let is_asked = list.target.admin.is_some() || host.is_there().await;
-                    if is_asked { executors::Listed::ask(&host).await.map(Some) } else { Ok(None) }
-                })?;
-                if let Some(listed) = listed {
-                    output::print(format, &listed)?;
-                    return Ok(ExitCode::SUCCESS);
+                match listed(list, format) {
+                    Ok(true) => return Ok(ExitCode::SUCCESS),
+                    Ok(false) => {}
+                    Err(error) if list.target.admin.is_some() || error.is::<ConfigError>() => {
+                        return Err(error);
+                    }
+                    Err(error) => output::note(format!("{error:#}; these are the files")),
                 }
-                output::note(format!("no host answers at {}; these are the files", host.url()));
             }
             &list.target.config
         }
@@ -211,6 +209,19 @@ fn run_executor(command: &Executor, format: Format) -> anyhow::Result<ExitCode> 
         output::print(format, &executor::List::new(&executors))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the executors of the running host. Returns whether there is one.
+fn listed(list: &cli::ExecutorList, format: Format) -> anyhow::Result<bool> {
+    let host = RunningHost::of(&list.target, &env)?;
+    current_thread()?.block_on(async {
+        if list.target.admin.is_none() && !host.is_there().await {
+            output::note(format!("no host answers at {}; these are the files", host.url()));
+            return Ok(false);
+        }
+        output::print(format, &executors::Listed::ask(&host).await?)?;
+        Ok(true)
+    })
 }
 
 /// Asks the running host to show or to change an executor.

@@ -67,6 +67,9 @@ impl RunningHost {
             }
             None => {
                 let config = Config::load(&overrides(target), env)?;
+                if config.admin.listen.port() == 0 {
+                    bail!("`admin.listen` lets the system choose the port; name the host with `--admin`");
+                }
                 token = config.admin.token.clone();
                 own(&config)
             }

@@ -107,10 +107,7 @@ impl Scope {
         let (said, receiver) = mpsc::channel(bound);
         let past = Past::default();
         let executor = executor.into();
-        (
-            Self { said, cancelled, store, owner, context, executor, past, memory: None, timeline: None },
-            receiver,
-        )
+        (Self { said, cancelled, store, owner, context, executor, past, memory: None, timeline: None }, receiver)
     }
 
     /// Has the turn write its timeline here.

@@ -69,7 +69,7 @@ pub(crate) async fn the_tasks_of_all_owners_are_surveyed_newest_first(store: Arc
 pub(crate) async fn a_survey_is_filtered(store: Arc<dyn Store>) {
     let one = create(&*store, "a", "Plan a TRIP to Rome", "chat", (State::Working, 1)).await;
     let two = create(&*store, "b", "what is 100%_of it", "chat", (State::Completed, 2)).await;
-    let three = create(&*store, "", "a trip", "hermes", (State::Failed, 3)).await;
+    let three = create(&*store, "", "a trip", "other", (State::Failed, 3)).await;
     let context = super::task(&*store, &two).await.context.clone();
     let of = async |filter: Survey| ids(&survey(&*store, &Survey { limit: 10, ..filter }).await);
     let is = |keys: &[&TaskKey]| keys.iter().map(|key| key.task.clone()).collect::<Vec<_>>();
