@@ -26,6 +26,7 @@ fn said(text: &str, executor: &str) -> Event {
         message: message("m", Role::User, text).into(),
         executor: executor.into(),
         metadata: None,
+        trace: None,
     }
 }
 
