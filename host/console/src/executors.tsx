@@ -329,7 +329,7 @@ function Steps({ doing }: { doing: Doing }) {
   rows.push([
     "Probed",
     state === "bad" ? "later" : state === "busy" ? "busy" : readiness && readiness.state !== "ready" ? "wait" : "done",
-    readiness ? (readiness.state === "ready" ? "its upstream answers" : `${readiness.state}: ${readiness.reason}`) : "",
+    readiness ? (readiness.state === "ready" ? "the probe passed" : `${readiness.state}: ${readiness.reason}`) : "",
   ]);
   rows.push(["In service", state === "good" ? "done" : state === "wait" ? "wait" : "later", state === "good" || state === "wait" ? doing.says : state === "bad" ? "the version in service was not touched" : ""]);
   return (

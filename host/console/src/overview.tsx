@@ -5,6 +5,7 @@ import { ago, bytes, count, ms, short, span } from "./format";
 import { connection, executors, now, stats, status, trouble } from "./live";
 import { href } from "./route";
 import { Text } from "./text";
+import { NothingYet } from "./turns";
 import type { Bucket, Executor, Readiness, Status } from "./types";
 import { Copy, Empty, Facts, Failed, Heading, Panel, State } from "./ui";
 
@@ -110,7 +111,7 @@ function Cards() {
       <h2 class="section">Executors</h2>
       {all.length === 0 && (
         <Empty>
-          No executor yet; add one with <code>talaria executor push FILE</code>, or below <a href={href("executors")}>Executors</a>.
+          No executor yet; add one with <code>talaria executor push NAME --component FILE</code>, or below <a href={href("executors")}>Executors</a>.
         </Empty>
       )}
       <ul class="cards">
@@ -236,7 +237,7 @@ function Charts() {
       </div>
       {series.times.length === 0 && (
         <Empty>
-          Nothing yet; send a message with <code>talaria send hello</code>, or <a href={href("try")}>try it here</a>.
+          <NothingYet />
         </Empty>
       )}
     </section>

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, why } from "./api";
 import { ago, ms } from "./format";
-import { connection, executors, generation, now, onTurn } from "./live";
+import { connection, executors, generation, now, onTurn, status } from "./live";
 import { href, refine, route } from "./route";
 import { Text, plain } from "./text";
 import type { TurnRow } from "./types";
@@ -124,7 +124,7 @@ export function Turns() {
           </Empty>
         ) : (
           <Empty>
-            Nothing yet; send a message with <code>talaria send hello</code>, or <a href={href("try")}>try it here</a>.
+            <NothingYet />
           </Empty>
         ))}
       {rows && rows.length > 0 && <List rows={rows} fresh={fresh} wanted={wanted} />}
@@ -135,6 +135,15 @@ export function Turns() {
           </button>
         </p>
       )}
+    </>
+  );
+}
+
+/** What to do where there is nothing to see. */
+export function NothingYet() {
+  return (
+    <>
+      Nothing yet; send a message with <code class="break">talaria send {plain(status.value?.url ?? "URL")} hello</code>, or <a href={href("try")}>try it here</a>.
     </>
   );
 }
