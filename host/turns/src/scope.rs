@@ -107,7 +107,10 @@ impl Scope {
         let (said, receiver) = mpsc::channel(bound);
         let past = Past::default();
         let executor = executor.into();
-        (Self { said, cancelled, store, owner, context, executor, past, memory: None, timeline: None }, receiver)
+        (
+            Self { said, cancelled, store, owner, context, executor, past, memory: None, timeline: None },
+            receiver,
+        )
     }
 
     /// Has the turn write its timeline here.

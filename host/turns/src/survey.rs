@@ -156,8 +156,12 @@ mod tests {
     #[test]
     fn a_row_has_the_beginning_of_the_last_message() {
         let message = |parts| Arc::new(Message { role: Role::User, ..Message::agent(parts) });
-        let accepted =
-            |parts| Event::Accepted { message: message(parts), executor: "a".into(), metadata: None, trace: None };
+        let accepted = |parts| Event::Accepted {
+            message: message(parts),
+            executor: "a".into(),
+            metadata: None,
+            trace: None,
+        };
         let said = Said::of(&[
             accepted(vec![Part::text("first")]),
             Event::Answered(message(vec![Part::text("  yes\nand\u{1b}"), Part::text(""), Part::text("no")])),
