@@ -78,7 +78,7 @@ impl Admin {
     /// Notes a wrong token in the log and in the audit log; of many in a minute, some.
     pub(super) fn sign_in_refused(&self, request: &Parts) {
         let wrong = self.sessions.was_wrong();
-        if wrong != 1 && wrong % NOTED != 0 {
+        if wrong != 1 && !wrong.is_multiple_of(NOTED) {
             return;
         }
         let peer = request.extensions.get::<Peer>().map(|peer| peer.0.ip().to_string());
