@@ -186,7 +186,7 @@ impl Admin {
         let mut reply =
             match self.admit(&route, &request).and_then(|who| allow(&route, &request).map(|()| who)) {
                 Ok(who) => self.answer(&route, who, &request, body).await,
-                Err(refusal) => refusal,
+                Err(refusal) => *refusal,
             };
         if !matches!(route, Route::Console { .. }) {
             reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -279,7 +279,7 @@ impl Admin {
 }
 
 /// The rejection of a method that the path does not take.
-fn allow(route: &Route<'_>, request: &Parts) -> Result<(), Reply> {
+fn allow(route: &Route<'_>, request: &Parts) -> Result<(), Box<Reply>> {
     let allowed = route.methods();
     if allowed.is_empty() || allowed.contains(&request.method) {
         return Ok(());
@@ -290,7 +290,7 @@ fn allow(route: &Route<'_>, request: &Parts) -> Result<(), Reply> {
     if let Ok(allowed) = HeaderValue::try_from(allowed) {
         reply.headers_mut().insert(ALLOW, allowed);
     }
-    Err(reply)
+    Err(reply.into())
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ impl Admin {
     pub(super) async fn a2a(&self, request: Request<Incoming>) -> Reply {
         let (mut head, body) = request.into_parts();
         if let Err(refusal) = self.admit(&Route::A2a, &head) {
-            return refusal;
+            return *refusal;
         }
         let Some(host) = self.host.get() else {
             let starting = json!({ "ready": false, "reason": "starting: executors are being loaded" });

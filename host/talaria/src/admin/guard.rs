@@ -48,7 +48,7 @@ impl Who {
 
 impl Admin {
     /// Who sent a request; or the rejection. The cheapest check comes first, and strangers learn nothing.
-    pub(super) fn admit(&self, route: &Route<'_>, request: &Parts) -> Result<Who, Reply> {
+    pub(super) fn admit(&self, route: &Route<'_>, request: &Parts) -> Result<Who, Box<Reply>> {
         let needs = route.needs(&request.method);
         let is_open = route.as_open().is_some_and(|path| self.open.contains(&path));
         let is_read = matches!(request.method, Method::GET | Method::HEAD);
@@ -60,17 +60,17 @@ impl Admin {
                 }
                 Needs::Act => {
                     let message = "without `admin.token` this needs the header x-talaria-console: 1";
-                    Err(failure(StatusCode::FORBIDDEN, "NO_TOKEN", message))
+                    Err(failure(StatusCode::FORBIDDEN, "NO_TOKEN", message).into())
                 }
                 Needs::Call if self.calls_need_a_token() => {
                     let message =
                         "the A2A server asks its callers for tokens; set `admin.token` to call it from here";
-                    Err(failure(StatusCode::FORBIDDEN, "NO_TOKEN", message))
+                    Err(failure(StatusCode::FORBIDDEN, "NO_TOKEN", message).into())
                 }
                 Needs::Call => Ok(Who::Anyone),
                 Needs::Change => {
                     let message = "changing executors needs a token: set `admin.token`";
-                    Err(failure(StatusCode::FORBIDDEN, "NO_TOKEN", message))
+                    Err(failure(StatusCode::FORBIDDEN, "NO_TOKEN", message).into())
                 }
             };
         }
@@ -86,7 +86,7 @@ impl Admin {
                 return Ok(Who::Operator);
             }
             let message = format!("a session repeats its `csrf` in the header {CSRF}");
-            return Err(failure(StatusCode::FORBIDDEN, "NO_CSRF_TOKEN", &message));
+            return Err(failure(StatusCode::FORBIDDEN, "NO_CSRF_TOKEN", &message).into());
         }
         if is_open || needs == Needs::Nothing {
             return Ok(Who::Stranger);
@@ -97,6 +97,6 @@ impl Admin {
         let message = "this server needs the token of `admin.token`: Authorization: Bearer TOKEN";
         let mut reply = failure(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message);
         reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        Err(reply)
+        Err(reply.into())
     }
 }
