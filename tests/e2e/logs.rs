@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for Event {
     }
 }
 
-/// The events of a log in JSON. Fails for a line that is none, and for a field that is there twice, in its spans too.
+/// The events of a log in JSON. Fails for a line that is not JSON, and for a field that is there twice, in its spans too.
 fn events(log: &Path) -> Vec<Map<String, Value>> {
     let text = std::fs::read_to_string(log).unwrap();
     let read = |line: &str| {

@@ -115,7 +115,7 @@ fn run_serve(serve: &Serve, format: Format) -> anyhow::Result<ExitCode> {
         let bound = Bound::bind(config, workers.spread()).await?;
         let announce = |banner: &app::Banner| {
             banner.log_warnings();
-            // Whoever reads JSON line by line gets nothing in between, unless JSON was asked for.
+            // A log of JSON is read line by line; the banner is in it, unless it was asked for as JSON of its own.
             if log_format == logs::Format::Json && format == Format::Text {
                 banner.log();
                 return Ok(());
