@@ -124,6 +124,11 @@ impl<'a> Start<'a> {
         self
     }
 
+    /// Listens there.
+    pub(crate) fn listening(self, at: &str) -> Self {
+        Self { listen: at.to_owned(), ..self }
+    }
+
     /// Listens on the address of a bridge that is gone.
     pub(crate) fn in_place_of(self, url: &str) -> Self {
         Self { listen: url.trim_start_matches("http://").into(), ..self }

@@ -236,6 +236,35 @@ async fn the_agent_is_called_from_the_admin_server_as_the_caller_console() {
     assert_eq!(status, 403, "callers need a token, and the operator has none: {said}");
 }
 
+/// Without `admin.token` the admin server says nothing about turns that A2A on the same machine does not say.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_beside_the_host_sees_no_turns_of_others() {
+    let tokens =
+        "[store]\nurl = \"memory:\"\n[[a2a.auth.tokens]]\nname = \"peer\"\ntoken = { env = \"PEER\" }";
+    let elsewhere = "[store]\nurl = \"memory:\"\n[a2a]\nauth = { open = true }";
+    for (config, listen) in [(tokens, "127.0.0.1:0"), (elsewhere, "0.0.0.0:0")] {
+        let folder = tempfile::tempdir().unwrap();
+        let start = Start::new(folder.path()).config(config).env("PEER", "peer-token-0123456789");
+        let bridge = start.listening(listen).arg("--demo").up();
+        for (method, path) in [
+            ("GET", "/turns"),
+            ("GET", "/turns/01a1f5e7-8b20-70be-8995-badbc0fdf2c0"),
+            ("GET", "/events"),
+            ("POST", "/turns/01a1f5e7-8b20-70be-8995-badbc0fdf2c0/cancel"),
+            ("POST", "/turns/01a1f5e7-8b20-70be-8995-badbc0fdf2c0/answer"),
+            ("PUT", "/log"),
+        ] {
+            let (status, said) = send(&bridge, method, path, &[], "{}").await;
+            assert_eq!(status, 403, "{listen} {method} {path}: {said}");
+            assert!(said.to_string().contains("admin.token"), "{said}");
+        }
+        let (code, _, said) = command(&bridge, &["tasks", "list"]).await;
+        assert_eq!(code, 1);
+        assert!(said.contains("admin.token"), "{said}");
+        assert_eq!(admin(&bridge, "GET", "/status").await.0, 200, "what is no turn is shown as before");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_an_exit_code() {
     let folder = tempfile::tempdir().unwrap();

@@ -380,6 +380,12 @@ impl Inside {
     pub fn needs_token(&self) -> bool {
         self.endpoint.auth.is_required()
     }
+
+    /// Whether everybody who can reach the server may list and read all tasks: it is on loopback, and asks for no tokens.
+    #[must_use]
+    pub fn shows_all_tasks(&self) -> bool {
+        self.endpoint.operations.anyone_may_list && !self.needs_token()
+    }
 }
 
 // === impl Counts ===

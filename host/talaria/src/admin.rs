@@ -272,6 +272,11 @@ impl Admin {
         }
     }
 
+    /// Whether everybody on this machine may list all tasks by A2A. Before the host is up there are none to see.
+    fn shows_all_tasks(&self) -> bool {
+        self.host.get().is_none_or(|host| host.a2a.shows_all_tasks())
+    }
+
     /// Whether callers of the A2A server need a token.
     fn calls_need_a_token(&self) -> bool {
         self.host.get().is_some_and(|host| host.a2a.needs_token())

@@ -1,7 +1,7 @@
 //! Traces for OpenTelemetry.
 //!
 //! **Promise.** A turn that is recorded becomes spans of one trace: `turn`, `guest.execute` within it, and within that every
-//! call, callback, tool and span of the guest, as its [`Timeline`](talaria_turns::Timeline) has them. A step is handed over when it ends, the turn
+//! call, callback, tool and span of the guest, as its [`Timeline`] has them. A step is handed over when it ends, the turn
 //! when it is closed, so what ended before a crash is not lost with the turn. The ids are those that the calls carried.
 //!
 //! **Bounds.** At most `OTEL_BSP_MAX_QUEUE_SIZE` spans wait, with the batch that is being sent; one more is dropped and counted

@@ -5,11 +5,16 @@
 //! | the console's files, signing in | everybody | everybody |
 //! | `/healthz`, `/readyz`, `/metrics` | everybody, as `admin.open` says | everybody |
 //! | reading | the token, or a session | everybody |
-//! | cancel, answer, the log filter | the token, or a session | everybody who sends `x-talaria-console: 1` |
+//! | reading turns | the token, or a session | everybody, if everybody may list them by A2A; else nobody |
+//! | cancel, answer, the log filter | the token, or a session | the same, with the header `x-talaria-console: 1` |
 //! | `/a2a` | the token, or a session | everybody, unless the A2A server asks for tokens; then nobody |
 //! | changing executors | the token, or a session | nobody |
 //!
-//! A session must repeat its second secret in whatever is not a read ([`super::session`]). The header of the third row is
+//! So without a token this server shows and allows nothing about a turn that A2A on the same machine does not: where
+//! callers have tokens, or the A2A server is reachable from elsewhere, an agent beside the host must not read the turns of
+//! all callers here, nor approve its own commands.
+//!
+//! A session must repeat its second secret in whatever is not a read ([`super::session`]). The header of the fifth row is
 //! one that a web page cannot send to another site without asking first, which nothing here answers; it comes on top of
 //! [`talaria_listen::Door`], which refuses such pages anyway.
 
@@ -55,6 +60,11 @@ impl Admin {
         if !self.auth.is_required() {
             return match needs {
                 Needs::Nothing | Needs::Read => Ok(Who::Anyone),
+                Needs::Look | Needs::Act if !self.shows_all_tasks() => {
+                    let message = "the A2A server does not show everybody all tasks; set `admin.token` to see them here";
+                    Err(failure(StatusCode::FORBIDDEN, "NO_TOKEN", message).into())
+                }
+                Needs::Look => Ok(Who::Anyone),
                 Needs::Act if request.headers.get(CONSOLE) == Some(&HeaderValue::from_static("1")) => {
                     Ok(Who::Anyone)
                 }

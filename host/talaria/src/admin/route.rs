@@ -79,6 +79,8 @@ pub(super) enum Needs {
     Nothing,
     /// To read.
     Read,
+    /// To read what turns are about.
+    Look,
     /// To act on a turn, or on the log.
     Act,
     /// To send messages to the agent.
@@ -180,6 +182,7 @@ impl<'a> Route<'a> {
     pub(super) fn needs(&self, method: &Method) -> Needs {
         match self {
             Self::Console { .. } | Self::Session => Needs::Nothing,
+            Self::Turns | Self::Turn { .. } | Self::Events => Needs::Look,
             Self::Cancel { .. } | Self::Answer { .. } => Needs::Act,
             Self::Log if method == Method::PUT => Needs::Act,
             // The card is public.

@@ -145,7 +145,7 @@ async fn whole(host: &Host, found: &TaskRow) -> Result<Value, StoreError> {
         "timelines": timelines.iter().map(|timeline| shown(timeline, true)).collect::<Vec<_>>(),
         "events": events.iter().map(Told::to_json).collect::<Vec<_>>(),
         "events_cut": task.version.saturating_sub(EVENTS as u64),
-        "trace_id": Value::Null,
+        "trace_id": task.trace.as_ref().map(|place| place.trace.to_string()),
     }))
 }
 
