@@ -134,7 +134,7 @@ pub struct Step {
     pub number: usize,
     /// The kind.
     pub kind: StepKind,
-    /// What was called, at most [`TEXT`] bytes: `POST http://host/path`, the name of a tool, of a chat, or of a span.
+    /// What was called, at most 512 bytes: `POST http://host/path`, the name of a tool, of a chat, or of a span.
     pub name: Box<str>,
     /// When it began.
     pub began: Duration,
@@ -148,7 +148,7 @@ pub struct Step {
     pub received: usize,
     /// Whether policy denied it.
     pub denied: bool,
-    /// Why it failed, at most [`TEXT`] bytes. If it was denied, this names the line that would allow it.
+    /// Why it failed, at most 512 bytes. If it was denied, this names the line that would allow it.
     pub error: Option<Box<str>>,
     /// Its place in the trace, if the turn is traced.
     pub trace: Option<Box<StepTrace>>,
