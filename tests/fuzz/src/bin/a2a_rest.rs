@@ -62,7 +62,7 @@ fn check_route(rest: &Rest) {
         ("task", _) => format!("tasks/{task}"),
         ("task:cancel", _) => format!("tasks/{task}:cancel"),
         ("task:subscribe", _) => format!("tasks/{task}:subscribe"),
-        ("pushNotificationConfigs", _) => {
+        ("pushNotificationConfigs" | "pushNotificationConfig", _) => {
             let id = push_config.as_deref().map(|id| format!("/{}", encoded(id))).unwrap_or_default();
             format!("tasks/{task}/pushNotificationConfigs{id}")
         }
