@@ -5,8 +5,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 use tracing::info;
 
 use super::audit::{Entry, What, Who};
@@ -16,6 +18,9 @@ use super::versions::{Content, Id, KeptVersion, VersionStore, write_whole};
 use super::watch;
 use crate::config::{ExecutorName, Files};
 use crate::executors::{Executors, log};
+
+/// How long a reader of the audit log waits for a change that is under way.
+const RECORDED: Duration = Duration::from_secs(1);
 
 /// An upload; a file that is absent from it stays as it is in the folder.
 #[derive(Debug, Default)]
@@ -215,6 +220,8 @@ impl Executors {
 
     /// The last `most` entries of the audit log, oldest first.
     pub async fn audit(&self, most: usize) -> Result<Vec<Entry>, NotChanged> {
+        // A change takes effect before it is in the log. One that takes long, because it compiles, is not waited for.
+        let _recorded = timeout(RECORDED, self.changes.lock()).await;
         match &self.audit {
             Some(audit) => audit.last(most).await.map_err(|error| NotChanged::Failed(error.to_string())),
             None => Err(NotChanged::Conflict("no log of changes is kept; set `executors.state`".into())),
