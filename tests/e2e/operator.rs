@@ -261,7 +261,7 @@ async fn an_agent_beside_the_host_sees_no_turns_of_others() {
         let (code, _, said) = command(&bridge, &["tasks", "list"]).await;
         assert_eq!(code, 1);
         assert!(said.contains("admin.token"), "{said}");
-        assert_eq!(admin(&bridge, "GET", "/status").await.0, 200, "what is no turn is shown as before");
+        assert_eq!(admin(&bridge, "GET", "/status").await.0, 200, "other pages stay open");
     }
 }
 

@@ -7,7 +7,6 @@
 //! tests of `tests/console` drive the real binary in Debian's Chromium. A journey that fails leaves a picture of the page and the
 //! log of the binary beside the screenshots, in `target/console/screenshots`.
 
-use std::collections::BTreeSet;
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
@@ -23,7 +22,7 @@ use crate::bridge::Binary;
 use crate::command::{read, target};
 use crate::debian;
 use crate::gate::Tally;
-use crate::guests::{digest_of, files, relative, write_if_changed};
+use crate::guests::{digest_of, ensure_same, files, relative, write_if_changed};
 use crate::node::Node;
 
 /// What is built, in the order of the record. A file of another name would not be embedded in the binary.
@@ -89,17 +88,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let path = console.join("dist").join(RECORD);
     let recorded =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}; {FIX}", path.display()))?;
-    let actual = record(&console)?;
-    let recorded: BTreeSet<&str> = recorded.lines().collect();
-    let actual: BTreeSet<&str> = actual.lines().collect();
-    let differing: BTreeSet<&str> =
-        recorded.symmetric_difference(&actual).filter_map(|line| line.split_whitespace().last()).collect();
-    ensure!(
-        differing.is_empty(),
-        "host/console/dist is out of date ({}); {FIX}",
-        Vec::from_iter(differing).join(", ")
-    );
-    Ok(())
+    ensure_same("host/console/dist", &recorded, &record(&console)?, FIX)
 }
 
 /// Installs the browser and the packages of the tests.

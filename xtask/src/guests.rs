@@ -86,15 +86,16 @@ pub(crate) fn check(guests: &Path) -> Result<()> {
     let compiler = recorded.lines().find(|line| line.starts_with("rustc ")).unwrap_or_default();
     let actual = record(guests, compiler)?;
 
+    ensure_same("guests/dist", &recorded, &actual, FIX)
+}
+
+/// Fails if the record of the sources that a folder was built from differs from that of the present sources.
+pub(crate) fn ensure_same(dist: &str, recorded: &str, actual: &str, fix: &str) -> Result<()> {
     let recorded: BTreeSet<&str> = recorded.lines().collect();
     let actual: BTreeSet<&str> = actual.lines().collect();
     let differing: BTreeSet<&str> =
         recorded.symmetric_difference(&actual).filter_map(|line| line.split_whitespace().last()).collect();
-    ensure!(
-        differing.is_empty(),
-        "guests/dist is out of date ({}); {FIX}",
-        Vec::from_iter(differing).join(", ")
-    );
+    ensure!(differing.is_empty(), "{dist} is out of date ({}); {fix}", Vec::from_iter(differing).join(", "));
     Ok(())
 }
 

@@ -42,6 +42,7 @@ use tracing::{info, warn};
 
 pub(crate) use banner::Banner;
 pub(crate) use bind::Bound;
+pub(crate) use token::random;
 
 use load::{CallbackServer, Opened};
 

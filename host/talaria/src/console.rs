@@ -4,6 +4,9 @@
 //! site's page may frame it, and it sends no form. So a text of a caller that reached the page as markup could still do
 //! nothing.
 
+use std::hash::{DefaultHasher, Hasher as _};
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH,
@@ -30,11 +33,13 @@ const FILES: [File; 3] = [
     ("/assets/app.css", "text/css; charset=utf-8", dist!("assets/app.css")),
 ];
 
+/// The tag of each file.
+static TAGS: LazyLock<[Option<HeaderValue>; 3]> = LazyLock::new(|| FILES.map(|(.., bytes)| tag(bytes)));
+
 /// The response to a request for a file; `None` if there is no such file.
 pub(crate) fn respond(path: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
-    let (_, media_type, bytes) = FILES.iter().find(|(known, ..)| *known == path)?;
-    let tag = format!("\"{:016x}\"", digest(bytes));
-    let is_known = headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let ((_, media_type, bytes), tag) = FILES.iter().zip(&*TAGS).find(|((known, ..), _)| *known == path)?;
+    let is_known = tag.is_some() && headers.get(IF_NONE_MATCH) == tag.as_ref();
     let mut response = match is_known {
         true => {
             let mut response = Response::new(Full::default());
@@ -50,17 +55,17 @@ pub(crate) fn respond(path: &str, headers: &HeaderMap) -> Option<Response<Full<B
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     // Asked for again each time: another binary has other files under the same names.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    if let Ok(tag) = HeaderValue::try_from(tag) {
-        headers.insert(ETAG, tag);
+    if let Some(tag) = tag {
+        headers.insert(ETAG, tag.clone());
     }
     Some(response)
 }
 
-/// FNV-1a: tells versions of a file apart, and is no secret.
-fn digest(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+/// What tells versions of a file apart. It is no secret.
+fn tag(bytes: &[u8]) -> Option<HeaderValue> {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    HeaderValue::try_from(format!("\"{:016x}\"", hasher.finish())).ok()
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ impl<T: PushSender> PushSender for Metered<T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use talaria_observe::metrics::Format;
     use talaria_store::Memory;
     use talaria_turns::{
@@ -177,7 +177,8 @@ mod tests {
         }
     }
 
-    fn incoming(text: &str) -> Incoming {
+    /// A message of somebody without a name.
+    pub(crate) fn incoming(text: &str) -> Incoming {
         Incoming {
             principal: Principal::anyone(),
             message: Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) }.into(),

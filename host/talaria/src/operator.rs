@@ -122,7 +122,7 @@ impl RunningHost {
         self.ask(request).await
     }
 
-    /// The status of an answer and its body; an error only if there is none.
+    /// The status and the body of the answer, whatever the status is. Fails if the host does not answer.
     pub(crate) async fn answer(&self, request: Request) -> Result<(u16, Value), NoHost> {
         let response = self.client.fetch(request).await.map_err(|error| self.silent(&error))?;
         Ok((response.status, serde_json::from_slice(&response.body).unwrap_or_default()))

@@ -37,7 +37,7 @@ pub(crate) async fn compare(bridge: &Bridge) -> Result<Vec<Row>> {
     let [traced, plain] = &rounds;
     let (with, without) = (traced.throughput(), plain.throughput());
     Ok(vec![
-        Row::new("throughput with traces, of that without", with / without, "", Target::AtLeast(0.95)).note(
+        Row::new("throughput with traces, relative to without", with / without, "", Target::AtLeast(0.95)).note(
             format!(
                 "{with:.0} to {without:.0} turns/s; {ROUNDS} rounds of {} s each, in turns; processor time of a turn {:.0} to \
                  {:.0} µs; the collector took {} MiB",

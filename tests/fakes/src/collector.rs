@@ -91,7 +91,7 @@ impl FakeCollector {
     /// The spans so far, in the order in which they arrived.
     ///
     /// # Panics
-    /// If something arrived that is no export of traces.
+    /// If a request is not an export of traces.
     #[must_use]
     pub fn spans(&self) -> Vec<Exported> {
         self.posts().iter().flat_map(decode).collect()
@@ -167,7 +167,7 @@ async fn forget(listener: TcpListener, taken: Arc<AtomicUsize>) {
 // === impl Exported ===
 
 impl Exported {
-    /// An attribute; empty if there is none of this name.
+    /// The value of an attribute; empty if the span lacks it.
     #[must_use]
     pub fn attribute(&self, name: &str) -> &str {
         self.attributes.get(name).map_or("", String::as_str)

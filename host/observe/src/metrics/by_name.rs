@@ -17,7 +17,7 @@ type Entry<T> = (Arc<str>, Arc<T>);
 // === impl ByName ===
 
 impl<T: Default> ByName<T> {
-    /// Uses the value of this name; creates it if there is none yet.
+    /// Uses the value of this name, which it creates the first time.
     pub(super) fn with(&self, name: &str, count: impl FnOnce(&T)) {
         let known = self.0.load();
         if let Some((_, value)) = find(&known, name).ok().and_then(|at| known.get(at)) {

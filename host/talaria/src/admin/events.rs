@@ -66,7 +66,7 @@ pub(super) fn watch(host: &Host, closing: CancellationToken) -> Reply {
     reply
 }
 
-/// The next frame; `None` if there is none any more.
+/// The next frame; `None` at the end.
 async fn next(watching: &mut Watching) -> Option<Bytes> {
     match timeout(KEEP_ALIVE, watching.frames.recv()).await {
         Err(_) => Some(Bytes::from_static(b": keep-alive\n\n")),

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use http::header::COOKIE;
-use uuid::Uuid;
+use subtle::ConstantTimeEq as _;
+
+use crate::app::random;
 
 /// How long a session lasts: a day of work.
 const LASTS: Duration = Duration::from_secs(12 * 3_600);
@@ -121,12 +123,7 @@ fn cookie(headers: &HeaderMap) -> Option<&str> {
 
 /// Compares in a time that says nothing about where two secrets differ.
 fn same(a: &str, b: &str) -> bool {
-    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
-}
-
-/// More than 240 random bits.
-fn random() -> String {
-    format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
+    a.as_bytes().ct_eq(b.as_bytes()).into()
 }
 
 #[cfg(test)]

@@ -49,10 +49,15 @@ fn is_token(token: &SecretString) -> bool {
     token.len() == LENGTH && token.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Makes a token of more than 240 random bits.
-fn fresh() -> SecretString {
+/// A text of more than 240 random bits.
+pub(crate) fn random() -> String {
     let random = || uuid::Uuid::new_v4().simple().to_string();
-    let token = format!("{}{}", random(), random());
+    format!("{}{}", random(), random())
+}
+
+/// Makes a token.
+fn fresh() -> SecretString {
+    let token = random();
     Redactor::process().learn([&token]);
     token.into()
 }

@@ -3,11 +3,12 @@
 use async_trait::async_trait;
 use talaria_store::Memory;
 use talaria_turns::{
-    Executor, Failure, FailureKind, FinalState, Incoming, Limits, Message, NoExecutor, Outcome, Part,
-    Principal, Role, Route, RouteQuery, Scope, StepKind, Turns, message_text,
+    Executor, Failure, FailureKind, FinalState, Limits, NoExecutor, Outcome, Principal, Route, RouteQuery,
+    Scope, StepKind, Turns, message_text,
 };
 
 use super::*;
+use crate::metered::tests::incoming;
 
 /// Makes as many steps as the message says.
 struct Steps;
@@ -53,20 +54,6 @@ fn turns(journal: &Arc<Journal>) -> Turns {
     Turns::builder(Arc::new(Memory::new(10_000)), Arc::new(Steps), Limits::default())
         .observer(Arc::clone(journal) as _)
         .build()
-}
-
-fn incoming(text: &str) -> Incoming {
-    Incoming {
-        principal: Principal::anyone(),
-        message: Message { role: Role::User, ..Message::agent(vec![Part::text(text)]) }.into(),
-        task: None,
-        context: None,
-        streaming: false,
-        async_delivery: false,
-        metadata: None,
-        push: None,
-        trace: None,
-    }
 }
 
 #[tokio::test]
